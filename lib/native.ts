@@ -1,0 +1,266 @@
+/**
+ * The addon, typed: the only file that knows it. Every method that returns a promise runs on threads of the engine's
+ * own, never libuv's pool, and rejects with an error that carries a `code` (see errors.ts). Handles are opaque and free
+ * their memory when released or collected.
+ */
+import { createRequire } from 'node:module';
+import { WarpjoinError } from './errors.js';
+
+/** How a column's values lie in memory (native/core/column.h). */
+export type ColumnKind = 'boolean' | 'fixed' | 'utf8' | 'large_utf8';
+/** How a key's values compare; 'none' for payload only. */
+export type KeyOrder = 'none' | 'boolean' | 'signed' | 'unsigned' | 'floating' | 'bytes';
+
+export interface NativeChunk {
+  length: number;
+  /** Applies to bitmaps alone: validity, and the values of a boolean chunk. */
+  bitOffset: number;
+  validity: ArrayBufferView | null;
+  values: ArrayBufferView | null;
+  offsets: ArrayBufferView | null;
+}
+
+export interface NativeColumn {
+  name: string;
+  kind: ColumnKind;
+  order: KeyOrder;
+  /** Bytes a value where kind is 'fixed', else 0. */
+  width: number;
+  chunks: NativeChunk[];
+}
+
+declare const brand: unique symbol;
+interface Handle<Name extends string> {
+  readonly [brand]: Name;
+  /** Frees the memory now. Safe to call twice. Using the handle afterwards rejects. */
+  release(): void;
+}
+
+/** Columns of one table, checked: no read of them leaves its buffer. Keeps their ArrayBuffers alive. */
+export interface RelationHandle extends Handle<'relation'> {
+  readonly rows: number;
+}
+export interface SortKeysHandle extends Handle<'sortKeys'> {
+  readonly rows: number;
+  readonly keyBytes: 4 | 8;
+  readonly valueBytes: 4 | 8;
+  /** True where the payload is carried as the tuples' value; false: row numbers. */
+  readonly carriesPayload: boolean;
+  /** True where the first key word decides the order. */
+  readonly complete: boolean;
+}
+export interface JoinKeysHandle extends Handle<'joinKeys'> {
+  readonly keyBytes: 4 | 8;
+  readonly exact: boolean;
+  /** Key bits are the left column's values: an inner join can give them as the key column. */
+  readonly keysAreLeftValues: boolean;
+  readonly left: JoinSideInfo;
+  readonly right: JoinSideInfo;
+}
+export interface JoinSideInfo {
+  readonly rows: number;
+  readonly tuples: number;
+  readonly valueBytes: 4 | 8;
+  readonly carriesPayload: boolean;
+}
+export interface RunHandle extends Handle<'run'> {
+  readonly size: number;
+}
+export interface RowsHandle extends Handle<'rows'> {
+  /** Rows of the join's result. */
+  readonly size: number;
+  /** Largest over mean number of tuples a device joined. */
+  readonly skew: number;
+  /** Whether a row may lack its left (right) side. */
+  readonly leftMayBeMissing: boolean;
+  readonly rightMayBeMissing: boolean;
+}
+
+/** A column that the addon made: buffers to build an Arrow Data from. `validity` is null where nullCount is 0. */
+export interface NativeResultColumn {
+  length: number;
+  nullCount: number;
+  validity: ArrayBuffer | null;
+  values: ArrayBuffer;
+  offsets: ArrayBuffer | null;
+}
+
+export interface DeviceDescription {
+  kind: 'host' | 'gpu';
+  ordinal: number;
+  name: string;
+  memoryBytes: number;
+  limitBytes: number;
+  /** Most bytes in use at once since resetPeaks(). */
+  peakBytes: number;
+  /** Ordinals of the devices that this one copies to directly. */
+  peers: number[];
+}
+
+export interface PhaseRecord {
+  name: string;
+  milliseconds: number;
+  bytes: number;
+}
+
+/** One user-visible call: passed to each of its native steps. */
+export interface NativeJob {
+  cancel(): void;
+  /** Rows of work planned so far and done so far, over all steps. */
+  progress(): { planned: number; done: number };
+  phases(): PhaseRecord[];
+}
+
+export interface SortColumnSpec {
+  column: number;
+  descending: boolean;
+  nullsLast: boolean;
+}
+
+export type NativeJoinKind = 'inner' | 'left' | 'right' | 'full' | 'semi' | 'anti';
+
+export interface NativeJoinRequest {
+  kind: NativeJoinKind;
+  buildLeft: boolean;
+  countOnly: boolean;
+  wantKeys: boolean;
+  wantLeft: boolean;
+  wantRight: boolean;
+  /** Infinity: no bound. */
+  maxRows: number;
+}
+
+/** Which side of a join's rows to take row numbers from. */
+export type Side = 'left' | 'right';
+
+export interface NativeEngine {
+  devices(): DeviceDescription[];
+  memory(): { usedBytes: number; peakBytes: number; limitBytes: number };
+  /** Restarts the peaks of memory() and devices(). */
+  resetPeaks(): void;
+  createJob(): NativeJob;
+  /** Waits for running steps, then frees all memory. Later calls reject. */
+  dispose(): Promise<void>;
+
+  /** Checks the buffers of the columns (all of them against their claims, offsets in full). */
+  relation(job: NativeJob, columns: NativeColumn[], rows: number): Promise<RelationHandle>;
+
+  sortKeys(job: NativeJob, relation: RelationHandle, by: SortColumnSpec[], payload: number | null): Promise<SortKeysHandle>;
+  /** Device memory that sorting a chunkset of so many tuples takes, on each device. */
+  sortDeviceBytes(
+    keyBytes: number,
+    valueBytes: number,
+    tuples: number,
+    devices: number,
+    algorithm: 'merge' | 'radix',
+    severalChunksets: boolean,
+  ): number;
+  /** Sorts tuples [ends[i-1], ends[i]) into run i. */
+  sortChunksets(
+    job: NativeJob,
+    keys: SortKeysHandle,
+    plan: { algorithm: 'merge' | 'radix'; devices: number[]; chunksetEnds: number[] },
+  ): Promise<RunHandle[]>;
+  /** Merges the runs into one; they are released. */
+  mergeRuns(job: NativeJob, runs: RunHandle[]): Promise<RunHandle>;
+  /** Orders ties of word 0 by the remaining words. No-op where keys.complete. */
+  refineTies(job: NativeJob, keys: SortKeysHandle, run: RunHandle): Promise<void>;
+  /** The sort column computed from the run's keys, or null where that is not exact. */
+  decodeKeys(job: NativeJob, keys: SortKeysHandle, sortColumn: number, run: RunHandle): Promise<NativeResultColumn | null>;
+  /** Hands the run's values over (row numbers, or the carried payload), zero-copy. */
+  takeValues(run: RunHandle): ArrayBuffer;
+  takeKeys(run: RunHandle): ArrayBuffer;
+
+  joinKeys(
+    job: NativeJob,
+    left: RelationHandle,
+    leftColumn: number,
+    leftPayload: number | null,
+    right: RelationHandle,
+    rightColumn: number,
+    rightPayload: number | null,
+  ): Promise<JoinKeysHandle>;
+  /** Device memory of a hash join in one round, on each device. */
+  hashJoinDeviceBytes(keys: JoinKeysHandle, devices: number, request: NativeJoinRequest): number;
+  mergeJoinDeviceBytes(keys: JoinKeysHandle, devices: number, subpartitions: number): number;
+  hashJoin(
+    job: NativeJob,
+    keys: JoinKeysHandle,
+    request: NativeJoinRequest,
+    plan: { devices: number[]; rounds: number; partitions: number },
+  ): Promise<RowsHandle>;
+  /** Sorts one side's tuples by key for mergeJoin: like sortChunksets. */
+  sortJoinSide(
+    job: NativeJob,
+    keys: JoinKeysHandle,
+    side: Side,
+    plan: { algorithm: 'merge' | 'radix'; devices: number[]; chunksetEnds: number[] },
+  ): Promise<RunHandle[]>;
+  mergeJoin(
+    job: NativeJob,
+    keys: JoinKeysHandle,
+    left: RunHandle,
+    right: RunHandle,
+    request: NativeJoinRequest,
+    plan: { devices: number[]; subpartitions: number },
+  ): Promise<RowsHandle>;
+  crossJoin(job: NativeJob, leftRows: number, rightRows: number, maxRows: number): Promise<RowsHandle>;
+  /** Hands over the rows' keys (the key column's values) or one side's values, zero-copy. */
+  takeJoinKeys(rows: RowsHandle): ArrayBuffer;
+  takeJoinValues(rows: RowsHandle, side: Side): ArrayBuffer;
+
+  /** Gathers a column by the row numbers of a run, or of one side of a join's rows. */
+  gather(
+    job: NativeJob,
+    relation: RelationHandle,
+    column: number,
+    rows: RunHandle | RowsHandle,
+    side: Side,
+  ): Promise<NativeResultColumn>;
+  /** A full join's coalesced key: the left row's value, else the right row's. */
+  gatherCoalesced(
+    job: NativeJob,
+    left: RelationHandle,
+    leftColumn: number,
+    right: RelationHandle,
+    rightColumn: number,
+    rows: RowsHandle,
+  ): Promise<NativeResultColumn>;
+
+  /** For tests: lets the n-th allocation from now fail, in host memory or on each device; 0 switches it off. */
+  failAllocation(where: 'memory' | 'devices', n: number): void;
+}
+
+export interface NativeEngineConfig {
+  threads: number;
+  hostDevices: number;
+  gpus: number[];
+  memoryLimitBytes: number;
+  /** 0: 80 % of each device's memory. */
+  deviceMemoryLimitBytes: number;
+}
+
+export interface NativeAddon {
+  readonly backend: 'cuda' | 'hip' | 'none';
+  gpus(): DeviceDescription[];
+  Engine: new (config: NativeEngineConfig) => NativeEngine;
+}
+
+let addon: NativeAddon | undefined;
+
+/** Loads the addon once. Throws ERR_NATIVE_MISSING with the remedies where it can't be loaded. */
+export function native(): NativeAddon {
+  if (addon) return addon;
+  const require = createRequire(import.meta.url);
+  try {
+    addon = require('../build/Release/warpjoin.node') as NativeAddon;
+  } catch (cause) {
+    throw new WarpjoinError(
+      'ERR_NATIVE_MISSING',
+      'The native addon could not be loaded. Build it with "npm rebuild warpjoin" (needs python3, make and g++ 11 or later); ' +
+        `where that worked, check that this machine has the processor and libc it was built for. Cause: ${(cause as Error).message}`,
+      { cause },
+    );
+  }
+  return addon;
+}

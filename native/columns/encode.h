@@ -1,0 +1,90 @@
+// From Arrow key columns to tuples and back (design: semantics of keys).
+//
+// Order and equality: integers, dates and timestamps by value; -0.0 equals 0.0; NaN equals NaN and is greater than any
+// number; utf8 by bytes. Nulls never reach a tuple of a join; in a sort their place is part of the key.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/column.h"
+#include "core/engine.h"
+#include "core/tuples.h"
+
+namespace warpjoin {
+
+/// Tuples in host memory, ready for an operator. Views point into the owned buffers, or straight into an Arrow buffer
+/// where its bytes serve as they are.
+struct EncodedTuples {
+  TupleLayout layout;
+  TupleView view;
+  uint64_t varying_bits = ~uint64_t{0};  ///< key bits that differ between some two keys (may be an overestimate)
+  HostBuffer keys, values;
+};
+
+/// Throws Error(invalid_table), naming the column, if a chunk's buffers are shorter than its length needs or its
+/// offsets are not ascending within the bytes. After this every read of the column is within bounds.
+void validate_column(const Column& column, Engine& engine, const Job& job);
+
+// --- Sort -------------------------------------------------------------------------------------------------------
+
+struct SortColumn {
+  const Column* column;
+  bool descending = false;
+  bool nulls_last = true;  ///< absolute, whatever the direction
+};
+
+/// The order of a sort as a sequence of 64-bit words per row, most significant first. Each fixed-width column gives
+/// [null bit][value - least value] in as few bits as its values need, columns packed next to each other; a utf8 column
+/// ends the packing and gives its bytes eight at a time.
+class SortKeys {
+ public:
+  virtual ~SortKeys() = default;
+  /// Word 0 of each row with its row number (implied), or with the carried payload. 4-byte keys where 32 bits do, and
+  /// 4-byte row numbers below 2^32 - 1 rows.
+  virtual const EncodedTuples& tuples() const = 0;
+  /// True where word 0 decides the order; otherwise runs of equal words need refine_ties.
+  virtual bool complete() const = 0;
+  /// Orders each run of equal keys in `tuples` (sorted by word 0, values are row numbers) by the remaining words, stable.
+  virtual void refine_ties(TupleSpan tuples, Engine& engine, const Job& job) const = 0;
+  /// The sort column as sorted, computed from sorted word-0 keys alone, where that is exact; otherwise nothing, and the
+  /// column must be gathered.
+  virtual std::optional<OwnedColumn> decode(size_t sort_column, const void* sorted_keys, Engine& engine,
+                                            const Job& job) const = 0;
+};
+
+/// `payload`: a fixed column 4 or 8 bytes wide without nulls to carry along as the values, or null for row numbers.
+/// A payload is carried only if the keys turn out complete(); tuples().view.values says (null: row numbers).
+std::unique_ptr<SortKeys> encode_sort_keys(std::span<const SortColumn> by, const Column* payload, Engine& engine, const Job& job);
+
+// --- Join -------------------------------------------------------------------------------------------------------
+
+/// One side of a join.
+struct JoinSide {
+  EncodedTuples tuples;  ///< rows that can match
+  HostBuffer excluded;   ///< row numbers, ascending, of the rows that can't: null keys, keys outside the other side's type
+  uint64_t excluded_rows = 0;
+  uint64_t rows = 0;             ///< tuples.view.size + excluded_rows
+  bool carries_payload = false;  ///< values are the payload column; otherwise row numbers
+};
+
+struct JoinKeys {
+  JoinSide left, right;
+  bool exact = true;                  ///< equal keys mean equal values; otherwise (utf8: hashes) verify_pairs decides
+  bool keys_are_left_values = false;  ///< the tuples' key bits are the left column's values: they can become the key column
+};
+
+/// Encodes both key columns alike. Types must be comparable (same order class; JavaScript has checked the logical types);
+/// throws Error(key_type) otherwise. Payloads as for sort, one a side, null for row numbers; a side's payload is carried
+/// only if nothing is excluded there and the keys are exact.
+JoinKeys encode_join_keys(const Column& left, const Column& right, const Column* left_payload, const Column* right_payload,
+                          Engine& engine, const Job& job);
+
+/// Keeps the pairs whose keys are really equal, in order; returns their number. `left_rows` and `right_rows` are arrays of
+/// `pairs` row numbers of `row_bytes` (4 or 8) each, compacted in place.
+uint64_t verify_pairs(const Column& left, const Column& right, void* left_rows, void* right_rows, uint8_t row_bytes,
+                      uint64_t pairs, Engine& engine, const Job& job);
+
+}  // namespace warpjoin

@@ -1,0 +1,26 @@
+// Materialization: rows of Arrow columns by row number.
+#pragma once
+
+#include "core/column.h"
+#include "core/engine.h"
+
+namespace warpjoin {
+
+/// Row numbers to gather: 4 or 8 bytes each. With may_be_missing the all-ones row number gives a null.
+struct RowList {
+  const void* rows = nullptr;
+  uint8_t row_bytes = 4;
+  bool may_be_missing = false;
+  uint64_t size = 0;
+};
+
+/// Gathers `rows.size` values of `column` into one contiguous column. Null rows stay null; their value bytes are zero.
+/// Variable-width results of more than 2^31 - 1 bytes throw Error(not_supported) for utf8 (32-bit offsets).
+/// Memory: the result, and 8 bytes a 64Ki rows. Prefetches ahead: the rows may be in any order.
+OwnedColumn gather(const Column& column, RowList rows, Engine& engine, const Job& job);
+
+/// Gathers from `first` where its row is not missing, else from `second` (a full join's coalesced key). Same types.
+OwnedColumn gather_coalesced(const Column& first, RowList first_rows, const Column& second, RowList second_rows, Engine& engine,
+                             const Job& job);
+
+}  // namespace warpjoin

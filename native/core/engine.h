@@ -1,0 +1,33 @@
+// What every operator works with: the threads, the host memory and the devices of one engine.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/host_memory.h"
+#include "core/thread_pool.h"
+#include "device/device.h"
+
+namespace warpjoin {
+
+struct EngineConfig {
+  unsigned threads = 0;                  ///< host threads; 0: one a core
+  int host_devices = 1;                  ///< how many host devices to show; 0 where GPUs are used
+  std::vector<int> gpus;                 ///< ordinals of the GPUs to use
+  size_t memory_limit_bytes = 0;         ///< host memory, hard
+  size_t device_memory_limit_bytes = 0;  ///< each device, hard; 0: 80 % of the device's memory (host: the host limit)
+};
+
+struct Engine {
+  explicit Engine(const EngineConfig& config);
+
+  std::shared_ptr<HostMemory> memory;
+  ThreadPool pool;
+  std::vector<std::unique_ptr<Device>> devices;
+  Topology topology;
+
+  /// The devices with these ordinals; throws Error(option) for one that is not there.
+  std::vector<Device*> select(const std::vector<int>& ordinals) const;
+};
+
+}  // namespace warpjoin

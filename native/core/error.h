@@ -1,0 +1,34 @@
+// The one error type of the data plane. The binding turns it into a WarpjoinError with the same code.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace warpjoin {
+
+/// Stable error codes; `code_name` gives the string that JavaScript sees.
+enum class ErrorCode {
+  column_not_found,
+  key_type,
+  option,
+  invalid_table,  ///< buffers detached, shorter than they claim, or inconsistent
+  memory_limit,
+  device,
+  not_supported,
+  aborted,
+  internal,
+};
+
+const char* code_name(ErrorCode code) noexcept;
+
+class Error : public std::runtime_error {
+ public:
+  Error(ErrorCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  ErrorCode code() const noexcept { return code_; }
+
+ private:
+  ErrorCode code_;
+};
+
+}  // namespace warpjoin

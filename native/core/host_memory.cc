@@ -1,0 +1,159 @@
+#include "core/host_memory.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+
+#include "core/error.h"
+#include "core/format.h"
+
+namespace warpjoin {
+namespace {
+
+constexpr size_t kHugePage = size_t{2} << 20;
+
+// Blocks of at least one huge page are mapped; smaller ones come from malloc.
+size_t capacity_for(size_t size) {
+  const size_t unit = size >= kHugePage ? kHugePage : 64;
+  return (std::max<size_t>(size, 1) + unit - 1) / unit * unit;
+}
+
+void* map_block(size_t capacity) {
+  if (capacity < kHugePage) return std::aligned_alloc(64, capacity);
+  // Over-map by one huge page and cut the ends, so that the block starts on a huge page.
+  void* raw = mmap(nullptr, capacity + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (raw == MAP_FAILED) return nullptr;
+  const auto begin = reinterpret_cast<uintptr_t>(raw);
+  const uintptr_t aligned = (begin + kHugePage - 1) / kHugePage * kHugePage;
+  if (aligned > begin) munmap(raw, aligned - begin);
+  const uintptr_t end = begin + capacity + kHugePage;
+  if (end > aligned + capacity) munmap(reinterpret_cast<void*>(aligned + capacity), end - aligned - capacity);
+  auto* block = reinterpret_cast<void*>(aligned);
+  madvise(block, capacity, MADV_HUGEPAGE);  // advice: a refusal only costs time
+  return block;
+}
+
+void unmap_block(void* data, size_t capacity) noexcept {
+  if (capacity < kHugePage) {
+    std::free(data);
+  } else {
+    munmap(data, capacity);
+  }
+}
+
+}  // namespace
+
+HostBuffer::~HostBuffer() {
+  if (data_) memory_->release(data_, capacity_);
+}
+
+void HostBuffer::shrink(size_t size) {
+  if (size >= size_) return;
+  const size_t capacity = capacity_for(size);
+  size_ = size;
+  if (capacity >= capacity_ || capacity_ < kHugePage || capacity < kHugePage) return;
+  munmap(static_cast<char*>(data_) + capacity, capacity_ - capacity);
+  const std::lock_guard lock(memory_->mutex_);
+  memory_->used_ -= capacity_ - capacity;
+  capacity_ = capacity;
+}
+
+std::shared_ptr<HostMemory> HostMemory::create(size_t limit_bytes) {
+  return std::shared_ptr<HostMemory>(new HostMemory(limit_bytes));
+}
+
+HostMemory::~HostMemory() { trim(); }
+
+HostBuffer HostMemory::allocate(size_t size, const char* purpose) {
+  const size_t wanted = capacity_for(size);
+  HostBuffer buffer;
+  buffer.memory_ = shared_from_this();
+  buffer.size_ = size;
+  {
+    const std::lock_guard lock(mutex_);
+    const bool injected = fail_in_ != 0 && --fail_in_ == 0;
+    if (injected || wanted > limit_ || used_ > limit_ - wanted) {
+      throw Error(ErrorCode::memory_limit, format_bytes(size) + " for " + purpose + " do not fit the memory limit of " +
+                                               format_bytes(limit_) + " (" + format_bytes(used_) + " in use)");
+    }
+    // Reuse the smallest kept block that is large enough, unless it is wastefully large.
+    auto best = kept_.end();
+    for (auto it = kept_.begin(); it != kept_.end(); ++it) {
+      if (it->capacity >= wanted && it->capacity <= wanted + wanted / 4 && (best == kept_.end() || it->capacity < best->capacity))
+        best = it;
+    }
+    if (best != kept_.end() && used_ + best->capacity <= limit_) {
+      buffer.data_ = best->data;
+      buffer.capacity_ = best->capacity;
+      kept_bytes_ -= best->capacity;
+      kept_.erase(best);
+    } else {
+      drop_kept(wanted);
+      buffer.capacity_ = wanted;
+    }
+    used_ += buffer.capacity_;
+    peak_ = std::max(peak_, used_);
+  }
+  if (!buffer.data_) {
+    buffer.data_ = map_block(buffer.capacity_);
+    if (!buffer.data_) {
+      const std::lock_guard lock(mutex_);
+      used_ -= buffer.capacity_;
+      throw Error(ErrorCode::memory_limit, "The system has no " + format_bytes(size) + " of memory left for " + purpose);
+    }
+  }
+  return buffer;
+}
+
+void HostMemory::release(void* data, size_t capacity) noexcept {
+  const std::lock_guard lock(mutex_);
+  used_ -= capacity;
+  if (capacity >= kHugePage && kept_.size() < 64) {
+    kept_.push_back({data, capacity});
+    kept_bytes_ += capacity;
+  } else {
+    unmap_block(data, capacity);
+  }
+}
+
+void HostMemory::drop_kept(size_t until_bytes_free) {
+  // What is kept never makes the total larger than it has been in use, so reuse does not raise the peak.
+  while (!kept_.empty() &&
+         (used_ + kept_bytes_ + until_bytes_free > std::min(limit_, std::max(peak_, used_ + until_bytes_free)))) {
+    kept_bytes_ -= kept_.front().capacity;
+    unmap_block(kept_.front().data, kept_.front().capacity);
+    kept_.erase(kept_.begin());
+  }
+}
+
+void HostMemory::trim() {
+  const std::lock_guard lock(mutex_);
+  for (const Block& block : kept_) unmap_block(block.data, block.capacity);
+  kept_.clear();
+  kept_bytes_ = 0;
+}
+
+size_t HostMemory::used_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return used_;
+}
+
+size_t HostMemory::peak_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return peak_;
+}
+
+void HostMemory::reset_peak() {
+  const std::lock_guard lock(mutex_);
+  peak_ = used_;
+}
+
+void HostMemory::fail_allocation(uint64_t n) {
+  const std::lock_guard lock(mutex_);
+  fail_in_ = n;
+}
+
+}  // namespace warpjoin

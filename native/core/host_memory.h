@@ -1,0 +1,93 @@
+// Host memory under one hard limit. Every large allocation of an engine that is not device memory comes from here.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace warpjoin {
+
+class HostMemory;
+
+/// Owns `size` bytes of host memory, 64-byte aligned, uninitialised. Returns them to its HostMemory when destroyed.
+class HostBuffer {
+ public:
+  HostBuffer() = default;
+  HostBuffer(HostBuffer&& other) noexcept { swap(other); }
+  HostBuffer& operator=(HostBuffer&& other) noexcept {
+    HostBuffer(std::move(other)).swap(*this);
+    return *this;
+  }
+  ~HostBuffer();
+
+  void* data() const noexcept { return data_; }
+  template <class T>
+  T* as() const noexcept {
+    return static_cast<T*>(data_);
+  }
+  size_t size() const noexcept { return size_; }
+  explicit operator bool() const noexcept { return data_ != nullptr; }
+
+  /// Gives up the bytes past `size`; they count no longer.
+  void shrink(size_t size);
+
+ private:
+  friend class HostMemory;
+  void swap(HostBuffer& other) noexcept {
+    std::swap(memory_, other.memory_);
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    std::swap(capacity_, other.capacity_);
+  }
+
+  std::shared_ptr<HostMemory> memory_;  // outlives the engine where JavaScript still holds a result
+  void* data_ = nullptr;
+  size_t size_ = 0;
+  size_t capacity_ = 0;
+};
+
+/// Thread-safe. Large blocks are mapped on huge pages, and a few freed ones are kept for reuse: touching fresh pages
+/// costs more than a pass over the data. What is kept counts towards the limit and is given back when another
+/// allocation needs the room, on `trim` and at the end.
+class HostMemory : public std::enable_shared_from_this<HostMemory> {
+ public:
+  static std::shared_ptr<HostMemory> create(size_t limit_bytes);
+  ~HostMemory();
+
+  /// Throws Error(memory_limit), naming `purpose`, the bytes asked for and the limit, if they don't fit.
+  /// `size == 0` gives a buffer with a valid, non-null address.
+  HostBuffer allocate(size_t size, const char* purpose);
+
+  /// Gives kept blocks back to the system.
+  void trim();
+
+  size_t limit_bytes() const noexcept { return limit_; }
+  size_t used_bytes() const;
+  /// The most that was in use at once since the last reset_peak().
+  size_t peak_bytes() const;
+  void reset_peak();
+
+  /// For tests: lets the n-th allocation from now (1 = the next) fail as if the limit were reached; 0 switches it off.
+  void fail_allocation(uint64_t n);
+
+ private:
+  struct Block {
+    void* data;
+    size_t capacity;
+  };
+  explicit HostMemory(size_t limit_bytes) : limit_(limit_bytes) {}
+  friend class HostBuffer;
+  void release(void* data, size_t capacity) noexcept;
+  void drop_kept(size_t until_bytes_free);
+
+  const size_t limit_;
+  mutable std::mutex mutex_;
+  size_t used_ = 0, kept_bytes_ = 0, peak_ = 0;
+  uint64_t fail_in_ = 0;
+  std::vector<Block> kept_;  // oldest first
+};
+
+}  // namespace warpjoin

@@ -1,0 +1,66 @@
+// One running call as its user sees it: cancellable, with progress and a record of its phases.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+
+namespace warpjoin {
+
+/// What one phase of an operator did. Phases with the same name are added up.
+struct PhaseStats {
+  std::string name;
+  double milliseconds = 0;
+  uint64_t bytes = 0;  ///< bytes read plus bytes written by the phase
+};
+
+class Job {
+ public:
+  /// Asks the job to stop; the operator notices at its next check, within milliseconds.
+  void cancel() noexcept { cancelled_.store(true, std::memory_order_relaxed); }
+  bool cancelled() const noexcept { return cancelled_.load(std::memory_order_relaxed); }
+  /// Throws Error(aborted) once the job is cancelled. Cheap: call it once per task or block of rows.
+  void check() const {
+    if (cancelled()) throw Error(ErrorCode::aborted, "The operation was aborted");
+  }
+
+  /// Rows of work that the present call plans to do and has done; for progress only.
+  void add_planned(uint64_t rows) noexcept { planned_.fetch_add(rows, std::memory_order_relaxed); }
+  void add_done(uint64_t rows) noexcept { done_.fetch_add(rows, std::memory_order_relaxed); }
+  uint64_t planned() const noexcept { return planned_.load(std::memory_order_relaxed); }
+  uint64_t done() const noexcept { return done_.load(std::memory_order_relaxed); }
+
+  void record(const std::string& phase, double milliseconds, uint64_t bytes);
+  std::vector<PhaseStats> phases() const;
+
+ private:
+  std::atomic<bool> cancelled_{false};
+  std::atomic<uint64_t> planned_{0}, done_{0};
+  mutable std::mutex mutex_;
+  std::vector<PhaseStats> phases_;
+};
+
+/// Times a scope as one phase of a job.
+class PhaseTimer {
+ public:
+  PhaseTimer(Job& job, const char* name, uint64_t bytes = 0)
+      : job_(job), name_(name), bytes_(bytes), start_(std::chrono::steady_clock::now()) {}
+  PhaseTimer(const PhaseTimer&) = delete;
+  PhaseTimer& operator=(const PhaseTimer&) = delete;
+  ~PhaseTimer() {
+    job_.record(name_, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start_).count(), bytes_);
+  }
+
+ private:
+  Job& job_;
+  const char* name_;
+  uint64_t bytes_;
+  std::chrono::steady_clock::time_point start_;
+};
+
+}  // namespace warpjoin

@@ -1,0 +1,100 @@
+// The device seam: what an operator may ask of a device. GPUs and host devices implement it; operators know no vendor.
+//
+// Everything that takes a Stream enqueues and returns at once; work on one stream runs in order. Nothing here waits
+// except functions whose names say so (synchronize).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device/stack_allocator.h"
+
+namespace warpjoin {
+
+class Primitives;
+
+/// A point in a stream's work. Reusable: the latest record counts.
+class Event {
+ public:
+  virtual ~Event() = default;
+  /// Waits until the work recorded before this event is done. Returns at once if nothing was recorded.
+  virtual void synchronize() = 0;
+};
+
+/// An in-order queue of work on one device. An error in enqueued work skips the work behind it and is thrown, as an
+/// Error, by the next synchronize() of the stream; the stream is usable again after that.
+class Stream {
+ public:
+  virtual ~Stream() = default;  // waits for the work enqueued so far
+  /// Waits for all work enqueued so far.
+  virtual void synchronize() = 0;
+  virtual void record(Event& event) = 0;
+  /// Work enqueued from now on starts after `event` as last recorded, on any stream of any device.
+  virtual void wait(Event& event) = 0;
+};
+
+enum class DeviceKind { host, gpu };
+
+struct DeviceInfo {
+  DeviceKind kind = DeviceKind::host;
+  int ordinal = 0;          ///< position among the engine's devices
+  std::string name;         ///< "host 0", "NVIDIA H200 0": names the device in errors
+  size_t memory_bytes = 0;  ///< physical memory
+  size_t limit_bytes = 0;   ///< the most that the engine may take of it
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  Device() = default;
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  const DeviceInfo& info() const noexcept { return info_; }
+
+  /// True where kernels of this device read and write ordinary host memory at full speed, so that an operator
+  /// passes host pointers to primitives instead of copying to and from device memory.
+  virtual bool addresses_host_memory() const noexcept = 0;
+
+  virtual std::unique_ptr<Stream> create_stream() = 0;
+  virtual std::unique_ptr<Event> create_event() = 0;
+
+  /// Enqueues a copy between any two of: host memory, this device's memory, a peer's memory. `stream` belongs to this
+  /// device. Ranges must not overlap.
+  virtual void copy(void* target, const void* source, size_t bytes, Stream& stream) = 0;
+  /// Enqueues a copy of this device's memory into `peer`'s memory.
+  virtual void copy_to_peer(void* target, Device& peer, const void* source, size_t bytes, Stream& stream) = 0;
+  /// Enqueues a fill with one byte value.
+  virtual void fill(void* target, unsigned char value, size_t bytes, Stream& stream) = 0;
+
+  /// This device's memory: one physical allocation, handed out as a stack.
+  StackAllocator& memory() noexcept { return *memory_; }
+  /// What this device computes.
+  virtual Primitives& primitives() noexcept = 0;
+
+ protected:
+  DeviceInfo info_;
+  std::unique_ptr<StackAllocator> memory_;
+};
+
+/// How a pair of devices is linked.
+struct PeerLink {
+  bool direct = false;  ///< verified by a real copy of a pattern; otherwise copies go through host memory
+};
+
+/// The devices of an engine and their links.
+class Topology {
+ public:
+  /// Copies a pattern between each pair of devices and reads it back.
+  static Topology probe(const std::vector<Device*>& devices);
+  const PeerLink& link(int from, int to) const { return links_[static_cast<size_t>(from) * devices_ + static_cast<size_t>(to)]; }
+
+ private:
+  size_t devices_ = 0;
+  std::vector<PeerLink> links_;
+};
+
+}  // namespace warpjoin

@@ -1,0 +1,181 @@
+#include "device/host_device.h"
+
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "core/error.h"
+#include "primitives/host/host_primitives.h"
+
+namespace warpjoin {
+namespace {
+
+class HostEvent final : public Event {
+ public:
+  /// Called by the recording stream's owner at record(): from now on a wait means this recording.
+  uint64_t begin() {
+    const std::lock_guard lock(mutex_);
+    return ++recorded_;
+  }
+  void finish(uint64_t ticket) {
+    const std::lock_guard lock(mutex_);
+    if (ticket > done_) done_ = ticket;
+    changed_.notify_all();
+  }
+  uint64_t latest() {
+    const std::lock_guard lock(mutex_);
+    return recorded_;
+  }
+  void wait_for(uint64_t ticket) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return done_ >= ticket; });
+  }
+  void synchronize() override { wait_for(latest()); }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  uint64_t recorded_ = 0, done_ = 0;
+};
+
+class HostStreamImpl final : public HostStream {
+ public:
+  HostStreamImpl() : thread_([this] { run(); }) {}
+  ~HostStreamImpl() override {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+  void enqueue(std::function<void()> work) override { push({std::move(work), false}); }
+
+  void synchronize() override {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return queue_.empty() && !busy_; });
+    if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+  }
+
+  void record(Event& event) override {
+    auto& host = static_cast<HostEvent&>(event);
+    const uint64_t ticket = host.begin();
+    push({[&host, ticket] { host.finish(ticket); }, true});  // even after an error: others wait for it
+  }
+
+  void wait(Event& event) override {
+    auto& host = static_cast<HostEvent&>(event);
+    const uint64_t ticket = host.latest();
+    push({[&host, ticket] { host.wait_for(ticket); }, true});
+  }
+
+ private:
+  struct Work {
+    std::function<void()> function;
+    bool always;  // run even after an error
+  };
+
+  void push(Work work) {
+    {
+      const std::lock_guard lock(mutex_);
+      queue_.push_back(std::move(work));
+    }
+    changed_.notify_all();
+  }
+
+  void run() {
+    lower_thread_priority();
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [&] { return stopping_ || !queue_.empty(); });
+      if (queue_.empty()) return;
+      Work work = std::move(queue_.front());
+      queue_.pop_front();
+      if (!work.always && error_) {
+        if (queue_.empty()) changed_.notify_all();
+        continue;
+      }
+      busy_ = true;
+      lock.unlock();
+      std::exception_ptr error;
+      try {
+        work.function();
+      } catch (...) {
+        error = std::current_exception();
+      }
+      work.function = nullptr;
+      lock.lock();
+      busy_ = false;
+      if (error && !error_) error_ = error;
+      if (queue_.empty()) changed_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Work> queue_;
+  bool busy_ = false, stopping_ = false;
+  std::exception_ptr error_;
+  std::thread thread_;  // last: starts when the rest is there
+};
+
+class HostDevice final : public Device {
+ public:
+  HostDevice(int ordinal, size_t limit_bytes, std::shared_ptr<HostMemory> memory, ThreadPool& pool)
+      : pool_(pool), host_memory_(std::move(memory)), primitives_(create_host_primitives(pool)) {
+    info_ = {DeviceKind::host, ordinal, "host " + std::to_string(ordinal), limit_bytes, limit_bytes};
+    memory_ = std::make_unique<StackAllocator>(info_.name, limit_bytes,
+                                               StackAllocator::Physical{[this](size_t bytes) {
+                                                                          block_ =
+                                                                              host_memory_->allocate(bytes, info_.name.c_str());
+                                                                          return block_.data();
+                                                                        },
+                                                                        [this](void*, size_t) { block_ = HostBuffer(); }});
+  }
+
+  ~HostDevice() override { memory_.reset(); }  // it frees into block_
+
+  bool addresses_host_memory() const noexcept override { return true; }
+  std::unique_ptr<Stream> create_stream() override { return std::make_unique<HostStreamImpl>(); }
+  std::unique_ptr<Event> create_event() override { return std::make_unique<HostEvent>(); }
+
+  void copy(void* target, const void* source, size_t bytes, Stream& stream) override {
+    if (bytes == 0) return;
+    static_cast<HostStream&>(stream).enqueue([=, this] {
+      static const Job never_cancelled;
+      pool_.for_blocks(bytes, size_t{1} << 20, never_cancelled, [&](uint64_t begin, uint64_t end) {
+        std::memcpy(static_cast<char*>(target) + begin, static_cast<const char*>(source) + begin, end - begin);
+      });
+    });
+  }
+
+  void copy_to_peer(void* target, Device&, const void* source, size_t bytes, Stream& stream) override {
+    copy(target, source, bytes, stream);
+  }
+
+  void fill(void* target, unsigned char value, size_t bytes, Stream& stream) override {
+    static_cast<HostStream&>(stream).enqueue([=] { std::memset(target, value, bytes); });
+  }
+
+  Primitives& primitives() noexcept override { return *primitives_; }
+
+ private:
+  ThreadPool& pool_;
+  std::shared_ptr<HostMemory> host_memory_;
+  HostBuffer block_;
+  std::unique_ptr<Primitives> primitives_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> create_host_device(int ordinal, size_t limit_bytes, std::shared_ptr<HostMemory> memory,
+                                           ThreadPool& pool) {
+  return std::make_unique<HostDevice>(ordinal, limit_bytes, std::move(memory), pool);
+}
+
+}  // namespace warpjoin

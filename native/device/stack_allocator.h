@@ -1,0 +1,104 @@
+// Stack allocation over one physical allocation of a device (multi-gpu-sort-merge-join 3.1.3).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <mutex>
+#include <string>
+#include <utility>
+
+namespace warpjoin {
+
+class StackAllocator;
+
+/// Owns a range of a device's memory; gives it back when destroyed. Work that uses the range must have been
+/// synchronized by then.
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(Buffer&& other) noexcept { swap(other); }
+  Buffer& operator=(Buffer&& other) noexcept {
+    Buffer(std::move(other)).swap(*this);
+    return *this;
+  }
+  ~Buffer();
+
+  void* data() const noexcept { return data_; }
+  template <class T>
+  T* as() const noexcept {
+    return static_cast<T*>(data_);
+  }
+  size_t size() const noexcept { return size_; }
+  explicit operator bool() const noexcept { return data_ != nullptr; }
+
+ private:
+  friend class StackAllocator;
+  void swap(Buffer& other) noexcept {
+    std::swap(allocator_, other.allocator_);
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+  }
+
+  StackAllocator* allocator_ = nullptr;
+  void* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+/// Hands out 128-byte aligned ranges of one physical allocation in stack order. A range freed below the top leaves a
+/// hole that closes by itself once everything above it is freed. Thread-safe.
+class StackAllocator {
+ public:
+  /// Makes and frees the physical allocation. `allocate` returns null where the device has no such room.
+  struct Physical {
+    std::function<void*(size_t bytes)> allocate;
+    std::function<void(void* data, size_t bytes)> free;
+  };
+
+  /// `device_name` stands in error messages. Takes no memory before the first reserve or allocate.
+  StackAllocator(std::string device_name, size_t limit_bytes, Physical physical);
+  ~StackAllocator();
+  StackAllocator(const StackAllocator&) = delete;
+  StackAllocator& operator=(const StackAllocator&) = delete;
+
+  static constexpr size_t kAlignment = 128;
+  static constexpr size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+  /// Makes the physical allocation at least `bytes` large, growing it in few steps; keeps what is there if it is large
+  /// enough. Only while nothing is allocated. Throws Error(device), naming device, bytes and limit, if it can't.
+  void reserve(size_t bytes);
+  /// Takes a range; throws Error(device) if the limit, or the reserved room while ranges are in use, doesn't hold it.
+  Buffer allocate(size_t bytes);
+  /// Frees the physical allocation if nothing is allocated.
+  void release();
+
+  size_t limit_bytes() const noexcept { return limit_; }
+  size_t reserved_bytes() const;
+  size_t used_bytes() const;
+  /// The largest extent of the stack since the last reset_peak().
+  size_t peak_bytes() const;
+  void reset_peak();
+
+  /// For tests: lets the n-th allocation from now (1 = the next) fail; 0 switches it off.
+  void fail_allocation(uint64_t n);
+
+ private:
+  struct Range {
+    size_t offset, size;
+  };
+  friend class Buffer;
+  void free(void* data) noexcept;
+  void reserve_locked(size_t bytes);
+
+  const std::string device_name_;
+  const size_t limit_;
+  const Physical physical_;
+  mutable std::mutex mutex_;
+  char* base_ = nullptr;
+  size_t reserved_ = 0, top_ = 0, peak_ = 0;
+  uint64_t fail_in_ = 0;
+  std::list<Range> ranges_;  // in the order of their offsets
+};
+
+}  // namespace warpjoin

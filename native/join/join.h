@@ -1,0 +1,72 @@
+// Joins on any number of devices: sort-merge (multi-gpu-sort-merge-join 3.3) and radix-partitioned hash join.
+#pragma once
+
+#include <vector>
+
+#include "columns/encode.h"
+#include "core/engine.h"
+#include "core/job.h"
+#include "core/tuples.h"
+#include "sort/sort.h"
+
+namespace warpjoin {
+
+enum class JoinKind { inner, left, right, full, semi, anti };
+
+/// What to produce. Values are what the sides' tuples carry: row numbers or payload.
+struct JoinRequest {
+  JoinKind kind = JoinKind::inner;
+  bool build_left = true;  ///< which side is the build side (R); the planner picks the smaller
+  bool count_only = false;
+  bool want_keys = false;  ///< inner joins with exact keys only
+  bool want_left = true;
+  bool want_right = true;          ///< ignored by semi and anti joins, which give left rows alone
+  uint64_t max_rows = UINT64_MAX;  ///< more throw Error(memory_limit) before anything is written
+};
+
+/// The rows of a join: row i is (left[i], right[i]), with all-ones in place of a row that is not there (outer joins).
+/// Pairs come first, then rows without a match. The order is the same on every run with the same plan.
+struct JoinRows {
+  uint64_t size = 0;
+  TupleLayout left_layout, right_layout;  ///< value_bytes: width of left[i], right[i]; key_bytes: of keys[i]
+  HostBuffer keys, left, right;           ///< those that were asked for
+  bool left_may_be_missing = false, right_may_be_missing = false;
+  double skew = 1;  ///< largest over mean number of tuples a device joined
+};
+
+/// The columns behind inexact keys, for verify_pairs.
+struct JoinColumns {
+  const Column* left = nullptr;
+  const Column* right = nullptr;
+};
+
+struct HashJoinPlan {
+  std::vector<int> devices;
+  uint32_t rounds = 1;      ///< power of two: parts of the key space joined one after the other, as device memory is short
+  uint32_t partitions = 0;  ///< of each round over all devices, power of two; 0: by size
+};
+
+/// Radix-partitioned hash join: each device partitions its chunks by hash, sends every partition to its owner, and joins
+/// the partitions that it owns. Device memory: see hash_join_device_bytes. Host memory: the result, and with rounds > 1
+/// the partitioned inputs.
+JoinRows hash_join(Engine& engine, const JoinKeys& keys, JoinColumns columns, const JoinRequest& request,
+                   const HashJoinPlan& plan, Job& job);
+size_t hash_join_device_bytes(TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows, size_t devices,
+                              const JoinRequest& request, Engine& engine);
+
+struct MergeJoinPlan {
+  std::vector<int> devices;
+  uint32_t subpartitions = 3;  ///< of each device's partition, at least 3 (3.3.1)
+};
+
+/// Joins two sorted relations: merge-path partitions for the devices and subpartitions for their three streams, with
+/// boundary validation so that equal keys never straddle two; match ranges on the devices; materialization on the host.
+JoinRows merge_join(Engine& engine, const SortedRun& left, const SortedRun& right, const JoinKeys& keys, JoinColumns columns,
+                    const JoinRequest& request, const MergeJoinPlan& plan, Job& job);
+size_t merge_join_device_bytes(TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows, size_t devices,
+                               uint32_t subpartitions);
+
+/// Every left row with every right row.
+JoinRows cross_join(Engine& engine, uint64_t left_rows, uint64_t right_rows, uint64_t max_rows, Job& job);
+
+}  // namespace warpjoin

@@ -1,0 +1,131 @@
+// What a device computes: the contracts that operators are written against. primitives/host and primitives/gpu each
+// implement them.
+//
+// Shared by all:
+// - Functions enqueue on `stream` and return; results are there once the stream has been synchronized. Whatever an
+//   argument points to (spans and vectors are copied at the call, the tuples they refer to are not) must live until then.
+// - Tuple arrays are in memory that the device addresses: its own, a peer's where a contract says so, or host memory
+//   where Device::addresses_host_memory(). Pointers named `host_...` are host memory on every device.
+// - Nothing allocates device memory: scratch comes from the caller, `..._scratch_bytes` large and 128-byte aligned
+//   (null where that is 0).
+// - Sizes count tuples and are 64-bit. Size 0 is allowed everywhere and writes empty results.
+// - Keys compare as unsigned integers of the layout's key width; nulls and NaN have been encoded away before.
+// - A cancelled `job` makes enqueued work throw Error(aborted) at its next block of rows.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/error.h"
+#include "core/job.h"
+#include "core/tuples.h"
+#include "device/device.h"
+
+namespace warpjoin {
+
+/// One relation's part in a local join: tuples already grouped by partition, in one or more fragments (one for each
+/// device that sent some). Fragment f holds partition p in rows [offsets[f][p], offsets[f][p + 1]); every fragment's
+/// offsets are host memory with partitions + 1 entries.
+struct PartitionedTuples {
+  TupleLayout layout;
+  std::vector<TupleView> fragments;
+  std::vector<const uint64_t*> host_offsets;
+};
+
+/// What a local join found. Filled in when the stream has run the match.
+struct JoinTally {
+  uint64_t pairs = 0;          ///< matching (build, probe) pairs
+  uint64_t build_matched = 0;  ///< build tuples with at least one match
+  uint64_t probe_matched = 0;  ///< probe tuples with at least one match
+};
+
+/// Which rows a local join is asked to write.
+enum class JoinEmit { pairs, build_matched, build_unmatched, probe_matched, probe_unmatched };
+
+/// Where to write them; members that are null are not written. Keys have the key width, values their side's value width.
+struct JoinOutput {
+  void* keys = nullptr;
+  void* build_values = nullptr;
+  void* probe_values = nullptr;
+};
+
+/// Matches found and kept between counting and writing. Holds what Primitives::hash_match needs to retrieve them.
+class HashMatch {
+ public:
+  virtual ~HashMatch() = default;
+  /// Valid once the stream has run the match.
+  virtual const JoinTally& tally() const = 0;
+};
+
+class Primitives {
+ public:
+  virtual ~Primitives() = default;
+
+  // --- Sort -----------------------------------------------------------------------------------------------------
+
+  /// Sorts tuples by key, stable. Only key bits set in `varying_bits` may differ between keys; the others are skipped.
+  /// `in` may be the same memory as `a` and is not changed otherwise; `a` and `b` are two distinct working buffers of
+  /// in.size tuples. Returns the one of them that will hold the result.
+  virtual TupleSpan sort(TupleLayout layout, TupleView in, TupleSpan a, TupleSpan b, uint64_t varying_bits, void* scratch,
+                         const Job& job, Stream& stream) = 0;
+  virtual size_t sort_scratch_bytes(TupleLayout layout, uint64_t size) = 0;
+
+  /// ORs into *host_varying_bits the key bits that are not the same in all keys of `in` and in `host_first_key`'s key:
+  /// bits = OR over keys of (key XOR *host_first_key).
+  virtual void varying_bits(TupleLayout layout, TupleView in, const uint64_t* host_first_key, uint64_t* host_varying_bits,
+                            const Job& job, Stream& stream) = 0;
+
+  /// Merges k >= 1 sorted runs into `out`, stable: equal keys keep the order of the runs. Runs may lie on peer devices.
+  virtual void merge(TupleLayout layout, std::span<const TupleView> runs, TupleSpan out, void* scratch, const Job& job,
+                     Stream& stream) = 0;
+  virtual size_t merge_scratch_bytes(TupleLayout layout, size_t runs, uint64_t size) = 0;
+
+  /// Where to cut k sorted runs so that the parts before the cuts are the first `rank` tuples of their stable merge
+  /// (multisequence selection; for two runs the pivot of multi-gpu-sort-merge-join 3.1.1 and the merge path of 3.3.1).
+  /// For each rank r, host_cuts[r * k + i] is the cut in run i; the cuts of a rank add up to it. Runs may lie on peer
+  /// devices; only O(log n) of their keys are read.
+  virtual void split_runs(TupleLayout layout, std::span<const TupleView> runs, std::span<const uint64_t> ranks,
+                          uint64_t* host_cuts, Stream& stream) = 0;
+
+  // --- Partition ------------------------------------------------------------------------------------------------
+
+  /// Groups tuples by digit, stable. `host_offsets` has digit.count() + 1 entries: partition p is rows
+  /// [host_offsets[p], host_offsets[p + 1]) of `out`. Implied values are written out. digit.bits <= 12.
+  virtual void partition(TupleLayout layout, TupleView in, Digit digit, TupleSpan out, uint64_t* host_offsets, void* scratch,
+                         const Job& job, Stream& stream) = 0;
+  virtual size_t partition_scratch_bytes(TupleLayout layout, uint64_t size, Digit digit) = 0;
+
+  // --- Merge join -----------------------------------------------------------------------------------------------
+
+  /// Finds the match ranges of two sorted relations in ascending key order, each key once; row numbers are relative to
+  /// the views (multi-gpu-sort-merge-join 3.3.3). At most min(build.size, probe.size) ranges are written to
+  /// `host_ranges`, their number to *host_count. With host_ranges null they are only counted.
+  virtual void match_ranges(TupleLayout build_layout, TupleView build, TupleLayout probe_layout, TupleView probe,
+                            MatchRange* host_ranges, uint64_t* host_count, const Job& job, Stream& stream) = 0;
+
+  // --- Hash join ------------------------------------------------------------------------------------------------
+
+  /// Joins two relations partition by partition: builds a hash table over each build partition, probes it, and keeps
+  /// which tuples match (design: count, reserve, retrieve). Layouts have the same key width. Partition p holds the
+  /// tuples of the p-th value of the topmost log2(partitions) bits of mix_key(key), whatever the device; partitions is
+  /// a power of two. With count_only nothing is kept and only the tally may be used.
+  /// `scratch` must stay untouched until the returned object is destroyed.
+  virtual std::unique_ptr<HashMatch> hash_match(const PartitionedTuples& build, const PartitionedTuples& probe,
+                                                uint32_t partitions, bool count_only, void* scratch, const Job& job,
+                                                Stream& stream) = 0;
+  virtual size_t hash_match_scratch_bytes(TupleLayout build, uint64_t build_size, TupleLayout probe, uint64_t probe_size,
+                                          uint32_t partitions, bool count_only) = 0;
+
+  /// Writes rows of a match, tally-many of them: pairs, or one side's matched or unmatched tuples (keys and that
+  /// side's values). The order is the same on every run.
+  virtual void hash_emit(HashMatch& match, JoinEmit what, JoinOutput out, const Job& job, Stream& stream) = 0;
+};
+
+/// What a device can't do yet.
+[[noreturn]] inline void not_supported_on(const Device& device, const char* what) {
+  throw Error(ErrorCode::not_supported, std::string(what) + " is not supported yet on device '" + device.info().name + "'");
+}
+
+}  // namespace warpjoin

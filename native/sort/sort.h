@@ -1,0 +1,49 @@
+// Sorting tuples on any number of devices (multi-gpu-sort-merge-join 3.1 and 3.2).
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "core/engine.h"
+#include "core/job.h"
+#include "core/tuples.h"
+
+namespace warpjoin {
+
+enum class SortAlgorithm {
+  merge,  ///< P2P merge sort (3.1.1): sort chunks, cut them all at the devices' boundaries, exchange once, merge locally
+  radix,  ///< P2P radix sort (3.1.2): partition by most significant bits, exchange buckets, sort them
+};
+
+/// Sorted tuples in host memory.
+struct SortedRun {
+  TupleLayout layout;
+  uint64_t size = 0;
+  HostBuffer keys, values;
+
+  TupleView view() const { return {keys.data(), values.data(), 0, size}; }
+  TupleSpan span() const { return {keys.data(), values.data(), size}; }
+};
+
+struct SortPlan {
+  SortAlgorithm algorithm = SortAlgorithm::merge;
+  std::vector<int> devices;             ///< ordinals
+  std::vector<uint64_t> chunkset_ends;  ///< ascending; the last is the number of tuples. Each chunkset becomes a run.
+};
+
+/// Bytes of device memory that sorting a chunkset of `tuples` takes on each of `devices` devices, at most; what the
+/// planner divides the limit by.
+size_t sort_device_bytes(TupleLayout layout, uint64_t tuples, size_t devices, SortAlgorithm algorithm, bool several_chunksets,
+                         Engine& engine);
+
+/// Sorts each chunkset of `in` (host memory; implied values allowed) into a run of its own, stable. Chunksets overlap:
+/// while one goes home the next arrives (3.1.3). Equal results for every number of devices.
+/// Throws Error(device) naming the device where a chunkset does not fit. Host memory: the runs.
+std::vector<SortedRun> sort_chunksets(Engine& engine, TupleLayout layout, TupleView in, uint64_t varying_bits,
+                                      const SortPlan& plan, Job& job);
+
+/// Merges runs into one on the host, stable in the order of the runs (3.2). Frees each input as soon as it can.
+/// One run is returned as it is.
+SortedRun merge_runs(Engine& engine, std::vector<SortedRun> runs, Job& job);
+
+}  // namespace warpjoin
