@@ -1,13 +1,52 @@
+// The primitives on host threads. Each family is defined in a file of its own beside this one.
 #pragma once
 
 #include <memory>
 
 #include "core/thread_pool.h"
+#include "device/host_device.h"
 #include "primitives/primitives.h"
 
 namespace warpjoin {
 
-/// The primitives on host threads: parallel over `pool`, ordered by host streams.
-std::unique_ptr<Primitives> create_host_primitives(ThreadPool& pool);
+class HostPrimitives final : public Primitives {
+ public:
+  explicit HostPrimitives(ThreadPool& pool) : pool_(pool) {}
+
+  // sort.cc
+  TupleSpan sort(TupleLayout layout, TupleView in, TupleSpan a, TupleSpan b, uint64_t varying_bits, void* scratch, const Job& job,
+                 Stream& stream) override;
+  size_t sort_scratch_bytes(TupleLayout layout, uint64_t size) override;
+  void varying_bits(TupleLayout layout, TupleView in, const uint64_t* host_first_key, uint64_t* host_varying_bits, const Job& job,
+                    Stream& stream) override;
+
+  // merge.cc
+  void merge(TupleLayout layout, std::span<const TupleView> runs, TupleSpan out, void* scratch, const Job& job,
+             Stream& stream) override;
+  size_t merge_scratch_bytes(TupleLayout layout, size_t runs, uint64_t size) override;
+  void split_runs(TupleLayout layout, std::span<const TupleView> runs, std::span<const uint64_t> ranks, uint64_t* host_cuts,
+                  Stream& stream) override;
+
+  // partition.cc
+  void partition(TupleLayout layout, TupleView in, Digit digit, TupleSpan out, uint64_t* host_offsets, void* scratch,
+                 const Job& job, Stream& stream) override;
+  size_t partition_scratch_bytes(TupleLayout layout, uint64_t size, Digit digit) override;
+
+  // match_ranges.cc
+  void match_ranges(TupleLayout build_layout, TupleView build, TupleLayout probe_layout, TupleView probe, MatchRange* host_ranges,
+                    uint64_t* host_count, const Job& job, Stream& stream) override;
+
+  // hash_join.cc
+  std::unique_ptr<HashMatch> hash_match(const PartitionedTuples& build, const PartitionedTuples& probe, uint32_t partitions,
+                                        bool count_only, void* scratch, const Job& job, Stream& stream) override;
+  size_t hash_match_scratch_bytes(TupleLayout build, uint64_t build_size, TupleLayout probe, uint64_t probe_size,
+                                  uint32_t partitions, bool count_only) override;
+  void hash_emit(HashMatch& match, JoinEmit what, JoinOutput out, const Job& job, Stream& stream) override;
+
+ private:
+  static HostStream& host(Stream& stream) { return static_cast<HostStream&>(stream); }
+
+  ThreadPool& pool_;
+};
 
 }  // namespace warpjoin

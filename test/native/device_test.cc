@@ -1,0 +1,85 @@
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <vector>
+
+#include "core/engine.h"
+#include "core/error.h"
+#include "device/host_device.h"
+
+namespace warpjoin {
+namespace {
+
+Engine make_engine(int devices) { return Engine({.threads = 2, .host_devices = devices, .memory_limit_bytes = size_t{1} << 30}); }
+
+TEST(HostStream, RunsWorkInOrderAndEventsOrderStreams) {
+  Engine engine = make_engine(2);
+  Device& first = *engine.devices[0];
+  Device& second = *engine.devices[1];
+  std::vector<uint32_t> in(100000), out(in.size());
+  std::iota(in.begin(), in.end(), 7u);
+  Buffer a = first.memory().allocate(in.size() * 4), b = second.memory().allocate(in.size() * 4);
+  const auto s = first.create_stream(), t = second.create_stream();
+  const auto sent = first.create_event();
+  first.copy(a.data(), in.data(), in.size() * 4, *s);
+  first.copy_to_peer(b.data(), second, a.data(), in.size() * 4, *s);
+  s->record(*sent);
+  t->wait(*sent);
+  second.copy(out.data(), b.data(), out.size() * 4, *t);
+  t->synchronize();
+  EXPECT_EQ(in, out);
+}
+
+TEST(HostStream, ThrowsAnErrorOnceAndWorksOn) {
+  Engine engine = make_engine(1);
+  const auto stream = engine.devices[0]->create_stream();
+  bool skipped = true;
+  static_cast<HostStream&>(*stream).enqueue([] { throw Error(ErrorCode::internal, "no"); });
+  static_cast<HostStream&>(*stream).enqueue([&] { skipped = false; });
+  EXPECT_THROW(stream->synchronize(), Error);
+  EXPECT_TRUE(skipped);
+  static_cast<HostStream&>(*stream).enqueue([&] { skipped = false; });
+  stream->synchronize();
+  EXPECT_FALSE(skipped);
+}
+
+TEST(StackAllocator, ClosesHolesOnceTheTopIsFreed) {
+  Engine engine = make_engine(1);
+  StackAllocator& memory = engine.devices[0]->memory();
+  memory.reserve(1024);
+  Buffer a = memory.allocate(100), b = memory.allocate(100), c = memory.allocate(100);
+  EXPECT_EQ(memory.used_bytes(), 384u);
+  b = Buffer();
+  EXPECT_EQ(memory.used_bytes(), 384u);
+  c = Buffer();
+  EXPECT_EQ(memory.used_bytes(), 128u);
+  a = Buffer();
+  EXPECT_EQ(memory.used_bytes(), 0u);
+}
+
+TEST(StackAllocator, NamesTheDeviceAndItsLimit) {
+  Engine engine({.threads = 1, .host_devices = 1, .memory_limit_bytes = size_t{1} << 30, .device_memory_limit_bytes = 1 << 20});
+  try {
+    engine.devices[0]->memory().reserve(2 << 20);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::device);
+    EXPECT_STREQ(error.what(), "2 MiB do not fit the memory limit of device 'host 0' (1 MiB)");
+  }
+}
+
+TEST(HostMemory, IsHardLimitedAndGivesBack) {
+  const auto memory = HostMemory::create(10 << 20);
+  HostBuffer a = memory->allocate(6 << 20, "a test");
+  EXPECT_THROW(memory->allocate(6 << 20, "a test"), Error);
+  a = HostBuffer();
+  EXPECT_EQ(memory->used_bytes(), 0u);
+  EXPECT_NO_THROW(memory->allocate(10 << 20, "a test"));
+  memory->fail_allocation(2);
+  EXPECT_NO_THROW(memory->allocate(1, "a test"));
+  EXPECT_THROW(memory->allocate(1, "a test"), Error);
+  EXPECT_NO_THROW(memory->allocate(1, "a test"));
+}
+
+}  // namespace
+}  // namespace warpjoin
