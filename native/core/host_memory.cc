@@ -111,7 +111,7 @@ HostBuffer HostMemory::allocate(size_t size, const char* purpose) {
 void HostMemory::release(void* data, size_t capacity) noexcept {
   const std::lock_guard lock(mutex_);
   used_ -= capacity;
-  if (capacity >= kHugePage && kept_.size() < 64) {
+  if (capacity >= kHugePage && kept_.size() < 64 && !closed_) {
     kept_.push_back({data, capacity});
     kept_bytes_ += capacity;
   } else {
@@ -134,6 +134,12 @@ void HostMemory::trim() {
   for (const Block& block : kept_) unmap_block(block.data, block.capacity);
   kept_.clear();
   kept_bytes_ = 0;
+}
+
+void HostMemory::close() {
+  trim();
+  const std::lock_guard lock(mutex_);
+  closed_ = true;
 }
 
 size_t HostMemory::used_bytes() const {

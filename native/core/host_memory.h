@@ -63,6 +63,8 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
 
   /// Gives kept blocks back to the system.
   void trim();
+  /// Trims, and keeps no more blocks: for an engine that ends while results of it live on.
+  void close();
 
   size_t limit_bytes() const noexcept { return limit_; }
   size_t used_bytes() const;
@@ -87,6 +89,7 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   mutable std::mutex mutex_;
   size_t used_ = 0, kept_bytes_ = 0, peak_ = 0;
   uint64_t fail_in_ = 0;
+  bool closed_ = false;
   std::vector<Block> kept_;  // oldest first
 };
 

@@ -1,0 +1,167 @@
+#include "binding/convert.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <utility>
+
+namespace warpjoin::binding {
+namespace {
+
+[[noreturn]] void expected(const Napi::Value& value, const char* what, const char* type) {
+  throw Napi::TypeError::New(value.Env(), std::string("Expected ") + type + " for " + what);
+}
+
+struct View {
+  const void* data = nullptr;
+  uint64_t bytes = 0;
+};
+
+// Any ArrayBufferView, over a SharedArrayBuffer too; a detached one is empty. null gives nothing.
+View to_view(const Napi::Value& value, const char* what) {
+  if (value.IsNull() || value.IsUndefined()) return {};
+  const napi_env env = value.Env();
+  void* data = nullptr;
+  size_t length = 0;
+  if (value.IsTypedArray()) {
+    napi_typedarray_type type = napi_uint8_array;
+    napi_get_typedarray_info(env, value, &type, &length, &data, nullptr, nullptr);
+    const size_t width = value.As<Napi::TypedArray>().ElementSize();
+    return {data, uint64_t{length} * width};
+  }
+  if (value.IsDataView()) {
+    napi_get_dataview_info(env, value, &length, &data, nullptr, nullptr);
+    return {data, length};
+  }
+  expected(value, what, "an ArrayBufferView or null");
+}
+
+ColumnKind to_kind(const std::string& name, const Napi::Value& value) {
+  if (name == "boolean") return ColumnKind::boolean;
+  if (name == "fixed") return ColumnKind::fixed;
+  if (name == "utf8") return ColumnKind::utf8;
+  if (name == "large_utf8") return ColumnKind::large_utf8;
+  expected(value, "column.kind", "a column kind");
+}
+
+KeyOrder to_order(const std::string& name, const Napi::Value& value) {
+  if (name == "none") return KeyOrder::none;
+  if (name == "boolean") return KeyOrder::boolean;
+  if (name == "signed") return KeyOrder::signed_integer;
+  if (name == "unsigned") return KeyOrder::unsigned_integer;
+  if (name == "floating") return KeyOrder::floating;
+  if (name == "bytes") return KeyOrder::bytes;
+  expected(value, "column.order", "a key order");
+}
+
+}  // namespace
+
+uint64_t to_count(const Napi::Value& value, const char* what) {
+  if (!value.IsNumber()) expected(value, what, "a number");
+  const double number = value.As<Napi::Number>().DoubleValue();
+  if (!(number >= 0) || number > 9007199254740991.0 || number != std::floor(number))
+    expected(value, what, "a non-negative integer");
+  return static_cast<uint64_t>(number);
+}
+
+uint64_t to_bound(const Napi::Value& value, const char* what) {
+  if (value.IsNumber() && value.As<Napi::Number>().DoubleValue() == std::numeric_limits<double>::infinity()) return UINT64_MAX;
+  return to_count(value, what);
+}
+
+bool to_bool(const Napi::Value& value, const char* what) {
+  if (!value.IsBoolean()) expected(value, what, "a boolean");
+  return value.As<Napi::Boolean>().Value();
+}
+
+std::string to_string(const Napi::Value& value, const char* what) {
+  if (!value.IsString()) expected(value, what, "a string");
+  return value.As<Napi::String>().Utf8Value();
+}
+
+Napi::Object to_object(const Napi::Value& value, const char* what) {
+  if (!value.IsObject()) expected(value, what, "an object");
+  return value.As<Napi::Object>();
+}
+
+std::vector<uint64_t> to_counts(const Napi::Value& value, const char* what) {
+  if (!value.IsArray()) expected(value, what, "an array of numbers");
+  const auto array = value.As<Napi::Array>();
+  std::vector<uint64_t> counts;
+  for (uint32_t i = 0; i < array.Length(); ++i) counts.push_back(to_count(array.Get(i), what));
+  return counts;
+}
+
+std::vector<int> to_ordinals(const Napi::Value& value, const char* what) {
+  std::vector<int> ordinals;
+  for (const uint64_t ordinal : to_counts(value, what)) {
+    if (ordinal > 1'000'000) expected(value, what, "device ordinals");
+    ordinals.push_back(static_cast<int>(ordinal));
+  }
+  return ordinals;
+}
+
+Column to_column(const Napi::Value& value) {
+  const Napi::Object object = to_object(value, "column");
+  Column column;
+  column.name = to_string(object.Get("name"), "column.name");
+  column.type.kind = to_kind(to_string(object.Get("kind"), "column.kind"), value);
+  column.type.order = to_order(to_string(object.Get("order"), "column.order"), value);
+  column.type.width = static_cast<uint32_t>(to_count(object.Get("width"), "column.width"));
+  const Napi::Value chunks_value = object.Get("chunks");
+  if (!chunks_value.IsArray()) expected(chunks_value, "column.chunks", "an array");
+  const auto chunks = chunks_value.As<Napi::Array>();
+  column.chunks.reserve(chunks.Length());
+  for (uint32_t i = 0; i < chunks.Length(); ++i) {
+    const Napi::HandleScope scope(value.Env());
+    const Napi::Object source = to_object(chunks.Get(i), "column.chunks");
+    ColumnChunk chunk;
+    chunk.length = to_count(source.Get("length"), "chunk.length");
+    chunk.bit_offset = to_count(source.Get("bitOffset"), "chunk.bitOffset");
+    const View validity = to_view(source.Get("validity"), "chunk.validity");
+    const View values = to_view(source.Get("values"), "chunk.values");
+    const View offsets = to_view(source.Get("offsets"), "chunk.offsets");
+    // An empty view may have no address, but it is not the same as "no nulls".
+    static const uint8_t nothing = 0;
+    const bool has_validity = !source.Get("validity").IsNull() && !source.Get("validity").IsUndefined();
+    chunk.validity = has_validity ? static_cast<const uint8_t*>(validity.data ? validity.data : &nothing) : nullptr;
+    chunk.values = values.data;
+    chunk.offsets = offsets.data;
+    chunk.validity_bytes = validity.bytes;
+    chunk.values_bytes = values.bytes;
+    chunk.offsets_bytes = offsets.bytes;
+    column.length += chunk.length;
+    column.chunks.push_back(chunk);
+  }
+  return column;
+}
+
+Napi::Value to_array_buffer(Napi::Env env, HostBuffer buffer) {
+  if (buffer.size() == 0) return Napi::ArrayBuffer::New(env, 0);
+  auto owner = std::make_unique<HostBuffer>(std::move(buffer));
+  napi_value result = nullptr;
+  const napi_status status = napi_create_external_arraybuffer(
+      env, owner->data(), owner->size(), [](napi_env, void*, void* hint) { delete static_cast<HostBuffer*>(hint); }, owner.get(),
+      &result);
+  if (status == napi_ok) {
+    owner.release();
+    return {env, result};
+  }
+  if (status != napi_no_external_buffers_allowed) throw Napi::Error::New(env);
+  Napi::ArrayBuffer copy = Napi::ArrayBuffer::New(env, owner->size());
+  std::memcpy(copy.Data(), owner->data(), owner->size());
+  return copy;
+}
+
+Napi::Value to_result_column(Napi::Env env, OwnedColumn column) {
+  Napi::Object result = Napi::Object::New(env);
+  result.Set("length", Napi::Number::New(env, static_cast<double>(column.length)));
+  result.Set("nullCount", Napi::Number::New(env, static_cast<double>(column.null_count)));
+  result.Set("validity", column.null_count ? to_array_buffer(env, std::move(column.validity)) : env.Null());
+  result.Set("values", to_array_buffer(env, std::move(column.values)));
+  result.Set("offsets", column.offsets ? to_array_buffer(env, std::move(column.offsets)) : env.Null());
+  return result;
+}
+
+}  // namespace warpjoin::binding

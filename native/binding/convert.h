@@ -1,0 +1,33 @@
+// JavaScript values to C++ and back. Everything throws Napi::TypeError, naming the argument, on a wrong type.
+#pragma once
+
+#include <napi.h>
+
+#include <string>
+#include <vector>
+
+#include "core/column.h"
+#include "core/host_memory.h"
+#include "device/device.h"
+
+namespace warpjoin::binding {
+
+/// A non-negative integer that a double holds exactly.
+uint64_t to_count(const Napi::Value& value, const char* what);
+/// Like to_count; Infinity gives UINT64_MAX.
+uint64_t to_bound(const Napi::Value& value, const char* what);
+bool to_bool(const Napi::Value& value, const char* what);
+std::string to_string(const Napi::Value& value, const char* what);
+Napi::Object to_object(const Napi::Value& value, const char* what);
+std::vector<int> to_ordinals(const Napi::Value& value, const char* what);
+std::vector<uint64_t> to_counts(const Napi::Value& value, const char* what);
+
+/// Reads a NativeColumn (lib/native.ts). The chunks borrow the buffers behind the views.
+Column to_column(const Napi::Value& value);
+
+/// Hands a buffer over to JavaScript without a copy; where external buffers aren't allowed, with one.
+Napi::Value to_array_buffer(Napi::Env env, HostBuffer buffer);
+/// Makes a NativeResultColumn.
+Napi::Value to_result_column(Napi::Env env, OwnedColumn column);
+
+}  // namespace warpjoin::binding

@@ -1,0 +1,538 @@
+#include "binding/engine_wrap.h"
+
+#include <utility>
+
+#include "binding/convert.h"
+#include "binding/handles.h"
+#include "columns/gather.h"
+#include "core/error.h"
+
+namespace warpjoin::binding {
+namespace {
+
+Napi::Number number(Napi::Env env, uint64_t value) { return Napi::Number::New(env, static_cast<double>(value)); }
+
+// Runs f and turns a C++ exception into a JavaScript one: for the synchronous methods.
+template <class F>
+Napi::Value guarded(Napi::Env env, F&& f) {
+  try {
+    return f();
+  } catch (const Napi::Error&) {
+    throw;
+  } catch (...) {
+    throw to_js_error(env, std::current_exception());
+  }
+}
+
+const Column& column_at(const Relation& relation, const Napi::Value& index, const char* what) {
+  const uint64_t i = to_count(index, what);
+  if (i >= relation.columns.size())
+    throw Napi::RangeError::New(index.Env(), std::string(what) + " is not a column of the relation");
+  return relation.columns[i];
+}
+
+const Column* optional_column_at(const Relation& relation, const Napi::Value& index, const char* what) {
+  return index.IsNull() || index.IsUndefined() ? nullptr : &column_at(relation, index, what);
+}
+
+SortAlgorithm to_sort_algorithm(const Napi::Value& value) {
+  const std::string name = to_string(value, "algorithm");
+  if (name == "merge") return SortAlgorithm::merge;
+  if (name == "radix") return SortAlgorithm::radix;
+  throw Napi::TypeError::New(value.Env(), "Expected 'merge' or 'radix' for algorithm");
+}
+
+SortPlan to_sort_plan(const Napi::Value& value) {
+  const Napi::Object object = to_object(value, "plan");
+  return {to_sort_algorithm(object.Get("algorithm")), to_ordinals(object.Get("devices"), "plan.devices"),
+          to_counts(object.Get("chunksetEnds"), "plan.chunksetEnds")};
+}
+
+JoinKind to_join_kind(const Napi::Value& value) {
+  const std::string name = to_string(value, "request.kind");
+  if (name == "inner") return JoinKind::inner;
+  if (name == "left") return JoinKind::left;
+  if (name == "right") return JoinKind::right;
+  if (name == "full") return JoinKind::full;
+  if (name == "semi") return JoinKind::semi;
+  if (name == "anti") return JoinKind::anti;
+  throw Napi::TypeError::New(value.Env(), "Expected a join kind for request.kind");
+}
+
+JoinRequest to_join_request(const Napi::Value& value) {
+  const Napi::Object object = to_object(value, "request");
+  return {.kind = to_join_kind(object.Get("kind")),
+          .build_left = to_bool(object.Get("buildLeft"), "request.buildLeft"),
+          .count_only = to_bool(object.Get("countOnly"), "request.countOnly"),
+          .want_keys = to_bool(object.Get("wantKeys"), "request.wantKeys"),
+          .want_left = to_bool(object.Get("wantLeft"), "request.wantLeft"),
+          .want_right = to_bool(object.Get("wantRight"), "request.wantRight"),
+          .max_rows = to_bound(object.Get("maxRows"), "request.maxRows")};
+}
+
+bool to_side_is_left(const Napi::Value& value) {
+  const std::string name = to_string(value, "side");
+  if (name != "left" && name != "right") throw Napi::TypeError::New(value.Env(), "Expected 'left' or 'right' for side");
+  return name == "left";
+}
+
+// Row numbers of one side of a join's rows.
+RowList row_list(const JoinRows& rows, bool left) {
+  const HostBuffer& values = left ? rows.left : rows.right;
+  return {values.data(), left ? rows.left_layout.value_bytes : rows.right_layout.value_bytes,
+          left ? rows.left_may_be_missing : rows.right_may_be_missing, rows.size};
+}
+
+RowList row_list(const SortedRun& run) { return {run.values.data(), run.layout.value_bytes, false, run.size}; }
+
+Napi::Object describe_side(Napi::Env env, const JoinSide& side) {
+  Napi::Object object = Napi::Object::New(env);
+  object.Set("rows", number(env, side.rows));
+  object.Set("tuples", number(env, side.tuples.view.size));
+  object.Set("valueBytes", number(env, side.tuples.layout.value_bytes));
+  object.Set("carriesPayload", Napi::Boolean::New(env, side.carries_payload));
+  return object;
+}
+
+Napi::Value make_runs(Napi::Env env, const std::vector<std::shared_ptr<RunState>>& runs) {
+  Napi::Array array = Napi::Array::New(env, runs.size());
+  for (uint32_t i = 0; i < runs.size(); ++i) {
+    Napi::Object handle = to_handle(env, runs[i]);
+    handle.Set("size", number(env, runs[i]->run.size));
+    array.Set(i, handle);
+  }
+  return array;
+}
+
+// Sorts tuples by chunksets into run handles.
+MakeResult sort_to_handles(Engine& engine, Job& job, const EncodedTuples& tuples, const SortPlan& plan) {
+  std::vector<std::shared_ptr<RunState>> runs;
+  for (SortedRun& run : sort_chunksets(engine, tuples.layout, tuples.view, tuples.varying_bits, plan, job)) {
+    runs.push_back(std::make_shared<RunState>(RunState{std::move(run)}));
+  }
+  return [runs = std::move(runs)](Napi::Env env) { return make_runs(env, runs); };
+}
+
+MakeResult rows_to_handle(JoinRows rows) {
+  auto state = std::make_shared<RowsState>(RowsState{std::move(rows)});
+  return [state = std::move(state)](Napi::Env env) -> Napi::Value {
+    Napi::Object handle = to_handle(env, state);
+    handle.Set("size", number(env, state->rows.size));
+    handle.Set("skew", Napi::Number::New(env, state->rows.skew));
+    handle.Set("leftMayBeMissing", Napi::Boolean::New(env, state->rows.left_may_be_missing));
+    handle.Set("rightMayBeMissing", Napi::Boolean::New(env, state->rows.right_may_be_missing));
+    return handle;
+  };
+}
+
+MakeResult column_result(OwnedColumn column) {
+  auto made = std::make_shared<OwnedColumn>(std::move(column));
+  return [made = std::move(made)](Napi::Env env) { return to_result_column(env, std::move(*made)); };
+}
+
+}  // namespace
+
+Napi::Function EngineWrap::define(Napi::Env env) {
+  return DefineClass(env, "Engine",
+                     {InstanceMethod<&EngineWrap::devices>("devices"),
+                      InstanceMethod<&EngineWrap::memory>("memory"),
+                      InstanceMethod<&EngineWrap::reset_peaks>("resetPeaks"),
+                      InstanceMethod<&EngineWrap::create_job>("createJob"),
+                      InstanceMethod<&EngineWrap::dispose>("dispose"),
+                      InstanceMethod<&EngineWrap::relation>("relation"),
+                      InstanceMethod<&EngineWrap::sort_keys>("sortKeys"),
+                      InstanceMethod<&EngineWrap::sort_device_bytes>("sortDeviceBytes"),
+                      InstanceMethod<&EngineWrap::sort_chunksets>("sortChunksets"),
+                      InstanceMethod<&EngineWrap::merge_runs>("mergeRuns"),
+                      InstanceMethod<&EngineWrap::refine_ties>("refineTies"),
+                      InstanceMethod<&EngineWrap::decode_keys>("decodeKeys"),
+                      InstanceMethod<&EngineWrap::take_values>("takeValues"),
+                      InstanceMethod<&EngineWrap::take_keys>("takeKeys"),
+                      InstanceMethod<&EngineWrap::join_keys>("joinKeys"),
+                      InstanceMethod<&EngineWrap::hash_join_device_bytes>("hashJoinDeviceBytes"),
+                      InstanceMethod<&EngineWrap::merge_join_device_bytes>("mergeJoinDeviceBytes"),
+                      InstanceMethod<&EngineWrap::hash_join>("hashJoin"),
+                      InstanceMethod<&EngineWrap::sort_join_side>("sortJoinSide"),
+                      InstanceMethod<&EngineWrap::merge_join>("mergeJoin"),
+                      InstanceMethod<&EngineWrap::cross_join>("crossJoin"),
+                      InstanceMethod<&EngineWrap::take_join_keys>("takeJoinKeys"),
+                      InstanceMethod<&EngineWrap::take_join_values>("takeJoinValues"),
+                      InstanceMethod<&EngineWrap::gather>("gather"),
+                      InstanceMethod<&EngineWrap::gather_coalesced>("gatherCoalesced"),
+                      InstanceMethod<&EngineWrap::fail_allocation>("failAllocation")});
+}
+
+EngineWrap::EngineWrap(const Napi::CallbackInfo& info) : Napi::ObjectWrap<EngineWrap>(info) {
+  const Napi::Object config = to_object(info[0], "config");
+  EngineConfig native;
+  native.threads = static_cast<unsigned>(to_count(config.Get("threads"), "config.threads"));
+  native.host_devices = static_cast<int>(to_count(config.Get("hostDevices"), "config.hostDevices"));
+  native.gpus = to_ordinals(config.Get("gpus"), "config.gpus");
+  native.memory_limit_bytes = to_count(config.Get("memoryLimitBytes"), "config.memoryLimitBytes");
+  native.device_memory_limit_bytes = to_count(config.Get("deviceMemoryLimitBytes"), "config.deviceMemoryLimitBytes");
+  guarded(info.Env(), [&]() -> Napi::Value {
+    engine_ = std::make_shared<Engine>(native);
+    return {};
+  });
+}
+
+Engine& EngineWrap::engine() {
+  if (!engine_) throw Error(ErrorCode::option, "The engine has been disposed");
+  return *engine_;
+}
+
+std::shared_ptr<void> EngineWrap::hold() {
+  Ref();
+  return {this, [](void* self) { static_cast<EngineWrap*>(self)->Unref(); }};
+}
+
+Napi::Value EngineWrap::enqueue(const Napi::CallbackInfo& info, std::vector<std::shared_ptr<void>> inputs, Work work) {
+  const std::shared_ptr<Job> job = from_handle<Job>(info[0]);
+  auto step = std::make_unique<Step>(info.Env());
+  inputs.push_back(hold());
+  step->job = job;
+  step->inputs = std::move(inputs);
+  step->run = [engine = engine_, job = job.get(), work = std::move(work)] {
+    if (!engine) throw Error(ErrorCode::option, "The engine has been disposed");
+    return work(*engine, *job);
+  };
+  return queue_.submit(info.Env(), std::move(step));
+}
+
+Napi::Value EngineWrap::devices(const Napi::CallbackInfo& info) {
+  const Napi::Env env = info.Env();
+  return guarded(env, [&]() -> Napi::Value {
+    const auto& all = engine().devices;
+    Napi::Array array = Napi::Array::New(env, all.size());
+    for (uint32_t i = 0; i < all.size(); ++i) {
+      const DeviceInfo& device = all[i]->info();
+      Napi::Object object = Napi::Object::New(env);
+      object.Set("kind", device.kind == DeviceKind::gpu ? "gpu" : "host");
+      object.Set("ordinal", device.ordinal);
+      object.Set("name", device.name);
+      object.Set("memoryBytes", number(env, device.memory_bytes));
+      object.Set("limitBytes", number(env, device.limit_bytes));
+      object.Set("peakBytes", number(env, all[i]->memory().peak_bytes()));
+      Napi::Array peers = Napi::Array::New(env);
+      for (uint32_t j = 0; j < all.size(); ++j) {
+        const bool direct = engine().topology.link(static_cast<int>(i), static_cast<int>(j)).direct;
+        if (i != j && direct) peers.Set(peers.Length(), j);
+      }
+      object.Set("peers", peers);
+      array.Set(i, object);
+    }
+    return array;
+  });
+}
+
+Napi::Value EngineWrap::memory(const Napi::CallbackInfo& info) {
+  const Napi::Env env = info.Env();
+  return guarded(env, [&]() -> Napi::Value {
+    Napi::Object object = Napi::Object::New(env);
+    object.Set("usedBytes", number(env, engine().memory->used_bytes()));
+    object.Set("peakBytes", number(env, engine().memory->peak_bytes()));
+    object.Set("limitBytes", number(env, engine().memory->limit_bytes()));
+    return object;
+  });
+}
+
+Napi::Value EngineWrap::reset_peaks(const Napi::CallbackInfo& info) {
+  return guarded(info.Env(), [&]() -> Napi::Value {
+    engine().memory->reset_peak();
+    for (const auto& device : engine().devices) device->memory().reset_peak();
+    return info.Env().Undefined();
+  });
+}
+
+Napi::Value EngineWrap::create_job(const Napi::CallbackInfo& info) {
+  Napi::Object handle = to_handle(info.Env(), std::make_shared<Job>());
+  handle.Set("cancel",
+             Napi::Function::New(info.Env(), [](const Napi::CallbackInfo& call) { from_handle<Job>(call.This())->cancel(); }));
+  handle.Set("progress", Napi::Function::New(info.Env(), [](const Napi::CallbackInfo& call) -> Napi::Value {
+               const auto job = from_handle<Job>(call.This());
+               Napi::Object progress = Napi::Object::New(call.Env());
+               progress.Set("planned", number(call.Env(), job->planned()));
+               progress.Set("done", number(call.Env(), job->done()));
+               return progress;
+             }));
+  handle.Set("phases", Napi::Function::New(info.Env(), [](const Napi::CallbackInfo& call) -> Napi::Value {
+               const auto phases = from_handle<Job>(call.This())->phases();
+               Napi::Array array = Napi::Array::New(call.Env(), phases.size());
+               for (uint32_t i = 0; i < phases.size(); ++i) {
+                 Napi::Object phase = Napi::Object::New(call.Env());
+                 phase.Set("name", phases[i].name);
+                 phase.Set("milliseconds", phases[i].milliseconds);
+                 phase.Set("bytes", number(call.Env(), phases[i].bytes));
+                 array.Set(i, phase);
+               }
+               return array;
+             }));
+  return handle;
+}
+
+Napi::Value EngineWrap::dispose(const Napi::CallbackInfo& info) {
+  auto step = std::make_unique<Step>(info.Env());
+  step->inputs.push_back(hold());
+  // The last owner frees the devices and joins the pool, on the queue's thread once earlier steps are done.
+  step->run = [engine = std::exchange(engine_, nullptr)]() mutable -> MakeResult {
+    if (engine) engine->memory->close();
+    engine.reset();
+    return nullptr;
+  };
+  return queue_.submit(info.Env(), std::move(step));
+}
+
+Napi::Value EngineWrap::relation(const Napi::CallbackInfo& info) {
+  auto relation = std::make_shared<Relation>();
+  if (!info[1].IsArray()) throw Napi::TypeError::New(info.Env(), "Expected an array for columns");
+  const auto columns = info[1].As<Napi::Array>();
+  for (uint32_t i = 0; i < columns.Length(); ++i) relation->columns.push_back(to_column(columns.Get(i)));
+  relation->rows = to_count(info[2], "rows");
+  relation->views = Napi::Persistent(columns.As<Napi::Object>());
+  return enqueue(info, {relation},
+                 [relation = relation.get(), held = std::weak_ptr(relation)](Engine& engine, Job& job) -> MakeResult {
+                   const PhaseTimer timer(job, "validate");
+                   for (const Column& column : relation->columns) {
+                     if (column.length != relation->rows) {
+                       throw Error(ErrorCode::invalid_table, "Column '" + column.name + "' has " + std::to_string(column.length) +
+                                                                 " rows where its table has " + std::to_string(relation->rows));
+                     }
+                     validate_column(column, engine, job);
+                   }
+                   return [held](Napi::Env env) -> Napi::Value {
+                     const auto state = held.lock();
+                     Napi::Object handle = to_handle(env, state);
+                     handle.Set("rows", number(env, state->rows));
+                     return handle;
+                   };
+                 });
+}
+
+Napi::Value EngineWrap::sort_keys(const Napi::CallbackInfo& info) {
+  const auto state = std::make_shared<SortKeysState>();
+  state->relation = from_handle<Relation>(info[1]);
+  if (!info[2].IsArray()) throw Napi::TypeError::New(info.Env(), "Expected an array for by");
+  const auto specs = info[2].As<Napi::Array>();
+  std::vector<SortColumn> by;
+  for (uint32_t i = 0; i < specs.Length(); ++i) {
+    const Napi::Object spec = to_object(specs.Get(i), "by");
+    by.push_back({&column_at(*state->relation, spec.Get("column"), "by.column"), to_bool(spec.Get("descending"), "by.descending"),
+                  to_bool(spec.Get("nullsLast"), "by.nullsLast")});
+  }
+  const Column* payload = optional_column_at(*state->relation, info[3], "payload");
+  return enqueue(
+      info, {state},
+      [state = state.get(), held = std::weak_ptr(state), by = std::move(by), payload](Engine& engine, Job& job) -> MakeResult {
+        const PhaseTimer timer(job, "encode");
+        state->keys = encode_sort_keys(by, payload, engine, job);
+        return [held](Napi::Env env) -> Napi::Value {
+          const auto made = held.lock();
+          const EncodedTuples& tuples = made->keys->tuples();
+          Napi::Object handle = to_handle(env, made);
+          handle.Set("rows", number(env, tuples.view.size));
+          handle.Set("keyBytes", number(env, tuples.layout.key_bytes));
+          handle.Set("valueBytes", number(env, tuples.layout.value_bytes));
+          handle.Set("carriesPayload", Napi::Boolean::New(env, tuples.view.values != nullptr));
+          handle.Set("complete", Napi::Boolean::New(env, made->keys->complete()));
+          return handle;
+        };
+      });
+}
+
+Napi::Value EngineWrap::sort_device_bytes(const Napi::CallbackInfo& info) {
+  return guarded(info.Env(), [&]() -> Napi::Value {
+    const TupleLayout layout{static_cast<uint8_t>(to_count(info[0], "keyBytes")),
+                             static_cast<uint8_t>(to_count(info[1], "valueBytes"))};
+    return number(info.Env(),
+                  warpjoin::sort_device_bytes(layout, to_count(info[2], "tuples"), to_count(info[3], "devices"),
+                                              to_sort_algorithm(info[4]), to_bool(info[5], "severalChunksets"), engine()));
+  });
+}
+
+Napi::Value EngineWrap::sort_chunksets(const Napi::CallbackInfo& info) {
+  const auto keys = from_handle<SortKeysState>(info[1]);
+  return enqueue(info, {keys}, [keys = keys.get(), plan = to_sort_plan(info[2])](Engine& engine, Job& job) {
+    return sort_to_handles(engine, job, keys->keys->tuples(), plan);
+  });
+}
+
+Napi::Value EngineWrap::merge_runs(const Napi::CallbackInfo& info) {
+  if (!info[1].IsArray()) throw Napi::TypeError::New(info.Env(), "Expected an array for runs");
+  const auto handles = info[1].As<Napi::Array>();
+  auto runs = std::make_shared<std::vector<SortedRun>>();
+  for (uint32_t i = 0; i < handles.Length(); ++i) runs->push_back(std::move(from_handle<RunState>(handles.Get(i))->run));
+  return enqueue(info, {}, [runs](Engine& engine, Job& job) -> MakeResult {
+    auto merged = std::make_shared<RunState>(RunState{warpjoin::merge_runs(engine, std::move(*runs), job)});
+    return [merged](Napi::Env env) { return make_runs(env, {merged}).As<Napi::Array>().Get(0u); };
+  });
+}
+
+Napi::Value EngineWrap::refine_ties(const Napi::CallbackInfo& info) {
+  const auto keys = from_handle<SortKeysState>(info[1]);
+  const auto run = from_handle<RunState>(info[2]);
+  return enqueue(info, {keys, run}, [keys = keys.get(), run = run.get()](Engine& engine, Job& job) -> MakeResult {
+    if (keys->keys->complete()) return nullptr;
+    const PhaseTimer timer(job, "refine");
+    keys->keys->refine_ties(run->run.span(), engine, job);
+    return nullptr;
+  });
+}
+
+Napi::Value EngineWrap::decode_keys(const Napi::CallbackInfo& info) {
+  const auto keys = from_handle<SortKeysState>(info[1]);
+  const auto run = from_handle<RunState>(info[3]);
+  const uint64_t column = to_count(info[2], "sortColumn");
+  return enqueue(info, {keys, run}, [keys = keys.get(), run = run.get(), column](Engine& engine, Job& job) -> MakeResult {
+    const PhaseTimer timer(job, "decode");
+    auto decoded = keys->keys->decode(column, run->run.keys.data(), engine, job);
+    if (!decoded) return [](Napi::Env env) { return env.Null(); };
+    return column_result(std::move(*decoded));
+  });
+}
+
+Napi::Value EngineWrap::take_values(const Napi::CallbackInfo& info) {
+  return to_array_buffer(info.Env(), std::move(from_handle<RunState>(info[0])->run.values));
+}
+
+Napi::Value EngineWrap::take_keys(const Napi::CallbackInfo& info) {
+  return to_array_buffer(info.Env(), std::move(from_handle<RunState>(info[0])->run.keys));
+}
+
+Napi::Value EngineWrap::join_keys(const Napi::CallbackInfo& info) {
+  const auto state = std::make_shared<JoinKeysState>();
+  state->left = from_handle<Relation>(info[1]);
+  state->right = from_handle<Relation>(info[4]);
+  state->columns = {&column_at(*state->left, info[2], "leftColumn"), &column_at(*state->right, info[5], "rightColumn")};
+  const Column* left_payload = optional_column_at(*state->left, info[3], "leftPayload");
+  const Column* right_payload = optional_column_at(*state->right, info[6], "rightPayload");
+  return enqueue(
+      info, {state},
+      [state = state.get(), held = std::weak_ptr(state), left_payload, right_payload](Engine& engine, Job& job) -> MakeResult {
+        const PhaseTimer timer(job, "encode");
+        state->keys = encode_join_keys(*state->columns.left, *state->columns.right, left_payload, right_payload, engine, job);
+        return [held](Napi::Env env) -> Napi::Value {
+          const auto made = held.lock();
+          Napi::Object handle = to_handle(env, made);
+          handle.Set("keyBytes", number(env, made->keys.left.tuples.layout.key_bytes));
+          handle.Set("exact", Napi::Boolean::New(env, made->keys.exact));
+          handle.Set("keysAreLeftValues", Napi::Boolean::New(env, made->keys.keys_are_left_values));
+          handle.Set("left", describe_side(env, made->keys.left));
+          handle.Set("right", describe_side(env, made->keys.right));
+          return handle;
+        };
+      });
+}
+
+Napi::Value EngineWrap::hash_join_device_bytes(const Napi::CallbackInfo& info) {
+  return guarded(info.Env(), [&]() -> Napi::Value {
+    const auto state = from_handle<JoinKeysState>(info[0]);
+    const JoinRequest request = to_join_request(info[2]);
+    const EncodedTuples& left = state->keys.left.tuples;
+    const EncodedTuples& right = state->keys.right.tuples;
+    const EncodedTuples& build = request.build_left ? left : right;
+    const EncodedTuples& probe = request.build_left ? right : left;
+    return number(info.Env(), warpjoin::hash_join_device_bytes(build.layout, build.view.size, probe.layout, probe.view.size,
+                                                               to_count(info[1], "devices"), request, engine()));
+  });
+}
+
+Napi::Value EngineWrap::merge_join_device_bytes(const Napi::CallbackInfo& info) {
+  return guarded(info.Env(), [&]() -> Napi::Value {
+    const auto state = from_handle<JoinKeysState>(info[0]);
+    const EncodedTuples& left = state->keys.left.tuples;
+    const EncodedTuples& right = state->keys.right.tuples;
+    return number(info.Env(), warpjoin::merge_join_device_bytes(left.layout, left.view.size, right.layout, right.view.size,
+                                                                to_count(info[1], "devices"),
+                                                                static_cast<uint32_t>(to_count(info[2], "subpartitions"))));
+  });
+}
+
+Napi::Value EngineWrap::hash_join(const Napi::CallbackInfo& info) {
+  const auto keys = from_handle<JoinKeysState>(info[1]);
+  const Napi::Object plan_object = to_object(info[3], "plan");
+  const HashJoinPlan plan{to_ordinals(plan_object.Get("devices"), "plan.devices"),
+                          static_cast<uint32_t>(to_count(plan_object.Get("rounds"), "plan.rounds")),
+                          static_cast<uint32_t>(to_count(plan_object.Get("partitions"), "plan.partitions"))};
+  return enqueue(info, {keys}, [keys = keys.get(), request = to_join_request(info[2]), plan](Engine& engine, Job& job) {
+    return rows_to_handle(warpjoin::hash_join(engine, keys->keys, keys->columns, request, plan, job));
+  });
+}
+
+Napi::Value EngineWrap::sort_join_side(const Napi::CallbackInfo& info) {
+  const auto keys = from_handle<JoinKeysState>(info[1]);
+  const bool left = to_side_is_left(info[2]);
+  return enqueue(info, {keys}, [keys = keys.get(), left, plan = to_sort_plan(info[3])](Engine& engine, Job& job) {
+    return sort_to_handles(engine, job, left ? keys->keys.left.tuples : keys->keys.right.tuples, plan);
+  });
+}
+
+Napi::Value EngineWrap::merge_join(const Napi::CallbackInfo& info) {
+  const auto keys = from_handle<JoinKeysState>(info[1]);
+  const auto left = from_handle<RunState>(info[2]);
+  const auto right = from_handle<RunState>(info[3]);
+  const Napi::Object plan_object = to_object(info[5], "plan");
+  const MergeJoinPlan plan{to_ordinals(plan_object.Get("devices"), "plan.devices"),
+                           static_cast<uint32_t>(to_count(plan_object.Get("subpartitions"), "plan.subpartitions"))};
+  return enqueue(
+      info, {keys, left, right},
+      [keys = keys.get(), left = left.get(), right = right.get(), request = to_join_request(info[4]), plan](Engine& engine,
+                                                                                                            Job& job) {
+        return rows_to_handle(warpjoin::merge_join(engine, left->run, right->run, keys->keys, keys->columns, request, plan, job));
+      });
+}
+
+Napi::Value EngineWrap::cross_join(const Napi::CallbackInfo& info) {
+  const uint64_t left = to_count(info[1], "leftRows"), right = to_count(info[2], "rightRows"),
+                 most = to_bound(info[3], "maxRows");
+  return enqueue(info, {}, [left, right, most](Engine& engine, Job& job) {
+    return rows_to_handle(warpjoin::cross_join(engine, left, right, most, job));
+  });
+}
+
+Napi::Value EngineWrap::take_join_keys(const Napi::CallbackInfo& info) {
+  return to_array_buffer(info.Env(), std::move(from_handle<RowsState>(info[0])->rows.keys));
+}
+
+Napi::Value EngineWrap::take_join_values(const Napi::CallbackInfo& info) {
+  JoinRows& rows = from_handle<RowsState>(info[0])->rows;
+  return to_array_buffer(info.Env(), std::move(to_side_is_left(info[1]) ? rows.left : rows.right));
+}
+
+Napi::Value EngineWrap::gather(const Napi::CallbackInfo& info) {
+  const auto relation = from_handle<Relation>(info[1]);
+  const Column* column = &column_at(*relation, info[2], "column");
+  const bool left = to_side_is_left(info[4]);
+  const auto run = is_handle<RunState>(info[3]) ? from_handle<RunState>(info[3]) : nullptr;
+  const auto rows = run ? nullptr : from_handle<RowsState>(info[3]);
+  return enqueue(info, {relation, run, rows}, [column, run = run.get(), rows = rows.get(), left](Engine& engine, Job& job) {
+    const PhaseTimer timer(job, "gather");
+    return column_result(warpjoin::gather(*column, run ? row_list(run->run) : row_list(rows->rows, left), engine, job));
+  });
+}
+
+Napi::Value EngineWrap::gather_coalesced(const Napi::CallbackInfo& info) {
+  const auto left = from_handle<Relation>(info[1]);
+  const auto right = from_handle<Relation>(info[3]);
+  const Column* first = &column_at(*left, info[2], "leftColumn");
+  const Column* second = &column_at(*right, info[4], "rightColumn");
+  const auto rows = from_handle<RowsState>(info[5]);
+  return enqueue(info, {left, right, rows}, [first, second, rows = rows.get()](Engine& engine, Job& job) {
+    const PhaseTimer timer(job, "gather");
+    return column_result(
+        warpjoin::gather_coalesced(*first, row_list(rows->rows, true), *second, row_list(rows->rows, false), engine, job));
+  });
+}
+
+Napi::Value EngineWrap::fail_allocation(const Napi::CallbackInfo& info) {
+  return guarded(info.Env(), [&]() -> Napi::Value {
+    const std::string where = to_string(info[0], "where");
+    const uint64_t n = to_count(info[1], "n");
+    if (where == "memory") engine().memory->fail_allocation(n);
+    if (where == "devices") {
+      for (const auto& device : engine().devices) device->memory().fail_allocation(n);
+    }
+    return info.Env().Undefined();
+  });
+}
+
+}  // namespace warpjoin::binding
