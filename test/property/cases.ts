@@ -1,0 +1,310 @@
+/** Random tables, drawn by fast-check from a seed each, for property tests against DuckDB. */
+import {
+  Bool,
+  type DataType,
+  DateDay,
+  Float32,
+  Float64,
+  Int8,
+  Int16,
+  Int32,
+  Int64,
+  makeData,
+  Table,
+  TimestampMicrosecond,
+  Uint8,
+  Uint16,
+  Uint32,
+  Uint64,
+  Utf8,
+  Vector,
+  vectorFromArray,
+} from 'apache-arrow';
+import fc from 'fast-check';
+
+export type KeyType =
+  | 'int8'
+  | 'int16'
+  | 'int32'
+  | 'int64'
+  | 'uint8'
+  | 'uint16'
+  | 'uint32'
+  | 'uint64'
+  | 'float32'
+  | 'float64'
+  | 'date'
+  | 'timestamp'
+  | 'utf8'
+  | 'bool';
+
+/** What a key value is in JavaScript; null for a null. */
+export type Value = number | bigint | string | boolean | null;
+
+export const DEVICE_COUNTS = [1, 2, 3, 4, 8] as const;
+export const KEY_TYPES: readonly KeyType[] = [
+  'int8',
+  'int16',
+  'int32',
+  'int64',
+  'uint8',
+  'uint16',
+  'uint32',
+  'uint64',
+  'float32',
+  'float64',
+  'date',
+  'timestamp',
+  'utf8',
+  'bool',
+];
+
+const ARROW: Record<KeyType, () => DataType> = {
+  int8: () => new Int8(),
+  int16: () => new Int16(),
+  int32: () => new Int32(),
+  int64: () => new Int64(),
+  uint8: () => new Uint8(),
+  uint16: () => new Uint16(),
+  uint32: () => new Uint32(),
+  uint64: () => new Uint64(),
+  float32: () => new Float32(),
+  float64: () => new Float64(),
+  date: () => new DateDay(),
+  timestamp: () => new TimestampMicrosecond(),
+  utf8: () => new Utf8(),
+  bool: () => new Bool(),
+};
+
+/** A small seeded generator (xorshift128+): the data of a case depend on its seed alone. */
+export class Random {
+  #a: bigint;
+  #b: bigint;
+  constructor(seed: number) {
+    this.#a = BigInt(seed) * 0x9e3779b97f4a7c15n + 1n;
+    this.#b = BigInt(seed) ^ 0xd1b54a32d192ed03n;
+    for (let i = 0; i < 8; ++i) this.bits();
+  }
+  /** 64 random bits. */
+  bits(): bigint {
+    const mask = (1n << 64n) - 1n;
+    let a = this.#a & mask;
+    const b = this.#b & mask;
+    this.#a = b;
+    a ^= (a << 23n) & mask;
+    this.#b = a ^ b ^ (a >> 18n) ^ (b >> 5n);
+    return (this.#b + b) & mask;
+  }
+  /** An integer in [0, bound). */
+  below(bound: number): number {
+    return bound <= 1 ? 0 : Number(this.bits() % BigInt(bound));
+  }
+  /** In [0, 1). */
+  unit(): number {
+    return Number(this.bits() >> 11n) / 2 ** 53;
+  }
+}
+
+/** How the values of a key column are spread. */
+export type Spread = 'uniform' | 'few' | 'zipf' | 'equal' | 'sorted' | 'extreme';
+export const SPREADS: readonly Spread[] = ['uniform', 'few', 'zipf', 'equal', 'sorted', 'extreme'];
+
+const EXTREMES: Record<KeyType, Value[]> = {
+  int8: [-128, 127, 0, -1],
+  int16: [-32768, 32767, 0, -1],
+  int32: [-2147483648, 2147483647, 0, -1],
+  int64: [-(2n ** 63n), 2n ** 63n - 1n, 0n, -1n, 2n ** 32n, -(2n ** 32n)],
+  uint8: [0, 255, 128],
+  uint16: [0, 65535],
+  uint32: [0, 4294967295, 2147483648],
+  uint64: [0n, 2n ** 64n - 1n, 2n ** 63n, 2n ** 32n],
+  float32: [Number.NaN, 0, -0, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, 1.5, -1.5],
+  float64: [Number.NaN, 0, -0, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, 5e-324, -5e-324, 1e308],
+  date: [0, -1, 20000, -20000],
+  timestamp: [0n, -1n, 10n ** 15n, -(10n ** 15n)],
+  utf8: [
+    '',
+    'a',
+    'a\u0001',
+    'prefix-shared-by-many-0',
+    'prefix-shared-by-many-1',
+    'prefix-shared-by-many',
+    'é',
+    'z'.repeat(40),
+    '日本',
+  ],
+  bool: [true, false],
+};
+
+// The value with rank i among the values that a column can take.
+function ranked(type: KeyType, i: number): Value {
+  switch (type) {
+    case 'int8':
+      return ((i * 37) % 256) - 128;
+    case 'uint8':
+      return (i * 37) % 256;
+    case 'int16':
+      return ((i * 7919) % 65536) - 32768;
+    case 'uint16':
+      return (i * 7919) % 65536;
+    case 'int32':
+      return ((i * 7919) % 2 ** 31) | 0;
+    case 'uint32':
+      return (i * 2654435761) % 2 ** 32;
+    case 'int64':
+      return BigInt.asIntN(64, BigInt(i) * 0x9e3779b97f4a7c15n);
+    case 'uint64':
+      return BigInt.asUintN(64, BigInt(i) * 0x9e3779b97f4a7c15n);
+    case 'float32':
+      return Math.fround((i % 2 ? -1 : 1) * i * 0.37);
+    case 'float64':
+      return (i % 2 ? -1 : 1) * i * 0.37;
+    case 'date':
+      return i % 2 ? -i : i;
+    case 'timestamp':
+      return BigInt(i % 2 ? -i : i) * 1_000_003n;
+    case 'utf8':
+      return i % 3 === 0 ? `key-number-${i}` : i % 3 === 1 ? `${i}` : `a rather long shared prefix ${i % 7} ${i}`;
+    case 'bool':
+      return i % 2 === 0;
+  }
+}
+
+/** `size` values of a type; nulls at `nullRate`. */
+export function drawValues(random: Random, type: KeyType, size: number, spread: Spread, nullRate: number): Value[] {
+  const distinct = spread === 'few' ? 5 : spread === 'equal' ? 1 : Math.max(1, Math.ceil(size * 0.8));
+  const values: Value[] = [];
+  for (let i = 0; i < size; ++i) {
+    if (random.unit() < nullRate) {
+      values.push(null);
+    } else if (spread === 'extreme' && random.unit() < 0.7) {
+      const some = EXTREMES[type];
+      values.push(some[random.below(some.length)]!);
+    } else if (spread === 'zipf') {
+      values.push(ranked(type, Math.min(distinct - 1, Math.floor(distinct ** random.unit()) - 1)));
+    } else if (spread === 'sorted') {
+      values.push(ranked(type, i % distinct));
+    } else {
+      values.push(ranked(type, random.below(distinct)));
+    }
+  }
+  return values;
+}
+
+const RAW = {
+  int8: Int8Array,
+  int16: Int16Array,
+  int32: Int32Array,
+  int64: BigInt64Array,
+  uint8: Uint8Array,
+  uint16: Uint16Array,
+  uint32: Uint32Array,
+  uint64: BigUint64Array,
+  float32: Float32Array,
+  float64: Float64Array,
+  date: Int32Array,
+  timestamp: BigInt64Array,
+} as const;
+
+// Fixed-width values go in bit for bit: Arrow's builders convert dates and timestamps.
+function toVector(type: KeyType, values: Value[]): Vector {
+  if (type === 'utf8' || type === 'bool') return vectorFromArray(values as never[], ARROW[type]());
+  const nullBitmap = new Uint8Array((values.length + 7) >> 3);
+  let nullCount = 0;
+  values.forEach((value, i) => {
+    if (value === null) ++nullCount;
+    else nullBitmap[i >> 3]! |= 1 << (i & 7);
+  });
+  const zero = RAW[type] === BigInt64Array || RAW[type] === BigUint64Array ? 0n : 0;
+  const data = new RAW[type](values.map((value) => value ?? zero) as never[]);
+  return new Vector([makeData({ type: ARROW[type](), length: values.length, nullCount, nullBitmap, data } as never)]);
+}
+
+/** A column of values in several chunks, each sliced out of a longer one at a random offset. */
+export function makeVector(random: Random, type: KeyType, values: Value[], chunks: number): Vector {
+  const vectors: Vector[] = [];
+  for (let c = 0, begin = 0; c < chunks; ++c) {
+    const end =
+      c === chunks - 1
+        ? values.length
+        : Math.min(values.length, begin + random.below(Math.ceil((2 * values.length) / chunks) + 1));
+    const before = random.below(13);
+    const after = random.below(3);
+    const padding = (n: number) => Array.from({ length: n }, () => ranked(type, random.below(100)));
+    const padded = [...padding(before), ...values.slice(begin, end), ...padding(after)];
+    vectors.push(toVector(type, padded).slice(before, before + end - begin));
+    begin = end;
+  }
+  return new Vector(vectors.flatMap((vector) => [...vector.data]));
+}
+
+export interface CaseTable {
+  table: Table;
+  /** Values of each key column, row by row. */
+  keys: Record<string, Value[]>;
+  types: Record<string, KeyType>;
+  rows: number;
+}
+
+export interface ColumnSpec {
+  name: string;
+  type: KeyType;
+  spread: Spread;
+  nullRate: number;
+}
+
+/** A table of the columns asked for, its row number in column `${prefix}row`, and payload of several types. */
+export function makeTable(seed: number, prefix: string, rows: number, chunks: number, columns: ColumnSpec[]): CaseTable {
+  const random = new Random(seed);
+  const keys: Record<string, Value[]> = {};
+  const types: Record<string, KeyType> = {};
+  const vectors: Record<string, Vector> = {};
+  for (const { name, type, spread, nullRate } of columns) {
+    keys[name] = drawValues(random, type, rows, spread, nullRate);
+    types[name] = type;
+    vectors[name] = makeVector(random, type, keys[name], chunks);
+  }
+  const numbers = Array.from({ length: rows }, (_, i) => i);
+  vectors[`${prefix}row`] = makeVector(random, 'int32', numbers, chunks);
+  vectors[`${prefix}text`] = makeVector(random, 'utf8', numbers.map(payloadText), Math.max(1, chunks - 1));
+  vectors[`${prefix}flag`] = makeVector(random, 'bool', numbers.map(payloadFlag), chunks + 1);
+  vectors[`${prefix}real`] = makeVector(random, 'float64', numbers.map(payloadReal), chunks);
+  return { table: new Table(vectors), keys, types, rows };
+}
+
+// The payload of a row is a function of its row number, so that a result can be checked row by row.
+export const payloadText = (row: number): Value => (row % 5 === 4 ? null : `payload ${row}`.repeat(row % 3));
+export const payloadFlag = (row: number): Value => (row % 7 === 6 ? null : row % 2 === 0);
+export const payloadReal = (row: number): Value => row / 8;
+
+/** Checks the payload of every result row against the row number it came with. */
+export function checkPayload(table: Table, prefix: string, expectedRows: (number | null)[]): string | undefined {
+  const column = (name: string) => table.getChild(`${prefix}${name}`);
+  const checks: [string, (row: number) => Value][] = [
+    ['row', (row) => row],
+    ['text', payloadText],
+    ['flag', payloadFlag],
+    ['real', payloadReal],
+  ];
+  for (const [name, payload] of checks) {
+    const vector = column(name);
+    if (!vector) return `column ${prefix}${name} is missing`;
+    for (let i = 0; i < expectedRows.length; ++i) {
+      const row = expectedRows[i]!;
+      const expected = row === null ? null : payload(row);
+      const got = vector.get(i);
+      if (got !== expected) return `${prefix}${name}[${i}] is ${String(got)}, not ${String(expected)} (row ${row})`;
+    }
+  }
+  return undefined;
+}
+
+/** Row counts: mostly small, sometimes some thousands. */
+export const rowCounts = fc.oneof(
+  { weight: 6, arbitrary: fc.integer({ min: 0, max: 60 }) },
+  { weight: 3, arbitrary: fc.integer({ min: 61, max: 1500 }) },
+  { weight: 1, arbitrary: fc.integer({ min: 1501, max: 12000 }) },
+);
+
+export const nullRates = fc.constantFrom(0, 0, 0, 0.1, 0.5, 1);
+export const seeds = fc.integer({ min: 1, max: 2 ** 31 - 1 });
