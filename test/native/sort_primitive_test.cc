@@ -1,0 +1,157 @@
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "primitives/host/radix_scatter.h"
+#include "tuple_data.h"
+
+namespace warpjoin {
+namespace {
+
+using namespace test;
+
+uint64_t varying(TupleLayout layout, const std::vector<uint64_t>& keys) {
+  uint64_t bits = 0;
+  for (const uint64_t key : keys) bits |= cut(layout, key ^ keys[0]);
+  return bits;
+}
+
+struct SortCase {
+  bool implied = false, in_is_a = false;
+  uint64_t shift = 0;
+  uint64_t extra_varying = 0;  // bits said to vary that don't
+};
+
+void check_sort(HostBench& bench, TupleLayout layout, const std::vector<uint64_t>& keys, SortCase c) {
+  const uint64_t size = keys.size();
+  TupleArray in(layout, size, c.shift), a(layout, size, c.shift + (c.shift ? 1 : 0)), b(layout, size, c.shift * 2);
+  const uint64_t first = 7;
+  TupleArray& given = c.in_is_a ? a : in;
+  for (uint64_t i = 0; i < size; ++i) given.set(i, keys[i], c.implied ? 0xBADBAD : i * 3 + 1);
+  std::vector<uint64_t> order(size);
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](uint64_t x, uint64_t y) { return cut(layout, keys[x]) < cut(layout, keys[y]); });
+  TupleArray expected(layout, size);
+  for (uint64_t i = 0; i < size; ++i) expected.set(i, keys[order[i]], c.implied ? first + order[i] : order[i] * 3 + 1);
+
+  const TupleView view = given.view(c.implied && layout.value_bytes, first);
+  const Scratch scratch(bench.primitives().sort_scratch_bytes(layout, size));
+  const TupleSpan result =
+      bench.primitives().sort(layout, view, a.span(), b.span(), varying(layout, keys) | cut(layout, c.extra_varying),
+                              scratch.data(), bench.job, *bench.stream);
+  bench.stream->synchronize();
+  ASSERT_TRUE(result.keys == a.span().keys || result.keys == b.span().keys);
+  const TupleArray& sorted = result.keys == a.span().keys ? a : b;
+  EXPECT_TRUE(sorted == expected);
+  EXPECT_TRUE(a.guarded() && b.guarded());
+  for (uint64_t i = 0; i < size && !c.in_is_a; ++i) ASSERT_EQ(in.key(i), cut(layout, keys[i]));
+}
+
+TEST(SortPrimitive, SortsEveryLayoutAndDistribution) {
+  std::mt19937_64 random(1);
+  for (const unsigned threads : {1u, 2u, 3u, 8u}) {
+    HostBench bench(threads);
+    for (const TupleLayout layout : kLayouts) {
+      for (const Distribution& distribution : kDistributions) {
+        for (const uint64_t size : {0, 1, 2, 24, 25, 31, 33, 1000, 70000}) {
+          SCOPED_TRACE(describe(layout, distribution.name, size, threads));
+          const auto keys = distribution.keys(size, random);
+          SortCase c;
+          c.implied = random() % 2;
+          c.in_is_a = random() % 2;
+          c.shift = random() % 4;
+          c.extra_varying = random() % 2 ? 0 : ~uint64_t{0};
+          check_sort(bench, layout, keys, c);
+          if (HasFatalFailure() || HasNonfatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+TEST(SortPrimitive, SortsAMillionTuples) {
+  std::mt19937_64 random(2);
+  HostBench bench(3);
+  for (const TupleLayout layout : {TupleLayout{8, 8}, TupleLayout{8, 4}, TupleLayout{4, 0}}) {
+    for (const Distribution& distribution : kDistributions) {
+      SCOPED_TRACE(describe(layout, distribution.name, 1000000, 3));
+      check_sort(bench, layout, distribution.keys(1000000, random), {.implied = true, .shift = random() % 3});
+      if (HasFatalFailure() || HasNonfatalFailure()) return;
+    }
+  }
+}
+
+TEST(SortPrimitive, SortsByAnyNumberOfSignificantBits) {
+  std::mt19937_64 random(3);
+  HostBench bench(2);
+  for (int bits = 1; bits <= 64; ++bits) {
+    const uint64_t shift = random() % (65 - bits);
+    SCOPED_TRACE(std::to_string(bits) + " bits from " + std::to_string(shift));
+    const auto keys = generate(50000, [&](uint64_t) { return random() >> (64 - bits) << shift; });
+    check_sort(bench, {8, 4}, keys, {.implied = true});
+    check_sort(bench, {4, 8}, keys, {});
+  }
+}
+
+TEST(SortPrimitive, StopsWhenCancelled) {
+  HostBench bench(2);
+  const TupleLayout layout{8, 8};
+  TupleArray in(layout, 100000), a(layout, 100000), b(layout, 100000);
+  for (uint64_t i = 0; i < in.size(); ++i) in.set(i, mix_key(i), i);
+  const Scratch scratch(bench.primitives().sort_scratch_bytes(layout, in.size()));
+  bench.job.cancel();
+  bench.primitives().sort(layout, in.view(), a.span(), b.span(), ~uint64_t{0}, scratch.data(), bench.job, *bench.stream);
+  EXPECT_THROW(bench.stream->synchronize(), Error);
+}
+
+TEST(VaryingBits, AreThoseThatDifferFromTheFirstKeyOrAmongKeys) {
+  std::mt19937_64 random(4);
+  for (const unsigned threads : {1u, 3u}) {
+    HostBench bench(threads);
+    for (const TupleLayout layout : kLayouts) {
+      for (const Distribution& distribution : kDistributions) {
+        for (const uint64_t size : {0, 1, 2, 33, 1000, 100000}) {
+          const auto keys = distribution.keys(size, random);
+          TupleArray in(layout, size, 1);
+          const uint64_t first = size ? cut(layout, keys[0] ^ 4) : 0;
+          uint64_t expected = 1;
+          for (uint64_t i = 0; i < size; ++i) {
+            in.set(i, keys[i], 0);
+            expected |= cut(layout, keys[i]) ^ first;
+          }
+          uint64_t bits = 1;
+          bench.primitives().varying_bits(layout, in.view(), &first, &bits, bench.job, *bench.stream);
+          bench.stream->synchronize();
+          EXPECT_EQ(bits, expected) << describe(layout, distribution.name, size, threads);
+        }
+      }
+    }
+  }
+}
+
+TEST(TopDigit, KeepsTheOrderOfItsBitsAndSkipsConstantOnes) {
+  std::mt19937_64 random(5);
+  for (int round = 0; round < 20000; ++round) {
+    uint64_t mask = random() & random();
+    if (round % 3 == 0) mask &= ~(0xFFFFull << random() % 48);
+    if (round % 5 == 0) mask >>= random() % 64;
+    if (mask == 0) continue;
+    const uint32_t bits = 1 + random() % 12;
+    const host::KeyDigit digit = host::top_digit(mask, bits);
+    ASSERT_GE(digit.bits, 1);
+    ASSERT_LE(digit.bits, bits);
+    ASSERT_LT(digit.rest(mask), mask);
+    const uint64_t covered = mask & ~digit.rest(mask);
+    const uint64_t constant = random() & ~mask;
+    for (int i = 0; i < 8; ++i) {
+      const uint64_t x = (random() & mask) | constant, y = (random() & mask) | constant;
+      ASSERT_LT(digit(x), digit.count());
+      ASSERT_EQ(digit(x) < digit(y), (x & covered) < (y & covered)) << std::hex << mask << " " << bits;
+    }
+  }
+  EXPECT_EQ(host::top_digit(0xFF000000000000FFull, 12).rest(0xFF000000000000FFull), 0xFull);
+}
+
+}  // namespace
+}  // namespace warpjoin
