@@ -108,13 +108,14 @@ class Primitives {
   // --- Hash join ------------------------------------------------------------------------------------------------
 
   /// Joins two relations partition by partition: builds a hash table over each build partition, probes it, and keeps
-  /// which tuples match (design: count, reserve, retrieve). Layouts have the same key width. Partition p holds the
-  /// tuples of the p-th value of the topmost log2(partitions) bits of mix_key(key), whatever the device; partitions is
-  /// a power of two. With count_only nothing is kept and only the tally may be used.
-  /// `scratch` must stay untouched until the returned object is destroyed.
+  /// which tuples match (design: count, reserve, retrieve). Layouts have the same key width. Equal keys are in partitions
+  /// of the same number (at least one partition). Within a partition all keys have the same topmost `common_bits` bits
+  /// of mix_key(key), so tables take the bits below. With count_only nothing is kept and only the tally may be used.
+  /// `scratch` must stay untouched until the returned object is destroyed. Offsets are read when the stream gets there.
   virtual std::unique_ptr<HashMatch> hash_match(const PartitionedTuples& build, const PartitionedTuples& probe,
-                                                uint32_t partitions, bool count_only, void* scratch, const Job& job,
-                                                Stream& stream) = 0;
+                                                uint32_t partitions, uint32_t common_bits, bool count_only, void* scratch,
+                                                const Job& job, Stream& stream) = 0;
+  /// Sizes are those of all fragments together.
   virtual size_t hash_match_scratch_bytes(TupleLayout build, uint64_t build_size, TupleLayout probe, uint64_t probe_size,
                                           uint32_t partitions, bool count_only) = 0;
 

@@ -38,9 +38,11 @@ class HostPrimitives final : public Primitives {
 
   // hash_join.cc
   std::unique_ptr<HashMatch> hash_match(const PartitionedTuples& build, const PartitionedTuples& probe, uint32_t partitions,
-                                        bool count_only, void* scratch, const Job& job, Stream& stream) override;
+                                        uint32_t common_bits, bool count_only, void* scratch, const Job& job,
+                                        Stream& stream) override;
   size_t hash_match_scratch_bytes(TupleLayout build, uint64_t build_size, TupleLayout probe, uint64_t probe_size,
                                   uint32_t partitions, bool count_only) override;
+  // hash_emit.cc
   void hash_emit(HashMatch& match, JoinEmit what, JoinOutput out, const Job& job, Stream& stream) override;
 
  private:
