@@ -1,0 +1,131 @@
+#include "sort/lanes.h"
+
+#include <exception>
+#include <functional>
+
+#include "core/error.h"
+
+namespace warpjoin::sorting {
+namespace {
+
+// Cancelled between pieces: a chunk takes a link a good part of a second.
+constexpr size_t kCopyPiece = size_t{64} << 20;
+
+bool all_address_host_memory(const std::vector<Device*>& devices) {
+  return std::all_of(devices.begin(), devices.end(), [](Device* device) { return device->addresses_host_memory(); });
+}
+
+uint64_t capacity(uint64_t tuples, size_t devices, SortAlgorithm algorithm) {
+  const uint64_t share = tuples / devices + (tuples % devices ? 1 : 0);
+  return algorithm == SortAlgorithm::merge ? share : share + 2 * share_tolerance(tuples, devices);
+}
+
+size_t scratch_bytes(Primitives& primitives, TupleLayout layout, uint64_t tuples, size_t devices, SortAlgorithm algorithm) {
+  const size_t sort = primitives.sort_scratch_bytes(layout, tuples);
+  if (algorithm == SortAlgorithm::radix) {
+    return std::max(sort, primitives.partition_scratch_bytes(layout, tuples, Digit{0, 8, false}));
+  }
+  return devices == 1 ? sort : std::max(sort, primitives.merge_scratch_bytes(layout, devices, tuples));
+}
+
+size_t lane_bytes(Device& device, bool in_place, TupleLayout layout, uint64_t tuples, size_t devices, SortAlgorithm algorithm) {
+  const uint64_t rows = capacity(tuples, devices, algorithm);
+  const size_t buffer = StackAllocator::aligned(std::max<size_t>(rows * layout.key_bytes, 1)) +
+                        (layout.value_bytes ? StackAllocator::aligned(std::max<size_t>(rows * layout.value_bytes, 1)) : 0);
+  return (in_place ? 1 : 2) * buffer +
+         StackAllocator::aligned(std::max<size_t>(scratch_bytes(device.primitives(), layout, rows, devices, algorithm), 1));
+}
+
+}  // namespace
+
+SortAlgorithm runnable(SortAlgorithm algorithm, const Engine& engine, const std::vector<Device*>& devices) {
+  for (const Device* from : devices) {
+    for (const Device* to : devices) {
+      if (from != to && !engine.topology.link(from->info().ordinal, to->info().ordinal).direct) return SortAlgorithm::radix;
+    }
+  }
+  return algorithm;
+}
+
+Lanes::Lanes(Engine& engine, TupleLayout layout, const std::vector<Device*>& devices, uint64_t tuples, SortAlgorithm algorithm,
+             Job& job)
+    : engine(engine), layout(layout), job(job), in_place(all_address_host_memory(devices)), lanes_(devices.size()) {
+  if (in_place) of_host_memory_.devices = devices;
+  const uint64_t rows = capacity(tuples, devices.size(), algorithm);
+  for (size_t i = 0; i < devices.size(); ++i) {
+    Device& device = *devices[i];
+    Lane& lane = lanes_[i];
+    lane.device = &device;
+    device.memory().reserve(lane_bytes(device, in_place, layout, tuples, devices.size(), algorithm));
+    size_t next = 0;
+    const auto allocate = [&](size_t bytes) { return (lane.memory[next++] = device.memory().allocate(bytes)).data(); };
+    const auto buffer = [&] {
+      void* keys = allocate(rows * layout.key_bytes);
+      return TupleSpan{keys, layout.value_bytes ? allocate(rows * layout.value_bytes) : nullptr, rows};
+    };
+    lane.x = buffer();
+    if (!in_place) lane.y = buffer();
+    lane.scratch = allocate(scratch_bytes(device.primitives(), layout, rows, devices.size(), algorithm));
+    lane.compute = device.create_stream();
+    lane.home = device.create_stream();
+    if (!in_place) lane.arrive = device.create_stream();
+  }
+}
+
+void Lanes::for_each(const std::function<void(size_t)>& body) { engine.pool.parallel_for(lanes_.size(), body); }
+
+void Lanes::wait(std::unique_ptr<Stream> Lane::*stream) {
+  std::exception_ptr error;
+  for (Lane& lane : lanes_) {
+    try {
+      (lane.*stream)->synchronize();
+    } catch (...) {
+      if (!error) error = std::current_exception();
+    }
+  }
+  if (error) std::rethrow_exception(error);
+  job.check();
+}
+
+void Lanes::sort_into(Lane& lane, TupleView in, TupleSpan a, TupleSpan b, const TupleSpan& wanted, uint64_t varying_bits) {
+  const TupleSpan sorted = lane.primitives().sort(layout, in, a, b, varying_bits, lane.scratch, job, *lane.compute);
+  if (sorted.keys != wanted.keys) copy(lane, wanted, sorted.view(), *lane.compute);
+}
+
+void Lanes::copy(Lane& lane, TupleSpan target, TupleView source, Stream& stream) {
+  const auto move = [&](void* to, const void* from, size_t bytes) {
+    for (size_t done = 0; done < bytes; done += kCopyPiece) {
+      job.check();
+      lane.device->copy(static_cast<char*>(to) + done, static_cast<const char*>(from) + done, std::min(kCopyPiece, bytes - done),
+                        stream);
+    }
+  };
+  move(target.keys, source.keys, source.size * layout.key_bytes);
+  if (layout.value_bytes && source.values) move(target.values, source.values, source.size * layout.value_bytes);
+}
+
+void Lanes::copy_to_peer(Lane& lane, TupleSpan target, Lane& peer, TupleView source, Stream& stream) {
+  if (source.size == 0) return;
+  lane.device->copy_to_peer(target.keys, *peer.device, source.keys, source.size * layout.key_bytes, stream);
+  if (layout.value_bytes) {
+    lane.device->copy_to_peer(target.values, *peer.device, source.values, source.size * layout.value_bytes, stream);
+  }
+}
+
+}  // namespace warpjoin::sorting
+
+namespace warpjoin {
+
+size_t sort_device_bytes(TupleLayout layout, uint64_t tuples, size_t devices, SortAlgorithm algorithm, bool, Engine& engine) {
+  std::vector<Device*> all;
+  for (const auto& device : engine.devices) all.push_back(device.get());
+  const bool in_place = sorting::all_address_host_memory(all);
+  const SortAlgorithm runs = sorting::runnable(algorithm, engine, all);
+  size_t most = 0;
+  for (Device* device : all) {
+    most = std::max(most, sorting::lane_bytes(*device, in_place, layout, tuples, std::max<size_t>(devices, 1), runs));
+  }
+  return most;
+}
+
+}  // namespace warpjoin

@@ -1,0 +1,154 @@
+// Chunksets through the devices, one behind the other (multi-gpu-sort-merge-join 3.1.3), and their merge (3.2).
+#include <set>
+#include <string>
+
+#include "core/error.h"
+#include "device/host_device.h"
+#include "sort/lanes.h"
+
+namespace warpjoin {
+namespace {
+
+using sorting::Chunkset;
+using sorting::Lane;
+using sorting::Lanes;
+using sorting::share_begin;
+
+void check_plan(const SortPlan& plan, TupleLayout layout, const TupleView& in) {
+  if (std::set<int>(plan.devices.begin(), plan.devices.end()).size() != plan.devices.size() || plan.devices.empty()) {
+    throw Error(ErrorCode::option, "A sort needs at least one device, and each device once");
+  }
+  uint64_t previous = 0;
+  for (const uint64_t end : plan.chunkset_ends) {
+    if (end < previous) throw Error(ErrorCode::option, "The ends of a sort's chunksets must ascend");
+    previous = end;
+  }
+  if (previous != in.size) {
+    throw Error(ErrorCode::option, "The last of a sort's chunksets ends at tuple " + std::to_string(previous) + ", not at the " +
+                                       std::to_string(in.size) + " there are");
+  }
+  constexpr uint64_t kNarrowRows = uint64_t{1} << 32;
+  if (layout.value_bytes == 4 && !in.values && (in.size > kNarrowRows || in.first_value > kNarrowRows - in.size)) {
+    throw Error(ErrorCode::not_supported, "Row numbers past 2^32 need 8-byte values");
+  }
+}
+
+SortedRun allocate_run(Engine& engine, TupleLayout layout, uint64_t size) {
+  SortedRun run{layout, size, {}, {}};
+  run.keys = engine.memory->allocate(size * layout.key_bytes, "the keys of a sorted run");
+  if (layout.value_bytes) run.values = engine.memory->allocate(size * layout.value_bytes, "the values of a sorted run");
+  return run;
+}
+
+// Takes the chunks of a chunkset to their devices, or notes where they are.
+void start_arrival(Lanes& lanes, const TupleView& in) {
+  lanes.for_each([&](size_t i) {
+    Lane& lane = lanes[i];
+    lane.in = in.slice(lanes.layout, share_begin(in.size, lanes.size(), i), share_begin(in.size, lanes.size(), i + 1));
+    if (lanes.in_place) return;
+    lanes.copy(lane, lane.y, lane.in, *lane.arrive);
+    lane.in.keys = lane.y.keys;
+    if (lane.in.values) lane.in.values = lane.y.values;
+  });
+}
+
+// The bits that vary in the chunks that have arrived.
+uint64_t find_varying_bits(Lanes& lanes, const TupleView& in) {
+  const uint64_t first_key =
+      lanes.layout.key_bytes == 4 ? *static_cast<const uint32_t*>(in.keys) : *static_cast<const uint64_t*>(in.keys);
+  for (size_t i = 0; i < lanes.size(); ++i) {
+    Lane& lane = lanes[i];
+    lane.results.assign({first_key, 0});
+    lane.primitives().varying_bits(lanes.layout, lane.in, &lane.results[0], &lane.results[1], lanes.job, *lane.compute);
+  }
+  lanes.wait(&Lane::compute);
+  uint64_t bits = 0;
+  for (size_t i = 0; i < lanes.size(); ++i) bits |= lanes[i].results[1];
+  return bits;
+}
+
+}  // namespace
+
+std::vector<SortedRun> sort_chunksets(Engine& engine, TupleLayout layout, TupleView in, uint64_t varying_bits,
+                                      const SortPlan& plan, Job& job) {
+  check_plan(plan, layout, in);
+  const std::vector<Device*> devices = engine.select(plan.devices);
+  job.check();
+
+  std::vector<TupleView> parts;
+  uint64_t largest = 0, begin = 0;
+  for (const uint64_t end : plan.chunkset_ends) {
+    parts.push_back(in.slice(layout, begin, end));
+    largest = std::max(largest, end - begin);
+    begin = end;
+  }
+  if (parts.empty()) parts.push_back(in);
+
+  std::vector<SortedRun> runs;  // before the lanes: their streams write to it
+  if (in.size == 0) {
+    for (size_t c = 0; c < parts.size(); ++c) runs.push_back(allocate_run(engine, layout, 0));
+    return runs;
+  }
+  const SortAlgorithm algorithm = sorting::runnable(plan.algorithm, engine, devices);
+  const bool one_step = algorithm == SortAlgorithm::merge && devices.size() == 1;
+  job.add_planned(one_step ? in.size : 2 * in.size);
+
+  Lanes lanes(engine, layout, devices, largest, algorithm, job);
+  const uint64_t key_mask = layout.key_bytes == 4 ? UINT32_MAX : UINT64_MAX;
+  {
+    PhaseTimer timer(job, "copy");
+    start_arrival(lanes, parts[0]);
+  }
+  for (size_t c = 0; c < parts.size(); ++c) {
+    const TupleView& part = parts[c];
+    runs.push_back(allocate_run(engine, layout, part.size));
+    if (!lanes.in_place) {
+      // The chunks have come into y; x is free once the previous chunkset has gone home.
+      PhaseTimer timer(job, "copy", 2 * 2 * part.size * layout.tuple_bytes());
+      lanes.wait(&Lane::arrive);
+      lanes.wait(&Lane::home);
+    }
+    if (part.size) {
+      Chunkset set{part, runs.back().span(), varying_bits & key_mask};
+      if (set.varying_bits == key_mask) {
+        PhaseTimer timer(job, "sort", part.size * layout.key_bytes);
+        set.varying_bits = find_varying_bits(lanes, part);
+      }
+      algorithm == SortAlgorithm::merge ? merge_sort(lanes, set) : radix_sort(lanes, set);
+    }
+    if (c + 1 < parts.size()) {
+      PhaseTimer timer(job, "copy");
+      start_arrival(lanes, parts[c + 1]);
+    }
+  }
+  PhaseTimer timer(job, "copy");
+  lanes.wait(&Lane::home);
+  return runs;
+}
+
+SortedRun merge_runs(Engine& engine, std::vector<SortedRun> runs, Job& job) {
+  if (runs.empty()) return {};
+  if (runs.size() == 1) return std::move(runs.front());
+  const TupleLayout layout = runs.front().layout;
+  uint64_t size = 0;
+  std::vector<TupleView> views;
+  for (const SortedRun& run : runs) {
+    if (run.layout != layout) throw Error(ErrorCode::internal, "Runs of different layouts cannot be merged");
+    size += run.size;
+    views.push_back(run.view());
+  }
+  job.add_planned(size);
+  PhaseTimer timer(job, "merge", 2 * size * layout.tuple_bytes());
+  SortedRun merged = allocate_run(engine, layout, size);
+  // A phase of the CPU whatever the devices are.
+  const auto host = create_host_device(0, engine.memory->limit_bytes(), engine.memory, engine.pool);
+  const HostBuffer scratch =
+      engine.memory->allocate(host->primitives().merge_scratch_bytes(layout, views.size(), size), "merging sorted runs");
+  const auto stream = host->create_stream();
+  host->primitives().merge(layout, views, merged.span(), scratch.data(), job, *stream);
+  stream->synchronize();
+  job.add_done(size);
+  return merged;
+}
+
+}  // namespace warpjoin

@@ -1,0 +1,154 @@
+// A host device that behaves like a GPU for the operators: it has memory of its own, and its primitives take no pointer
+// to any other memory. Operators that pass host pointers fail on it.
+#pragma once
+
+#include <cstdlib>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/engine.h"
+#include "core/error.h"
+#include "device/host_device.h"
+#include "primitives/primitives.h"
+
+namespace warpjoin::testing {
+
+struct FarMemory {
+  const char* base = nullptr;
+  size_t size = 0;
+  bool holds(const void* data, size_t bytes) const {
+    const auto* at = static_cast<const char*>(data);
+    return base && at >= base && at + bytes <= base + size;
+  }
+};
+
+/// Passes calls on to the host's primitives once their pointers are found to be device memory.
+class FarPrimitives final : public Primitives {
+ public:
+  FarPrimitives(Primitives& host, const FarMemory& own, const std::vector<const FarMemory*>& all)
+      : host_(host), own_(own), all_(all) {}
+
+  TupleSpan sort(TupleLayout layout, TupleView in, TupleSpan a, TupleSpan b, uint64_t bits, void* scratch, const Job& job,
+                 Stream& stream) override {
+    own(layout, in), own(layout, a.view()), own(layout, b.view());
+    return host_.sort(layout, in, a, b, bits, scratch, job, stream);
+  }
+  size_t sort_scratch_bytes(TupleLayout layout, uint64_t size) override { return host_.sort_scratch_bytes(layout, size); }
+  void varying_bits(TupleLayout layout, TupleView in, const uint64_t* first, uint64_t* bits, const Job& job,
+                    Stream& stream) override {
+    own(layout, in);
+    host_.varying_bits(layout, in, first, bits, job, stream);
+  }
+  void merge(TupleLayout layout, std::span<const TupleView> runs, TupleSpan out, void* scratch, const Job& job,
+             Stream& stream) override {
+    for (const TupleView& run : runs) any(layout, run);
+    own(layout, out.view());
+    host_.merge(layout, runs, out, scratch, job, stream);
+  }
+  size_t merge_scratch_bytes(TupleLayout layout, size_t runs, uint64_t size) override {
+    return host_.merge_scratch_bytes(layout, runs, size);
+  }
+  void split_runs(TupleLayout layout, std::span<const TupleView> runs, std::span<const uint64_t> ranks, uint64_t* cuts,
+                  Stream& stream) override {
+    for (const TupleView& run : runs) any(layout, run);
+    host_.split_runs(layout, runs, ranks, cuts, stream);
+  }
+  void partition(TupleLayout layout, TupleView in, Digit digit, TupleSpan out, uint64_t* offsets, void* scratch, const Job& job,
+                 Stream& stream) override {
+    own(layout, in), own(layout, out.view());
+    host_.partition(layout, in, digit, out, offsets, scratch, job, stream);
+  }
+  size_t partition_scratch_bytes(TupleLayout layout, uint64_t size, Digit digit) override {
+    return host_.partition_scratch_bytes(layout, size, digit);
+  }
+  void match_ranges(TupleLayout build_layout, TupleView build, TupleLayout probe_layout, TupleView probe, MatchRange* ranges,
+                    uint64_t* count, const Job& job, Stream& stream) override {
+    own(build_layout, build), own(probe_layout, probe);
+    host_.match_ranges(build_layout, build, probe_layout, probe, ranges, count, job, stream);
+  }
+  std::unique_ptr<HashMatch> hash_match(const PartitionedTuples& build, const PartitionedTuples& probe, uint32_t partitions,
+                                        bool count_only, void* scratch, const Job& job, Stream& stream) override {
+    for (const TupleView& part : build.fragments) own(build.layout, part);
+    for (const TupleView& part : probe.fragments) own(probe.layout, part);
+    return host_.hash_match(build, probe, partitions, count_only, scratch, job, stream);
+  }
+  size_t hash_match_scratch_bytes(TupleLayout build, uint64_t build_size, TupleLayout probe, uint64_t probe_size,
+                                  uint32_t partitions, bool count_only) override {
+    return host_.hash_match_scratch_bytes(build, build_size, probe, probe_size, partitions, count_only);
+  }
+  void hash_emit(HashMatch& match, JoinEmit what, JoinOutput out, const Job& job, Stream& stream) override {
+    host_.hash_emit(match, what, out, job, stream);
+  }
+
+ private:
+  static void require(bool held) {
+    if (!held) throw Error(ErrorCode::internal, "A primitive of a far device was given memory that it does not address");
+  }
+  void own(TupleLayout layout, TupleView tuples) const {
+    if (tuples.size == 0) return;
+    require(own_.holds(tuples.keys, tuples.size * layout.key_bytes));
+    if (tuples.values) require(own_.holds(tuples.values, tuples.size * layout.value_bytes));
+  }
+  void any(TupleLayout layout, TupleView tuples) const {
+    if (tuples.size == 0) return;
+    bool held = false;
+    for (const FarMemory* memory : all_) held = held || memory->holds(tuples.keys, tuples.size * layout.key_bytes);
+    require(held);
+  }
+
+  Primitives& host_;
+  const FarMemory& own_;
+  const std::vector<const FarMemory*>& all_;
+};
+
+class FarDevice final : public Device {
+ public:
+  FarDevice(std::unique_ptr<Device> host, std::shared_ptr<std::vector<const FarMemory*>> all)
+      : host_(std::move(host)), all_(std::move(all)), primitives_(host_->primitives(), far_, *all_) {
+    info_ = host_->info();
+    info_.name = "far " + std::to_string(info_.ordinal);
+    all_->push_back(&far_);
+    memory_ = std::make_unique<StackAllocator>(info_.name, info_.limit_bytes,
+                                               StackAllocator::Physical{[this](size_t bytes) {
+                                                                          void* data = std::aligned_alloc(128, bytes);
+                                                                          far_ = {static_cast<const char*>(data), bytes};
+                                                                          return data;
+                                                                        },
+                                                                        [this](void* data, size_t) {
+                                                                          far_ = {};
+                                                                          std::free(data);
+                                                                        }});
+  }
+  ~FarDevice() override { memory_.reset(); }
+
+  bool addresses_host_memory() const noexcept override { return false; }
+  std::unique_ptr<Stream> create_stream() override { return host_->create_stream(); }
+  std::unique_ptr<Event> create_event() override { return host_->create_event(); }
+  void copy(void* target, const void* source, size_t bytes, Stream& stream) override {
+    host_->copy(target, source, bytes, stream);
+  }
+  void copy_to_peer(void* target, Device&, const void* source, size_t bytes, Stream& stream) override {
+    host_->copy(target, source, bytes, stream);
+  }
+  void fill(void* target, unsigned char value, size_t bytes, Stream& stream) override {
+    host_->fill(target, value, bytes, stream);
+  }
+  Primitives& primitives() noexcept override { return primitives_; }
+
+ private:
+  std::unique_ptr<Device> host_;
+  FarMemory far_;
+  std::shared_ptr<std::vector<const FarMemory*>> all_;
+  FarPrimitives primitives_;
+};
+
+/// An engine whose host devices are far.
+inline std::unique_ptr<Engine> make_far_engine(const EngineConfig& config) {
+  auto engine = std::make_unique<Engine>(config);
+  const auto all = std::make_shared<std::vector<const FarMemory*>>();
+  for (auto& device : engine->devices) device = std::make_unique<FarDevice>(std::move(device), all);
+  return engine;
+}
+
+}  // namespace warpjoin::testing

@@ -1,0 +1,167 @@
+// Cases for sorts: the same on host devices and on GPUs.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/engine.h"
+#include "sort/sort.h"
+
+namespace warpjoin::testing {
+
+enum class Keys { uniform, sorted, reverse, equal, few, hot, narrow, gaps, zipf };
+inline constexpr Keys kAllKeys[] = {Keys::uniform, Keys::sorted, Keys::reverse, Keys::equal, Keys::few,
+                                    Keys::hot,     Keys::narrow, Keys::gaps,    Keys::zipf};
+inline constexpr TupleLayout kAllLayouts[] = {{8, 8}, {4, 4}, {8, 4}, {4, 8}, {8, 0}, {4, 0}};
+
+inline std::string name_of(Keys keys) {
+  constexpr const char* names[] = {"uniform", "sorted", "reverse", "equal", "few", "hot", "narrow", "gaps", "zipf"};
+  return names[static_cast<size_t>(keys)];
+}
+
+inline std::vector<uint64_t> make_keys(Keys kind, uint64_t size, unsigned key_bytes, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const uint64_t mask = key_bytes == 4 ? UINT32_MAX : UINT64_MAX;
+  std::vector<uint64_t> keys(size);
+  for (uint64_t i = 0; i < size; ++i) {
+    const uint64_t r = random();
+    switch (kind) {
+      case Keys::uniform:
+      case Keys::sorted:
+      case Keys::reverse: keys[i] = r; break;
+      case Keys::equal: keys[i] = 0xABCDEF0123456789; break;
+      case Keys::few: keys[i] = (r % 5) * 0x2492492492492492; break;
+      case Keys::hot: keys[i] = r % 10 < 8 ? 0x7654321076543210 : random(); break;
+      case Keys::narrow: keys[i] = 0x1234567800005000 + r % 700; break;
+      case Keys::gaps: keys[i] = r & 0x8010000401000103; break;
+      case Keys::zipf: keys[i] = static_cast<uint64_t>(std::pow(1e5, static_cast<double>(r >> 11) * 0x1p-53)) << 7; break;
+    }
+    keys[i] &= mask;
+  }
+  if (kind == Keys::sorted) std::sort(keys.begin(), keys.end());
+  if (kind == Keys::reverse) std::sort(keys.rbegin(), keys.rend());
+  return keys;
+}
+
+inline uint64_t varying_bits_of(const std::vector<uint64_t>& keys) {
+  uint64_t bits = 0;
+  for (const uint64_t key : keys) bits |= key ^ keys[0];
+  return bits;
+}
+
+/// Tuples with the widths of a layout.
+struct Tuples {
+  TupleLayout layout;
+  std::vector<unsigned char> keys, values;
+  uint64_t size = 0, first_value = 0;
+  bool implied = false;
+
+  Tuples(TupleLayout layout, const std::vector<uint64_t>& wide, bool implied, uint64_t first_value = 0)
+      : layout(layout),
+        keys(wide.size() * layout.key_bytes),
+        values(implied ? 0 : wide.size() * layout.value_bytes),
+        size(wide.size()),
+        first_value(first_value),
+        implied(implied) {
+    for (uint64_t i = 0; i < size; ++i) {
+      std::memcpy(&keys[i * layout.key_bytes], &wide[i], layout.key_bytes);
+      const uint64_t value = value_at(i);
+      if (!implied && layout.value_bytes) std::memcpy(&values[i * layout.value_bytes], &value, layout.value_bytes);
+    }
+  }
+  uint64_t value_at(uint64_t i) const {
+    const uint64_t value = implied ? first_value + i : i * 0x9E3779B97F4A7C15 + 1;
+    return layout.value_bytes == 4 ? static_cast<uint32_t>(value) : value;
+  }
+  TupleView view() const {
+    return {keys.data(), implied || layout.value_bytes == 0 ? nullptr : values.data(), first_value, size};
+  }
+};
+
+inline uint64_t element(const void* array, uint64_t i, unsigned width) {
+  uint64_t value = 0;
+  std::memcpy(&value, static_cast<const char*>(array) + i * width, width);
+  return value;
+}
+
+/// Expects `run` to be rows [begin, end) in stable order.
+inline void expect_sorted(const SortedRun& run, const Tuples& tuples, const std::vector<uint64_t>& keys, uint64_t begin,
+                          uint64_t end) {
+  ASSERT_EQ(run.size, end - begin);
+  std::vector<uint64_t> order(end - begin);
+  std::iota(order.begin(), order.end(), begin);
+  std::stable_sort(order.begin(), order.end(), [&](uint64_t x, uint64_t y) { return keys[x] < keys[y]; });
+  for (uint64_t i = 0; i < order.size(); ++i) {
+    ASSERT_EQ(element(run.keys.data(), i, run.layout.key_bytes), keys[order[i]]) << "key " << i;
+    if (run.layout.value_bytes) {
+      ASSERT_EQ(element(run.values.data(), i, run.layout.value_bytes), tuples.value_at(order[i])) << "value " << i;
+    }
+  }
+}
+
+inline std::vector<int> first_devices(int count) {
+  std::vector<int> ordinals(static_cast<size_t>(count));
+  std::iota(ordinals.begin(), ordinals.end(), 0);
+  return ordinals;
+}
+
+/// Ends of `count` chunksets of unequal sizes; some are empty where there are few tuples.
+inline std::vector<uint64_t> chunkset_ends(uint64_t size, size_t count) {
+  std::vector<uint64_t> ends;
+  for (size_t c = 1; c <= count; ++c) ends.push_back(c == count ? size : size * c * c / (count * count));
+  return ends;
+}
+
+struct SortCase {
+  Keys keys;
+  TupleLayout layout;
+  uint64_t size;
+  size_t chunksets;
+  bool implied, known_bits;
+};
+
+/// Sorts and merges one case, and compares with a stable sort.
+inline void check_sort(Engine& engine, SortAlgorithm algorithm, int devices, const SortCase& c) {
+  SCOPED_TRACE(name_of(c.keys) + ", " + std::to_string(c.layout.key_bytes) + "+" + std::to_string(c.layout.value_bytes) +
+               " bytes, " + std::to_string(c.size) + " tuples in " + std::to_string(c.chunksets) + " chunksets" +
+               (c.implied ? ", implied values" : "") + (c.known_bits ? ", known bits" : ""));
+  const std::vector<uint64_t> keys = make_keys(c.keys, c.size, c.layout.key_bytes, c.size + static_cast<uint64_t>(devices));
+  const Tuples tuples(c.layout, keys, c.implied, 1000);
+  const SortPlan plan{algorithm, first_devices(devices), chunkset_ends(c.size, c.chunksets)};
+  Job job;
+  std::vector<SortedRun> runs =
+      sort_chunksets(engine, c.layout, tuples.view(), c.known_bits ? varying_bits_of(keys) : ~uint64_t{0}, plan, job);
+  ASSERT_EQ(runs.size(), c.chunksets);
+  EXPECT_EQ(job.planned(), job.done());
+  uint64_t begin = 0;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    expect_sorted(runs[i], tuples, keys, begin, plan.chunkset_ends[i]);
+    begin = plan.chunkset_ends[i];
+  }
+  expect_sorted(merge_runs(engine, std::move(runs), job), tuples, keys, 0, c.size);
+  EXPECT_EQ(job.planned(), job.done());
+}
+
+/// All distributions and sizes; layouts, chunksets, implied values and known bits take turns.
+inline void check_sorts(Engine& engine, SortAlgorithm algorithm, int devices, uint64_t largest) {
+  size_t turn = static_cast<size_t>(devices);
+  for (const Keys keys : kAllKeys) {
+    for (const uint64_t size : {uint64_t{0}, uint64_t{1}, static_cast<uint64_t>(devices - 1), uint64_t{1000}, largest}) {
+      for (int repeat = 0; repeat < (size == largest ? 2 : 3); ++repeat, ++turn) {
+        constexpr size_t chunksets[] = {1, 2, 3, 9};
+        check_sort(engine, algorithm, devices,
+                   {keys, kAllLayouts[turn % 6], size, chunksets[turn / 6 % 4], turn % 5 < 2, turn % 7 < 3});
+        if (::testing::Test::HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+}  // namespace warpjoin::testing

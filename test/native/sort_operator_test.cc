@@ -1,0 +1,214 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "core/error.h"
+#include "far_device.h"
+#include "sort_cases.h"
+
+namespace warpjoin {
+namespace {
+
+using namespace testing;
+
+std::unique_ptr<Engine> make_engine(bool far, int devices, size_t device_limit = 0) {
+  const EngineConfig config{.threads = 2,
+                            .host_devices = devices,
+                            .gpus = {},
+                            .memory_limit_bytes = size_t{1} << 30,
+                            .device_memory_limit_bytes = device_limit};
+  return far ? make_far_engine(config) : std::make_unique<Engine>(config);
+}
+
+struct Setup {
+  SortAlgorithm algorithm;
+  int devices;
+  bool far;  // devices with memory of their own
+};
+
+class SortOperator : public ::testing::TestWithParam<Setup> {};
+
+TEST_P(SortOperator, SortsStablyWhateverTheKeys) {
+  const auto [algorithm, devices, far] = GetParam();
+  const auto engine = make_engine(far, devices);
+  check_sorts(*engine, algorithm, devices, 20000);
+  EXPECT_EQ(engine->memory->used_bytes(), 0u);
+  for (const auto& device : engine->devices) EXPECT_EQ(device->memory().used_bytes(), 0u);
+}
+
+TEST_P(SortOperator, TakesTheDeviceMemoryThatItAnnounces) {
+  const auto [algorithm, devices, far] = GetParam();
+  constexpr TupleLayout layout{8, 4};
+  constexpr uint64_t size = 30001;
+  const auto keys = make_keys(Keys::uniform, size, 8, 1);
+  const Tuples tuples(layout, keys, false);
+  const SortPlan plan{algorithm, first_devices(devices), {size / 2, size}};
+  const auto any = make_engine(far, devices);
+  const size_t bytes = sort_device_bytes(layout, size - size / 2, static_cast<size_t>(devices), algorithm, true, *any);
+
+  Job job;
+  const auto enough = make_engine(far, devices, bytes);
+  expect_sorted(merge_runs(*enough, sort_chunksets(*enough, layout, tuples.view(), ~uint64_t{0}, plan, job), job), tuples, keys,
+                0, size);
+  for (const auto& device : enough->devices) EXPECT_EQ(device->memory().peak_bytes(), bytes);
+
+  const auto short_of = make_engine(far, devices, bytes - 1);
+  try {
+    sort_chunksets(*short_of, layout, tuples.view(), ~uint64_t{0}, plan, job);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::device);
+    EXPECT_NE(std::string(error.what()).find(far ? "far 0" : "host 0"), std::string::npos) << error.what();
+  }
+}
+
+TEST_P(SortOperator, ReleasesEverythingWhereAnAllocationFails) {
+  const auto [algorithm, devices, far] = GetParam();
+  const auto engine = make_engine(far, devices);
+  constexpr TupleLayout layout{8, 8};
+  const auto keys = make_keys(Keys::hot, 3000, 8, 1);
+  const Tuples tuples(layout, keys, true);
+  const SortPlan plan{algorithm, first_devices(devices), {1500, 3000}};
+  // pool -1: host memory; otherwise the device's.
+  for (int pool = -1; pool < devices; ++pool) {
+    const auto fail = [&](uint64_t n) {
+      pool < 0 ? engine->memory->fail_allocation(n) : engine->devices[static_cast<size_t>(pool)]->memory().fail_allocation(n);
+    };
+    uint64_t failures = 0;
+    for (uint64_t n = 1;; ++n) {
+      fail(n);
+      Job job;
+      bool failed = false;
+      try {
+        const SortedRun sorted =
+            merge_runs(*engine, sort_chunksets(*engine, layout, tuples.view(), ~uint64_t{0}, plan, job), job);
+        fail(0);
+        expect_sorted(sorted, tuples, keys, 0, 3000);
+      } catch (const Error& error) {
+        failed = true;
+        ++failures;
+        EXPECT_EQ(error.code(), pool < 0 ? ErrorCode::memory_limit : ErrorCode::device);
+      }
+      ASSERT_EQ(engine->memory->used_bytes(), 0u);
+      for (const auto& device : engine->devices) ASSERT_EQ(device->memory().used_bytes(), 0u);
+      if (!failed) break;
+    }
+    EXPECT_GE(failures, 3u);
+  }
+}
+
+TEST_P(SortOperator, StopsWhenItsJobIsCancelled) {
+  const auto [algorithm, devices, far] = GetParam();
+  const auto engine = make_engine(far, devices);
+  constexpr TupleLayout layout{8, 8};
+  constexpr uint64_t size = 20000;
+  const auto keys = make_keys(Keys::zipf, size, 8, 1);
+  const Tuples tuples(layout, keys, true);
+  const SortPlan plan{algorithm, first_devices(devices), chunkset_ends(size, 5)};
+  const auto run = [&](Job& job) {
+    return merge_runs(*engine, sort_chunksets(*engine, layout, tuples.view(), ~uint64_t{0}, plan, job), job);
+  };
+  Job cancelled;
+  cancelled.cancel();
+  EXPECT_THROW(run(cancelled), Error);
+  for (const uint64_t rows : {uint64_t{1}, size / 2, size, size + size / 2}) {
+    Job job;
+    std::atomic<bool> ended{false};
+    std::thread canceller([&] {
+      while (!ended && job.done() < rows) std::this_thread::yield();
+      job.cancel();
+    });
+    try {
+      expect_sorted(run(job), tuples, keys, 0, size);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::aborted);
+    }
+    ended = true;
+    canceller.join();
+    EXPECT_EQ(engine->memory->used_bytes(), 0u);
+  }
+  Job job;
+  expect_sorted(run(job), tuples, keys, 0, size);
+}
+
+std::vector<Setup> all_setups() {
+  std::vector<Setup> setups;
+  for (const auto algorithm : {SortAlgorithm::merge, SortAlgorithm::radix}) {
+    for (const int devices : {1, 2, 3, 4, 5, 7, 8}) {
+      for (const bool far : {false, true}) setups.push_back({algorithm, devices, far});
+    }
+  }
+  return setups;
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, SortOperator, ::testing::ValuesIn(all_setups()), [](const auto& info) {
+  return std::string(info.param.algorithm == SortAlgorithm::merge ? "Merge" : "Radix") + std::to_string(info.param.devices) +
+         (info.param.far ? "Far" : "Host");
+});
+
+TEST(SortPlan, IsCheckedBeforeAnythingRuns) {
+  const auto engine = make_engine(false, 2);
+  const Tuples tuples({8, 8}, make_keys(Keys::uniform, 10, 8, 1), true);
+  const auto sort = [&](SortPlan plan) {
+    Job job;
+    return sort_chunksets(*engine, {8, 8}, tuples.view(), ~uint64_t{0}, plan, job);
+  };
+  EXPECT_THROW(sort({SortAlgorithm::merge, {}, {10}}), Error);
+  EXPECT_THROW(sort({SortAlgorithm::merge, {0, 0}, {10}}), Error);
+  EXPECT_THROW(sort({SortAlgorithm::merge, {0, 2}, {10}}), Error);
+  EXPECT_THROW(sort({SortAlgorithm::merge, {0}, {9}}), Error);
+  EXPECT_THROW(sort({SortAlgorithm::merge, {0}, {7, 5, 10}}), Error);
+  EXPECT_THROW(sort({SortAlgorithm::merge, {0}, {}}), Error);
+  EXPECT_EQ(sort({SortAlgorithm::merge, {1}, {10}}).size(), 1u);
+}
+
+TEST(SortPlan, RefusesRowNumbersThatDoNotFitTheirWidth) {
+  const auto engine = make_engine(false, 1);
+  const Tuples tuples({8, 4}, make_keys(Keys::uniform, 10, 8, 1), true, (uint64_t{1} << 32) - 9);
+  Job job;
+  EXPECT_THROW(sort_chunksets(*engine, {8, 4}, tuples.view(), ~uint64_t{0}, {SortAlgorithm::merge, {0}, {10}}, job), Error);
+}
+
+TEST(SortPlan, GivesOneEmptyRunForNoTuples) {
+  const auto engine = make_engine(false, 1);
+  Job job;
+  const auto runs = sort_chunksets(*engine, {8, 8}, {}, 0, {SortAlgorithm::radix, {0}, {}}, job);
+  ASSERT_EQ(runs.size(), 1u);
+  EXPECT_EQ(runs[0].size, 0u);
+}
+
+TEST(RadixSort, BalancesTheDevicesUnlessOneKeyForbidsIt) {
+  const auto engine = make_engine(true, 4);
+  for (const Keys kind : kAllKeys) {
+    constexpr uint64_t size = 40000;
+    check_sort(*engine, SortAlgorithm::radix, 4, {kind, {8, 8}, size, 1, false, false});
+    // A device whose part exceeded its share by more than epsilon would not have fit.
+    for (const auto& device : engine->devices) {
+      EXPECT_LE(device->memory().peak_bytes(), sort_device_bytes({8, 8}, size, 4, SortAlgorithm::radix, false, *engine));
+    }
+  }
+}
+
+TEST(MergeRuns, IsStableInTheOrderOfTheRunsAndFreesThem) {
+  const auto engine = make_engine(false, 1);
+  std::vector<SortedRun> runs;
+  for (uint32_t r = 0; r < 3; ++r) {
+    SortedRun run{{4, 4}, 1000 * r, engine->memory->allocate(4000 * r, "keys"), engine->memory->allocate(4000 * r, "values")};
+    for (uint32_t i = 0; i < run.size; ++i) run.keys.as<uint32_t>()[i] = i / 7, run.values.as<uint32_t>()[i] = r * 10000 + i;
+    runs.push_back(std::move(run));
+  }
+  Job job;
+  const SortedRun merged = merge_runs(*engine, std::move(runs), job);
+  ASSERT_EQ(merged.size, 3000u);
+  for (uint64_t i = 1; i < merged.size; ++i) {
+    const auto* keys = merged.keys.as<uint32_t>();
+    const auto* values = merged.values.as<uint32_t>();
+    ASSERT_TRUE(keys[i - 1] < keys[i] || (keys[i - 1] == keys[i] && values[i - 1] < values[i]));
+  }
+  EXPECT_LE(engine->memory->used_bytes(), 2 * 3000 * 4 + 128u);
+  EXPECT_EQ(merge_runs(*engine, {}, job).size, 0u);
+}
+
+}  // namespace
+}  // namespace warpjoin
