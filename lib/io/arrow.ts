@@ -1,0 +1,61 @@
+/** Arrow IPC files (.arrow, .feather) and streams, read and written batch by batch. */
+import { type FileHandle, open } from 'node:fs/promises';
+import { type RecordBatch, RecordBatchFileWriter, RecordBatchReader, Table } from 'apache-arrow';
+import { checkBatch } from './check.js';
+import { asFileError, fileError, writeWhole } from './files.js';
+
+const magic = 'ARROW1';
+
+async function bytesAt(file: FileHandle, position: number, length: number): Promise<string> {
+  const { buffer, bytesRead } = await file.read(Buffer.alloc(length), 0, length, position);
+  return buffer.toString('latin1', 0, bytesRead);
+}
+
+/** Reads an Arrow IPC file or stream; buffers are read once and not copied. Throws ERR_FILE. */
+export async function readArrow(path: string, signal?: AbortSignal): Promise<Table> {
+  const file = await open(path).catch((error) => {
+    throw asFileError(path, 'Arrow IPC', error);
+  });
+  try {
+    const { size } = await file.stat();
+    if (size === 0) throw fileError(path, 'the file is empty');
+    const isFile = (await bytesAt(file, 0, 6)) === magic;
+    if (isFile && (await bytesAt(file, size - 6, 6)) !== magic) throw fileError(path, 'damaged: the file has lost its end');
+    // A stream starts with a continuation marker, before Arrow 0.15 with the length of its schema.
+    if (!isFile && size < 16) throw fileError(path, 'not an Arrow IPC file or stream');
+    const reader = await (await RecordBatchReader.from(file)).open();
+    if (!reader.schema) throw fileError(path, 'not an Arrow IPC file or stream');
+    const batches: RecordBatch[] = [];
+    for await (const batch of reader) {
+      signal?.throwIfAborted();
+      checkBatch(path, batch);
+      batches.push(batch);
+    }
+    // The file reader ends quietly at a block that it can't read.
+    const claimed = reader.isFile() ? reader.numRecordBatches : batches.length;
+    if (batches.length < claimed)
+      throw fileError(path, `damaged: ${claimed} record batches, of which ${batches.length} can be read`);
+    return new Table(reader.schema, batches);
+  } catch (error) {
+    if (/compressed but codec not found/.test(String(error))) {
+      throw fileError(path, 'its buffers are compressed (LZ4 or ZSTD), which is not supported: write it uncompressed', error);
+    }
+    throw asFileError(path, 'Arrow IPC', error, signal);
+  } finally {
+    await file.close().catch(() => {}); // the reader closes it at the end of the data
+  }
+}
+
+/** Writes an Arrow IPC file, uncompressed, without gathering it in memory. Throws ERR_FILE. */
+export async function writeArrow(table: Table, path: string, signal?: AbortSignal): Promise<void> {
+  await writeWhole(path, signal, async (append) => {
+    const writer = new RecordBatchFileWriter();
+    writer.reset(undefined, table.schema);
+    const drained = (async () => {
+      for await (const bytes of writer) await append(bytes);
+    })();
+    for (const batch of table.batches) writer.write(batch);
+    writer.finish();
+    await drained;
+  });
+}

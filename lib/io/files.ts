@@ -1,0 +1,71 @@
+/** What all file formats share: errors that name the file, and output that appears whole or not at all. */
+import { type FileHandle, open, rename, rm, stat } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import { WarpjoinError } from '../errors.js';
+
+const systemReasons: Record<string, string> = {
+  ENOENT: 'no such file or directory',
+  EACCES: 'permission denied',
+  EISDIR: 'is a directory',
+  ENOTDIR: 'a part of the path is not a directory',
+  ENOSPC: 'no space left on the device',
+  EROFS: 'the file system is read-only',
+};
+
+/** ERR_FILE in one line: the file (and line), then what is wrong. */
+export function fileError(path: string, what: string, cause?: unknown, line?: number): WarpjoinError {
+  return new WarpjoinError('ERR_FILE', `${path}${line === undefined ? '' : `:${line}`}: ${what}`, { cause });
+}
+
+/** Turns whatever a library or the system threw into ERR_FILE; aborts and our own errors pass as they are. */
+export function asFileError(path: string, format: string, error: unknown, signal?: AbortSignal): unknown {
+  if (error instanceof WarpjoinError || (signal?.aborted && error === signal.reason)) return error;
+  const code = (error as NodeJS.ErrnoException)?.code;
+  if (code && systemReasons[code]) return fileError(path, systemReasons[code], error);
+  const message = String((error as Error)?.message ?? error).split('\n', 1)[0];
+  return fileError(path, `not a readable ${format} file, or a damaged one (${message})`, error);
+}
+
+/** The same for a file that is being written. */
+export function asWriteError(path: string, error: unknown): unknown {
+  if (error instanceof WarpjoinError) return error;
+  const code = (error as NodeJS.ErrnoException)?.code;
+  const reason = (code && systemReasons[code]) ?? String((error as Error)?.message ?? error).split('\n', 1)[0];
+  return fileError(path, `cannot write: ${reason}`, error);
+}
+
+const largestWrite = 1 << 30; // one write(2) moves at most 2^31 - 4096 bytes
+
+/**
+ * Hands `fill` a function that appends bytes to the file. A regular file is written beside its place and renamed at the
+ * end, so that a failure or an abort leaves what was there before; a pipe or device is written directly.
+ */
+export async function writeWhole(
+  path: string,
+  signal: AbortSignal | undefined,
+  fill: (append: (bytes: Uint8Array) => Promise<void>) => Promise<void>,
+): Promise<void> {
+  let partial: string | undefined;
+  let file: FileHandle | undefined;
+  try {
+    const existing = await stat(path).catch(() => undefined);
+    if (existing?.isDirectory()) throw fileError(path, systemReasons.EISDIR!);
+    if (!existing || existing.isFile()) partial = join(dirname(path), `.${basename(path)}.${process.pid}.partial`);
+    file = await open(partial ?? path, 'w');
+    const handle = file;
+    await fill(async (bytes) => {
+      for (let at = 0; at < bytes.byteLength; ) {
+        signal?.throwIfAborted();
+        const { bytesWritten } = await handle.write(bytes, at, Math.min(bytes.byteLength - at, largestWrite));
+        at += bytesWritten;
+      }
+    });
+    await file.close();
+    file = undefined;
+    if (partial) await rename(partial, path);
+  } catch (error) {
+    await file?.close().catch(() => {});
+    if (partial) await rm(partial, { force: true }).catch(() => {});
+    throw signal?.aborted && error === signal.reason ? error : asWriteError(path, error);
+  }
+}

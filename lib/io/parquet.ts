@@ -1,0 +1,81 @@
+/** Parquet through parquet-wasm, one row group in its memory at a time. */
+import { openAsBlob } from 'node:fs';
+import { stat } from 'node:fs/promises';
+import { type RecordBatch, Table, tableFromIPC, tableToIPC } from 'apache-arrow';
+import type { RecordBatch as WasmBatch } from 'parquet-wasm';
+import { checkBatch } from './check.js';
+import { asFileError, asWriteError, fileError, writeWhole } from './files.js';
+
+const rowsPerBatch = 1 << 20;
+
+// 5 MB of WebAssembly: loaded by the first Parquet file only.
+const library = () => import('parquet-wasm');
+
+/** Reads a Parquet file; column types come as the file states them. Throws ERR_FILE. */
+export async function readParquet(path: string, signal?: AbortSignal): Promise<Table> {
+  try {
+    const info = await stat(path);
+    if (info.isDirectory()) throw fileError(path, 'is a directory');
+    if (info.size < 12) throw fileError(path, 'not a Parquet file: shorter than its header and footer');
+    const { ParquetFile } = await library();
+    const file = await ParquetFile.fromFile(await openAsBlob(path));
+    try {
+      const claimed = file.metadata().fileMetadata().numRows();
+      const stream = await file.stream({ batchSize: rowsPerBatch, concurrency: 1 });
+      const batches: RecordBatch[] = [];
+      let rows = 0;
+      for await (const part of stream as unknown as AsyncIterable<WasmBatch>) {
+        signal?.throwIfAborted();
+        for (const batch of tableFromIPC(part.intoIPCStream()).batches) {
+          checkBatch(path, batch);
+          batches.push(batch);
+          rows += batch.numRows;
+        }
+      }
+      if (rows !== claimed) throw fileError(path, `damaged: ${claimed} rows announced, ${rows} found`);
+      return batches.length > 0 ? new Table(batches) : tableFromIPC(file.schema().intoIPCStream());
+    } finally {
+      file.free();
+    }
+  } catch (error) {
+    throw asFileError(path, 'Parquet', error, signal);
+  }
+}
+
+/** Writes a Parquet file with Snappy compression. Types that Parquet lacks are refused with ERR_FILE. */
+export async function writeParquet(table: Table, path: string, signal?: AbortSignal): Promise<void> {
+  const {
+    Compression,
+    Table: WasmTable,
+    WriterPropertiesBuilder,
+    transformParquetStream,
+    writeParquet: encode,
+  } = await library();
+  const properties = () => new WriterPropertiesBuilder().setCompression(Compression.SNAPPY).setCreatedBy('warpjoin').build();
+  await writeWhole(path, signal, async (append) => {
+    try {
+      if (table.numRows === 0) return await append(encode(WasmTable.fromIPCStream(tableToIPC(table, 'stream')), properties()));
+      const parts = (function* () {
+        for (let row = 0; row < table.numRows; row += rowsPerBatch) {
+          signal?.throwIfAborted();
+          yield* WasmTable.fromIPCStream(tableToIPC(table.slice(row, row + rowsPerBatch), 'stream')).recordBatches();
+        }
+      })();
+      const stream = new ReadableStream<WasmBatch>({
+        pull(controller) {
+          try {
+            const { done, value } = parts.next();
+            if (done) controller.close();
+            else controller.enqueue(value);
+          } catch (error) {
+            controller.error(error);
+          }
+        },
+      });
+      const bytes = await transformParquetStream(stream as never, properties());
+      for await (const part of bytes as unknown as AsyncIterable<Uint8Array>) await append(part);
+    } catch (error) {
+      throw signal?.aborted ? signal.reason : asWriteError(path, error);
+    }
+  });
+}
