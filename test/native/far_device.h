@@ -68,10 +68,11 @@ class FarPrimitives final : public Primitives {
     host_.match_ranges(build_layout, build, probe_layout, probe, ranges, count, job, stream);
   }
   std::unique_ptr<HashMatch> hash_match(const PartitionedTuples& build, const PartitionedTuples& probe, uint32_t partitions,
-                                        bool count_only, void* scratch, const Job& job, Stream& stream) override {
+                                        uint32_t common_bits, bool count_only, void* scratch, const Job& job,
+                                        Stream& stream) override {
     for (const TupleView& part : build.fragments) own(build.layout, part);
     for (const TupleView& part : probe.fragments) own(probe.layout, part);
-    return host_.hash_match(build, probe, partitions, count_only, scratch, job, stream);
+    return host_.hash_match(build, probe, partitions, common_bits, count_only, scratch, job, stream);
   }
   size_t hash_match_scratch_bytes(TupleLayout build, uint64_t build_size, TupleLayout probe, uint64_t probe_size,
                                   uint32_t partitions, bool count_only) override {
