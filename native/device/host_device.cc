@@ -129,9 +129,13 @@ class HostDevice final : public Device {
   HostDevice(int ordinal, size_t limit_bytes, std::shared_ptr<HostMemory> memory, ThreadPool& pool)
       : pool_(pool), host_memory_(std::move(memory)), primitives_(std::make_unique<HostPrimitives>(pool)) {
     info_ = {DeviceKind::host, ordinal, "host " + std::to_string(ordinal), limit_bytes, limit_bytes};
-    memory_ = std::make_unique<StackAllocator>(
-        info_.name, limit_bytes,
-        StackAllocator::Physical{[this](size_t bytes) { return map(bytes); }, [this](void*, size_t) { block_ = HostBuffer(); }});
+    memory_ = std::make_unique<StackAllocator>(info_.name, limit_bytes,
+                                               StackAllocator::Physical{[this](size_t bytes) {
+                                                                          block_ =
+                                                                              host_memory_->allocate(bytes, info_.name.c_str());
+                                                                          return block_.data();
+                                                                        },
+                                                                        [this](void*, size_t) { block_ = HostBuffer(); }});
   }
 
   ~HostDevice() override { memory_.reset(); }  // it frees into block_
@@ -161,15 +165,6 @@ class HostDevice final : public Device {
   Primitives& primitives() noexcept override { return *primitives_; }
 
  private:
-  void* map(size_t bytes) {
-    try {
-      block_ = host_memory_->allocate(bytes, info_.name.c_str());
-      return block_.data();
-    } catch (const Error&) {
-      return nullptr;  // the stack allocator asks for less, or names device and bytes
-    }
-  }
-
   ThreadPool& pool_;
   std::shared_ptr<HostMemory> host_memory_;
   HostBuffer block_;
