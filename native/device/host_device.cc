@@ -135,7 +135,7 @@ class HostDevice final : public Device {
                                                                               host_memory_->allocate(bytes, info_.name.c_str());
                                                                           return block_.data();
                                                                         },
-                                                                        [this](void*, size_t) { block_ = HostBuffer(); }});
+                                                                        [this](void*, size_t) { block_ = HostBuffer(); }, false});
   }
 
   ~HostDevice() override { memory_.reset(); }  // it frees into block_

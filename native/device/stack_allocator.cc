@@ -35,11 +35,13 @@ void StackAllocator::reserve_locked(size_t bytes) {
   if (!ranges_.empty()) {
     throw Error(ErrorCode::internal, "The memory of device '" + device_name_ + "' cannot grow while it is in use");
   }
-  // Few steps: the next power of two, or an eighth more where that would waste much.
-  constexpr size_t kCoarse = size_t{1} << 30;
-  const size_t step = bytes < kCoarse ? std::bit_ceil(bytes) : aligned(bytes + bytes / 8);
-  size_t grown = std::min(step, limit_ / kAlignment * kAlignment);
-  grown = std::max(grown, bytes);
+  size_t grown = bytes;
+  if (physical_.grow_in_steps) {
+    // The next power of two, or an eighth more where that would waste much.
+    constexpr size_t kCoarse = size_t{1} << 30;
+    const size_t step = bytes < kCoarse ? std::bit_ceil(bytes) : aligned(bytes + bytes / 8);
+    grown = std::max(bytes, std::min(step, limit_ / kAlignment * kAlignment));
+  }
   if (base_) physical_.free(base_, reserved_);
   base_ = nullptr;
   reserved_ = 0;

@@ -54,6 +54,7 @@ class StackAllocator {
   struct Physical {
     std::function<void*(size_t bytes)> allocate;
     std::function<void(void* data, size_t bytes)> free;
+    bool grow_in_steps = true;  ///< take more than asked for, as allocations are slow; false where they are cheap
   };
 
   /// `device_name` stands in error messages. Takes no memory before the first reserve or allocate.
