@@ -1,0 +1,267 @@
+/** Tables as they come in: Arrow tables of any apache-arrow version, read structurally, or IPC bytes. No row is touched. */
+import * as arrow from 'apache-arrow';
+import { WarpjoinError } from '../errors.js';
+import type { NativeChunk, NativeColumn } from '../native.js';
+import { didYouMean, list, quote, show } from '../suggest.js';
+import { type ForeignType, type TypeInfo, typeInfo, typeName } from './types.js';
+
+/** One column of an input. */
+export interface InputColumn {
+  name: string;
+  /** null: a type that is not supported, even as payload. */
+  info: TypeInfo | null;
+  foreignType: ForeignType;
+  nullable: boolean;
+  metadata: Map<string, string> | undefined;
+  /** Whether it is known, without a look at the values, that none is null. */
+  withoutNulls: boolean;
+  chunks: NativeChunk[];
+}
+
+export interface Input {
+  /** The argument that it came in as, for messages. */
+  argument: string;
+  rows: number;
+  columns: InputColumn[];
+  metadata: Map<string, string> | undefined;
+}
+
+/** What is read of a Data, in all apache-arrow versions since 7. */
+interface ForeignData {
+  length: number;
+  offset?: number;
+  /** -1: not counted yet, as in slices. Counting takes time in proportion to the rows, so it is not asked for. */
+  _nullCount?: number;
+  values?: unknown;
+  valueOffsets?: unknown;
+  nullBitmap?: unknown;
+  children?: ForeignData[];
+}
+interface ForeignField {
+  name: string;
+  type: ForeignType;
+  nullable?: boolean;
+  metadata?: Map<string, string>;
+}
+interface ForeignTable {
+  schema: { fields: ForeignField[]; metadata?: Map<string, string> };
+  batches: { data: ForeignData }[];
+}
+
+function invalid(argument: string, problem: string, options?: ErrorOptions): WarpjoinError {
+  return new WarpjoinError('ERR_INVALID_TABLE', `The ${argument} table ${problem}.`, options);
+}
+
+/**
+ * Reads a table argument. Buffers are taken as they are: the data plane checks them against what they claim.
+ * Throws ERR_INVALID_TABLE, naming the argument, for anything that is no table.
+ */
+export function readTable(value: unknown, argument: string): Input {
+  const table = isTable(value) ? value : fromBytes(value, argument);
+  const { fields, metadata } = table.schema;
+  const columns: InputColumn[] = [];
+  const seen = new Set<string>();
+  for (const field of fields) {
+    if (typeof field?.name !== 'string' || typeof field.type?.typeId !== 'number')
+      throw invalid(argument, 'has a field without a name or type');
+    if (seen.has(field.name)) throw invalid(argument, `has two columns named ${quote(field.name)}; expected distinct names`);
+    seen.add(field.name);
+    columns.push({
+      name: field.name,
+      info: typeInfo(field.type),
+      foreignType: field.type,
+      nullable: field.nullable !== false,
+      metadata: field.metadata,
+      withoutNulls: true,
+      chunks: [],
+    });
+  }
+  let rows = 0;
+  for (const [number, batch] of table.batches.entries()) {
+    const length = batch?.data?.length;
+    const children = batch?.data?.children;
+    if (!Number.isSafeInteger(length) || !Array.isArray(children) || children.length !== fields.length) {
+      throw invalid(argument, `has a record batch (${number}) that doesn't fit its schema`);
+    }
+    rows += length;
+    if (length === 0) continue;
+    for (const [index, column] of columns.entries()) {
+      const data = children[index];
+      if (data?.length !== length) {
+        throw invalid(
+          argument,
+          `has a column ${quote(column.name)} of ${data?.length} rows in record batch ${number}, which has ${length}`,
+        );
+      }
+      if (column.info) addChunk(column, data, argument);
+    }
+  }
+  return { argument, rows, columns, metadata };
+}
+
+function isTable(value: unknown): value is ForeignTable {
+  const table = value as Partial<ForeignTable> | null | undefined;
+  return typeof table === 'object' && table !== null && Array.isArray(table.schema?.fields) && Array.isArray(table.batches);
+}
+
+function fromBytes(value: unknown, argument: string): ForeignTable {
+  const bytes = value instanceof ArrayBuffer ? new Uint8Array(value) : value;
+  if (!(bytes instanceof Uint8Array)) {
+    throw new WarpjoinError(
+      'ERR_INVALID_TABLE',
+      `Expected an apache-arrow Table, or Arrow IPC bytes (a Uint8Array or ArrayBuffer), for the ${argument} table but received ${show(value)}.`,
+    );
+  }
+  if (bytes.byteLength === 0) throw invalid(argument, 'has no bytes: its buffer is empty or detached');
+  let table: arrow.Table;
+  try {
+    table = arrow.tableFromIPC(bytes);
+  } catch (cause) {
+    throw invalid(argument, `is not readable as Arrow IPC bytes: ${(cause as Error).message}`, { cause });
+  }
+  // tableFromIPC takes any bytes without a schema message for an empty stream.
+  if (table.schema.fields.length === 0)
+    throw invalid(argument, 'is not readable as Arrow IPC bytes: there is no schema with columns in them');
+  return table as unknown as ForeignTable;
+}
+
+function addChunk(column: InputColumn, data: ForeignData, argument: string): void {
+  const view = (buffer: unknown, what: string): ArrayBufferView | null => {
+    if (buffer === undefined || buffer === null) return null;
+    if (!ArrayBuffer.isView(buffer))
+      throw invalid(argument, `has a column ${quote(column.name)} whose ${what} are not a typed array`);
+    return buffer;
+  };
+  const bitmap = view(data.nullBitmap, 'validity bits');
+  const nulls = data._nullCount ?? -1;
+  // A bitmap of no bytes stands for "no nulls", but not where nulls were counted: then its buffer is gone.
+  const validity =
+    nulls === 0 || (nulls < 0 && (bitmap === null || (bitmap.byteLength === 0 && !isDetached(bitmap))))
+      ? null
+      : (bitmap ?? new Uint8Array(0));
+  if (validity) column.withoutNulls = false;
+  column.chunks.push({
+    length: data.length,
+    bitOffset: data.offset ?? 0,
+    validity,
+    values: view(data.values, 'values'),
+    offsets: view(data.valueOffsets, 'offsets'),
+  });
+}
+
+/** Whether the view's buffer was transferred away: then it can't be sliced. */
+function isDetached(view: ArrayBufferView): boolean {
+  const { buffer } = view;
+  if (!(buffer instanceof ArrayBuffer) || buffer.byteLength > 0) return false;
+  try {
+    buffer.slice(0, 0);
+    return false;
+  } catch {
+    return true;
+  }
+}
+
+/** The index of a column. Throws ERR_COLUMN_NOT_FOUND with the nearest name. */
+export function findColumn(input: Input, name: string, option: string): number {
+  const index = input.columns.findIndex((column) => column.name === name);
+  if (index < 0) {
+    const names = input.columns.map((column) => column.name);
+    throw new WarpjoinError(
+      'ERR_COLUMN_NOT_FOUND',
+      `Expected a column of the ${input.argument} table for ${option} but received ${quote(name)}. ` +
+        `${names.length ? `It has ${list(names)}.` : 'It has no columns.'}${didYouMean(name, names)}`,
+    );
+  }
+  return index;
+}
+
+/** The type of a column that is to be moved. Throws ERR_NOT_SUPPORTED for one that can't be. */
+export function infoOf(input: Input, index: number): TypeInfo {
+  const column = input.columns[index]!;
+  if (!column.info) {
+    throw new WarpjoinError(
+      'ERR_NOT_SUPPORTED',
+      `Column ${quote(column.name)} of the ${input.argument} table has type ${typeName(column.foreignType)}, which is not supported yet. ` +
+        'Leave it out with select.',
+    );
+  }
+  return column.info;
+}
+
+/** The columns of `indices`, for the data plane. */
+export function nativeColumns(input: Input, indices: readonly number[]): NativeColumn[] {
+  return indices.map((index) => {
+    const { name, chunks } = input.columns[index]!;
+    const { kind, order, width } = infoOf(input, index);
+    return { name, kind, order, width, chunks };
+  });
+}
+
+/** Whether the data plane can carry the column's values with the keys: 4 or 8 bytes wide, no nulls. */
+export function canBeCarried(input: Input, index: number): boolean {
+  const { kind, width } = infoOf(input, index);
+  return kind === 'fixed' && (width === 4 || width === 8) && input.columns[index]!.withoutNulls;
+}
+
+/** A typed array as a column. */
+export type KeyArray =
+  | Int8Array
+  | Int16Array
+  | Int32Array
+  | BigInt64Array
+  | Uint8Array
+  | Uint16Array
+  | Uint32Array
+  | BigUint64Array
+  | Float32Array
+  | Float64Array;
+
+const ARRAY_TYPES = new Map<string, () => arrow.DataType>([
+  ['Int8Array', () => new arrow.Int8()],
+  ['Int16Array', () => new arrow.Int16()],
+  ['Int32Array', () => new arrow.Int32()],
+  ['BigInt64Array', () => new arrow.Int64()],
+  ['Uint8Array', () => new arrow.Uint8()],
+  ['Uint16Array', () => new arrow.Uint16()],
+  ['Uint32Array', () => new arrow.Uint32()],
+  ['BigUint64Array', () => new arrow.Uint64()],
+  ['Float32Array', () => new arrow.Float32()],
+  ['Float64Array', () => new arrow.Float64()],
+]);
+
+/** Typed arrays of the same length as an input with these columns. Throws ERR_INVALID_TABLE for anything else. */
+export function readArrays(arrays: Readonly<Record<string, unknown>>, argument: string): Input {
+  const columns: InputColumn[] = [];
+  let rows: number | undefined;
+  for (const [name, array] of Object.entries(arrays)) {
+    const tag = ArrayBuffer.isView(array) ? (array as unknown as { [Symbol.toStringTag]: string })[Symbol.toStringTag] : '';
+    const makeType = ARRAY_TYPES.get(tag);
+    if (!makeType) {
+      const what = argument === name ? argument : `${name} of ${argument}`;
+      throw new WarpjoinError(
+        'ERR_INVALID_TABLE',
+        `Expected a typed array of numbers or bigints for ${what} but received ${show(array)}.`,
+      );
+    }
+    const typed = array as KeyArray;
+    if (isDetached(typed)) throw new WarpjoinError('ERR_INVALID_TABLE', `The buffer of ${name} of ${argument} is detached.`);
+    rows ??= typed.length;
+    if (typed.length !== rows) {
+      throw new WarpjoinError(
+        'ERR_INVALID_TABLE',
+        `Expected arrays of the same length for ${argument} but ${name} has ${typed.length} values and not ${rows}.`,
+      );
+    }
+    const type = makeType() as unknown as ForeignType;
+    columns.push({
+      name,
+      info: typeInfo(type),
+      foreignType: type,
+      nullable: false,
+      metadata: undefined,
+      withoutNulls: true,
+      chunks: rows === 0 ? [] : [{ length: rows, bitOffset: 0, validity: null, values: typed, offsets: null }],
+    });
+  }
+  return { argument, rows: rows ?? 0, columns, metadata: undefined };
+}

@@ -1,0 +1,150 @@
+/** Which columns a result has, what they are called and where each comes from. */
+import type { DataType } from 'apache-arrow';
+import { WarpjoinError } from '../errors.js';
+import type { Side } from '../native.js';
+import type { JoinSettings, SortKey } from '../options.js';
+import { didYouMean, list, quote } from '../suggest.js';
+import { findColumn, type Input, infoOf } from './input.js';
+import { checkComparable, checkKey } from './types.js';
+
+/** Where a result column comes from: one side, or for the coalesced key of a full join the left side, else the right. */
+export type Source = Side | 'coalesced';
+
+export interface ResultColumn {
+  name: string;
+  type: DataType;
+  nullable: boolean;
+  metadata: Map<string, string> | undefined;
+  source: Source;
+  /** Column of the left or right input; of the left one where the source is coalesced. */
+  column: number;
+}
+
+export interface JoinLayout {
+  /** Key columns of the inputs; null for cross. */
+  keys: { left: number; right: number } | null;
+  columns: ResultColumn[];
+}
+
+/** Looks up the key columns and checks that they compare. */
+export function joinKeyColumns(
+  left: Input,
+  right: Input,
+  keys: NonNullable<JoinSettings['keys']>,
+): { left: number; right: number } {
+  const found = {
+    left: findColumn(left, keys.left, keys.left === keys.right ? 'on' : 'leftOn'),
+    right: findColumn(right, keys.right, keys.left === keys.right ? 'on' : 'rightOn'),
+  };
+  checkComparable(
+    { label: `${quote(keys.left)} of the ${left.argument} table`, info: infoOf(left, found.left) },
+    { label: `${quote(keys.right)} of the ${right.argument} table`, info: infoOf(right, found.right) },
+  );
+  return found;
+}
+
+/**
+ * The columns of a join's result: the left ones in order, then the right ones less a coalesced key, those whose name the
+ * left table has with the suffix. Semi and anti joins give the left ones alone. A coalesced key has the left key's name,
+ * and the values of the side whose rows are all there: the right one's in a right join.
+ */
+export function joinLayout(left: Input, right: Input, settings: JoinSettings): JoinLayout {
+  const { how, coalesce } = settings;
+  const keys = settings.keys && joinKeyColumns(left, right, settings.keys);
+  const leftMissing = how === 'right' || how === 'full';
+  const rightMissing = how === 'left' || how === 'full';
+  const columns: ResultColumn[] = left.columns.map((_, index) => resultColumn(left, index, 'left', leftMissing));
+  if (how === 'semi' || how === 'anti') return { keys, columns: selected(columns, settings.select, [left]) };
+
+  if (keys && coalesce) {
+    const key = columns[keys.left]!;
+    if (how === 'right') columns[keys.left] = { ...resultColumn(right, keys.right, 'right', false), name: key.name };
+    if (how === 'full') {
+      columns[keys.left] = {
+        ...key,
+        source: 'coalesced',
+        nullable: left.columns[keys.left]!.nullable || right.columns[keys.right]!.nullable,
+      };
+    }
+  }
+  const names = new Set(columns.map((column) => column.name));
+  for (const [index, { name }] of right.columns.entries()) {
+    if (keys && coalesce && index === keys.right) continue;
+    const renamed = left.columns.some((column) => column.name === name) ? name + settings.suffix : name;
+    if (names.has(renamed)) {
+      throw new WarpjoinError(
+        'ERR_OPTION',
+        `Expected a suffix that makes the result's column names distinct but with ${quote(settings.suffix)} two are named ${quote(renamed)}. ` +
+          'Give another suffix.',
+      );
+    }
+    names.add(renamed);
+    columns.push({ ...resultColumn(right, index, 'right', rightMissing), name: renamed });
+  }
+  const layout = { keys, columns: selected(columns, settings.select, [left, right]) };
+  const key = layout.columns.find((column) => column.source === 'coalesced');
+  if (keys && key) checkSameType(left, right, keys);
+  return layout;
+}
+
+function checkSameType(left: Input, right: Input, keys: { left: number; right: number }): void {
+  const one = infoOf(left, keys.left);
+  const other = infoOf(right, keys.right);
+  if (one.kind !== other.kind || one.order !== other.order || one.width !== other.width) {
+    throw new WarpjoinError(
+      'ERR_NOT_SUPPORTED',
+      `Coalescing the keys ${quote(left.columns[keys.left]!.name)} and ${quote(right.columns[keys.right]!.name)} of a full join, ` +
+        'which have different types, is not supported yet. Cast one of them, or leave coalesce unset.',
+    );
+  }
+}
+
+/** The columns of a sort's result. */
+export function sortLayout(table: Input, select: readonly string[] | undefined): ResultColumn[] {
+  return selected(
+    table.columns.map((_, index) => resultColumn(table, index, 'left', false)),
+    select,
+    [table],
+  );
+}
+
+/** Looks up the columns to sort by and checks that they can be keys. */
+export function sortKeyColumns(table: Input, by: readonly SortKey[]): number[] {
+  return by.map(({ column }) => {
+    const index = findColumn(table, column, 'by');
+    checkKey({ label: `${quote(column)} of the ${table.argument} table`, info: infoOf(table, index) });
+    return index;
+  });
+}
+
+function resultColumn(input: Input, index: number, source: Side, mayBeMissing: boolean): ResultColumn {
+  const { name, nullable, metadata, info } = input.columns[index]!;
+  // Whether a type is supported matters only for columns that are selected: `selected` asks again.
+  const type = info?.type as DataType;
+  return { name, type, nullable: nullable || mayBeMissing, metadata, source, column: index };
+}
+
+function selected(columns: ResultColumn[], select: readonly string[] | undefined, inputs: readonly Input[]): ResultColumn[] {
+  const chosen = select ? pickByName(columns, select) : columns;
+  for (const { source, column } of chosen) infoOf(source === 'right' ? inputs[1]! : inputs[0]!, column);
+  return chosen;
+}
+
+function pickByName(columns: readonly ResultColumn[], select: readonly string[]): ResultColumn[] {
+  const byName = new Map(columns.map((column) => [column.name, column]));
+  const chosen = new Set<ResultColumn>();
+  for (const name of select) {
+    const column = byName.get(name);
+    if (!column) {
+      const names = [...byName.keys()];
+      throw new WarpjoinError(
+        'ERR_COLUMN_NOT_FOUND',
+        `Expected columns of the result for select but received ${quote(name)}. The result has ${list(names)}.${didYouMean(name, names)}`,
+      );
+    }
+    if (chosen.has(column))
+      throw new WarpjoinError('ERR_OPTION', `Expected each column once for select but received ${quote(name)} twice.`);
+    chosen.add(column);
+  }
+  return [...chosen];
+}

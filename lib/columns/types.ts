@@ -1,0 +1,157 @@
+/** Arrow types: how the data plane lays them out, which can be keys, and which keys compare. */
+import * as arrow from 'apache-arrow';
+import { WarpjoinError } from '../errors.js';
+import type { ColumnKind, KeyOrder } from '../native.js';
+
+/** A type of any apache-arrow version: what is read of it. */
+export interface ForeignType {
+  readonly typeId: number;
+  readonly bitWidth?: number;
+  readonly isSigned?: boolean;
+  readonly precision?: number;
+  readonly scale?: number;
+  readonly unit?: number;
+  readonly timezone?: string | null;
+  readonly byteWidth?: number;
+}
+
+export interface TypeInfo {
+  /** The same type, of this apache-arrow. */
+  type: arrow.DataType;
+  kind: ColumnKind;
+  order: KeyOrder;
+  /** Bytes a value where kind is 'fixed', else 0. */
+  width: number;
+  /** Two key columns compare where these are the same; null: payload only. */
+  comparesAs: string | null;
+}
+
+const UNITS = ['s', 'ms', 'us', 'ns'];
+
+/** How columns of this type are handled, or null for a type that is not supported even as payload. */
+export function typeInfo(foreign: ForeignType): TypeInfo | null {
+  const fixed = (type: arrow.DataType, width: number, order: KeyOrder = 'none', comparesAs: string | null = null): TypeInfo => ({
+    type,
+    kind: 'fixed',
+    order,
+    width,
+    comparesAs,
+  });
+  const bytes = (type: arrow.DataType, kind: ColumnKind, comparesAs: string): TypeInfo => ({
+    type,
+    kind,
+    order: 'bytes',
+    width: 0,
+    comparesAs,
+  });
+  const { typeId, bitWidth = 0, unit = 0 } = foreign;
+  switch (typeId) {
+    case arrow.Type.Int: {
+      const signed = foreign.isSigned === true;
+      return fixed(integerType(signed, bitWidth), bitWidth / 8, signed ? 'signed' : 'unsigned', 'integer');
+    }
+    case arrow.Type.Float:
+      if (foreign.precision === arrow.Precision.HALF) return fixed(new arrow.Float16(), 2);
+      if (foreign.precision === arrow.Precision.SINGLE) return fixed(new arrow.Float32(), 4, 'floating', 'float');
+      return fixed(new arrow.Float64(), 8, 'floating', 'float');
+    case arrow.Type.Bool:
+      return { type: new arrow.Bool(), kind: 'boolean', order: 'boolean', width: 0, comparesAs: 'bool' };
+    case arrow.Type.Utf8:
+      return bytes(new arrow.Utf8(), 'utf8', 'utf8');
+    case arrow.Type.LargeUtf8:
+      return bytes(new arrow.LargeUtf8(), 'large_utf8', 'utf8');
+    case arrow.Type.Binary:
+      return bytes(new arrow.Binary(), 'utf8', 'binary');
+    case arrow.Type.LargeBinary:
+      return bytes(new arrow.LargeBinary(), 'large_utf8', 'binary');
+    case arrow.Type.Decimal: {
+      const bits = foreign.bitWidth ?? 128;
+      return fixed(new arrow.Decimal(foreign.scale ?? 0, foreign.precision ?? 0, bits), bits / 8);
+    }
+    case arrow.Type.Date:
+      return unit === arrow.DateUnit.DAY
+        ? fixed(new arrow.DateDay(), 4, 'signed', 'date32')
+        : fixed(new arrow.DateMillisecond(), 8, 'signed', 'date64');
+    case arrow.Type.Time:
+      return fixed(new arrow.Time(unit as never, bitWidth as never), bitWidth / 8, 'signed', `time[${UNITS[unit]}]`);
+    case arrow.Type.Timestamp:
+      return fixed(
+        new arrow.Timestamp(unit as never, foreign.timezone),
+        8,
+        'signed',
+        `timestamp[${UNITS[unit]}${foreign.timezone ? ', zoned' : ''}]`,
+      );
+    case arrow.Type.Duration:
+      return fixed(new arrow.Duration(unit as never), 8, 'signed', `duration[${UNITS[unit]}]`);
+    case arrow.Type.Interval:
+      return fixed(new arrow.Interval(unit as never), [4, 8, 16][unit] ?? 0);
+    case arrow.Type.FixedSizeBinary:
+      return fixed(new arrow.FixedSizeBinary(foreign.byteWidth ?? 0), foreign.byteWidth ?? 0);
+    default:
+      return null;
+  }
+}
+
+function integerType(signed: boolean, bits: number): arrow.DataType {
+  const types = signed
+    ? { 8: arrow.Int8, 16: arrow.Int16, 32: arrow.Int32, 64: arrow.Int64 }
+    : { 8: arrow.Uint8, 16: arrow.Uint16, 32: arrow.Uint32, 64: arrow.Uint64 };
+  return new types[bits as 8 | 16 | 32 | 64]();
+}
+
+/** The name of a type, for messages. */
+export function typeName(foreign: ForeignType): string {
+  switch (foreign.typeId) {
+    case arrow.Type.Int:
+      return `${foreign.isSigned ? '' : 'u'}int${foreign.bitWidth}`;
+    case arrow.Type.Float:
+      return ['float16', 'float32', 'float64'][foreign.precision ?? -1] ?? 'float';
+    case arrow.Type.Decimal:
+      return `decimal${foreign.bitWidth ?? 128}(${foreign.precision}, ${foreign.scale})`;
+    case arrow.Type.Date:
+      return foreign.unit === arrow.DateUnit.DAY ? 'date32' : 'date64';
+    case arrow.Type.Time:
+    case arrow.Type.Duration:
+      return `${arrow.Type[foreign.typeId]!.toLowerCase()}[${UNITS[foreign.unit ?? -1]}]`;
+    case arrow.Type.Timestamp:
+      return `timestamp[${UNITS[foreign.unit ?? -1]}${foreign.timezone ? `, ${foreign.timezone}` : ''}]`;
+    case arrow.Type.FixedSizeBinary:
+      return `fixed_size_binary(${foreign.byteWidth})`;
+    default:
+      return (arrow.Type[foreign.typeId] ?? `type ${foreign.typeId}`).replace(/(?<=[a-z])(?=[A-Z])/g, '_').toLowerCase();
+  }
+}
+
+/** A key column, for checks and messages. */
+export interface KeyColumn {
+  /** 'left "id"': which column, in words. */
+  label: string;
+  info: TypeInfo;
+}
+
+/** Throws unless the column can be a key. */
+export function checkKey({ label, info }: KeyColumn): void {
+  if (info.comparesAs === null) {
+    throw new WarpjoinError(
+      'ERR_NOT_SUPPORTED',
+      `Column ${label} has type ${typeName(info.type)}, which is not supported as a key yet.`,
+    );
+  }
+}
+
+/**
+ * Throws unless both columns can be keys and compare: the same logical type, or both integers, or both floats. utf8 and
+ * large_utf8 are the same logical type. Timestamps need the same unit, and a time zone on both sides or on none: with one
+ * it is an instant, without a reading of some clock.
+ */
+export function checkComparable(left: KeyColumn, right: KeyColumn): void {
+  checkKey(left);
+  checkKey(right);
+  if (left.info.comparesAs !== right.info.comparesAs) {
+    throw new WarpjoinError(
+      'ERR_KEY_TYPE',
+      `Key columns ${left.label} (${typeName(left.info.type)}) and ${right.label} (${typeName(right.info.type)}) don't compare: ` +
+        'expected the same type, two integer types or two float types. Cast one of them.',
+    );
+  }
+}

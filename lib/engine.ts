@@ -1,0 +1,227 @@
+/** Engines: devices, memory limits and the queue of calls. */
+import { availableParallelism, totalmem } from 'node:os';
+import type { KeyArray } from './columns/input.js';
+import { WarpjoinError } from './errors.js';
+import { type DeviceDescription, type NativeAddon, type NativeEngine, native } from './native.js';
+import type { EngineCore } from './operators/call.js';
+import { explainJoin, joinCount, joinIndices, joinTables } from './operators/join.js';
+import { joinKeys, sortPairs } from './operators/pairs.js';
+import { explainSort, sortTable } from './operators/sort.js';
+import { type EngineOptions, type EngineSettings, engineSchema, type JoinKeysOptions, type SortPairsOptions } from './options.js';
+import { expected, parse } from './schema.js';
+import { resolveSize } from './sizes.js';
+import type {
+  ExplainJoinOptions,
+  ExplainSortOptions,
+  JoinCountOptions,
+  JoinedPairs,
+  JoinIndices,
+  JoinIndicesOptions,
+  JoinOptions,
+  JoinResult,
+  Only,
+  Pairs,
+  SortedPairs,
+  SortOptions,
+  SortResult,
+  TableInput,
+} from './types.js';
+
+/** What a device is shown as to users. */
+export type DeviceInfo = Readonly<DeviceDescription>;
+
+/** Host memory that this process may use: the container's limit where there is one below the physical memory. */
+function physicalMemory(): number {
+  const constrained = process.constrainedMemory?.() ?? 0;
+  return constrained > 0 && constrained < totalmem() ? constrained : totalmem();
+}
+
+/** Runs tasks one after the other, so that the memory limits hold for all of them together. */
+class Queue {
+  #last: Promise<unknown> = Promise.resolve();
+
+  async run<T>(signal: AbortSignal | undefined, task: () => Promise<T>): Promise<T> {
+    const before = this.#last;
+    let leave!: () => void;
+    this.#last = new Promise<void>((resolve) => {
+      leave = resolve;
+    }).then(() => before);
+    try {
+      await (signal ? untilAborted(before, signal) : before);
+      return await task();
+    } finally {
+      leave();
+    }
+  }
+}
+
+/** Waits for `promise`, but rejects with the signal's reason as soon as it aborts. */
+async function untilAborted(promise: Promise<unknown>, signal: AbortSignal): Promise<void> {
+  let abort: (() => void) | undefined;
+  try {
+    await Promise.race([
+      promise,
+      new Promise<never>((_, reject) => {
+        abort = () => reject(signal.reason);
+        signal.addEventListener('abort', abort, { once: true });
+      }),
+    ]);
+    signal.throwIfAborted();
+  } finally {
+    if (abort) signal.removeEventListener('abort', abort);
+  }
+}
+
+/**
+ * Devices and memory that joins and sorts run on. Calls on one engine run one after the other; results stay valid after
+ * the engine is gone. Make one with createEngine().
+ */
+export class Engine implements AsyncDisposable {
+  readonly #core: EngineCore;
+  readonly #native: NativeEngine;
+  readonly #queue = new Queue();
+  #disposal: Promise<void> | undefined;
+
+  /** @internal createEngine() is the public way. */
+  constructor(settings: EngineSettings, addon: NativeAddon) {
+    const deviceReason = chooseDevice(settings);
+    const threads = settings.threads ?? availableParallelism();
+    const memoryLimitBytes = resolveSize(settings.memoryLimit, physicalMemory());
+    this.#native = new addon.Engine({
+      threads,
+      hostDevices: settings.hostDevices,
+      gpus: [],
+      memoryLimitBytes,
+      deviceMemoryLimitBytes: settings.deviceMemoryLimit ? resolveSize(settings.deviceMemoryLimit, memoryLimitBytes) : 0,
+    });
+    this.#core = { native: this.#native, threads, deviceReason, enqueue: (signal, task) => this.#enqueue(signal, task) };
+  }
+
+  async #enqueue<T>(signal: AbortSignal | undefined, task: () => Promise<T>): Promise<T> {
+    if (this.#disposal) throw new WarpjoinError('ERR_OPTION', 'Expected an engine in use but received one that was disposed.');
+    return this.#queue.run(signal, task);
+  }
+
+  /**
+   * Joins two tables. Row order is unspecified. Rejects with a WarpjoinError, or with the signal's reason.
+   *
+   * | how | rows |
+   * | --- | --- |
+   * | inner | pairs of rows with equal keys |
+   * | left, right, full | these, and the rows of the left, the right, both tables without a match, with nulls for the other side |
+   * | semi, anti | left rows with, without a match; left columns only |
+   * | cross | every left row with every right row |
+   */
+  join<L extends TableInput, R extends TableInput, const O extends JoinOptions<L, R>>(
+    left: L,
+    right: R,
+    options: Only<O, keyof JoinOptions | 'on' | 'leftOn' | 'rightOn'>,
+  ): Promise<JoinResult<L, R, O>> {
+    // Only the types know the columns.
+    return joinTables(this.#core, left, right, options) as Promise<unknown> as Promise<JoinResult<L, R, O>>;
+  }
+
+  /** The number of rows that join() would give, without making them. */
+  joinCount<L extends TableInput, R extends TableInput>(left: L, right: R, options: JoinCountOptions<L, R>): Promise<number> {
+    return joinCount(this.#core, left, right, options);
+  }
+
+  /**
+   * The row numbers of a join: row i joins row left[i] with row right[i]. Uint32Array for a side of fewer than 2^32 - 1
+   * rows, else BigUint64Array; a row that is not there (outer joins) has all bits set.
+   */
+  joinIndices<L extends TableInput, R extends TableInput>(
+    left: L,
+    right: R,
+    options: JoinIndicesOptions<L, R>,
+  ): Promise<JoinIndices> {
+    return joinIndices(this.#core, left, right, options);
+  }
+
+  /** Joins typed arrays on equal keys: pairs (r.values[i], s.values[j]) for all i and j with r.keys[i] equal to s.keys[j]. */
+  joinKeys<K extends KeyArray, RV extends KeyArray, SV extends KeyArray>(
+    r: Pairs<K, RV>,
+    s: Pairs<KeyArray, SV>,
+    options: JoinKeysOptions = {},
+  ): Promise<JoinedPairs<K, RV, SV>> {
+    return joinKeys(this.#core, r, s, options);
+  }
+
+  /** Sorts a table, stable. NaN is the greatest value, -0.0 equals 0.0, strings compare by their UTF-8 bytes. */
+  sort<T extends TableInput, const O extends SortOptions<T>>(
+    table: T,
+    options: Only<O, keyof SortOptions>,
+  ): Promise<SortResult<T, O>> {
+    return sortTable(this.#core, table, options) as Promise<unknown> as Promise<SortResult<T, O>>;
+  }
+
+  /** Sorts typed arrays by key, stable: values[i] stays with keys[i]. The inputs are not changed. */
+  sortPairs<K extends KeyArray, V extends KeyArray>(
+    keys: K,
+    values: V,
+    options: SortPairsOptions = {},
+  ): Promise<SortedPairs<K, V>> {
+    return sortPairs(this.#core, keys, values, options);
+  }
+
+  /** The plan of a join as text; with `analyze: true` it runs, too, and shows what the steps took. */
+  explain<L extends TableInput, R extends TableInput>(
+    operator: 'join',
+    left: L,
+    right: R,
+    options: ExplainJoinOptions<L, R>,
+  ): Promise<string>;
+  /** The plan of a sort as text; with `analyze: true` it runs, too, and shows what the steps took. */
+  explain<T extends TableInput>(operator: 'sort', table: T, options: ExplainSortOptions<T>): Promise<string>;
+  async explain(operator: string, ...rest: unknown[]): Promise<string> {
+    if (operator === 'join') return explainJoin(this.#core, rest[0], rest[1], rest[2]);
+    if (operator === 'sort') return explainSort(this.#core, rest[0], rest[1]);
+    throw expected('one of "join", "sort"', 'the operator to explain', operator);
+  }
+
+  devices(): DeviceInfo[] {
+    return this.#native.devices();
+  }
+
+  /** Waits for the calls made so far, then frees all memory. Later calls reject. */
+  dispose(): Promise<void> {
+    this.#disposal ??= this.#queue.run(undefined, () => this.#native.dispose());
+    return this.#disposal;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.dispose();
+  }
+}
+
+/** Why the engine runs on what it does. Operators run on host devices only so far. */
+function chooseDevice({ device, fallback }: EngineSettings): string {
+  if (device === 'cpu') return "device 'cpu' was asked for";
+  if (device === 'auto') return "device 'auto': operators run on the processor, GPU operators are not supported yet";
+  if (fallback === 'raise') {
+    throw new WarpjoinError(
+      'ERR_NOT_SUPPORTED',
+      `GPU operators are not supported yet: expected "auto" or "cpu" for device, or "warn" or "silent" for fallback, but received "gpu".`,
+    );
+  }
+  const reason = "device 'gpu' was asked for, but GPU operators are not supported yet: running on the processor";
+  if (fallback === 'warn') process.emitWarning(reason, { type: 'WarpjoinWarning', code: 'ERR_NOT_SUPPORTED' });
+  return reason;
+}
+
+/**
+ * Makes an engine. `await using engine = await createEngine({ memoryLimit: '64GiB' })` disposes it at the end of the scope.
+ * Rejects with ERR_OPTION for options that are not right, ERR_NOT_SUPPORTED for device 'gpu' unless `fallback` allows
+ * another, and ERR_NATIVE_MISSING where the addon can't be loaded.
+ */
+export async function createEngine(options: EngineOptions = {}): Promise<Engine> {
+  return new Engine(parse(engineSchema, 'createEngine', options), native());
+}
+
+let shared: Engine | undefined;
+
+/** The engine of the module's own functions, made at the first use. */
+export function defaultEngine(): Engine {
+  shared ??= new Engine(parse(engineSchema, 'createEngine', {}), native());
+  return shared;
+}

@@ -1,0 +1,202 @@
+/** One user-visible call: its native job and handles, its progress, abort, errors and stats. */
+import { type ErrorCode, WarpjoinError } from '../errors.js';
+import type { DeviceDescription, NativeEngine, NativeJob } from '../native.js';
+import type { Running } from '../options.js';
+import { milliseconds } from '../plan/costs.js';
+import type { Plan, Resources, Step } from '../plan/plan.js';
+import type { Stats } from '../types.js';
+
+/** What operators need of an engine. */
+export interface EngineCore {
+  readonly native: NativeEngine;
+  readonly threads: number;
+  /** Why the devices are what they are. */
+  readonly deviceReason: string;
+  /** Runs `task` when all calls before it have ended; rejects at once if `signal` aborts while it waits. */
+  enqueue<T>(signal: AbortSignal | undefined, task: () => Promise<T>): Promise<T>;
+}
+
+interface Releasable {
+  release(): void;
+}
+
+const PROGRESS_INTERVAL_MS = 50;
+/** The share of a call's progress that the steps before there is a plan get together. */
+const BEFORE_PLAN = 0.1;
+
+const CODES: ReadonlySet<string> = new Set<ErrorCode>([
+  'ERR_COLUMN_NOT_FOUND',
+  'ERR_KEY_TYPE',
+  'ERR_OPTION',
+  'ERR_INVALID_TABLE',
+  'ERR_MEMORY_LIMIT',
+  'ERR_SPILL',
+  'ERR_DEVICE',
+  'ERR_NOT_SUPPORTED',
+]);
+
+/** An error of the data plane as users see it, with the stack of the call. */
+function translate(error: unknown): unknown {
+  if (error instanceof WarpjoinError) return error;
+  const { code, message } = error as { code?: unknown; message?: string };
+  if (typeof code === 'string' && CODES.has(code)) return new WarpjoinError(code as ErrorCode, message ?? code, { cause: error });
+  return new WarpjoinError('ERR_INTERNAL', `Unexpected failure: ${message ?? error}`, { cause: error });
+}
+
+export class Call {
+  readonly job: NativeJob;
+  readonly resources: Resources;
+  readonly #running: Running;
+  readonly #core: EngineCore;
+  readonly #handles = new Set<Releasable>();
+  readonly #steps: { name: string; milliseconds: number }[] = [];
+  readonly #started = performance.now();
+  #progress = { base: 0, share: 0, planned: 0, done: 0, step: '', fraction: 0 };
+  #stepsBeforePlan = 0;
+  #planMilliseconds = 0;
+  #callbackError: { error: unknown } | undefined;
+
+  constructor(core: EngineCore, running: Running) {
+    this.#core = core;
+    this.#running = running;
+    core.native.resetPeaks();
+    const { usedBytes, limitBytes } = core.native.memory();
+    this.resources = {
+      devices: core.native.devices(),
+      threads: core.threads,
+      memoryLimitBytes: limitBytes,
+      freeBytes: Math.max(0, limitBytes - usedBytes),
+    };
+    this.job = core.native.createJob();
+  }
+
+  get native(): NativeEngine {
+    return this.#core.native;
+  }
+
+  /** Releases the handle with the call, unless `free` does before. */
+  keep<H extends Releasable>(handle: H): H {
+    this.#handles.add(handle);
+    return handle;
+  }
+
+  free(...handles: (Releasable | null)[]): void {
+    for (const handle of handles) {
+      if (!handle) continue;
+      this.#handles.delete(handle);
+      handle.release();
+    }
+  }
+
+  /** Runs a step of the plan, or, named by a string, one that comes before there is a plan. */
+  async step<T>(step: Step | string, work: () => Promise<T>): Promise<T> {
+    const name = typeof step === 'string' ? step : step.label;
+    this.check();
+    const { planned, done } = this.job.progress();
+    this.#progress = { ...this.#progress, share: this.#shareOf(step), planned, done, step: name };
+    const start = performance.now();
+    try {
+      return await work();
+    } finally {
+      this.#steps.push({ name, milliseconds: performance.now() - start });
+      this.#progress.base += this.#progress.share;
+      this.#progress.share = 0;
+    }
+  }
+
+  /** From here on the estimates of the plan's steps weigh the progress. */
+  follow(plan: Plan): void {
+    this.#planMilliseconds = Math.max(milliseconds(plan.steps), Number.MIN_VALUE);
+    this.#progress.base = BEFORE_PLAN;
+  }
+
+  /** The resources as they are now: what was allocated since the call began is no longer free. */
+  currentResources(): Resources {
+    const { usedBytes, limitBytes } = this.native.memory();
+    return { ...this.resources, freeBytes: Math.max(0, limitBytes - usedBytes) };
+  }
+
+  #shareOf(step: Step | string): number {
+    if (typeof step !== 'string') return ((1 - BEFORE_PLAN) * step.estimate.milliseconds) / this.#planMilliseconds;
+    this.#stepsBeforePlan++;
+    return BEFORE_PLAN / 2 ** this.#stepsBeforePlan;
+  }
+
+  /** Throws if the call was aborted or its progress callback threw. */
+  check(): void {
+    if (this.#callbackError) throw this.#callbackError.error;
+    this.#running.signal?.throwIfAborted();
+  }
+
+  reportProgress(finished: boolean): void {
+    const { onProgress } = this.#running;
+    if (!onProgress) return;
+    const { base, share, planned, done, step, fraction } = this.#progress;
+    const now = this.job.progress();
+    const within = now.planned > planned ? Math.min(1, (now.done - done) / (now.planned - planned)) : 0;
+    // The estimates may be off, but only the end is the end.
+    const reached = finished ? 1 : Math.min(0.99, Math.max(fraction, base + share * within));
+    this.#progress.fraction = reached;
+    try {
+      onProgress({ fraction: reached, step });
+    } catch (error) {
+      this.#callbackError ??= { error };
+      this.job.cancel();
+    }
+  }
+
+  release(): void {
+    for (const handle of this.#handles) handle.release();
+    this.#handles.clear();
+  }
+
+  stats(plan: Plan, inputRows: number[], outputRows: number, skew: number): Stats {
+    const devices: DeviceDescription[] = this.native.devices();
+    return {
+      device: devices.some((device) => device.kind === 'gpu') ? 'gpu' : 'cpu',
+      deviceReason: this.#core.deviceReason,
+      devices: devices.map(({ name, kind, peakBytes }) => ({ name, kind, peakBytes })),
+      algorithm: plan.algorithm,
+      algorithmReason: plan.reason,
+      milliseconds: performance.now() - this.#started,
+      inputRows,
+      outputRows,
+      steps: [...this.#steps],
+      phases: this.job.phases(),
+      peakMemoryBytes: this.native.memory().peakBytes,
+      skew,
+      chunksets: plan.chunksets,
+      rounds: plan.rounds,
+    };
+  }
+}
+
+/**
+ * Runs `body` as one call of the engine, after those before it. Rejects with the signal's reason once aborted, with what
+ * a progress callback throws, and else with a WarpjoinError; whatever happens, all handles are released.
+ */
+export async function runCall<T>(core: EngineCore, running: Running, body: (call: Call) => Promise<T>): Promise<T> {
+  const { signal, onProgress } = running;
+  signal?.throwIfAborted();
+  return core.enqueue(signal, async () => {
+    const call = new Call(core, running);
+    const abort = (): void => call.job.cancel();
+    signal?.addEventListener('abort', abort, { once: true });
+    const timer = onProgress ? setInterval(() => call.reportProgress(false), PROGRESS_INTERVAL_MS).unref() : undefined;
+    try {
+      const result = await body(call);
+      call.check();
+      clearInterval(timer);
+      call.reportProgress(true);
+      call.check();
+      return result;
+    } catch (error) {
+      call.check();
+      throw translate(error);
+    } finally {
+      clearInterval(timer);
+      signal?.removeEventListener('abort', abort);
+      call.release();
+    }
+  });
+}

@@ -1,0 +1,381 @@
+/** Joining two tables: validate, encode keys, plan, run the plan's steps, hand the columns over. */
+import { canBeCarried, type Input, infoOf, nativeColumns, readTable } from '../columns/input.js';
+import { joinKeyColumns, joinLayout, type ResultColumn } from '../columns/layout.js';
+import { buildTable, checkTableRows, rowNumbers } from '../columns/result.js';
+import { WarpjoinError } from '../errors.js';
+import type {
+  JoinKeysHandle,
+  NativeJoinRequest,
+  NativeResultColumn,
+  RelationHandle,
+  RowsHandle,
+  RunHandle,
+  Side,
+} from '../native.js';
+import {
+  explainJoinSchema,
+  type JoinSettings,
+  joinCountSchema,
+  joinIndicesSchema,
+  joinSchema,
+  joinSettings,
+  type Running,
+} from '../options.js';
+import { explain } from '../plan/explain.js';
+import { type JoinDeviceBytes, type JoinPlan, planCrossJoin, planJoin } from '../plan/join.js';
+import {
+  type ColumnOrigin,
+  type ColumnStep,
+  checkHostBytes,
+  type PlannedColumn,
+  type Resources,
+  resultBytes,
+} from '../plan/plan.js';
+import { quote } from '../suggest.js';
+import type { JoinIndices, ResultTable, Stats } from '../types.js';
+import { type Call, type EngineCore, runCall } from './call.js';
+import { handedOver, plannedWidth, withStats } from './shared.js';
+
+/** What a join works on, and what it is to give: columns, row numbers or the number of rows. */
+export interface JoinTask {
+  left: Input;
+  right: Input;
+  /** Key columns of the inputs; null for cross. */
+  keys: { left: number; right: number } | null;
+  settings: JoinSettings;
+  want: { columns: ResultColumn[] } | 'indices' | 'count';
+}
+
+interface Prepared {
+  relations: Record<Side, RelationHandle>;
+  /** Position of a column of an input among those of its relation. */
+  position: Record<Side, Map<number, number>>;
+  /** null for cross. */
+  keys: JoinKeysHandle | null;
+  request: NativeJoinRequest;
+  planned: PlannedColumn[];
+  rowBytes: number;
+  plan: JoinPlan;
+  resources: Resources;
+}
+
+export interface Joined {
+  columns: NativeResultColumn[];
+  left: ArrayBuffer | null;
+  right: ArrayBuffer | null;
+  rows: number;
+  stats: Stats;
+}
+
+export async function joinTables(core: EngineCore, left: unknown, right: unknown, options: unknown): Promise<ResultTable> {
+  const settings = joinSettings(joinSchema, 'join', options);
+  const task = tableTask(left, right, settings);
+  return runCall(core, settings, async (call) => {
+    const { columns, rows, stats } = await runJoin(call, task);
+    return withStats(buildTable(task.want.columns, columns, rows, task.left.metadata), stats);
+  });
+}
+
+export async function joinCount(core: EngineCore, left: unknown, right: unknown, options: unknown): Promise<number> {
+  const settings = joinSettings(joinCountSchema, 'joinCount', options);
+  const task = matchTask(left, right, settings, 'count');
+  if (task.keys === null) return crossRows(task);
+  return runCall(core, settings, async (call) => (await runJoin(call, task)).rows);
+}
+
+export async function joinIndices(core: EngineCore, left: unknown, right: unknown, options: unknown): Promise<JoinIndices> {
+  const settings = joinSettings(joinIndicesSchema, 'joinIndices', options);
+  const task = matchTask(left, right, settings, 'indices');
+  return runCall(core, settings, async (call) => {
+    const joined = await runJoin(call, task);
+    const { rows, stats } = joined;
+    return { left: rowNumbers(joined.left!, rows), right: joined.right && rowNumbers(joined.right, rows), stats };
+  });
+}
+
+export async function explainJoin(core: EngineCore, left: unknown, right: unknown, options: unknown): Promise<string> {
+  const settings: JoinSettings & Running & { analyze?: boolean } = joinSettings(explainJoinSchema, 'explain', options);
+  const task = tableTask(left, right, settings);
+  return runCall(core, settings, async (call) => {
+    const prepared = await prepare(call, task);
+    const measured = settings.analyze ? (await execute(call, task, prepared)).stats : null;
+    const { how, keys } = settings;
+    const what = keys ? `${how} join on ${quote(keys.left)} = ${quote(keys.right)}` : 'cross join';
+    return explain(what, prepared.plan, prepared.resources, measured);
+  });
+}
+
+function tableTask(left: unknown, right: unknown, settings: JoinSettings): JoinTask & { want: { columns: ResultColumn[] } } {
+  const inputs = { left: readTable(left, 'left'), right: readTable(right, 'right') };
+  const { keys, columns } = joinLayout(inputs.left, inputs.right, settings);
+  return { ...inputs, keys, settings, want: { columns } };
+}
+
+function matchTask(left: unknown, right: unknown, settings: JoinSettings, want: 'count' | 'indices'): JoinTask {
+  const inputs = { left: readTable(left, 'left'), right: readTable(right, 'right') };
+  return { ...inputs, keys: settings.keys && joinKeyColumns(inputs.left, inputs.right, settings.keys), settings, want };
+}
+
+function crossRows({ left, right }: JoinTask): number {
+  const rows = left.rows * right.rows;
+  if (!Number.isSafeInteger(rows)) {
+    throw new WarpjoinError(
+      'ERR_NOT_SUPPORTED',
+      `A cross join of ${left.rows} and ${right.rows} rows has more rows than a number holds exactly.`,
+    );
+  }
+  return rows;
+}
+
+export async function runJoin(call: Call, task: JoinTask): Promise<Joined> {
+  return execute(call, task, await prepare(call, task));
+}
+
+/** Whether the left key column is asked for and could come out of the tuples' keys: integers of the keys' own width. */
+function keyCouldBeHandedOver({ left, keys, settings, want }: JoinTask): boolean {
+  if (!keys || settings.how !== 'inner' || typeof want === 'string') return false;
+  const { order, width } = infoOf(left, keys.left);
+  const integer = (order === 'signed' || order === 'unsigned') && (width === 4 || width === 8);
+  return integer && want.columns.some((column) => isLeftKey(column, keys));
+}
+
+const isLeftKey = (column: ResultColumn, keys: JoinTask['keys']): boolean =>
+  column.source === 'left' && column.column === keys?.left;
+
+/** The one column of a side that can travel with its keys, or null: a side whose rows are read twice needs row numbers. */
+export function carriedColumn(task: JoinTask, side: Side, keyIsHandedOver: boolean): number | null {
+  const { settings, want, keys } = task;
+  if (settings.how !== 'inner' || typeof want === 'string') return null;
+  const moved = want.columns.filter((column) => column.source === side && !(keyIsHandedOver && isLeftKey(column, keys)));
+  return moved.length === 1 && canBeCarried(task[side], moved[0]!.column) ? moved[0]!.column : null;
+}
+
+async function prepare(call: Call, task: JoinTask): Promise<Prepared> {
+  const { left, right, want, settings, keys: keyColumns } = task;
+  if (want !== 'count' && !keyColumns && crossRows(task) > settings.maxOutputRows) {
+    throw new WarpjoinError(
+      'ERR_MEMORY_LIMIT',
+      `The cross join has ${crossRows(task)} rows but maxOutputRows is ${settings.maxOutputRows}.`,
+    );
+  }
+  const columns = typeof want === 'string' ? [] : want.columns;
+  const needed = (side: Side): number[] => {
+    const own = columns.filter((column) => column.source === side || column.source === 'coalesced');
+    const indices = own.map((column) => (column.source === 'coalesced' && side === 'right' ? keyColumns!.right : column.column));
+    return [...new Set([...(keyColumns ? [keyColumns[side]] : []), ...indices])];
+  };
+  const taken = { left: needed('left'), right: needed('right') };
+  const position = {
+    left: new Map(taken.left.map((column, index) => [column, index])),
+    right: new Map(taken.right.map((column, index) => [column, index])),
+  };
+  const relation = (input: Input, side: Side): Promise<RelationHandle> =>
+    call.step(`check ${side} buffers`, () => call.native.relation(call.job, nativeColumns(input, taken[side]), input.rows));
+  const relations = { left: call.keep(await relation(left, 'left')), right: call.keep(await relation(right, 'right')) };
+
+  const keys = keyColumns && (await encodeKeys(call, task, keyColumns, relations, position));
+  const keyFromTuples = keys !== null && handsOverKey(task, keys);
+  const origins = columns.map((column): ColumnOrigin => {
+    if (column.source === 'coalesced') return 'coalesced';
+    if (keyFromTuples && isLeftKey(column, keyColumns)) return 'keys';
+    return keys?.[column.source].carriesPayload ? 'payload' : 'gathered';
+  });
+  const planned = columns.map((column, index): PlannedColumn => {
+    const input = column.source === 'right' ? right : left;
+    return { name: column.name, from: origins[index]!, width: plannedWidth(input, column.column) };
+  });
+  const wants = (side: Side): boolean =>
+    want === 'indices' ||
+    columns.some(({ source }, index) => (source === side || source === 'coalesced') && origins[index] !== 'keys');
+  const request: NativeJoinRequest = {
+    kind: settings.how === 'cross' ? 'inner' : settings.how,
+    buildLeft: true,
+    countOnly: want === 'count',
+    wantKeys: keyFromTuples,
+    wantLeft: wants('left'),
+    wantRight: wants('right') && settings.how !== 'semi' && settings.how !== 'anti',
+    maxRows: settings.maxOutputRows,
+  };
+  const resources = call.currentResources();
+  if (!keys) {
+    const rowBytes = [left, right].reduce((bytes, { rows }) => bytes + (rows < 2 ** 32 - 1 ? 4 : 8), 0);
+    return {
+      relations,
+      position,
+      keys,
+      request,
+      planned,
+      rowBytes,
+      plan: planCrossJoin(left.rows, right.rows, planned, resources),
+      resources,
+    };
+  }
+  const rowBytes =
+    (request.wantKeys ? keys.keyBytes : 0) +
+    (request.wantLeft ? keys.left.valueBytes : 0) +
+    (request.wantRight ? keys.right.valueBytes : 0);
+  const plan = planKeyed(call, task, keys, request, planned, rowBytes, resources);
+  return { relations, position, keys, request, planned, rowBytes, plan, resources };
+}
+
+/** Whether the rows' keys become the left key column. */
+function handsOverKey(task: JoinTask, keys: JoinKeysHandle): boolean {
+  return keys.keysAreLeftValues && keyCouldBeHandedOver(task) && infoOf(task.left, task.keys!.left).width === keys.keyBytes;
+}
+
+async function encodeKeys(
+  call: Call,
+  task: JoinTask,
+  columns: { left: number; right: number },
+  relations: Prepared['relations'],
+  position: Prepared['position'],
+): Promise<JoinKeysHandle> {
+  const encode = async (keyIsHandedOver: boolean): Promise<JoinKeysHandle> => {
+    const payload = (side: Side): number | null => {
+      const column = carriedColumn(task, side, keyIsHandedOver);
+      return column === null ? null : position[side].get(column)!;
+    };
+    const [leftKey, rightKey] = [position.left.get(columns.left)!, position.right.get(columns.right)!];
+    const job = (): Promise<JoinKeysHandle> =>
+      call.native.joinKeys(call.job, relations.left, leftKey, payload('left'), relations.right, rightKey, payload('right'));
+    return call.keep(await call.step('encode keys', job));
+  };
+  const hoped = keyCouldBeHandedOver(task);
+  const keys = await encode(hoped);
+  if (!hoped || !keys.left.carriesPayload || handsOverKey(task, keys)) return keys;
+  // The left key has to be gathered after all, so the left rows need their numbers.
+  call.free(keys);
+  return encode(false);
+}
+
+function planKeyed(
+  call: Call,
+  task: JoinTask,
+  keys: JoinKeysHandle,
+  request: NativeJoinRequest,
+  planned: PlannedColumn[],
+  rowBytes: number,
+  resources: Resources,
+): JoinPlan {
+  const { native } = call;
+  const shape = (side: Side) => ({
+    rows: keys[side].rows,
+    tuples: keys[side].tuples,
+    keyBytes: keys.keyBytes,
+    valueBytes: keys[side].valueBytes,
+  });
+  const deviceBytes: JoinDeviceBytes = {
+    sort: ({ keyBytes, valueBytes }, tuples, devices, algorithm, several) =>
+      native.sortDeviceBytes(keyBytes, valueBytes, tuples, devices, algorithm, several),
+    hash: (devices, buildLeft) => native.hashJoinDeviceBytes(keys, devices, { ...request, buildLeft }),
+    mergeJoin: (devices, subpartitions) => native.mergeJoinDeviceBytes(keys, devices, subpartitions),
+  };
+  const { algorithm, sortAlgorithm, buildSide } = task.settings;
+  const how = task.settings.how === 'cross' ? 'inner' : task.settings.how;
+  const { countOnly } = request;
+  return planJoin(
+    {
+      how,
+      countOnly,
+      algorithm,
+      sortAlgorithm,
+      buildSide,
+      left: shape('left'),
+      right: shape('right'),
+      columns: planned,
+      rowBytes,
+    },
+    deviceBytes,
+    resources,
+  );
+}
+
+async function execute(call: Call, task: JoinTask, prepared: Prepared): Promise<Joined> {
+  const { keys, request, plan } = prepared;
+  const { native, job } = call;
+  const runs: Record<Side, RunHandle[]> = { left: [], right: [] };
+  const columns: NativeResultColumn[] = [];
+  let rows: RowsHandle | undefined;
+  call.follow(plan);
+  for (const step of plan.steps) {
+    switch (step.op) {
+      case 'sort': {
+        const { algorithm, devices, chunksetEnds } = step;
+        const side = step.side!;
+        runs[side] = await call.step(step, () => native.sortJoinSide(job, keys!, side, { algorithm, devices, chunksetEnds }));
+        for (const run of runs[side]) call.keep(run);
+        break;
+      }
+      case 'merge': {
+        const side = step.side!;
+        const merged = call.keep(await call.step(step, () => native.mergeRuns(job, runs[side])));
+        call.free(...runs[side]);
+        runs[side] = [merged];
+        break;
+      }
+      case 'hashJoin': {
+        const { buildLeft, devices, rounds, partitions } = step;
+        rows = await call.step(step, () =>
+          native.hashJoin(job, keys!, { ...request, buildLeft }, { devices, rounds, partitions }),
+        );
+        break;
+      }
+      case 'mergeJoin': {
+        const { buildLeft, devices, subpartitions } = step;
+        const [left, right] = [runs.left[0]!, runs.right[0]!];
+        rows = await call.step(step, () =>
+          native.mergeJoin(job, keys!, left, right, { ...request, buildLeft }, { devices, subpartitions }),
+        );
+        call.free(left, right);
+        break;
+      }
+      case 'crossJoin':
+        rows = await call.step(step, () => native.crossJoin(job, task.left.rows, task.right.rows, request.maxRows));
+        break;
+      case 'column':
+        if (columns.length === 0) call.free(keys);
+        columns.push(await call.step(step, () => makeColumn(call, task, prepared, rows!, step)));
+        break;
+    }
+    if (rows && step.op !== 'column') checkRows(call.keep(rows), task, prepared);
+  }
+  const { size, skew } = rows!;
+  const left = task.want === 'indices' ? native.takeJoinValues(rows!, 'left') : null;
+  const right = task.want === 'indices' && request.wantRight ? native.takeJoinValues(rows!, 'right') : null;
+  call.free(keys, rows!, prepared.relations.left, prepared.relations.right);
+  return { columns, left, right, rows: size, stats: call.stats(plan, [task.left.rows, task.right.rows], size, skew) };
+}
+
+/** Now that the number of rows is known: throws where the result can't be made. */
+function checkRows({ size }: RowsHandle, { want }: JoinTask, { planned, rowBytes, resources }: Prepared): void {
+  if (want === 'count') return;
+  if (want !== 'indices') checkTableRows(size);
+  checkHostBytes(`The result of ${size} rows`, size * rowBytes + resultBytes(size, planned), resources);
+}
+
+async function makeColumn(
+  call: Call,
+  task: JoinTask,
+  prepared: Prepared,
+  rows: RowsHandle,
+  step: ColumnStep,
+): Promise<NativeResultColumn> {
+  const { native, job } = call;
+  const { relations, position } = prepared;
+  const { columns } = task.want as { columns: ResultColumn[] };
+  const { column, source } = columns[step.column]!;
+  if (step.from === 'keys') return handedOver(native.takeJoinKeys(rows), rows.size);
+  if (source === 'coalesced') {
+    const { left, right } = task.keys!;
+    return native.gatherCoalesced(
+      job,
+      relations.left,
+      position.left.get(left)!,
+      relations.right,
+      position.right.get(right)!,
+      rows,
+    );
+  }
+  if (step.from === 'payload') return handedOver(native.takeJoinValues(rows, source), rows.size);
+  return native.gather(job, relations[source], position[source].get(column)!, rows, source);
+}

@@ -1,0 +1,60 @@
+/** Sorts and joins of typed arrays: the same operators on tables of two columns, without Arrow around them. */
+import { type Input, type KeyArray, readArrays } from '../columns/input.js';
+import { joinLayout, sortLayout } from '../columns/layout.js';
+import { valuesOf } from '../columns/result.js';
+import type { NativeResultColumn } from '../native.js';
+import { joinKeysSchema, joinSchema, joinSettings, type Running, sortPairsSchema } from '../options.js';
+import { expected, parse, pick } from '../schema.js';
+import type { JoinedPairs, Pairs, SortedPairs } from '../types.js';
+import { type EngineCore, runCall } from './call.js';
+import { runJoin } from './join.js';
+import { runSort } from './sort.js';
+
+export async function sortPairs<K extends KeyArray, V extends KeyArray>(
+  core: EngineCore,
+  keys: K,
+  values: V,
+  options: unknown,
+): Promise<SortedPairs<K, V>> {
+  const { descending, algorithm, ...running } = parse(sortPairsSchema, 'sortPairs', options);
+  const table = readArrays({ keys, values }, 'sortPairs');
+  const columns = sortLayout(table, undefined);
+  const task = { table, by: [{ column: 'keys', descending, nullsLast: true }], keys: [0], columns, algorithm };
+  return runCall(core, running, async (call) => {
+    const sorted = await runSort(call, task);
+    const [sortedKeys, sortedValues] = arrays(table, sorted.columns);
+    return { keys: sortedKeys as K, values: sortedValues as V, stats: sorted.stats };
+  });
+}
+
+export async function joinKeys<K extends KeyArray, R extends KeyArray, S extends KeyArray>(
+  core: EngineCore,
+  r: Pairs<K, R>,
+  s: Pairs<KeyArray, S>,
+  options: unknown,
+): Promise<JoinedPairs<K, R, S>> {
+  const given = parse(joinKeysSchema, 'joinKeys', options);
+  const settings: ReturnType<typeof joinSettings> & Running = {
+    ...joinSettings(pick(joinSchema, ['on']), 'joinKeys', { on: 'keys' }),
+    ...given,
+  };
+  const [left, right] = [readPairs(r, 'r'), readPairs(s, 's')];
+  const { keys, columns } = joinLayout(left, right, settings);
+  return runCall(core, settings, async (call) => {
+    const joined = await runJoin(call, { left, right, keys, settings, want: { columns } });
+    const [k, rValues, sValues] = joined.columns.map((column, index) =>
+      valuesOf(columns[index]!.name, columns[index]!.type, column),
+    );
+    return { keys: k as unknown as K, r: rValues as unknown as R, s: sValues as unknown as S, stats: joined.stats };
+  });
+}
+
+function readPairs(pairs: unknown, argument: string): Input {
+  if (typeof pairs !== 'object' || pairs === null) throw expected('{ keys, values }, two typed arrays,', argument, pairs);
+  const { keys, values } = pairs as Partial<Pairs<unknown, unknown>>;
+  return readArrays({ keys, values }, argument);
+}
+
+function arrays(table: Input, columns: readonly NativeResultColumn[]): ArrayBufferView[] {
+  return columns.map((column, index) => valuesOf(table.columns[index]!.name, table.columns[index]!.info!.type, column));
+}

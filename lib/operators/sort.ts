@@ -1,0 +1,181 @@
+/** Sorting a table: validate, encode keys, plan, run the plan's steps, hand the columns over. */
+import { canBeCarried, type Input, infoOf, nativeColumns, readTable } from '../columns/input.js';
+import { type ResultColumn, sortKeyColumns, sortLayout } from '../columns/layout.js';
+import { buildTable, checkTableRows } from '../columns/result.js';
+import { WarpjoinError } from '../errors.js';
+import type { NativeResultColumn, RelationHandle, RunHandle, SortKeysHandle } from '../native.js';
+import { explainSortSchema, type Running, type SortAlgorithmChoice, type SortKey, sortSchema, sortSettings } from '../options.js';
+import { explain } from '../plan/explain.js';
+import type { PlannedColumn, Resources } from '../plan/plan.js';
+import { planSort, type SortDeviceBytes, type SortPlan } from '../plan/sort.js';
+import { quote } from '../suggest.js';
+import type { ResultTable, Stats } from '../types.js';
+import { type Call, type EngineCore, runCall } from './call.js';
+import { handedOver, plannedWidth, withStats } from './shared.js';
+
+/** What a sort works on. */
+export interface SortTask {
+  table: Input;
+  by: readonly SortKey[];
+  /** Columns of the table that the rows are sorted by. */
+  keys: number[];
+  columns: ResultColumn[];
+  algorithm: SortAlgorithmChoice;
+}
+
+interface Prepared {
+  relation: RelationHandle;
+  keys: SortKeysHandle;
+  /** Position of a column of the table among those of the relation. */
+  position: Map<number, number>;
+  plan: SortPlan;
+  resources: Resources;
+}
+
+export interface Sorted {
+  columns: NativeResultColumn[];
+  rows: number;
+  stats: Stats;
+}
+
+export async function sortTable(core: EngineCore, table: unknown, options: unknown): Promise<ResultTable> {
+  const { task, running } = readTask(table, options, 'sort');
+  return runCall(core, running, async (call) => {
+    checkTableRows(task.table.rows);
+    const { columns, rows, stats } = await runSort(call, task);
+    return withStats(buildTable(task.columns, columns, rows, task.table.metadata), stats);
+  });
+}
+
+export async function explainSort(core: EngineCore, table: unknown, options: unknown): Promise<string> {
+  const { task, running, analyze } = readTask(table, options, 'explain');
+  return runCall(core, running, async (call) => {
+    const prepared = await prepare(call, task, true);
+    const { plan, resources } = prepared;
+    const measured = analyze ? (await execute(call, task, prepared)).stats : null;
+    const by = task.by.map(
+      (key) => `${quote(key.column)}${key.descending ? ' descending' : ''}${key.nullsLast ? '' : ' nulls first'}`,
+    );
+    return explain(`sort by ${by.join(', ')}`, plan, resources, measured);
+  });
+}
+
+function readTask(
+  table: unknown,
+  options: unknown,
+  call: 'sort' | 'explain',
+): { task: SortTask; running: Running; analyze: boolean } {
+  const schema = call === 'explain' ? explainSortSchema : sortSchema;
+  const settings = sortSettings(schema, call, options);
+  const input = readTable(table, 'input');
+  const task = {
+    table: input,
+    by: settings.by,
+    keys: sortKeyColumns(input, settings.by),
+    columns: sortLayout(input, settings.select),
+    algorithm: settings.algorithm,
+  };
+  return { task, running: settings, analyze: 'analyze' in settings && settings.analyze === true };
+}
+
+export async function runSort(call: Call, task: SortTask): Promise<Sorted> {
+  return execute(call, task, await prepare(call, task, true));
+}
+
+/** The one column that can travel with the keys, or null. */
+export function carriedColumn({ table, keys, columns }: SortTask): number | null {
+  const others = columns.filter((column) => !keys.includes(column.column));
+  if (others.length !== 1 || !canBeCarried(table, others[0]!.column)) return null;
+  // Without row numbers the keys can only be decoded, which strings never are.
+  const decoded = columns.filter((column) => keys.includes(column.column));
+  return decoded.every((column) => infoOf(table, column.column).order !== 'bytes') ? others[0]!.column : null;
+}
+
+async function prepare(call: Call, task: SortTask, carry: boolean): Promise<Prepared> {
+  const { table, by, columns } = task;
+  const needed = [...new Set([...task.keys, ...columns.map((column) => column.column)])];
+  const position = new Map(needed.map((column, index) => [column, index]));
+  const relation = call.keep(
+    await call.step('check buffers', () => call.native.relation(call.job, nativeColumns(table, needed), table.rows)),
+  );
+  const specs = by.map(({ descending, nullsLast }, index) => ({
+    column: position.get(task.keys[index]!)!,
+    descending,
+    nullsLast,
+  }));
+  const carried = carry ? carriedColumn(task) : null;
+  const payload = carried === null ? null : position.get(carried)!;
+  const keys = call.keep(await call.step('encode keys', () => call.native.sortKeys(call.job, relation, specs, payload)));
+  const planned = columns.map((column): PlannedColumn => {
+    const key = task.keys.includes(column.column);
+    const from = key ? 'decoded' : keys.carriesPayload ? 'payload' : 'gathered';
+    return { name: column.name, from, width: plannedWidth(table, column.column) };
+  });
+  const deviceBytes: SortDeviceBytes = (shape, tuples, devices, algorithm, several) =>
+    call.native.sortDeviceBytes(shape.keyBytes, shape.valueBytes, tuples, devices, algorithm, several);
+  const resources = call.currentResources();
+  const { keyBytes, valueBytes } = keys;
+  const request = {
+    tuples: keys.rows,
+    keyBytes,
+    valueBytes,
+    refine: !keys.complete,
+    columns: planned,
+    algorithm: task.algorithm,
+  };
+  const plan = planSort(request, deviceBytes, resources);
+  return { relation, keys, position, plan, resources };
+}
+
+async function execute(call: Call, task: SortTask, prepared: Prepared): Promise<Sorted> {
+  const { relation, keys, position, plan } = prepared;
+  const { native, job } = call;
+  const { rows, carriesPayload } = keys;
+  call.follow(plan);
+  let runs: RunHandle[] = [];
+  const columns: NativeResultColumn[] = [];
+  for (const step of plan.steps) {
+    switch (step.op) {
+      case 'sort': {
+        const { algorithm, devices, chunksetEnds } = step;
+        runs = await call.step(step, () => native.sortChunksets(job, keys, { algorithm, devices, chunksetEnds }));
+        for (const run of runs) call.keep(run);
+        break;
+      }
+      case 'merge': {
+        const merged = call.keep(await call.step(step, () => native.mergeRuns(job, runs)));
+        call.free(...runs);
+        runs = [merged];
+        break;
+      }
+      case 'refine':
+        await call.step(step, () => native.refineTies(job, keys, runs[0]!));
+        break;
+      case 'column': {
+        const run = runs[0]!;
+        const { column } = task.columns[step.column]!;
+        const gather = (): Promise<NativeResultColumn> => native.gather(job, relation, position.get(column)!, run, 'left');
+        if (step.from === 'decoded') {
+          const made = await call.step(step, async () => {
+            const exact = await native.decodeKeys(job, keys, task.keys.indexOf(column), run);
+            return exact ?? (carriesPayload ? null : gather());
+          });
+          if (!made) {
+            // The carried payload took the place of the row numbers that this column turns out to need.
+            call.free(keys, relation, ...runs);
+            return execute(call, task, await prepare(call, task, false));
+          }
+          columns[step.column] = made;
+        } else {
+          call.free(keys);
+          const take = async (): Promise<NativeResultColumn> => handedOver(native.takeValues(run), rows);
+          columns[step.column] = await call.step(step, step.from === 'payload' ? take : gather);
+        }
+        break;
+      }
+    }
+  }
+  if (rows !== task.table.rows) throw new WarpjoinError('ERR_INTERNAL', `Sorted ${rows} rows of ${task.table.rows}.`);
+  call.free(keys, relation, ...runs);
+  return { columns, rows, stats: call.stats(plan, [task.table.rows], rows, 1) };
+}

@@ -1,0 +1,240 @@
+/** The options of every call, once: types, validation, defaults and documentation. */
+import { availableParallelism } from 'node:os';
+import { WarpjoinError } from './errors.js';
+import {
+  abortSignal,
+  callback,
+  choice,
+  count,
+  expected,
+  flag,
+  type InputOf,
+  later,
+  nameList,
+  names,
+  notSupported,
+  type Option,
+  type Parsed,
+  parse,
+  pick,
+  size,
+  text,
+} from './schema.js';
+import { list } from './suggest.js';
+
+/** What onProgress gets, about every 50 ms and once at the end. */
+export interface Progress {
+  /** Share of the estimated work done: 0 to 1, never falling; 1 only at the end. */
+  fraction: number;
+  /** The step of the plan that runs. */
+  step: string;
+}
+
+const running = {
+  onProgress: callback<(progress: Progress) => void>(
+    'Called about every 50 ms with { fraction, step }, and with fraction 1 at the end.',
+  ),
+  signal: abortSignal("Aborts the call: it rejects with the signal's reason and frees what it holds."),
+};
+
+const SORT_ALGORITHMS = ['auto', 'merge', 'radix'] as const;
+
+export const JOIN_KINDS = ['inner', 'left', 'right', 'full', 'semi', 'anti', 'cross'] as const;
+export type JoinKind = (typeof JOIN_KINDS)[number];
+
+export const joinSchema = {
+  on: names('Key column of both tables.'),
+  leftOn: names('Key column of the left table; with rightOn, instead of on.'),
+  rightOn: names('Key column of the right table.'),
+  how: choice(JOIN_KINDS, 'inner', 'Which rows to keep. A null key matches nothing.', {
+    hints: { outer: ' Did you mean "full"?', left_outer: ' Did you mean "left"?', right_outer: ' Did you mean "right"?' },
+  }),
+  suffix: text('_right', 'Appended to the name of a right column that the left table has too.'),
+  coalesce: flag(undefined, 'Whether both key columns become one, named like the left one. Unset: yes, except for full.'),
+  select: nameList('Columns of the result, in this order. Others are never moved. Unset: all.'),
+  maxOutputRows: count(Number.POSITIVE_INFINITY, 0, 'A result with more rows fails with ERR_MEMORY_LIMIT before it is written.'),
+  algorithm: choice(['auto', 'radix-hash', 'sort-merge'], 'auto', 'How to join. auto: what the cost model finds cheapest.'),
+  sortAlgorithm: choice(SORT_ALGORITHMS, 'auto', 'How a sort-merge join sorts.'),
+  buildSide: choice(['auto', 'left', 'right'], 'auto', 'Which side the hash tables hold. auto: the one with fewer rows.'),
+  nullsEqual: flag(false, 'Whether null keys match each other.', true),
+  validate: choice(['m:m', '1:m', 'm:1', '1:1'], 'm:m', 'Which keys have to be unique.', { supported: ['m:m'] }),
+  maintainOrder: choice(['none', 'left', 'right', 'left_right', 'right_left'], 'none', 'Which row order the result keeps.', {
+    supported: ['none'],
+  }),
+  ...running,
+};
+
+const matchOptions = [
+  'on',
+  'leftOn',
+  'rightOn',
+  'how',
+  'algorithm',
+  'sortAlgorithm',
+  'buildSide',
+  'nullsEqual',
+  'validate',
+  'onProgress',
+  'signal',
+] as const;
+export const joinCountSchema = pick(joinSchema, matchOptions);
+export const joinIndicesSchema = pick(joinSchema, [...matchOptions, 'maxOutputRows', 'maintainOrder']);
+export const joinKeysSchema = {
+  how: choice(['inner'], 'inner', 'Typed arrays have no nulls, so there are inner joins only; joinIndices has the other kinds.', {
+    hints: Object.fromEntries(
+      JOIN_KINDS.filter((kind) => kind !== 'inner').map((kind) => [kind, ' joinIndices and join take it.']),
+    ),
+  }),
+  ...pick(joinSchema, ['maxOutputRows', 'algorithm', 'sortAlgorithm', 'buildSide', 'onProgress', 'signal']),
+};
+
+/** One sort column. */
+export interface SortKey {
+  column: string;
+  descending: boolean;
+  nullsLast: boolean;
+}
+
+const sortColumnSchema = {
+  column: text('', 'The column.'),
+  descending: flag(false, 'Greatest first.'),
+  nullsLast: flag(true, 'Where nulls go, whatever the direction.'),
+};
+export type SortColumn<Name extends string = string> = Omit<InputOf<typeof sortColumnSchema>, 'column'> & { column: Name };
+
+const by: Option<string | SortColumn | readonly (string | SortColumn)[], readonly SortKey[]> = {
+  expected: 'a column name, a { column, descending, nullsLast } or an array of these, at least one',
+  description: 'The columns to sort by, the most significant first.',
+  fallback: [],
+  parse(value) {
+    const parts = Array.isArray(value) ? value : [value];
+    if (parts.length === 0) return undefined;
+    const keys: SortKey[] = [];
+    for (const part of parts) {
+      if (typeof part !== 'string' && (typeof part !== 'object' || part === null || Array.isArray(part))) return undefined;
+      const key = parse(sortColumnSchema, 'a column of by', typeof part === 'string' ? { column: part } : part);
+      if (key.column === '') return undefined;
+      keys.push(key);
+    }
+    return keys;
+  },
+};
+
+export const sortSchema = {
+  by,
+  select: nameList('Columns of the result, in this order. Others are never moved. Unset: all.'),
+  algorithm: choice(SORT_ALGORITHMS, 'auto', 'How devices share the work. auto: what the cost model finds cheapest.'),
+  maintainOrder: flag(true, 'Whether rows with equal keys keep their order. They always do.'),
+  limit: later<number>('Keep the first rows only.'),
+  ...running,
+};
+export const sortPairsSchema = {
+  descending: flag(false, 'Greatest first.'),
+  ...pick(sortSchema, ['algorithm', 'onProgress', 'signal']),
+};
+
+const analyze = flag(false, 'Run the plan too, and show what its steps took.');
+export const explainJoinSchema = { ...joinSchema, analyze };
+export const explainSortSchema = { ...sortSchema, analyze };
+
+export const engineSchema = {
+  device: choice(['auto', 'gpu', 'cpu'], 'auto', 'Where to run. auto: on the processor, until GPU operators are supported.'),
+  devices: later<readonly number[]>('Which GPUs to use.'),
+  hostDevices: count(1, 1, 'How many devices to show the processor as.', 64),
+  threads: count(undefined, 1, 'Threads of the processor to use. Unset: one a core.', 1024),
+  memoryLimit: size(
+    { share: 0.8 },
+    'Most host memory to use; a percentage is of the physical memory, or of the container limit.',
+  ),
+  deviceMemoryLimit: size(undefined, 'Most memory to use on each device; a percentage is of memoryLimit for host devices.'),
+  fallback: choice(
+    ['raise', 'warn', 'silent'],
+    'raise',
+    "What to do where device 'gpu' can't be had: fail, or use the processor with or without a warning.",
+  ),
+  tempDirectory: later<string>('Where to spill.'),
+  maxTempDirectorySize: later<number | string>('Most disk space to spill to.'),
+};
+export type EngineOptions = InputOf<typeof engineSchema>;
+export type EngineSettings = Parsed<typeof engineSchema>;
+
+export type JoinKeysOptions = InputOf<typeof joinKeysSchema>;
+export type SortPairsOptions = InputOf<typeof sortPairsSchema>;
+
+/** A join's options, parsed: what remains is to look its columns up. */
+export interface JoinSettings {
+  how: JoinKind;
+  /** null for cross. */
+  keys: { left: string; right: string } | null;
+  suffix: string;
+  coalesce: boolean;
+  select: readonly string[] | undefined;
+  maxOutputRows: number;
+  algorithm: 'auto' | 'radix-hash' | 'sort-merge';
+  sortAlgorithm: SortAlgorithmChoice;
+  buildSide: 'auto' | 'left' | 'right';
+}
+export type SortAlgorithmChoice = (typeof SORT_ALGORITHMS)[number];
+
+/** What every call can be given besides what it works on. */
+export interface Running {
+  onProgress: ((progress: Progress) => void) | undefined;
+  signal: AbortSignal | undefined;
+}
+
+/** Checks what the schema can't: which options go together. `call` names the function in messages. */
+export function joinSettings(schema: Partial<typeof joinSchema>, call: string, options: unknown): JoinSettings & Running {
+  const given = { ...defaults, ...parse(schema as typeof joinSchema, call, options) };
+  const { on, leftOn, rightOn, ...rest } = given;
+  const keys = keyColumns(given.how, call, on, leftOn, rightOn);
+  if (given.how === 'cross') {
+    if (given.coalesce)
+      throw expected('no coalesce', `${call} with how "cross"`, given.coalesce, ' A cross join has no key columns.');
+    if (given.algorithm !== 'auto') throw expected('no algorithm', `${call} with how "cross"`, given.algorithm);
+  }
+  return { ...rest, keys, coalesce: given.coalesce ?? given.how !== 'full' };
+}
+
+const defaults = parse(joinSchema, 'join', {});
+
+function keyColumns(
+  how: JoinKind,
+  call: string,
+  on: readonly string[] | undefined,
+  leftOn: readonly string[] | undefined,
+  rightOn: readonly string[] | undefined,
+): JoinSettings['keys'] {
+  if (how === 'cross') {
+    const given = on ?? leftOn ?? rightOn;
+    if (given) throw expected('neither on nor leftOn and rightOn', `${call} with how "cross"`, given);
+    return null;
+  }
+  if (on && (leftOn || rightOn)) {
+    throw new WarpjoinError('ERR_OPTION', `Expected on, or leftOn and rightOn, for ${call} but received both.`);
+  }
+  const left = on ?? leftOn;
+  const right = on ?? rightOn;
+  if (!left || !right) {
+    const received = left ? 'leftOn without rightOn' : right ? 'rightOn without leftOn' : 'none of them';
+    throw new WarpjoinError('ERR_OPTION', `Expected on, or leftOn and rightOn, for ${call} but received ${received}.`);
+  }
+  if (left.length !== right.length) {
+    throw expected(`as many columns as leftOn has (${left.length})`, 'rightOn', right);
+  }
+  if (left.length > 1) throw notSupported(`Joining on several columns (${list(left)})`);
+  return { left: left[0]!, right: right[0]! };
+}
+
+/** Checks a sort's options. */
+export function sortSettings(schema: typeof sortSchema, call: string, options: unknown): Parsed<typeof sortSchema> {
+  const settings = parse(schema, call, options);
+  if (settings.by.length === 0) throw expected(by.expected, 'by', undefined);
+  const seen = new Set<string>();
+  for (const { column } of settings.by) {
+    if (seen.has(column)) throw expected('each column once', 'by', column);
+    seen.add(column);
+  }
+  return settings;
+}
+
+export const defaultThreads = (): number => availableParallelism();

@@ -1,0 +1,58 @@
+/** A plan as text. */
+import { formatBytes } from '../sizes.js';
+import type { Stats } from '../types.js';
+import { milliseconds } from './costs.js';
+import type { Plan, Resources } from './plan.js';
+
+const number = (value: number): string => Math.round(value).toLocaleString('en-US');
+const time = (value: number): string => `${value < 10 ? value.toFixed(2) : value.toFixed(value < 1000 ? 1 : 0)} ms`;
+
+/** The plan of `what`, line by line: choices, limits and steps; with `measured` also what each step took. */
+export function explain(what: string, plan: Plan, resources: Resources, measured: Stats | null): string {
+  const { devices, threads, memoryLimitBytes } = resources;
+  const lines = [
+    `${what}: ${plan.algorithm}`,
+    `  reason   ${plan.reason}`,
+    `  devices  ${devices.map((device) => `${device.ordinal} ${device.name} (${formatBytes(device.limitBytes)})`).join(', ')}; ${threads} host threads`,
+    `  memory   at least ${formatBytes(plan.hostBytes)} of ${formatBytes(memoryLimitBytes)} on the host, ${formatBytes(plan.deviceBytes)} on each device`,
+    `  parts    ${plan.chunksets} ${plan.chunksets === 1 ? 'chunkset' : 'chunksets'}, ${plan.rounds} ${plan.rounds === 1 ? 'round' : 'rounds'}`,
+    '',
+  ];
+  const took = new Map(measured?.steps.map((step) => [step.name, step.milliseconds]));
+  const head = ['step', 'rows', 'bytes', 'estimate'];
+  const rows = plan.steps.map(({ label, estimate }) => [
+    label,
+    number(estimate.rows),
+    formatBytes(estimate.bytes),
+    time(estimate.milliseconds),
+  ]);
+  const planned = new Set(plan.steps.map((step) => step.label));
+  const before = measured?.steps.filter((step) => !planned.has(step.name)).map((step) => [step.name, '', '', '']) ?? [];
+  const table = [head, ...before, ...rows, ['total', '', '', time(milliseconds(plan.steps))]];
+  if (measured) {
+    head.push('measured');
+    for (const row of table.slice(1, -1)) row.push(took.has(row[0]!) ? time(took.get(row[0]!)!) : '');
+    table.at(-1)!.push(time(measured.milliseconds));
+  }
+  lines.push(...align(table));
+  if (measured) {
+    const phases = measured.phases.map(({ name, milliseconds, bytes }) => [name, formatBytes(bytes), time(milliseconds)]);
+    if (phases.length > 0) lines.push('', ...align([['phase', 'bytes', 'measured'], ...phases]));
+    lines.push(
+      '',
+      `rows out ${number(measured.outputRows)}, peak memory ${formatBytes(measured.peakMemoryBytes)}, skew ${measured.skew.toFixed(2)}`,
+    );
+  }
+  return `${lines.join('\n')}\n`;
+}
+
+/** Pads cells so that columns line up: the first to the left, the others to the right. */
+function align(table: readonly (readonly string[])[]): string[] {
+  const widths = table[0]!.map((_, column) => Math.max(...table.map((row) => row[column]!.length)));
+  return table.map((row) =>
+    row
+      .map((cell, column) => (column === 0 ? cell.padEnd(widths[column]!) : cell.padStart(widths[column]!)))
+      .join('  ')
+      .trimEnd(),
+  );
+}

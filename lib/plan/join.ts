@@ -1,0 +1,237 @@
+/** Plans of joins: which algorithm, which side builds, how many rounds, chunksets and subpartitions. */
+import { WarpjoinError } from '../errors.js';
+import type { JoinKind, JoinSettings } from '../options.js';
+import { COSTS, estimate, milliseconds } from './costs.js';
+import {
+  type ColumnStep,
+  type CrossJoinStep,
+  checkHostBytes,
+  deviceBudget,
+  deviceLimitError,
+  type HashJoinStep,
+  type MergeJoinStep,
+  type MergeStep,
+  type Plan,
+  type PlannedColumn,
+  type Resources,
+  resultBytes,
+  type SortStep,
+} from './plan.js';
+import { columnStep, type SortDeviceBytes, sortSteps, type Tuples } from './sort.js';
+
+/** Rounds of a hash join at most: each reads its part of both relations once more from host memory. */
+export const MAX_ROUNDS = 64;
+/** Subpartitions a device at least, one a stream (multi-gpu-sort-merge-join 3.3.1), and at most. */
+export const MIN_SUBPARTITIONS = 3;
+const MAX_SUBPARTITIONS = 3 * 2 ** 16;
+/** How much larger than the mean the largest of several rounds may be. */
+const ROUND_SLACK = 1.25;
+
+/** One side of a join. */
+export interface JoinSideShape extends Tuples {
+  /** Rows of the relation; those past `tuples` match nothing. */
+  rows: number;
+}
+
+export interface JoinRequestShape extends Pick<JoinSettings, 'algorithm' | 'sortAlgorithm' | 'buildSide'> {
+  how: Exclude<JoinKind, 'cross'>;
+  countOnly: boolean;
+  left: JoinSideShape;
+  right: JoinSideShape;
+  columns: readonly PlannedColumn[];
+  /** Bytes of one row of the join before its columns: row numbers, carried payloads and keys. */
+  rowBytes: number;
+}
+
+/** The data plane's figures: memory on each device. */
+export interface JoinDeviceBytes {
+  sort: SortDeviceBytes;
+  /** Of a hash join in one round. */
+  hash(devices: number, buildLeft: boolean): number;
+  mergeJoin(devices: number, subpartitions: number): number;
+}
+
+export type JoinPlan = Plan<SortStep | MergeStep | HashJoinStep | MergeJoinStep | CrossJoinStep | ColumnStep>;
+
+/** Rows that a join surely gives. */
+export function leastRows(how: JoinKind, left: number, right: number): number {
+  switch (how) {
+    case 'left':
+      return left;
+    case 'right':
+      return right;
+    case 'full':
+      return Math.max(left, right);
+    case 'cross':
+      return left * right;
+    default:
+      return 0;
+  }
+}
+
+/** Rows to expect where nothing is known of the keys: every row of the larger side finds one. */
+export function expectedRows(how: JoinKind, left: number, right: number): number {
+  if (how === 'semi' || how === 'anti') return left / 2;
+  if (how === 'inner' && (left === 0 || right === 0)) return 0;
+  return Math.max(leastRows(how, left, right), how === 'cross' ? 0 : Math.max(left, right));
+}
+
+/** Plans a join. Throws ERR_MEMORY_LIMIT, naming the limit, where it can't fit. */
+export function planJoin(request: JoinRequestShape, deviceBytes: JoinDeviceBytes, resources: Resources): JoinPlan {
+  const { left, right, how, columns, countOnly, rowBytes } = request;
+  const rows = leastRows(how, left.rows, right.rows);
+  const leastResult = rows * rowBytes + (countOnly ? 0 : resultBytes(rows, columns));
+  checkHostBytes(`A ${how} join of ${left.rows} and ${right.rows} rows`, leastResult, resources);
+
+  const buildLeft = request.buildSide === 'auto' ? left.tuples <= right.tuples : request.buildSide === 'left';
+  const context: Context = { request, buildLeft, leastRowsBytes: rows * rowBytes, deviceBytes, resources };
+  const plan = choose(context);
+  const out = expectedRows(how, left.rows, right.rows);
+  if (!countOnly) plan.steps.push(...columns.map((column, index) => columnStep(column, index, out, resources.threads)));
+  plan.hostBytes = Math.max(plan.hostBytes, leastResult);
+  return plan;
+}
+
+interface Context {
+  request: JoinRequestShape;
+  buildLeft: boolean;
+  leastRowsBytes: number;
+  deviceBytes: JoinDeviceBytes;
+  resources: Resources;
+}
+
+function choose(context: Context): JoinPlan {
+  const { algorithm } = context.request;
+  if (algorithm === 'radix-hash') return { ...hashJoin(context), reason: 'asked for' };
+  if (algorithm === 'sort-merge') return { ...mergeJoin(context), reason: 'asked for' };
+  const [hash, noHash] = attempt(() => hashJoin(context));
+  const [merge, noMerge] = attempt(() => mergeJoin(context));
+  if (!hash) {
+    if (!merge) throw noHash;
+    return { ...merge, reason: `radix-hash doesn't fit: ${noHash!.message}` };
+  }
+  if (!merge) return { ...hash, reason: `sort-merge doesn't fit: ${noMerge!.message}` };
+  const [hashTime, mergeTime] = [milliseconds(hash.steps), milliseconds(merge.steps)];
+  const reason = `cheapest: radix-hash ${hashTime.toFixed(1)} ms, sort-merge ${mergeTime.toFixed(1)} ms`;
+  return { ...(hashTime <= mergeTime ? hash : merge), reason };
+}
+
+function attempt(make: () => JoinPlan): [JoinPlan, undefined] | [undefined, WarpjoinError] {
+  try {
+    return [make(), undefined];
+  } catch (error) {
+    if (error instanceof WarpjoinError && error.code === 'ERR_MEMORY_LIMIT') return [undefined, error];
+    throw error;
+  }
+}
+
+const bytesOf = ({ tuples, keyBytes, valueBytes }: Tuples): number => tuples * (keyBytes + valueBytes);
+
+function hashJoin({ request, buildLeft, leastRowsBytes, deviceBytes, resources }: Context): JoinPlan {
+  const { left, right, how, rowBytes } = request;
+  const count = resources.devices.length;
+  const inputBytes = bytesOf(left) + bytesOf(right);
+  const oneRound = deviceBytes.hash(count, buildLeft);
+  let rounds = 1;
+  const hostBytes = (): number => leastRowsBytes + (rounds > 1 ? inputBytes : 0);
+  const needed = (): number => (rounds === 1 ? oneRound : Math.ceil((oneRound * ROUND_SLACK) / rounds));
+  while (needed() > deviceBudget(resources, hostBytes())) {
+    if (rounds === MAX_ROUNDS) {
+      throw deviceLimitError(`A hash join in ${MAX_ROUNDS} rounds`, needed(), deviceBudget(resources, hostBytes()), resources);
+    }
+    rounds *= 2;
+  }
+  const build = buildLeft ? left : right;
+  const probe = buildLeft ? right : left;
+  const out = expectedRows(how, left.rows, right.rows);
+  const tuples = left.tuples + right.tuples;
+  // Two partitioning passes: over the devices, then into partitions of the size of the cache; one more for the rounds.
+  const passes = 2 + (rounds > 1 ? 1 : 0);
+  const nanoseconds =
+    COSTS.partition * passes * tuples + COSTS.build * build.tuples + COSTS.probe * probe.tuples + COSTS.emit * out;
+  const join: HashJoinStep = {
+    op: 'hashJoin',
+    label: `hash join, build ${buildLeft ? 'left' : 'right'}`,
+    buildLeft,
+    devices: resources.devices.map((device) => device.ordinal),
+    rounds,
+    partitions: 0,
+    estimate: { ...estimate(1, nanoseconds, (2 * passes + 1) * inputBytes + out * rowBytes, resources.threads), rows: tuples },
+  };
+  return {
+    algorithm: 'radix-hash',
+    reason: '',
+    chunksets: rounds,
+    rounds,
+    hostBytes: hostBytes(),
+    deviceBytes: needed(),
+    steps: [join],
+  };
+}
+
+function mergeJoin({ request, buildLeft, deviceBytes, resources }: Context): JoinPlan {
+  const { left, right, how, rowBytes } = request;
+  const count = resources.devices.length;
+  const inputBytes = bytesOf(left) + bytesOf(right);
+  checkHostBytes('Sorting both sides of a join', inputBytes, resources);
+  const sortedLeft = sortSteps(left, 'left', request.sortAlgorithm, 0, deviceBytes.sort, resources);
+  const sortedRight = sortSteps(right, 'right', request.sortAlgorithm, bytesOf(left), deviceBytes.sort, resources);
+  const budget = deviceBudget(resources, inputBytes);
+  let subpartitions = MIN_SUBPARTITIONS;
+  while (deviceBytes.mergeJoin(count, subpartitions) > budget) {
+    if (subpartitions >= MAX_SUBPARTITIONS) {
+      throw deviceLimitError(
+        `A merge join in ${subpartitions} subpartitions`,
+        deviceBytes.mergeJoin(count, subpartitions),
+        budget,
+        resources,
+      );
+    }
+    subpartitions *= 2;
+  }
+  const out = expectedRows(how, left.rows, right.rows);
+  const tuples = left.tuples + right.tuples;
+  const join: MergeJoinStep = {
+    op: 'mergeJoin',
+    label: 'merge join',
+    buildLeft,
+    devices: resources.devices.map((device) => device.ordinal),
+    subpartitions,
+    estimate: {
+      ...estimate(1, COSTS.matchRanges * tuples + COSTS.emit * out, inputBytes + out * rowBytes, resources.threads),
+      rows: tuples,
+    },
+  };
+  return {
+    algorithm: 'sort-merge',
+    reason: '',
+    chunksets: Math.max(sortedLeft.chunksets, sortedRight.chunksets),
+    rounds: 1,
+    hostBytes: inputBytes,
+    deviceBytes: Math.max(sortedLeft.deviceBytes, sortedRight.deviceBytes, deviceBytes.mergeJoin(count, subpartitions)),
+    steps: [...sortedLeft.steps, ...sortedRight.steps, join],
+  };
+}
+
+/** Plans a cross join of `left` times `right` rows. Throws ERR_MEMORY_LIMIT, naming the limit, where it can't fit. */
+export function planCrossJoin(left: number, right: number, columns: readonly PlannedColumn[], resources: Resources): JoinPlan {
+  const rows = left * right;
+  const numberBytes = (count: number): number => (count < 2 ** 32 - 1 ? 4 : 8);
+  const rowBytes = numberBytes(left) + numberBytes(right);
+  const hostBytes = rows * rowBytes + resultBytes(rows, columns);
+  checkHostBytes(`A cross join of ${left} and ${right} rows`, hostBytes, resources);
+  const join: CrossJoinStep = {
+    op: 'crossJoin',
+    label: 'cross join',
+    estimate: estimate(rows, COSTS.emit, rows * rowBytes, resources.threads),
+  };
+  return {
+    algorithm: 'cross',
+    reason: 'asked for',
+    chunksets: 1,
+    rounds: 1,
+    hostBytes,
+    deviceBytes: 0,
+    steps: [join, ...columns.map((column, index) => columnStep(column, index, rows, resources.threads))],
+  };
+}

@@ -1,0 +1,162 @@
+/** A plan is plain data: what an operator will do, in order, and what that should take. */
+import { WarpjoinError } from '../errors.js';
+import type { DeviceDescription, Side } from '../native.js';
+import { formatBytes } from '../sizes.js';
+
+export interface Estimate {
+  rows: number;
+  /** Bytes read plus bytes written. */
+  bytes: number;
+  milliseconds: number;
+}
+
+interface StepOf<Op extends string> {
+  op: Op;
+  /** Names the step in explain(), progress and stats; distinct within a plan. */
+  label: string;
+  estimate: Estimate;
+}
+
+/** Sorts tuples [chunksetEnds[i-1], chunksetEnds[i]) into run i. `side` is null in a sort. */
+export interface SortStep extends StepOf<'sort'> {
+  side: Side | null;
+  algorithm: 'merge' | 'radix';
+  devices: number[];
+  chunksetEnds: number[];
+}
+/** Merges the runs of a side into one. */
+export interface MergeStep extends StepOf<'merge'> {
+  side: Side | null;
+}
+/** Orders ties of the first key word. */
+export interface RefineStep extends StepOf<'refine'> {}
+export interface HashJoinStep extends StepOf<'hashJoin'> {
+  buildLeft: boolean;
+  devices: number[];
+  rounds: number;
+  /** 0: by size. */
+  partitions: number;
+}
+export interface MergeJoinStep extends StepOf<'mergeJoin'> {
+  buildLeft: boolean;
+  devices: number[];
+  subpartitions: number;
+}
+export interface CrossJoinStep extends StepOf<'crossJoin'> {}
+/** Makes one result column. */
+export interface ColumnStep extends StepOf<'column'> {
+  /** Index among the result's columns. */
+  column: number;
+  from: ColumnOrigin;
+}
+/**
+ * How a column is made: handed over with the rows, as their keys or as the payload that they carry; decoded from sorted
+ * keys, or gathered where that is not exact; gathered by row number from one side, or from both.
+ */
+export type ColumnOrigin = 'keys' | 'payload' | 'decoded' | 'gathered' | 'coalesced';
+export type Step = SortStep | MergeStep | RefineStep | HashJoinStep | MergeJoinStep | CrossJoinStep | ColumnStep;
+
+export interface Plan<S extends Step = Step> {
+  algorithm: string;
+  /** Why this algorithm. */
+  reason: string;
+  /** The most parts that an input goes through the devices in. */
+  chunksets: number;
+  rounds: number;
+  /** Host memory that the plan takes at least, results included. */
+  hostBytes: number;
+  /** Memory that it takes on each device. */
+  deviceBytes: number;
+  steps: S[];
+}
+
+/** What there is to plan with. */
+export interface Resources {
+  devices: readonly DeviceDescription[];
+  threads: number;
+  memoryLimitBytes: number;
+  /** What of the memory limit is not in use. */
+  freeBytes: number;
+}
+
+/** A column of the result, as far as plans care. */
+export interface PlannedColumn {
+  name: string;
+  from: ColumnOrigin;
+  /** Bytes a value, at least: variable-width values count with their offsets. */
+  width: number;
+}
+
+/** More chunksets than this mean a limit far from what the data needs: the merge would read and write by the cache line. */
+export const MAX_CHUNKSETS = 1024;
+
+/**
+ * Memory that a plan may take on each device. Host devices share the host's memory: what `reservedBytes` leaves of it.
+ */
+export function deviceBudget(resources: Resources, reservedBytes: number): number {
+  const { devices, freeBytes } = resources;
+  const hosts = devices.filter((device) => device.kind === 'host').length;
+  const share = hosts === 0 ? Number.POSITIVE_INFINITY : Math.max(0, Math.floor((freeBytes - reservedBytes) / hosts));
+  return Math.min(...devices.map((device) => (device.kind === 'host' ? Math.min(device.limitBytes, share) : device.limitBytes)));
+}
+
+/** The largest whole number in [0, most] that fits; `fits` holds up to some number and not above it. */
+export function largestFitting(most: number, fits: (value: number) => boolean): number {
+  let fitting = 0;
+  let tooMany = most + 1;
+  while (tooMany - fitting > 1) {
+    const middle = fitting + Math.floor((tooMany - fitting) / 2);
+    if (fits(middle)) fitting = middle;
+    else tooMany = middle;
+  }
+  return fitting;
+}
+
+/**
+ * Ends of the fewest chunksets, of even size, whose sort fits `budget` bytes on each device. No tuples are one empty
+ * chunkset. `deviceBytes` grows with the number of tuples. Throws ERR_MEMORY_LIMIT where no number of chunksets will do.
+ */
+export function chunksetEnds(
+  tuples: number,
+  budget: number,
+  deviceBytes: (tuples: number, severalChunksets: boolean) => number,
+  resources: Resources,
+): number[] {
+  if (tuples === 0 || deviceBytes(tuples, false) <= budget) return [tuples];
+  const most = largestFitting(tuples, (chunkset) => deviceBytes(chunkset, true) <= budget);
+  const chunksets = most === 0 ? Number.POSITIVE_INFINITY : Math.ceil(tuples / most);
+  if (chunksets > MAX_CHUNKSETS) {
+    throw deviceLimitError(`Sorting ${tuples} tuples`, deviceBytes(Math.ceil(tuples / MAX_CHUNKSETS), true), budget, resources);
+  }
+  const ends: number[] = [];
+  const size = Math.floor(tuples / chunksets);
+  const larger = tuples - size * chunksets;
+  for (let chunkset = 1; chunkset <= chunksets; chunkset++) ends.push(chunkset * size + Math.min(chunkset, larger));
+  return ends;
+}
+
+/** What a plan can't do for lack of device memory: names the limit that is in the way. */
+export function deviceLimitError(what: string, needBytes: number, budget: number, resources: Resources): WarpjoinError {
+  const own = resources.devices.some((device) => device.limitBytes <= budget);
+  const limit = own
+    ? `deviceMemoryLimit is ${formatBytes(budget)}`
+    : `memoryLimit (${formatBytes(resources.memoryLimitBytes)}) leaves ${formatBytes(budget)} for it`;
+  return new WarpjoinError('ERR_MEMORY_LIMIT', `${what} takes at least ${formatBytes(needBytes)} on each device but ${limit}.`);
+}
+
+/** Throws ERR_MEMORY_LIMIT where even the least that a call takes is over the host memory limit. */
+export function checkHostBytes(what: string, needBytes: number, resources: Resources): void {
+  if (needBytes > resources.memoryLimitBytes) {
+    throw new WarpjoinError(
+      'ERR_MEMORY_LIMIT',
+      `${what} takes at least ${formatBytes(needBytes)} of host memory but memoryLimit is ${formatBytes(resources.memoryLimitBytes)}.`,
+    );
+  }
+}
+
+/** Bytes of a result's columns of so many rows, at least; what is handed over with the rows takes nothing more. */
+export function resultBytes(rows: number, columns: readonly PlannedColumn[]): number {
+  return columns.reduce((bytes, column) => bytes + (isHandedOver(column) ? 0 : Math.ceil(rows * column.width)), 0);
+}
+
+export const isHandedOver = ({ from }: PlannedColumn): boolean => from === 'keys' || from === 'payload';

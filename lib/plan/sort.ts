@@ -1,0 +1,163 @@
+/** Plans of sorts: which algorithm, how many chunksets. */
+import type { SortAlgorithmChoice } from '../options.js';
+import { COSTS, estimate, milliseconds } from './costs.js';
+import {
+  type ColumnOrigin,
+  type ColumnStep,
+  checkHostBytes,
+  chunksetEnds,
+  deviceBudget,
+  isHandedOver,
+  type MergeStep,
+  type Plan,
+  type PlannedColumn,
+  type RefineStep,
+  type Resources,
+  resultBytes,
+  type SortStep,
+} from './plan.js';
+
+/** Tuples to sort, as the data plane describes them. */
+export interface Tuples {
+  tuples: number;
+  keyBytes: number;
+  valueBytes: number;
+}
+
+/** Device memory that sorting a chunkset takes, on each device. */
+export type SortDeviceBytes = (
+  shape: Tuples,
+  tuples: number,
+  devices: number,
+  algorithm: 'merge' | 'radix',
+  severalChunksets: boolean,
+) => number;
+
+export interface SortRequest extends Tuples {
+  /** Whether ties of the first key word need a second look. */
+  refine: boolean;
+  columns: readonly PlannedColumn[];
+  algorithm: SortAlgorithmChoice;
+}
+
+const tupleBytes = ({ keyBytes, valueBytes }: Tuples): number => keyBytes + valueBytes;
+
+/** What each algorithm should take: both sort chunks; then one merges between devices, the other partitions first. */
+export function sortNanoseconds(keyBytes: number, devices: number, algorithm: 'merge' | 'radix'): number {
+  const between = algorithm === 'merge' ? COSTS.mergeLevel * Math.ceil(Math.log2(devices)) : COSTS.partition;
+  return COSTS.radixPass * keyBytes + (devices > 1 ? between : 0);
+}
+
+/** The algorithm to sort with; on one device there is nothing to exchange and both come to the same. */
+export function sortAlgorithm(choice: SortAlgorithmChoice, keyBytes: number, devices: number): 'merge' | 'radix' {
+  if (choice !== 'auto') return choice;
+  return sortNanoseconds(keyBytes, devices, 'radix') < sortNanoseconds(keyBytes, devices, 'merge') ? 'radix' : 'merge';
+}
+
+/**
+ * The steps that bring one relation's tuples into order: sort chunksets, then merge the runs if there are several.
+ * Host memory: the runs, and while merging the merged run. `heldBytes` of host memory are in use meanwhile.
+ */
+export function sortSteps(
+  relation: Tuples,
+  side: SortStep['side'],
+  choice: SortAlgorithmChoice,
+  heldBytes: number,
+  deviceBytes: SortDeviceBytes,
+  resources: Resources,
+): { steps: (SortStep | MergeStep)[]; chunksets: number; deviceBytes: number } {
+  const { tuples, keyBytes } = relation;
+  const count = resources.devices.length;
+  const algorithm = sortAlgorithm(choice, keyBytes, count);
+  const runBytes = tuples * tupleBytes(relation);
+  const budget = deviceBudget(resources, heldBytes + runBytes);
+  const bytesOf = (size: number, several: boolean): number => deviceBytes(relation, size, count, algorithm, several);
+  const ends = chunksetEnds(tuples, budget, bytesOf, resources);
+  const of = side ? ` ${side}` : '';
+  const steps: (SortStep | MergeStep)[] = [
+    {
+      op: 'sort',
+      label: `sort${of}`,
+      side,
+      algorithm,
+      devices: resources.devices.map((device) => device.ordinal),
+      chunksetEnds: ends,
+      estimate: estimate(tuples, sortNanoseconds(keyBytes, count, algorithm), 2 * runBytes * keyBytes, resources.threads),
+    },
+  ];
+  if (ends.length > 1) {
+    const levels = Math.ceil(Math.log2(ends.length));
+    steps.push({
+      op: 'merge',
+      label: `merge runs${of}`,
+      side,
+      estimate: estimate(tuples, COSTS.mergeLevel * levels, 2 * runBytes, resources.threads),
+    });
+  }
+  const largest = Math.max(...ends.map((end, index) => end - (ends[index - 1] ?? 0)));
+  return { steps, chunksets: ends.length, deviceBytes: bytesOf(largest, ends.length > 1) };
+}
+
+const HOW: Record<ColumnOrigin, string> = {
+  keys: 'the keys',
+  payload: 'carried along',
+  decoded: 'decode keys',
+  gathered: 'gather',
+  coalesced: 'gather both keys',
+};
+
+/** The step that makes one result column of `rows` rows. */
+export function columnStep(column: PlannedColumn, index: number, rows: number, threads: number): ColumnStep {
+  const handedOver = isHandedOver(column);
+  const nanoseconds = handedOver ? 0 : column.from === 'decoded' ? COSTS.sequential : COSTS.gather;
+  const bytes = handedOver ? 0 : 2 * rows * column.width;
+  return {
+    op: 'column',
+    label: `column ${column.name} (${HOW[column.from]})`,
+    column: index,
+    from: column.from,
+    estimate: estimate(rows, nanoseconds, bytes, threads),
+  };
+}
+
+export type SortPlan = Plan<SortStep | MergeStep | RefineStep | ColumnStep>;
+
+/** Plans a sort. Throws ERR_MEMORY_LIMIT, naming the limit, where it can't fit. */
+export function planSort(request: SortRequest, deviceBytes: SortDeviceBytes, resources: Resources): SortPlan {
+  const { tuples, columns } = request;
+  const runBytes = tuples * tupleBytes(request);
+  const hostBytes = Math.max(runBytes, tuples * request.valueBytes + resultBytes(tuples, columns));
+  checkHostBytes(`Sorting ${tuples} rows`, hostBytes, resources);
+  const sorted = sortSteps(request, null, request.algorithm, 0, deviceBytes, resources);
+  const steps: SortPlan['steps'] = [...sorted.steps];
+  if (request.refine) {
+    steps.push({
+      op: 'refine',
+      label: 'refine ties',
+      estimate: estimate(tuples, COSTS.gather, 2 * runBytes, resources.threads),
+    });
+  }
+  // Once the keys are decoded they can go, before the other columns take memory.
+  const made = columns.map((column, index) => columnStep(column, index, tuples, resources.threads));
+  steps.push(...made.filter((step) => step.from === 'decoded'), ...made.filter((step) => step.from !== 'decoded'));
+  const algorithm = sorted.steps.find((step) => step.op === 'sort')!.algorithm;
+  return {
+    algorithm,
+    reason: sortReason(request, resources),
+    chunksets: sorted.chunksets,
+    rounds: 1,
+    hostBytes,
+    deviceBytes: sorted.deviceBytes,
+    steps,
+  };
+}
+
+function sortReason({ algorithm, keyBytes, tuples }: SortRequest, resources: Resources): string {
+  if (algorithm !== 'auto') return 'asked for';
+  const count = resources.devices.length;
+  if (count === 1) return 'one device: nothing to exchange';
+  const [merge, radix] = (['merge', 'radix'] as const).map((one) =>
+    milliseconds([{ estimate: estimate(tuples, sortNanoseconds(keyBytes, count, one), 0, resources.threads) }]),
+  );
+  return `cheapest: merge ${merge!.toFixed(1)} ms, radix ${radix!.toFixed(1)} ms`;
+}

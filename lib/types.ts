@@ -1,0 +1,165 @@
+/** Types of results, computed from the inputs' column types and the options as far as both are known to the compiler. */
+import type { DataType, Table, TypeMap } from 'apache-arrow';
+import type { RowNumbers } from './columns/result.js';
+import type { PhaseRecord } from './native.js';
+import type {
+  explainJoinSchema,
+  explainSortSchema,
+  JoinKind,
+  joinCountSchema,
+  joinIndicesSchema,
+  joinSchema,
+  SortColumn,
+  sortSchema,
+} from './options.js';
+import type { InputOf, Schema } from './schema.js';
+
+/** What a call did, and where. */
+export interface Stats {
+  /** What really ran it. */
+  device: 'cpu' | 'gpu';
+  /** Why that. */
+  deviceReason: string;
+  devices: { name: string; kind: 'host' | 'gpu'; peakBytes: number }[];
+  algorithm: string;
+  algorithmReason: string;
+  /** From the first step to the last; waiting for earlier calls of the engine is not in it. */
+  milliseconds: number;
+  /** Rows of each input. */
+  inputRows: number[];
+  outputRows: number;
+  /** The steps of the plan as they ran. */
+  steps: { name: string; milliseconds: number }[];
+  /** What the steps did inside; phases of parallel threads overlap. */
+  phases: PhaseRecord[];
+  /** Most host memory in use at once, of everything that the engine held. */
+  peakMemoryBytes: number;
+  /** Largest over mean number of tuples that a device joined; 1 for sorts. */
+  skew: number;
+  chunksets: number;
+  rounds: number;
+}
+
+/** An Arrow table with what was done to make it. `stats` is not enumerable. */
+export type ResultTable<Columns extends TypeMap = TypeMap> = Table<Columns> & { readonly stats: Stats };
+
+/** A table of another apache-arrow version: what is read of it. */
+export interface TableLike {
+  readonly schema: { readonly fields: readonly { readonly name: string; readonly type: object }[] };
+  readonly batches: readonly { readonly data: object }[];
+}
+/** A table: of any apache-arrow version, or Arrow IPC bytes (stream or file). */
+// biome-ignore lint/suspicious/noExplicitAny: tables of all column types
+export type TableInput = Table<any> | TableLike | Uint8Array | ArrayBuffer;
+
+type IsAny<T> = 0 extends 1 & T ? true : false;
+/** The column types of an input; TypeMap where the compiler doesn't know them. */
+export type ColumnsOf<T> = T extends Table<infer C> ? (IsAny<C> extends true ? TypeMap : C) : TypeMap;
+/** The column names of an input. */
+export type NamesOf<T> = keyof ColumnsOf<T> & string;
+/** Whether the names in a type map are literals. */
+type IsKnown<C> = string extends keyof C ? false : true;
+
+type OneOrMore<T> = T | readonly T[];
+type Without<Names extends string> = { [Name in Names]?: undefined };
+
+type KeysOf<L, R> =
+  | ({ on: OneOrMore<NamesOf<L> & NamesOf<R>>; how?: Exclude<JoinKind, 'cross'> | undefined } & Without<'leftOn' | 'rightOn'>)
+  | ({
+      leftOn: OneOrMore<NamesOf<L>>;
+      rightOn: OneOrMore<NamesOf<R>>;
+      how?: Exclude<JoinKind, 'cross'> | undefined;
+    } & Without<'on'>)
+  | ({ how: 'cross' } & Without<'on' | 'leftOn' | 'rightOn'>);
+
+type JoinOptionsOf<S extends Schema, L, R> = Omit<InputOf<S>, 'on' | 'leftOn' | 'rightOn' | 'how'> & KeysOf<L, R>;
+
+export type JoinOptions<L = TableInput, R = TableInput> = JoinOptionsOf<typeof joinSchema, L, R>;
+export type JoinCountOptions<L = TableInput, R = TableInput> = JoinOptionsOf<typeof joinCountSchema, L, R>;
+export type JoinIndicesOptions<L = TableInput, R = TableInput> = JoinOptionsOf<typeof joinIndicesSchema, L, R>;
+export type ExplainJoinOptions<L = TableInput, R = TableInput> = JoinOptionsOf<typeof explainJoinSchema, L, R>;
+
+type SortOptionsOf<S extends Schema, T> = Omit<InputOf<S>, 'by' | 'select'> & {
+  by: OneOrMore<NamesOf<T> | SortColumn<NamesOf<T>>>;
+  select?: readonly NamesOf<T>[] | undefined;
+};
+export type SortOptions<T = TableInput> = SortOptionsOf<typeof sortSchema, T>;
+export type ExplainSortOptions<T = TableInput> = SortOptionsOf<typeof explainSortSchema, T>;
+
+/** Refuses options that the schema doesn't have: a generic parameter alone would let them pass. */
+export type Only<O, Known> = O & { [K in Exclude<keyof O, Known>]: never };
+
+type First<K> = K extends readonly [infer Name, ...unknown[]] ? Name : K extends readonly unknown[] ? string : K;
+type LeftKey<O> = O extends { on: infer K } ? First<K> : O extends { leftOn: infer K } ? First<K> : never;
+type RightKey<O> = O extends { on: infer K } ? First<K> : O extends { rightOn: infer K } ? First<K> : never;
+type How<O> = O extends { how: infer H extends JoinKind } ? H : 'inner';
+type Suffix<O> = O extends { suffix: infer S extends string } ? S : '_right';
+/** Whether the key columns become one; boolean where that is not known. */
+type Coalesced<O> =
+  How<O> extends 'cross' ? false : O extends { coalesce: infer C extends boolean } ? C : How<O> extends 'full' ? false : true;
+
+type LeftColumns<L, R, O> =
+  Coalesced<O> extends true
+    ? { [K in keyof L]: How<O> extends 'right' ? (K extends LeftKey<O> ? R[RightKey<O> & keyof R] : L[K]) : L[K] }
+    : L;
+type RightColumns<L, R, O> = {
+  [K in keyof R as Coalesced<O> extends true ? (K extends RightKey<O> ? never : Renamed<K, L, O>) : Renamed<K, L, O>]: R[K];
+};
+type Renamed<K, L, O> = K extends keyof L ? `${K & string}${Suffix<O>}` : K;
+
+type All<L, R, O> = How<O> extends 'semi' | 'anti' ? L : Flat<LeftColumns<L, R, O> & RightColumns<L, R, O>>;
+type Flat<T> = { [K in keyof T]: T[K] extends DataType ? T[K] : never };
+type Selected<C, O> = O extends { select: readonly (infer Name)[] }
+  ? string extends Name
+    ? TypeMap
+    : Flat<Pick<C, Name & keyof C>>
+  : C;
+
+/** Whether everything that decides the result's columns is a literal. */
+type Decided<L, R, O> =
+  IsKnown<L> extends false
+    ? false
+    : How<O> extends 'semi' | 'anti'
+      ? true
+      : IsKnown<R> extends false
+        ? false
+        : string extends LeftKey<O> | RightKey<O> | Suffix<O>
+          ? false
+          : boolean extends Coalesced<O>
+            ? false
+            : IsUnion<How<O>> extends true
+              ? false
+              : true;
+type IsUnion<T, U = T> = T extends unknown ? ([U] extends [T] ? false : true) : never;
+
+/** The column types of a join's result. */
+export type JoinColumns<L, R, O> =
+  Decided<ColumnsOf<L>, ColumnsOf<R>, O> extends true ? Selected<All<ColumnsOf<L>, ColumnsOf<R>, O>, O> : TypeMap;
+/** The column types of a sort's result. */
+export type SortColumns<T, O> = IsKnown<ColumnsOf<T>> extends true ? Selected<ColumnsOf<T>, O> : TypeMap;
+
+export type JoinResult<L, R, O> = ResultTable<JoinColumns<L, R, O> extends infer C extends TypeMap ? C : TypeMap>;
+export type SortResult<T, O> = ResultTable<SortColumns<T, O> extends infer C extends TypeMap ? C : TypeMap>;
+
+/** Row numbers of a join: row i of it is row left[i] with row right[i]; all bits set where there is none. */
+export interface JoinIndices {
+  left: RowNumbers;
+  /** null for semi and anti joins, which give left rows alone. */
+  right: RowNumbers | null;
+  stats: Stats;
+}
+
+export interface Pairs<K, V> {
+  keys: K;
+  values: V;
+}
+export interface SortedPairs<K, V> extends Pairs<K, V> {
+  stats: Stats;
+}
+/** Pairs that match: keys[i] belongs to left[i] and right[i]. */
+export interface JoinedPairs<K, R, S> {
+  keys: K;
+  r: R;
+  s: S;
+  stats: Stats;
+}

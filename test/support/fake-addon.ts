@@ -1,0 +1,478 @@
+/**
+ * The addon's surface in plain JavaScript, one row at a time: what the control plane's unit tests run on. It checks that
+ * handles are used before they are released and counts those that are not released.
+ */
+import type {
+  DeviceDescription,
+  JoinKeysHandle,
+  NativeAddon,
+  NativeColumn,
+  NativeEngine,
+  NativeEngineConfig,
+  NativeJob,
+  NativeJoinRequest,
+  NativeResultColumn,
+  RelationHandle,
+  RowsHandle,
+  RunHandle,
+  Side,
+  SortColumnSpec,
+  SortKeysHandle,
+} from '../../lib/native.js';
+
+export interface FakeSettings {
+  /** Milliseconds that each step takes. */
+  stepMilliseconds: number;
+  /** Whether decodeKeys gives columns. */
+  decodes: boolean;
+  /** Whether keys are the left column's values. */
+  keysAreLeftValues: boolean;
+  complete: boolean;
+  exact: boolean;
+  bytesPerTuple: number;
+  /** Fails the step with this name. */
+  failing: { step: string; error: Error } | null;
+}
+
+type Cell = { bytes: Uint8Array; value: number | bigint | string | boolean } | null;
+interface Column {
+  info: NativeColumn;
+  cells: Cell[];
+}
+class FakeHandle {
+  static live = 0;
+  released = false;
+  constructor() {
+    FakeHandle.live++;
+  }
+  release(): void {
+    if (!this.released) FakeHandle.live--;
+    this.released = true;
+  }
+}
+class Relation extends FakeHandle {
+  constructor(
+    readonly rows: number,
+    readonly columns: Column[],
+  ) {
+    super();
+  }
+}
+class SortKeys extends FakeHandle {
+  readonly keyBytes = 8;
+  readonly valueBytes: 4 | 8;
+  readonly carriesPayload: boolean;
+  constructor(
+    readonly relation: Relation,
+    readonly by: SortColumnSpec[],
+    readonly payload: number | null,
+    readonly complete: boolean,
+  ) {
+    super();
+    this.carriesPayload = payload !== null && complete;
+    this.valueBytes = this.carriesPayload ? (relation.columns[payload!]!.info.width as 4 | 8) : 4;
+  }
+  get rows(): number {
+    return this.relation.rows;
+  }
+}
+class Run extends FakeHandle {
+  taken = false;
+  constructor(
+    readonly order: number[],
+    readonly payload: Column | null,
+    readonly compare: (a: number, b: number) => number,
+  ) {
+    super();
+  }
+  get size(): number {
+    return this.order.length;
+  }
+}
+class JoinKeys extends FakeHandle {
+  constructor(
+    readonly keyBytes: 4 | 8,
+    readonly exact: boolean,
+    readonly keysAreLeftValues: boolean,
+    readonly sides: Record<Side, { relation: Relation; column: number; payload: number | null }>,
+  ) {
+    super();
+  }
+  #side(side: Side) {
+    const { relation, column, payload } = this.sides[side];
+    const tuples = relation.columns[column]!.cells.filter((cell) => cell !== null).length;
+    const carriesPayload = payload !== null && tuples === relation.rows && this.exact;
+    const valueBytes = (carriesPayload ? relation.columns[payload]!.info.width : 4) as 4 | 8;
+    return { rows: relation.rows, tuples, valueBytes, carriesPayload };
+  }
+  get left() {
+    return this.#side('left');
+  }
+  get right() {
+    return this.#side('right');
+  }
+}
+const MISSING = -1;
+class Rows extends FakeHandle {
+  readonly skew = 1;
+  constructor(
+    readonly pairs: [number, number][],
+    readonly count: number,
+    readonly keys: JoinKeys | null,
+    readonly request: NativeJoinRequest | null,
+  ) {
+    super();
+  }
+  get size(): number {
+    return this.count;
+  }
+  get leftMayBeMissing(): boolean {
+    return this.request?.kind === 'right' || this.request?.kind === 'full';
+  }
+  get rightMayBeMissing(): boolean {
+    return this.request?.kind === 'left' || this.request?.kind === 'full';
+  }
+}
+
+function coded(code: string, message: string): Error {
+  return Object.assign(new Error(message), { code });
+}
+
+function use<T extends FakeHandle>(handle: unknown): T {
+  const own = handle as T;
+  if (own.released) throw coded('ERR_INTERNAL', 'The handle was released');
+  return own;
+}
+
+function readColumn(info: NativeColumn, rows: number): Column {
+  const cells: Cell[] = [];
+  const bad = (): Error => coded('ERR_INVALID_TABLE', `Column ${info.name}: a buffer is shorter than its length needs`);
+  const bytesOf = (view: ArrayBufferView | null): Uint8Array =>
+    view ? new Uint8Array(view.buffer, view.byteOffset, view.byteLength) : new Uint8Array(0);
+  for (const chunk of info.chunks) {
+    const [validity, values, offsets] = [
+      chunk.validity && bytesOf(chunk.validity),
+      bytesOf(chunk.values),
+      bytesOf(chunk.offsets),
+    ];
+    const bit = (bits: Uint8Array, row: number): boolean => {
+      const at = chunk.bitOffset + row;
+      if (at >> 3 >= bits.length) throw bad();
+      return ((bits[at >> 3]! >> (at & 7)) & 1) === 1;
+    };
+    for (let row = 0; row < chunk.length; row++) {
+      let bytes: Uint8Array;
+      if (info.kind === 'boolean') bytes = Uint8Array.of(bit(values, row) ? 1 : 0);
+      else if (info.kind === 'fixed') bytes = values.slice(row * info.width, (row + 1) * info.width);
+      else {
+        const at = new DataView(offsets.buffer, offsets.byteOffset, offsets.byteLength);
+        const offset = (index: number): number =>
+          info.kind === 'utf8' ? at.getInt32(index * 4, true) : Number(at.getBigInt64(index * 8, true));
+        if (offsets.byteLength < (chunk.length + 1) * (info.kind === 'utf8' ? 4 : 8) || offset(row + 1) > values.length)
+          throw bad();
+        bytes = values.slice(offset(row), offset(row + 1));
+      }
+      if (info.kind === 'fixed' && bytes.length < info.width) throw bad();
+      cells.push(validity && !bit(validity, row) ? null : { bytes, value: valueOf(info, bytes) });
+    }
+  }
+  if (cells.length !== rows) throw bad();
+  return { info, cells };
+}
+
+function valueOf({ kind, order, width }: NativeColumn, bytes: Uint8Array): number | bigint | string | boolean {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  if (kind === 'boolean') return bytes[0] === 1;
+  if (kind !== 'fixed' || order === 'none') return Array.from(bytes, (byte) => String.fromCharCode(byte)).join('');
+  if (order === 'floating') return (width === 4 ? view.getFloat32(0, true) : view.getFloat64(0, true)) + 0;
+  if (width === 8) return order === 'signed' ? view.getBigInt64(0, true) : view.getBigUint64(0, true);
+  const sign = order === 'signed' ? 'getInt' : 'getUint';
+  return BigInt(width === 1 ? view[`${sign}8`](0) : width === 2 ? view[`${sign}16`](0, true) : view[`${sign}32`](0, true));
+}
+
+function compareValues(a: NonNullable<Cell>['value'], b: NonNullable<Cell>['value']): number {
+  if (Number.isNaN(a) || Number.isNaN(b)) return Number(Number.isNaN(a)) - Number(Number.isNaN(b));
+  return a < b ? -1 : a > b ? 1 : 0;
+}
+
+function makeColumn(info: NativeColumn, cells: Cell[]): NativeResultColumn {
+  const nullCount = cells.filter((cell) => cell === null).length;
+  const bits = (of: (cell: Cell) => boolean): ArrayBuffer => {
+    const bytes = new Uint8Array(Math.ceil(cells.length / 8));
+    for (const [row, cell] of cells.entries()) if (of(cell)) bytes[row >> 3]! |= 1 << (row & 7);
+    return bytes.buffer;
+  };
+  const validity = nullCount ? bits((cell) => cell !== null) : null;
+  const common = { length: cells.length, nullCount, validity };
+  if (info.kind === 'boolean') return { ...common, values: bits((cell) => cell?.value === true), offsets: null };
+  const width = (cell: Cell): number => (info.kind === 'fixed' ? info.width : (cell?.bytes.length ?? 0));
+  const values = new Uint8Array(cells.reduce((sum, cell) => sum + width(cell), 0));
+  const offsets = [0];
+  for (const cell of cells) {
+    if (cell) values.set(cell.bytes, offsets.at(-1)!);
+    offsets.push(offsets.at(-1)! + width(cell));
+  }
+  const buffer = info.kind === 'utf8' ? Int32Array.from(offsets).buffer : BigInt64Array.from(offsets, BigInt).buffer;
+  return { ...common, values: values.buffer, offsets: info.kind === 'fixed' ? null : buffer };
+}
+
+export interface FakeAddon extends NativeAddon {
+  settings: FakeSettings;
+  config: NativeEngineConfig | null;
+  /** Names of the native steps, in order. */
+  calls: string[];
+  liveHandles(): number;
+}
+
+export function fakeAddon(settings: Partial<FakeSettings> = {}): FakeAddon {
+  FakeHandle.live = 0;
+  const addon: FakeAddon = {
+    backend: 'none',
+    gpus: () => [],
+    config: null,
+    calls: [],
+    settings: {
+      stepMilliseconds: 0,
+      decodes: true,
+      keysAreLeftValues: true,
+      complete: true,
+      exact: true,
+      bytesPerTuple: 32,
+      failing: null,
+      ...settings,
+    },
+    liveHandles: () => FakeHandle.live,
+    Engine: function Engine(config: NativeEngineConfig) {
+      addon.config = config;
+      return fakeEngine(addon, config);
+    } as unknown as NativeAddon['Engine'],
+  };
+  return addon;
+}
+
+function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine {
+  const options = addon.settings;
+  let disposed = false;
+  const limitBytes = config.deviceMemoryLimitBytes || config.memoryLimitBytes;
+  const devices = Array.from({ length: config.hostDevices }, (_, ordinal): DeviceDescription => {
+    const peers = Array.from({ length: config.hostDevices }, (_, other) => other).filter((other) => other !== ordinal);
+    return { kind: 'host', ordinal, name: `host ${ordinal}`, memoryBytes: limitBytes, limitBytes, peakBytes: 0, peers };
+  });
+
+  interface Job extends NativeJob {
+    cancelled: boolean;
+    add(planned: number, done: number): void;
+  }
+  const createJob = (): Job => {
+    const state = { planned: 0, done: 0 };
+    return {
+      cancelled: false,
+      cancel() {
+        this.cancelled = true;
+      },
+      add(planned, done) {
+        state.planned += planned;
+        state.done += done;
+      },
+      progress: () => ({ ...state }),
+      phases: () => [{ name: 'work', milliseconds: 1, bytes: 1000 }],
+    };
+  };
+
+  async function step<T>(name: string, native: NativeJob, work: () => T): Promise<T> {
+    const job = native as Job;
+    addon.calls.push(name);
+    if (disposed) throw coded('ERR_INTERNAL', 'The engine is disposed');
+    const end = performance.now() + options.stepMilliseconds;
+    job.add(100, 0);
+    do {
+      if (options.stepMilliseconds) await new Promise((resolve) => setTimeout(resolve, 2));
+      if (job.cancelled) throw coded('ERR_ABORTED', 'The operation was aborted');
+    } while (performance.now() < end);
+    job.add(0, 100);
+    if (options.failing?.step === name) throw options.failing.error;
+    return work();
+  }
+
+  const rowCells = (column: Column, rows: number[]): Cell[] => rows.map((row) => (row === MISSING ? null : column.cells[row]!));
+  const sortRuns = (
+    order: number[],
+    ends: number[],
+    payload: Column | null,
+    compare: (a: number, b: number) => number,
+  ): Run[] => {
+    if (ends.at(-1) !== order.length) throw coded('ERR_INTERNAL', 'The chunksets are not all tuples');
+    return ends.map((end, index) => new Run(order.slice(index ? ends[index - 1] : 0, end).sort(compare), payload, compare));
+  };
+
+  function matches(keys: JoinKeys, request: NativeJoinRequest): Rows {
+    const column = (side: Side): Cell[] => keys.sides[side].relation.columns[keys.sides[side].column]!.cells;
+    const [left, right] = [column('left'), column('right')];
+    const pairs: [number, number][] = [];
+    const matched = { left: new Set<number>(), right: new Set<number>() };
+    for (const [i, one] of left.entries()) {
+      for (const [j, other] of right.entries()) {
+        if (!one || !other || compareValues(one.value, other.value) !== 0) continue;
+        pairs.push([i, j]);
+        matched.left.add(i);
+        matched.right.add(j);
+      }
+    }
+    const lonely = (side: Side): number[] => column(side).flatMap((_, row) => (matched[side].has(row) ? [] : [row]));
+    const { kind } = request;
+    if (kind === 'semi') pairs.splice(0, pairs.length, ...[...matched.left].map((row): [number, number] => [row, MISSING]));
+    if (kind === 'anti') pairs.splice(0);
+    if (kind === 'left' || kind === 'full' || kind === 'anti')
+      pairs.push(...lonely('left').map((row): [number, number] => [row, MISSING]));
+    if (kind === 'right' || kind === 'full') pairs.push(...lonely('right').map((row): [number, number] => [MISSING, row]));
+    if (pairs.length > request.maxRows)
+      throw coded('ERR_MEMORY_LIMIT', `The join has ${pairs.length} rows, more than ${request.maxRows}`);
+    return new Rows(pairs, pairs.length, keys, request);
+  }
+  const side = (rows: Rows, which: Side): number[] => rows.pairs.map((pair) => pair[which === 'left' ? 0 : 1]);
+
+  const engine: { [K in keyof NativeEngine]: NativeEngine[K] } = {
+    devices: () => devices,
+    memory: () => ({ usedBytes: 0, peakBytes: 1000, limitBytes: config.memoryLimitBytes }),
+    resetPeaks() {},
+    createJob,
+    async dispose() {
+      addon.calls.push('dispose');
+      disposed = true;
+    },
+    relation: (job, columns, rows) =>
+      step(
+        'relation',
+        job,
+        () =>
+          new Relation(
+            rows,
+            columns.map((column) => readColumn(column, rows)),
+          ) as unknown as RelationHandle,
+      ),
+    sortKeys: (job, relation, by, payload) =>
+      step('sortKeys', job, () => new SortKeys(use(relation), by, payload, options.complete) as unknown as SortKeysHandle),
+    sortDeviceBytes: (_key, _value, tuples, count, _algorithm, several) =>
+      Math.ceil(tuples / count) * options.bytesPerTuple * (several ? 2 : 1),
+    sortChunksets: (job, handle, { chunksetEnds }) =>
+      step('sortChunksets', job, () => {
+        const keys = use<SortKeys>(handle);
+        const compare = (a: number, b: number): number => {
+          for (const { column, descending, nullsLast } of keys.by) {
+            const [one, other] = [keys.relation.columns[column]!.cells[a]!, keys.relation.columns[column]!.cells[b]!];
+            if (one === null || other === null) {
+              if (one !== other) return (one === null) === nullsLast ? 1 : -1;
+            } else {
+              const result = compareValues(one.value, other.value);
+              if (result !== 0) return descending ? -result : result;
+            }
+          }
+          return a - b;
+        };
+        const payload = keys.carriesPayload ? keys.relation.columns[keys.payload!]! : null;
+        return sortRuns([...Array(keys.rows).keys()], chunksetEnds, payload, compare) as unknown as RunHandle[];
+      }),
+    mergeRuns: (job, handles) =>
+      step('mergeRuns', job, () => {
+        const runs = handles.map((handle) => use<Run>(handle));
+        const merged = new Run(runs.flatMap((run) => run.order).sort(runs[0]!.compare), runs[0]!.payload, runs[0]!.compare);
+        for (const run of runs) run.release();
+        return merged as unknown as RunHandle;
+      }),
+    refineTies: (job, keys, run) =>
+      step('refineTies', job, () => {
+        use(keys);
+        use(run);
+      }),
+    decodeKeys: (job, handle, sortColumn, run) =>
+      step('decodeKeys', job, () => {
+        const keys = use<SortKeys>(handle);
+        const column = keys.relation.columns[keys.by[sortColumn]!.column]!;
+        return options.decodes ? makeColumn(column.info, rowCells(column, use<Run>(run).order)) : null;
+      }),
+    takeValues(handle) {
+      const run = use<Run>(handle);
+      if (run.taken) throw coded('ERR_INTERNAL', 'The values were taken');
+      run.taken = true;
+      return run.payload
+        ? makeColumn(run.payload.info, rowCells(run.payload, run.order)).values
+        : Uint32Array.from(run.order).buffer;
+    },
+    takeKeys: () => new ArrayBuffer(0),
+    joinKeys: (job, left, leftColumn, leftPayload, right, rightColumn, rightPayload) =>
+      step('joinKeys', job, () => {
+        const sides = {
+          left: { relation: use<Relation>(left), column: leftColumn, payload: leftPayload },
+          right: { relation: use<Relation>(right), column: rightColumn, payload: rightPayload },
+        };
+        const { width } = sides.left.relation.columns[leftColumn]!.info;
+        return new JoinKeys(width === 4 ? 4 : 8, options.exact, options.keysAreLeftValues, sides) as unknown as JoinKeysHandle;
+      }),
+    hashJoinDeviceBytes: (handle, count) => {
+      const keys = use<JoinKeys>(handle);
+      return Math.ceil(((keys.left.rows + keys.right.rows) / count) * options.bytesPerTuple);
+    },
+    mergeJoinDeviceBytes: (handle, count, subpartitions) => {
+      const keys = use<JoinKeys>(handle);
+      return Math.ceil(((keys.left.rows + keys.right.rows) / count / subpartitions) * options.bytesPerTuple);
+    },
+    hashJoin: (job, keys, request) => step('hashJoin', job, () => matches(use(keys), request) as unknown as RowsHandle),
+    sortJoinSide: (job, handle, which, { chunksetEnds }) =>
+      step('sortJoinSide', job, () => {
+        const keys = use<JoinKeys>(handle);
+        const { relation, column } = keys.sides[which];
+        const { cells } = relation.columns[column]!;
+        const order = [...Array(relation.rows).keys()].filter((row) => cells[row] !== null);
+        return sortRuns(order, chunksetEnds, null, (a, b) =>
+          compareValues(cells[a]!.value, cells[b]!.value),
+        ) as unknown as RunHandle[];
+      }),
+    mergeJoin: (job, keys, left, right, request) =>
+      step('mergeJoin', job, () => {
+        use(left);
+        use(right);
+        return matches(use(keys), request) as unknown as RowsHandle;
+      }),
+    crossJoin: (job, left, right) =>
+      step('crossJoin', job, () => {
+        const pairs = Array.from({ length: left * right }, (_, row): [number, number] => [Math.floor(row / right), row % right]);
+        return new Rows(pairs, pairs.length, null, null) as unknown as RowsHandle;
+      }),
+    takeJoinKeys(handle) {
+      const rows = use<Rows>(handle);
+      if (!rows.request?.wantKeys) throw coded('ERR_INTERNAL', 'The keys were not asked for');
+      const { relation, column } = rows.keys!.sides.left;
+      return makeColumn(relation.columns[column]!.info, rowCells(relation.columns[column]!, side(rows, 'left'))).values;
+    },
+    takeJoinValues(handle, which) {
+      const rows = use<Rows>(handle);
+      if (rows.request && !rows.request[which === 'left' ? 'wantLeft' : 'wantRight'])
+        throw coded('ERR_INTERNAL', 'These values were not asked for');
+      if (rows.keys?.[which].carriesPayload) {
+        const { relation, payload } = rows.keys.sides[which];
+        const column = relation.columns[payload!]!;
+        return makeColumn(column.info, rowCells(column, side(rows, which))).values;
+      }
+      return Uint32Array.from(side(rows, which)).buffer;
+    },
+    gather: (job, relation, column, handle, which) =>
+      step('gather', job, () => {
+        const from = use<Relation>(relation).columns[column]!;
+        const rows = use<FakeHandle>(handle);
+        if (rows instanceof Run && rows.payload) throw coded('ERR_INTERNAL', 'The run has no row numbers');
+        if (rows instanceof Rows && rows.keys?.[which].carriesPayload) throw coded('ERR_INTERNAL', 'The side has no row numbers');
+        return makeColumn(from.info, rowCells(from, rows instanceof Run ? rows.order : side(rows as Rows, which)));
+      }),
+    gatherCoalesced: (job, left, leftColumn, right, rightColumn, handle) =>
+      step('gatherCoalesced', job, () => {
+        const rows = use<Rows>(handle);
+        const [one, other] = [use<Relation>(left).columns[leftColumn]!, use<Relation>(right).columns[rightColumn]!];
+        return makeColumn(
+          one.info,
+          rows.pairs.map(([i, j]) => (i === MISSING ? other.cells[j]! : one.cells[i]!)),
+        );
+      }),
+    failAllocation() {},
+  };
+  return engine as NativeEngine;
+}
