@@ -1,0 +1,132 @@
+// The workloads of the benchmarks: what they hold at `rows` rows of the larger side, and what is asked of them.
+// Payloads stay below 2^24, so that their sums over 10^9 rows are exact as float64.
+import { DateDay, Float64, Int32, Int64, makeData, makeVector, Table, Utf8, Vector } from 'apache-arrow';
+import { int64, permutation, random, zipf } from './random.mjs';
+
+const payloadBits = 8; // of 32 shifted out
+
+const vector = (type, data) => new Vector([makeData({ type, data })]);
+const int64Column = (length, value) => vector(new Int64(), int64(length, value));
+function payload(length, seed) {
+  const { uint32 } = random(seed);
+  return int64Column(length, () => uint32() >>> payloadBits);
+}
+
+const alphabet = Buffer.from('0123456789abcdefghijklmnopqrstuv');
+
+/** Keys of 8 to 24 bytes: 40 bits of the id, scrambled and so unique below 2^40, then filler. */
+function textKeys(length, idOf) {
+  const offsets = new Int32Array(length + 1);
+  const bytes = new Uint8Array(length * 24);
+  let end = 0;
+  for (let i = 0; i < length; i++) {
+    const id = idOf(i);
+    const high = Math.imul(id, 0x9e3779b1) >>> 0; // odd factor: a bijection of 32 bits
+    let rest = high;
+    bytes[end++] = alphabet[id & 31];
+    for (let digit = 0; digit < 7; digit++) {
+      bytes[end++] = alphabet[rest & 31];
+      rest >>>= 5;
+    }
+    let filler = Math.imul(high ^ (high >>> 15), 0x735a2d97) >>> 0;
+    for (let more = filler % 17; more > 0; more--) {
+      bytes[end++] = alphabet[filler & 31];
+      filler = (Math.imul(filler, 1664525) + 1013904223) >>> 0;
+    }
+    offsets[i + 1] = end;
+  }
+  return new Vector([makeData({ type: new Utf8(), length, nullCount: 0, valueOffsets: offsets, data: bytes.slice(0, end) })]);
+}
+
+/** A join of `left` unique keys with `right` foreign keys. `keyOf` makes the key column from ids. */
+function join({ description, leftRows = (rows) => rows, foreign, keyColumn = int64Column }) {
+  return {
+    kind: 'join',
+    description,
+    options: { on: 'key' },
+    generate(rows) {
+      const left = leftRows(rows);
+      const ids = permutation(left, 1);
+      const idOf = foreign(left, ids);
+      return {
+        left: new Table({ key: keyColumn(left, (i) => ids[i]), left_payload: payload(left, 3) }),
+        right: new Table({ key: keyColumn(rows, () => idOf()), right_payload: payload(rows, 4) }),
+      };
+    },
+  };
+}
+
+const uniform = (left) => {
+  const { below } = random(2);
+  return () => below(left);
+};
+
+function sort({ description, by, columns }) {
+  return {
+    kind: 'sort',
+    description,
+    options: { by },
+    generate: (rows) => ({ table: new Table({ ...columns(rows), payload: payload(rows, 3) }) }),
+  };
+}
+
+export const workloads = {
+  'join-int64': join({
+    description: 'int64 key and payload, unique keys joined with as many uniform foreign keys',
+    foreign: uniform,
+  }),
+  'join-10to1': join({
+    description: 'the same with ten foreign keys for each unique key',
+    leftRows: (rows) => Math.ceil(rows / 10),
+    foreign: uniform,
+  }),
+  'join-zipf1': join({
+    description: 'the same with foreign keys drawn from a Zipf distribution of exponent 1',
+    foreign: (left, ids) => {
+      const rank = zipf(left, 2);
+      return () => ids[rank()];
+    },
+  }),
+  'join-utf8': join({
+    description: 'utf8 keys of 8 to 24 bytes with int64 payload, uniform foreign keys',
+    foreign: uniform,
+    keyColumn: textKeys,
+  }),
+  'sort-int64': sort({
+    description: 'pairs of a uniform 32-bit key, as int64, and an int64 payload',
+    by: ['key'],
+    columns: (rows) => ({ key: int64Column(rows, random(1).uint32) }),
+  }),
+  'sort-float64': sort({
+    description: 'a uniform float64 key of either sign and an int64 payload',
+    by: ['key'],
+    columns: (rows) => {
+      const { unit } = random(1);
+      return {
+        key: vector(
+          new Float64(),
+          new Float64Array(rows).map(() => (unit() - 0.5) * 1e6),
+        ),
+      };
+    },
+  }),
+  'sort-utf8': sort({
+    description: 'a utf8 key of 8 to 24 bytes and an int64 payload',
+    by: ['key'],
+    columns: (rows) => ({ key: textKeys(rows, random(1).uint32) }),
+  }),
+  'sort-three-columns': sort({
+    description: 'by an int32 of 1000 values, then a date of 10000 days descending, then a float64; int64 payload',
+    by: ['group', { column: 'day', descending: true }, 'amount'],
+    columns: (rows) => {
+      const { below, unit } = random(1);
+      const [group, day, amount] = [new Int32Array(rows), new Int32Array(rows), new Float64Array(rows)];
+      for (let i = 0; i < rows; i++) {
+        group[i] = below(1000);
+        day[i] = 10957 + below(10000);
+        amount[i] = unit() * 1000;
+      }
+      return { group: vector(new Int32(), group), day: vector(new DateDay(), day), amount: makeVector(amount) };
+    },
+  }),
+};

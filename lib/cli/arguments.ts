@@ -1,0 +1,150 @@
+/** Command lines to requests. Whatever is wrong with one is a UsageError in one line. */
+import { parseArgs } from 'node:util';
+import { didYouMean } from '../suggest.js';
+import { type CommandName, type CommandSpec, commandNames, commands, type OptionSpec } from './spec.js';
+
+/** A command line that can't be understood: exit code 2. */
+export class UsageError extends Error {}
+
+export type Request =
+  | { kind: 'version' }
+  | { kind: 'help'; command?: CommandName }
+  | { kind: 'run'; command: CommandName; operands: string[]; options: Options };
+
+/** Reads options by their long names. */
+export class Options {
+  constructor(private readonly given: ReadonlyMap<string, readonly string[]>) {}
+
+  has(name: string): boolean {
+    return this.given.has(name);
+  }
+  text(name: string): string | undefined {
+    return this.given.get(name)?.at(-1);
+  }
+  texts(name: string): readonly string[] | undefined {
+    return this.given.get(name);
+  }
+  /** Names separated by commas; a backslash takes the next character as it is. */
+  names(name: string): string[] | undefined {
+    const text = this.text(name);
+    if (text === undefined) return undefined;
+    const names = splitEscaped(text, ',').map(unescaped);
+    if (names.includes('')) throw new UsageError(`--${name} has an empty column name in "${text}"`);
+    return names;
+  }
+  count(name: string): number | undefined {
+    const text = this.text(name);
+    if (text === undefined) return undefined;
+    if (!/^\d{1,15}$/.test(text)) throw new UsageError(`--${name} needs a whole number but received "${text}"`);
+    return Number(text);
+  }
+}
+
+/** Splits at separators that no backslash precedes; backslashes stay. */
+function splitEscaped(text: string, separator: string): string[] {
+  const parts: string[] = [];
+  let start = 0;
+  for (let i = 0; i < text.length; i++) {
+    if (text[i] === '\\') i++;
+    else if (text[i] === separator) {
+      parts.push(text.slice(start, i));
+      start = i + 1;
+    }
+  }
+  return [...parts, text.slice(start)];
+}
+const unescaped = (text: string) => text.replace(/\\(.)/g, '$1');
+
+export interface SortColumnArgument {
+  column: string;
+  descending: boolean;
+  nullsLast: boolean;
+}
+
+const orders = ['asc', 'desc', 'nulls-first', 'nulls-last'];
+
+/** `country,ts:desc:nulls-first` to sort columns. */
+export function parseBy(texts: readonly string[]): SortColumnArgument[] {
+  return texts
+    .flatMap((text) => splitEscaped(text, ','))
+    .map((part) => {
+      const [name, ...modifiers] = splitEscaped(part, ':');
+      if (!name) throw new UsageError(`--by has an empty column name in "${texts.join(',')}"`);
+      for (const modifier of modifiers) {
+        if (!orders.includes(modifier)) {
+          throw new UsageError(
+            `--by: "${modifier}" in "${part}" is none of ${orders.join(', ')}.${didYouMean(modifier, orders)}`,
+          );
+        }
+      }
+      return { column: unescaped(name), descending: modifiers.includes('desc'), nullsLast: !modifiers.includes('nulls-first') };
+    });
+}
+
+function commandOf(words: string[]): { command: CommandName; used: number } {
+  const [first, second] = words;
+  if (first === 'explain') {
+    const command = `explain ${second}` as CommandName;
+    if (commandNames.includes(command)) return { command, used: 2 };
+    throw new UsageError(`explain needs "join" or "sort"${second === undefined ? '' : ` but received "${second}"`}`);
+  }
+  if (commandNames.includes(first as CommandName)) return { command: first as CommandName, used: 1 };
+  throw new UsageError(
+    `unknown command "${first}".${didYouMean(first!, [...commandNames, 'explain'])} "warpjoin --help" lists them`,
+  );
+}
+
+/** Throws UsageError. */
+export function parseCommandLine(argv: readonly string[]): Request {
+  const first = argv[0];
+  if (first === undefined) throw new UsageError('a command is missing: warpjoin --help lists them');
+  if (first === '--help' || first === '-h' || first === 'help') {
+    const topic = argv.slice(1).filter((word) => !word.startsWith('-'));
+    return first === 'help' && topic.length > 0 ? { kind: 'help', command: commandOf(topic).command } : { kind: 'help' };
+  }
+  if (first === '--version' || first === '-V') return { kind: 'version' };
+  if (first.startsWith('-')) throw new UsageError(`the command comes before options like ${first}: warpjoin COMMAND [OPTIONS]`);
+  if (first === 'explain' && argv.length > 1 && argv.slice(1).every((word) => word === '--help' || word === '-h'))
+    return { kind: 'help' };
+
+  const { command, used } = commandOf([...argv]);
+  const spec: CommandSpec = commands[command];
+  const { tokens } = parseArgs({
+    args: argv.slice(used),
+    options: Object.fromEntries(
+      Object.entries(spec.options).map(([name, { short, value }]) => [
+        name,
+        { type: value ? ('string' as const) : ('boolean' as const), ...(short && { short }) },
+      ]),
+    ),
+    strict: false, // its messages take several lines; the checks below take one
+    allowPositionals: true,
+    tokens: true,
+  });
+
+  const operands: string[] = [];
+  const given = new Map<string, string[]>();
+  for (const token of tokens) {
+    if (token.kind === 'positional') operands.push(token.value);
+    if (token.kind !== 'option') continue;
+    const option: OptionSpec | undefined = spec.options[token.name];
+    if (!option) {
+      const hint = didYouMean(token.name, Object.keys(spec.options)).replace(/"(.*)"/, '"--$1"');
+      throw new UsageError(`unknown option ${token.rawName} for ${command}.${hint} "warpjoin ${command} --help" lists them`);
+    }
+    if (!option.value && token.value !== undefined) throw new UsageError(`--${token.name} takes no value`);
+    if (option.value && (token.value === undefined || (!token.inlineValue && /^-./.test(token.value)))) {
+      throw new UsageError(`--${token.name} needs a value (${option.value}); write --${token.name}=VALUE if it starts with "-"`);
+    }
+    const values = given.get(token.name) ?? [];
+    if (values.length > 0 && !option.multiple && option.value) throw new UsageError(`--${token.name} is given twice`);
+    given.set(token.name, [...values, token.value ?? '']);
+  }
+
+  if (given.has('help')) return { kind: 'help', command };
+  if (operands.length !== spec.operands.length) {
+    const wanted = spec.operands.length === 0 ? 'no files' : spec.operands.join(' and ');
+    throw new UsageError(`${command} needs ${wanted} but received ${operands.length === 0 ? 'none' : operands.join(' ')}`);
+  }
+  return { kind: 'run', command, operands, options: new Options(given) };
+}

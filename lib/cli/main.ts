@@ -1,0 +1,49 @@
+#!/usr/bin/env node
+/** The `warpjoin` command. */
+import { createRequire } from 'node:module';
+import { parseCommandLine, UsageError } from './arguments.js';
+import { commandHelp, generalHelp } from './spec.js';
+
+const failed = 1;
+const wrongUsage = 2;
+
+/** Codes of errors that the command line itself caused. */
+const usageCodes = new Set(['ERR_OPTION']);
+
+class Interrupted extends Error {
+  constructor(readonly exitCode: number) {
+    super('interrupted');
+  }
+}
+
+async function main(argv: readonly string[]): Promise<number> {
+  const interrupt = new AbortController();
+  const stop = (signal: 'SIGINT' | 'SIGTERM', exitCode: number) =>
+    process.on(signal, () => {
+      if (interrupt.signal.aborted) process.exit(exitCode); // asked twice
+      interrupt.abort(new Interrupted(exitCode));
+    });
+  stop('SIGINT', 130);
+  stop('SIGTERM', 143);
+  try {
+    const request = parseCommandLine(argv);
+    const version = () => (createRequire(import.meta.url)('../../package.json') as { version: string }).version;
+    if (request.kind === 'version') console.log(version());
+    else if (request.kind === 'help') console.log(request.command ? commandHelp(request.command) : generalHelp(version()));
+    else await (await import('./commands.js')).run(request, interrupt.signal);
+    return 0;
+  } catch (error) {
+    if (error instanceof Interrupted) {
+      console.error('warpjoin: interrupted');
+      return error.exitCode;
+    }
+    const { message, code } = error as Error & { code?: string };
+    console.error(`warpjoin: ${String(message ?? error).replace(/\s*\n\s*/g, ' ')}`);
+    return error instanceof UsageError || (code && usageCodes.has(code)) ? wrongUsage : failed;
+  }
+}
+
+// A reader that has seen enough (| head) is no failure.
+process.stdout.on('error', (error: NodeJS.ErrnoException) => process.exit(error.code === 'EPIPE' ? 0 : failed));
+
+process.exitCode = await main(process.argv.slice(2));

@@ -1,0 +1,258 @@
+import { spawn } from 'node:child_process';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as wait } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { Options, parseBy, parseCommandLine, UsageError } from '../../lib/cli/arguments.js';
+import { commandHelp, commandNames, commands } from '../../lib/cli/spec.js';
+import { renderTable } from '../../lib/cli/table.js';
+import { readTable } from '../../lib/io/index.js';
+
+const main = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
+const datasets = fileURLToPath(new URL('../../node_modules/vega-datasets/data/', import.meta.url));
+const folder = mkdtempSync(join(tmpdir(), 'warpjoin-cli-'));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+const at = (name: string) => join(folder, name);
+
+interface Outcome {
+  code: number | null;
+  out: string;
+  err: string;
+}
+
+function start(args: string[]) {
+  const child = spawn(process.execPath, [main, ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
+  const outcome: Outcome = { code: null, out: '', err: '' };
+  child.stdout.on('data', (text) => {
+    outcome.out += text;
+  });
+  child.stderr.on('data', (text) => {
+    outcome.err += text;
+  });
+  const ended = new Promise<Outcome>((resolve) => child.on('close', (code) => resolve({ ...outcome, code })));
+  return { child, ended };
+}
+const warpjoin = (...args: string[]) => start(args).ended;
+
+/** Expects the one-line error that every failure ends in, and nothing else. */
+function expectFailure({ code, out, err }: Outcome, wanted: number, text: string | RegExp) {
+  expect(err).toMatch(/^warpjoin: [^\n]+\n$/);
+  expect(err).toMatch(text);
+  expect(out).toBe('');
+  expect(code).toBe(wanted);
+}
+
+beforeAll(() => {
+  if (!existsSync(main)) throw new Error('dist/ is missing: run "npm run setup"');
+  writeFileSync(at('left.csv'), 'id,name\n1,one\n2,two\n2,deux\n,none\n5,five\n');
+  writeFileSync(at('right.csv'), 'id,name,score\n2,zwei,0.5\n1,eins,1.5\n7,sieben,\n');
+  writeFileSync(at('keyed.csv'), 'code;score\n1;10\n');
+});
+
+describe('command lines', () => {
+  const usage = (...argv: string[]) => {
+    try {
+      parseCommandLine(argv);
+    } catch (error) {
+      expect(error).toBeInstanceOf(UsageError);
+      return (error as Error).message;
+    }
+    return expect.fail(`accepted ${argv.join(' ')}`);
+  };
+
+  it('are read option by option', () => {
+    const request = parseCommandLine([
+      'join',
+      '--how=left',
+      'a',
+      '-o',
+      'out',
+      'b',
+      '--on',
+      'x,y\\,z',
+      '-q',
+      '--host-devices',
+      '3',
+    ]);
+    if (request.kind !== 'run') return expect.fail(request.kind);
+    expect(request.command).toBe('join');
+    expect(request.operands).toEqual(['a', 'b']);
+    expect(request.options.text('how')).toBe('left');
+    expect(request.options.text('output')).toBe('out');
+    expect(request.options.names('on')).toEqual(['x', 'y,z']);
+    expect(request.options.has('quiet')).toBe(true);
+    expect(request.options.count('host-devices')).toBe(3);
+    expect(request.options.count('rows')).toBeUndefined();
+  });
+
+  it('take a "--" before names that start with a dash', () => {
+    const request = parseCommandLine(['sort', '--by=-x', '--', '-file.csv']);
+    expect(request.kind === 'run' && [request.operands, request.options.text('by')]).toEqual([['-file.csv'], '-x']);
+  });
+
+  it('are refused with the nearest name', () => {
+    expect(usage('joun')).toContain('"join"');
+    expect(usage('join', 'a', 'b', '--onn', 'x')).toContain('"--on"');
+    expect(usage('join', 'a', 'b', '--memory-limt', 'x')).toContain('"--memory-limit"');
+    expect(usage('sort', 'a', '--sufix', 'x')).not.toContain('Did you mean');
+  });
+
+  it('are refused for a missing, extra or doubled value', () => {
+    expect(usage('join', 'a')).toContain('LEFT and RIGHT');
+    expect(usage('sort', 'a', 'b')).toContain('FILE');
+    expect(usage('devices', 'a')).toContain('no files');
+    expect(usage('join', 'a', 'b', '--on')).toContain('--on needs a value');
+    expect(usage('join', 'a', 'b', '--on', '--how')).toContain('--on needs a value');
+    expect(usage('join', 'a', 'b', '--quiet=yes')).toContain('takes no value');
+    expect(usage('join', 'a', 'b', '--on', 'x', '--on', 'y')).toContain('twice');
+    expect(usage('explain')).toContain('"join" or "sort"');
+    expect(usage('--on', 'x')).toContain('COMMAND');
+    expect(usage()).toContain('command is missing');
+  });
+
+  it('name sort columns', () => {
+    const column = (name: string, descending = false, nullsLast = true) => ({ column: name, descending, nullsLast });
+    expect(parseBy(['country,ts:desc:nulls-first', 'a\\:b\\,c:asc:nulls-last'])).toEqual([
+      column('country'),
+      column('ts', true, false),
+      column('a:b,c'),
+    ]);
+    expect(() => parseBy(['ts:dessc'])).toThrow('"desc"');
+    expect(() => parseBy(['a,,b'])).toThrow('empty column name');
+    expect(() => new Options(new Map([['rows', ['1.5']]])).count('rows')).toThrow('whole number');
+  });
+
+  it('have help for every option of every command', () => {
+    for (const name of commandNames) {
+      const help = commandHelp(name);
+      for (const option of Object.keys(commands[name].options)) expect(help).toContain(`--${option}`);
+      expect(help).toContain('Examples:');
+      for (const example of commands[name].examples) {
+        const words = example.replace(/ \|.*/, '').split(' ').slice(1);
+        expect(parseCommandLine(words).kind, example).toBe('run');
+      }
+    }
+  });
+});
+
+describe('the warpjoin command', () => {
+  it('shows help and its version', async () => {
+    const version = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')).version;
+    expect(await warpjoin('--version')).toEqual({ code: 0, out: `${version}\n`, err: '' });
+    const general = await warpjoin('--help');
+    expect(general.code).toBe(0);
+    for (const name of commandNames) expect(general.out).toContain(name);
+    expect((await warpjoin('join', '--help')).out).toContain('--left-on');
+    expect((await warpjoin('help', 'sort')).out).toContain('--by');
+  });
+
+  it('tells usage from failure by the exit code', async () => {
+    expectFailure(await warpjoin('joun'), 2, /Did you mean "join"/);
+    expectFailure(await warpjoin('join', at('left.csv'), at('right.csv'), '--on', 'id', '--how', 'outer'), 2, /full/);
+    expectFailure(await warpjoin('sort', at('left.csv')), 2, /--by/);
+    expectFailure(await warpjoin('sort', at('left.csv'), '--by', 'id', '--memory-limit', 'lots'), 2, /lots/);
+    expectFailure(await warpjoin('sort', at('left.csv'), '--by', 'nam'), 1, /"name"/);
+    expectFailure(await warpjoin('sort', at('none.csv'), '--by', 'id'), 1, /none\.csv: no such file/);
+    expectFailure(await warpjoin('sort', at('left.csv'), '--by', 'id', '-o', at('x.zip')), 1, /x\.zip/);
+    expectFailure(
+      await warpjoin('join', at('left.csv'), at('right.csv'), '--left-on', 'name', '--right-on', 'score'),
+      1,
+      /name|score/,
+    );
+  });
+
+  it('joins files to a file', async () => {
+    const { code, out, err } = await warpjoin('join', at('left.csv'), at('right.csv'), '--on', 'id', '-o', at('joined.arrow'));
+    expect({ code, out }).toEqual({ code: 0, out: '' });
+    expect(err).toContain('3 rows');
+    const rows = (await readTable(at('joined.arrow'))).toArray().map((row) => ({ ...row.toJSON() }));
+    expect(rows.map((row) => `${row.id} ${row.name} ${row.name_right} ${row.score}`).sort()).toEqual([
+      '1 one eins 1.5',
+      '2 deux zwei 0.5',
+      '2 two zwei 0.5',
+    ]);
+  });
+
+  it('passes the options of a join on', async () => {
+    const { code } = await warpjoin(
+      ...['join', at('left.csv'), at('keyed.csv'), '--left-on', 'id', '--right-on', 'column1', '--how', 'left'],
+      ...['--no-header', '--select', 'column1', '-o', at('refused.csv')],
+    );
+    expect(code).toBe(1); // without a header there is no column "id"
+    const joined = await warpjoin(
+      ...['join', at('left.csv'), at('right.csv'), '--on', 'id', '--how', 'full', '--suffix', '2', '--select', 'name,name2'],
+      ...['--algorithm', 'sort-merge', '--host-devices', '2', '--memory-limit', '1GiB', '-o', at('full.csv'), '-q'],
+    );
+    expect(joined).toEqual({ code: 0, out: '', err: '' });
+    const [header, ...lines] = readFileSync(at('full.csv'), 'utf8').trim().split('\n');
+    expect(header).toBe('name,name2');
+    expect(lines.sort()).toEqual([',sieben', 'deux,zwei', 'five,', 'none,', 'one,eins', 'two,zwei']);
+  });
+
+  it('prints the first rows without an output', async () => {
+    const { code, out } = await warpjoin('sort', at('left.csv'), '--by', 'id:desc:nulls-first,name', '--rows', '4');
+    expect(code).toBe(0);
+    const lines = out.trim().split('\n');
+    expect(lines[0]).toMatch(/^\s*id\s+name$/);
+    expect(lines.slice(3, 7).map((line) => line.trim().split(/\s+/))).toEqual([
+      ['null', 'none'],
+      ['5', 'five'],
+      ['2', 'deux'],
+      ['2', 'two'],
+    ]);
+    expect(lines.at(-1)).toBe('first 4 of 5 rows');
+  });
+
+  it('gives statistics as JSON, on stdout when the result goes to a file', async () => {
+    const toFile = await warpjoin('sort', at('left.csv'), '--by', 'name', '-o', at('s.parquet'), '--stats', 'json');
+    const report = JSON.parse(toFile.out);
+    expect(report).toMatchObject({ command: 'sort', inputs: [{ rows: 5 }], output: { rows: 5, path: at('s.parquet') } });
+    expect(report.stats).toBeTypeOf('object');
+    const printed = await warpjoin('sort', at('left.csv'), '--by', 'name', '--stats', 'json', '-q');
+    expect(JSON.parse(printed.err).output).toMatchObject({ rows: 5, path: null });
+    expectFailure(await warpjoin('sort', at('left.csv'), '--by', 'name', '--stats', 'xml'), 2, /xml/);
+  });
+
+  it('explains joins and sorts, and lists devices', async () => {
+    const join = await warpjoin('explain', 'join', at('left.csv'), at('right.csv'), '--on', 'id');
+    expect(join.code).toBe(0);
+    expect(join.out.length).toBeGreaterThan(20);
+    const sort = await warpjoin('explain', 'sort', at('left.csv'), '--by', 'id', '--analyze');
+    expect(sort.code).toBe(0);
+    expect(sort.out.length).toBeGreaterThan(20);
+    const devices = await warpjoin('devices', '--host-devices', '3');
+    expect(
+      devices.out
+        .trim()
+        .split('\n')
+        .filter((line) => line.startsWith('host')),
+    ).toHaveLength(3);
+  });
+
+  it('stops at an interrupt with 130 and leaves no file', async () => {
+    const output = at('interrupted.csv');
+    const { child, ended } = start(['sort', join(datasets, 'flights-3m.parquet'), '--by', 'distance', '-o', output]);
+    const writing = () => readdirSync(folder).some((name) => name.startsWith('.interrupted.csv'));
+    while (!writing() && child.exitCode === null) await wait(5);
+    child.kill('SIGINT');
+    const outcome = await ended;
+    expectFailure(outcome, 130, /interrupted/);
+    expect(readdirSync(folder).filter((name) => name.includes('interrupted'))).toEqual([]);
+  }, 60_000);
+
+  it('ends quietly when nobody reads its output', async () => {
+    const { child, ended } = start(['sort', at('left.csv'), '--by', 'id', '-q']);
+    child.stdout.destroy();
+    expect(await ended).toMatchObject({ code: 0, err: '' });
+  });
+});
+
+it('prints wide tables within the width', async () => {
+  const table = await readTable(join(datasets, 'airports.csv'));
+  const text = renderTable(table, 3, 60);
+  expect(Math.max(...text.split('\n').map((line) => line.length))).toBeLessThanOrEqual(60);
+  expect(text).toMatch(/\(\d more columns\)$/);
+  expect(renderTable(table, 3).split('\n')).toHaveLength(6);
+});
