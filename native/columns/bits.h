@@ -1,0 +1,64 @@
+// Unaligned loads and bitmaps. Nothing here reads a byte that the caller's claim does not cover.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+
+namespace warpjoin::columns {
+
+template <class T>
+inline T load(const void* address) {
+  T value;
+  std::memcpy(&value, address, sizeof value);
+  return value;
+}
+
+template <class T>
+inline T load(const void* array, uint64_t index) {
+  return load<T>(static_cast<const char*>(array) + index * sizeof(T));
+}
+
+constexpr uint64_t low_bits(unsigned count) { return count >= 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1; }
+
+inline bool bit_at(const void* bitmap, uint64_t bit) { return (static_cast<const uint8_t*>(bitmap)[bit / 8] >> (bit % 8)) & 1; }
+
+/// Bits [first, first + count) of a bitmap, count <= 64, the first one lowest.
+inline uint64_t bits_at(const void* bitmap, uint64_t first, unsigned count) {
+  const uint8_t* bytes = static_cast<const uint8_t*>(bitmap) + first / 8;
+  const unsigned shift = static_cast<unsigned>(first % 8), span = (shift + count + 7) / 8;
+  uint64_t word = 0;
+  if (span >= 8) {
+    word = load<uint64_t>(bytes);
+  } else {
+    std::memcpy(&word, bytes, span);
+  }
+  word >>= shift;
+  if (span == 9) word |= uint64_t{bytes[8]} << (64 - shift);
+  return word & low_bits(count);
+}
+
+/// The first `size` <= 8 bytes of text, the first one highest, then zeros. `end`: the end of the readable bytes behind it.
+inline uint64_t leading_bytes(const uint8_t* text, uint64_t size, const uint8_t* end) {
+  if (size == 0) return 0;
+  uint64_t word = 0;
+  if (end - text >= 8) {
+    word = load<uint64_t>(text);
+  } else {
+    std::memcpy(&word, text, size);
+  }
+  return __builtin_bswap64(word) & ~low_bits(static_cast<unsigned>(64 - 8 * size));
+}
+
+/// How many leading bytes of two texts of `size` bytes agree.
+inline uint64_t common_bytes(const uint8_t* a, const uint8_t* b, uint64_t size) {
+  uint64_t i = 0;
+  for (; i + 8 <= size; i += 8) {
+    const uint64_t differ = load<uint64_t>(a + i) ^ load<uint64_t>(b + i);
+    if (differ) return i + static_cast<uint64_t>(std::countr_zero(differ)) / 8;
+  }
+  while (i < size && a[i] == b[i]) ++i;
+  return i;
+}
+
+}  // namespace warpjoin::columns

@@ -1,0 +1,107 @@
+#include <atomic>
+
+#include "columns/encoded_sort_keys.h"
+#include "columns/key_types.h"
+
+namespace warpjoin::columns {
+namespace {
+
+/// Bits of a word as a column's values.
+template <class Word>
+struct Fields {
+  const Word* words;
+  int value_shift;
+  Word mask;
+  int null_shift;
+  bool null_bit;
+
+  Word value(uint64_t row) const { return static_cast<Word>(static_cast<Word>(words[row] >> value_shift) & mask); }
+  uint64_t valid(uint64_t row) const { return static_cast<uint64_t>((words[row] >> null_shift) & 1) != uint64_t{null_bit}; }
+};
+
+/// Validity of rows [begin, end) into the words of a bitmap; returns the number of nulls.
+template <class Word>
+uint64_t write_validity(const Fields<Word>& fields, uint64_t begin, uint64_t end, uint64_t* bitmap) {
+  uint64_t nulls = 0;
+  for (uint64_t row = begin; row < end; row += 64) {
+    const auto rows = static_cast<unsigned>(std::min<uint64_t>(64, end - row));
+    uint64_t valid = 0;
+    for (unsigned i = 0; i < rows; ++i) valid |= fields.valid(row + i) << i;
+    nulls += rows - static_cast<unsigned>(std::popcount(valid));
+    bitmap[row / 64] = valid;
+  }
+  return nulls;
+}
+
+template <class Key, class Word>
+void write_values(const Fields<Word>& fields, const KeyColumn& column, const uint64_t* bitmap, uint64_t begin, uint64_t end,
+                  typename Key::Raw* __restrict values) {
+  using Raw = typename Key::Raw;
+  const auto flip = static_cast<Raw>(column.flip), base = static_cast<Raw>(column.base);
+  const auto value = [=, f = fields](uint64_t row) {
+    return Key::raw(static_cast<Raw>(static_cast<Raw>(static_cast<Raw>(f.value(row)) + base) ^ flip));
+  };
+  if (!bitmap) {
+    for (uint64_t row = begin; row < end; ++row) values[row] = value(row);
+    return;
+  }
+  for (uint64_t row = begin; row < end; ++row) {
+    values[row] = static_cast<Raw>(value(row) & static_cast<Raw>(-((bitmap[row / 64] >> (row % 64)) & 1)));
+  }
+}
+
+template <class Word>
+void write_bits(const Fields<Word>& fields, const KeyColumn& column, const uint64_t* bitmap, uint64_t begin, uint64_t end,
+                uint64_t* values) {
+  for (uint64_t row = begin; row < end; row += 64) {
+    const auto rows = static_cast<unsigned>(std::min<uint64_t>(64, end - row));
+    uint64_t bits = 0;
+    for (unsigned i = 0; i < rows; ++i) bits |= (((uint64_t{fields.value(row + i)} + column.base) ^ column.flip) & 1) << i;
+    values[row / 64] = bitmap ? bits & bitmap[row / 64] : bits;
+  }
+}
+
+}  // namespace
+
+std::optional<OwnedColumn> EncodedSortKeys::decode(size_t sort_column, const void* sorted_keys, Engine& engine,
+                                                   const Job& job) const {
+  const KeyColumn& column = order_.columns().at(sort_column);
+  const ColumnType& type = column.chunks.type();
+  const bool placed = (column.value_bits == 0 || column.value_shift >= 0) && (!column.has_null_flag || column.null_shift >= 0);
+  if (column.is_text() || !placed || column.fixed.canonicalized || (column.fixed.nulls != 0 && !column.has_null_flag)) return {};
+
+  const uint64_t rows = tuples_.view.size;
+  const bool bits = is_boolean_key(type);
+  const uint64_t words = (rows + 63) / 64;
+  OwnedColumn result;
+  result.length = rows;
+  result.values = engine.memory->allocate(std::max<uint64_t>(1, bits ? words * 8 : rows * type.width), "a sorted column");
+  if (column.has_null_flag) result.validity = engine.memory->allocate(words * 8, "a sorted column's validity");
+  auto* const bitmap = result.validity.as<uint64_t>();
+  std::atomic<uint64_t> nulls{0};
+  const auto decode_words = [&]<class Word>() {
+    const Fields<Word> fields{static_cast<const Word*>(sorted_keys), std::max(column.value_shift, 0),
+                              static_cast<Word>(low_bits(column.value_bits)), std::max(column.null_shift, 0), column.nulls_last};
+    for_row_blocks(engine, rows, job, [&](uint64_t, uint64_t begin, uint64_t end) {
+      if (bitmap) nulls.fetch_add(write_validity(fields, begin, end, bitmap), std::memory_order_relaxed);
+      if (bits) {
+        write_bits(fields, column, bitmap, begin, end, result.values.as<uint64_t>());
+      } else {
+        with_key_type(type, [&]<class Key>() {
+          write_values<Key>(fields, column, bitmap, begin, end, result.values.as<typename Key::Raw>());
+        });
+      }
+    });
+  };
+  if (tuples_.layout.key_bytes == 4) {
+    decode_words.template operator()<uint32_t>();
+  } else {
+    decode_words.template operator()<uint64_t>();
+  }
+  result.null_count = nulls.load();
+  if (result.validity) result.validity.shrink((rows + 7) / 8);
+  if (bits) result.values.shrink(std::max<uint64_t>(1, (rows + 7) / 8));
+  return result;
+}
+
+}  // namespace warpjoin::columns

@@ -1,0 +1,114 @@
+#include <atomic>
+#include <cstring>
+
+#include "columns/encoded_sort_keys.h"
+#include "core/error.h"
+
+namespace warpjoin {
+namespace columns {
+namespace {
+
+constexpr uint64_t kWordsAtOnce = 4096;  // stay in the first-level cache from field to field
+
+uint64_t rows_to_sort(std::span<const SortColumn> by) {
+  if (by.empty()) throw Error(ErrorCode::option, "A sort needs at least one column to sort by");
+  for (const SortColumn& column : by) {
+    if (column.column->length == by[0].column->length) continue;
+    throw Error(ErrorCode::invalid_table, "Column '" + column.column->name + "' has " + std::to_string(column.column->length) +
+                                              " rows, but column '" + by[0].column->name + "' has " +
+                                              std::to_string(by[0].column->length));
+  }
+  return by[0].column->length;
+}
+
+}  // namespace
+
+bool carry_payload(EncodedTuples& tuples, const Column* payload, Engine& engine, const Job& job) {
+  const uint64_t rows = tuples.view.size;
+  if (payload && payload->type.kind == ColumnKind::fixed && (payload->type.width == 4 || payload->type.width == 8) &&
+      payload->length == rows && rows > 0) {
+    const ChunkIndex chunks(*payload);
+    const unsigned width = payload->type.width;
+    if (count_nulls(chunks, engine, job) == 0) {
+      tuples.layout.value_bytes = static_cast<uint8_t>(width);
+      if (aliasable(chunks, width)) {
+        tuples.view.values = chunks.chunks()[0].values;
+        return true;
+      }
+      tuples.values = engine.memory->allocate(rows * width, "a payload column");
+      tuples.view.values = tuples.values.data();
+      for_row_blocks(engine, rows, job, [&](uint64_t, uint64_t begin, uint64_t end) {
+        chunks.for_pieces(begin, end, [&](const ColumnChunk& chunk, uint64_t first, uint64_t count, uint64_t row) {
+          std::memcpy(tuples.values.as<char>() + row * width, static_cast<const char*>(chunk.values) + first * width,
+                      count * width);
+        });
+      });
+      return true;
+    }
+  }
+  tuples.layout.value_bytes = row_bytes_for(rows);
+  return false;
+}
+
+EncodedSortKeys::EncodedSortKeys(std::span<const SortColumn> by, const Column* payload, Engine& engine, const Job& job)
+    : order_(by, engine, job) {
+  tuples_.view.size = rows_to_sort(by);
+  if (!alias()) {
+    if (order_.first_word_bits() <= 32) {
+      encode<uint32_t>(engine, job);
+    } else {
+      encode<uint64_t>(engine, job);
+    }
+  }
+  carry_payload(tuples_, complete() ? payload : nullptr, engine, job);
+}
+
+/// Uses the Arrow buffer of a single unsigned column as it is, where its values fill the words that it would get.
+bool EncodedSortKeys::alias() {
+  if (order_.columns().size() != 1) return false;
+  KeyColumn& column = order_.columns()[0];
+  const ColumnType& type = column.chunks.type();
+  if (type.order != KeyOrder::unsigned_integer || column.descending || column.nulls() != 0) return false;
+  const unsigned key_bytes = order_.first_word_bits() <= 32 ? 4 : 8;
+  if (type.width != key_bytes || !aliasable(column.chunks, key_bytes)) return false;
+  column.base = 0;
+  column.value_bits = 8 * key_bytes;
+  column.value_shift = 0;
+  tuples_.layout.key_bytes = static_cast<uint8_t>(key_bytes);
+  tuples_.view.keys = column.chunks.chunks()[0].values;
+  tuples_.varying_bits = column.fixed.varying_bits();
+  return true;
+}
+
+template <class Key>
+void EncodedSortKeys::encode(Engine& engine, const Job& job) {
+  const uint64_t rows = tuples_.view.size;
+  tuples_.layout.key_bytes = sizeof(Key);
+  tuples_.keys = engine.memory->allocate(rows * sizeof(Key), "sort keys");
+  tuples_.view.keys = tuples_.keys.data();
+  std::atomic<uint64_t> any{0}, all{~uint64_t{0}};
+  for_row_blocks(engine, rows, job, [&](uint64_t, uint64_t begin, uint64_t end) {
+    Key* const keys = tuples_.keys.as<Key>();
+    Key block_any = 0, block_all = ~Key{0};
+    for (uint64_t at = begin; at < end; at += kWordsAtOnce) {
+      const uint64_t stop = std::min(end, at + kWordsAtOnce);
+      order_.first_words(at, stop, keys + at);
+      for (uint64_t i = at; i < stop; ++i) {
+        block_any |= keys[i];
+        block_all &= keys[i];
+      }
+    }
+    any.fetch_or(block_any, std::memory_order_relaxed);
+    all.fetch_and(block_all, std::memory_order_relaxed);
+  });
+  tuples_.varying_bits = any.load() & ~all.load();
+}
+
+}  // namespace columns
+
+std::unique_ptr<SortKeys> encode_sort_keys(std::span<const SortColumn> by, const Column* payload, Engine& engine,
+                                           const Job& job) {
+  return std::make_unique<columns::EncodedSortKeys>(by, payload, engine, job);
+}
+
+}  // namespace warpjoin

@@ -1,0 +1,262 @@
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "columns/encode.h"
+#include "columns/hash_bytes.h"
+#include "core/error.h"
+#include "test_columns.h"
+
+namespace warpjoin {
+namespace {
+
+using namespace test;
+
+uint64_t read(const void* array, uint8_t width, uint64_t i) {
+  uint64_t value = 0;
+  std::memcpy(&value, static_cast<const char*>(array) + i * width, width);
+  return value;
+}
+
+struct Pairs {
+  std::vector<uint64_t> left, right;
+};
+
+/// Checks that a side's tuples and excluded rows are its rows, each once; returns row and key of its tuples.
+std::vector<std::pair<uint64_t, uint64_t>> tuples_of(const JoinSide& side, uint64_t rows) {
+  const TupleView view = side.tuples.view;
+  const TupleLayout layout = side.tuples.layout;
+  EXPECT_EQ(side.rows, rows);
+  EXPECT_EQ(view.size + side.excluded_rows, rows);
+  std::vector<std::pair<uint64_t, uint64_t>> tuples;
+  std::vector<int> seen(rows);
+  uint64_t varying = 0, previous = 0;
+  for (uint64_t i = 0; i < view.size; ++i) {
+    const uint64_t row = view.values ? read(view.values, layout.value_bytes, i) : view.first_value + i;
+    const uint64_t key = read(view.keys, layout.key_bytes, i);
+    EXPECT_TRUE(i == 0 || row > previous);
+    previous = row;
+    varying |= key ^ read(view.keys, layout.key_bytes, 0);
+    ++seen.at(row);
+    tuples.push_back({row, key});
+  }
+  EXPECT_EQ(varying & ~side.tuples.varying_bits, 0u);
+  for (uint64_t i = 0; i < side.excluded_rows; ++i) {
+    const uint64_t row = read(side.excluded.data(), layout.value_bytes, i);
+    EXPECT_TRUE(i == 0 || row > previous);
+    previous = row;
+    ++seen.at(row);
+  }
+  EXPECT_EQ(seen, std::vector<int>(rows, 1));
+  return tuples;
+}
+
+/// The pairs that a join of the keys finds, verified where they are not exact, against the pairs of equal values.
+void expect_joined(const ColumnType& left_type, const Values& left, const ColumnType& right_type, const Values& right,
+                   Engine& engine, std::mt19937_64& random) {
+  const Job job;
+  const TestColumn left_test("l", left_type, left, random), right_test("r", right_type, right, random);
+  poison_memory(engine);
+  const JoinKeys keys = encode_join_keys(left_test.column, right_test.column, nullptr, nullptr, engine, job);
+  EXPECT_EQ(keys.left.tuples.layout.key_bytes, keys.right.tuples.layout.key_bytes);
+  std::multimap<uint64_t, uint64_t> table;
+  for (const auto& [row, key] : tuples_of(keys.right, right.size())) table.insert({key, row});
+  std::vector<std::pair<uint64_t, uint64_t>> found, expected;
+  for (const auto& [row, key] : tuples_of(keys.left, left.size())) {
+    for (auto [it, end] = table.equal_range(key); it != end; ++it) found.push_back({row, it->second});
+    if (keys.keys_are_left_values) {
+      EXPECT_EQ(std::string(reinterpret_cast<const char*>(&key), left_type.width), *left[row]);
+    }
+  }
+  if (!keys.exact) {
+    std::vector<uint32_t> l, r;
+    for (const auto& [x, y] : found) {
+      l.push_back(static_cast<uint32_t>(x));
+      r.push_back(static_cast<uint32_t>(y));
+    }
+    const uint64_t kept = verify_pairs(left_test.column, right_test.column, l.data(), r.data(), 4, l.size(), engine, job);
+    EXPECT_EQ(kept, found.size());  // a good hash has no collisions here
+    for (uint64_t i = 0; i < kept; ++i) EXPECT_EQ(found[i], std::make_pair(uint64_t{l[i]}, uint64_t{r[i]}));
+  }
+  for (uint64_t x = 0; x < left.size(); ++x) {
+    for (uint64_t y = 0; y < right.size(); ++y) {
+      if (left[x] && right[y] && compare_values(left_type, *left[x], right_type, *right[y]) == 0) expected.push_back({x, y});
+    }
+  }
+  std::sort(found.begin(), found.end());
+  EXPECT_EQ(found, expected);
+}
+
+TEST(JoinKeys, MatchEqualValuesOfEachType) {
+  std::mt19937_64 random(1);
+  Engine engine = make_engine();
+  for (const ColumnType& type : key_types()) {
+    for (int round = 0; round < 16; ++round) {
+      const Draw draw{.nulls = round % 2 ? 0.2 : 0,
+                      .distinct = round % 3 ? 100u : 0u,
+                      .longest = std::vector<uint64_t>{3, 7, 8, 70}[random() % 4]};
+      SCOPED_TRACE(type_name(type) + " round " + std::to_string(round));
+      expect_joined(type, draw_values(type, random() % 300, draw, random), type, draw_values(type, random() % 300, draw, random),
+                    engine, random);
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+}
+
+TEST(JoinKeys, MatchValuesOfComparableTypes) {
+  std::mt19937_64 random(2);
+  Engine engine = make_engine();
+  const auto class_of = [](const ColumnType& type) {
+    return type.order == KeyOrder::unsigned_integer ? KeyOrder::signed_integer : type.order;
+  };
+  for (const ColumnType& a : key_types()) {
+    for (const ColumnType& b : key_types()) {
+      SCOPED_TRACE(type_name(a) + " " + type_name(b));
+      if (class_of(a) != class_of(b)) {
+        const TestColumn x("x", a, draw_values(a, 3, {}, random), random), y("y", b, draw_values(b, 3, {}, random), random);
+        const Job job;
+        EXPECT_THROW(encode_join_keys(x.column, y.column, nullptr, nullptr, engine, job), Error);
+        continue;
+      }
+      for (const uint64_t distinct : {0, 250}) {
+        const Draw draw{.nulls = distinct ? 0.1 : 0, .distinct = distinct};
+        expect_joined(a, draw_values(a, 200, draw, random), b, draw_values(b, 200, draw, random), engine, random);
+      }
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+}
+
+TEST(JoinKeys, NeverMatchANegativeWithALargeUnsigned) {
+  std::mt19937_64 random(3);
+  Engine engine = make_engine();
+  const Job job;
+  const Values left{value_of(int64_t{-1}), value_of(int64_t{7}), value_of(INT64_MIN)};
+  const Values right{value_of(UINT64_MAX), value_of(uint64_t{7}), value_of(uint64_t{1} << 63)};
+  expect_joined(signed_type(8), left, unsigned_type(8), right, engine, random);
+  const TestColumn l("l", signed_type(8), left, {3}, random), r("r", unsigned_type(8), right, {3}, random);
+  const JoinKeys keys = encode_join_keys(l.column, r.column, nullptr, nullptr, engine, job);
+  EXPECT_EQ(keys.left.excluded_rows, 2u);
+  EXPECT_EQ(keys.right.excluded_rows, 2u);
+}
+
+TEST(JoinKeys, AliasOneAlignedChunkWithoutNulls) {
+  std::mt19937_64 random(4);
+  Engine engine = make_engine();
+  const Job job;
+  for (const ColumnType& type : {signed_type(4), unsigned_type(8), floating_type(8)}) {
+    const Values values = draw_values(type, 100, {.distinct = 2}, random);
+    TestColumn left("l", type, values, {100}, random), right("r", type, values, {50, 50}, random);
+    left.column.chunks[0].validity = nullptr;
+    const JoinKeys keys = encode_join_keys(left.column, right.column, nullptr, nullptr, engine, job);
+    if (type.order != KeyOrder::floating) {
+      EXPECT_EQ(keys.left.tuples.view.keys, left.column.chunks[0].values);
+      EXPECT_TRUE(keys.keys_are_left_values);
+      EXPECT_EQ(keys.left.tuples.varying_bits, type.order == KeyOrder::signed_integer ? 0xFFFFFFFFu : 1u);
+    }
+    EXPECT_NE(keys.right.tuples.view.keys, right.column.chunks[0].values);
+    EXPECT_EQ(keys.right.tuples.view.values, nullptr);
+  }
+}
+
+TEST(JoinKeys, CarryPayloadsOnlyWhereNothingIsExcluded) {
+  std::mt19937_64 random(5);
+  Engine engine = make_engine();
+  const Job job;
+  Values values = draw_values(signed_type(8), 100, {}, random);
+  const Values payload_values = draw_values(opaque_type(8), 100, {}, random);
+  const TestColumn whole("w", signed_type(8), values, random);
+  values[5] = {};
+  const TestColumn nullable("n", signed_type(8), values, random), payload("p", opaque_type(8), payload_values, random);
+  const JoinKeys keys = encode_join_keys(whole.column, nullable.column, &payload.column, &payload.column, engine, job);
+  ASSERT_TRUE(keys.left.carries_payload);
+  EXPECT_FALSE(keys.right.carries_payload);
+  EXPECT_EQ(keys.right.excluded_rows, 1u);
+  for (uint64_t i = 0; i < 100; ++i) {
+    EXPECT_EQ(read(keys.left.tuples.view.values, 8, i), number_of<uint64_t>(*payload_values[i]));
+  }
+  const TestColumn text("t", utf8_type(), draw_values(utf8_type(), 100, {.longest = 40}, random), random);
+  const JoinKeys hashed = encode_join_keys(text.column, text.column, &payload.column, nullptr, engine, job);
+  EXPECT_FALSE(hashed.exact);
+  EXPECT_FALSE(hashed.left.carries_payload);
+}
+
+TEST(JoinKeys, WorkOverSeveralBlocks) {
+  std::mt19937_64 random(6);
+  Engine engine = make_engine(3);
+  const Job job;
+  const uint64_t rows = 200000;
+  for (const ColumnType& type : {signed_type(2), signed_type(8), floating_type(4), boolean_type(), utf8_type()}) {
+    for (const double nulls : {0.0, 0.3}) {
+      const Values values = draw_values(type, rows, {.nulls = nulls}, random);
+      const TestColumn test("c", type, values, random);
+      poison_memory(engine);
+      const JoinKeys keys = encode_join_keys(test.column, test.column, nullptr, nullptr, engine, job);
+      std::map<std::string, uint64_t> known;
+      for (const auto& [row, key] : tuples_of(keys.left, rows)) {
+        ASSERT_TRUE(values[row]);
+        EXPECT_EQ(known.insert({*values[row], key}).first->second, key);
+      }
+      const auto nulls_there = static_cast<uint64_t>(std::count(values.begin(), values.end(), Value()));
+      EXPECT_EQ(keys.left.excluded_rows, nulls_there);
+    }
+  }
+}
+
+TEST(VerifyPairs, KeepsEqualPairsInOrder) {
+  std::mt19937_64 random(7);
+  Engine engine = make_engine(3);
+  const Job job;
+  for (const ColumnType& right_type : {utf8_type(), large_utf8_type()}) {
+    const Draw draw{.distinct = 300, .longest = 40};
+    const Values left = draw_values(utf8_type(), 1000, draw, random), right = draw_values(right_type, 1000, draw, random);
+    const TestColumn l("l", utf8_type(), left, random), r("r", right_type, right, random);
+    for (const uint64_t pairs : {0, 1, 31, 33, 1000, 200000}) {
+      for (const uint8_t row_bytes : {4, 8}) {
+        std::vector<uint8_t> left_rows(pairs * row_bytes), right_rows(pairs * row_bytes);
+        Pairs expected;
+        for (uint64_t i = 0; i < pairs; ++i) {
+          uint64_t x = random() % left.size(), y = random() % right.size();
+          if (random() % 2) {
+            for (int tries = 0; tries < 200 && *left[x] != *right[y]; ++tries) y = random() % right.size();
+          }
+          std::memcpy(left_rows.data() + i * row_bytes, &x, row_bytes);
+          std::memcpy(right_rows.data() + i * row_bytes, &y, row_bytes);
+          if (*left[x] == *right[y]) {
+            expected.left.push_back(x);
+            expected.right.push_back(y);
+          }
+        }
+        const uint64_t kept =
+            verify_pairs(l.column, r.column, left_rows.data(), right_rows.data(), row_bytes, pairs, engine, job);
+        ASSERT_EQ(kept, expected.left.size());
+        for (uint64_t i = 0; i < kept; ++i) {
+          ASSERT_EQ(read(left_rows.data(), row_bytes, i), expected.left[i]);
+          ASSERT_EQ(read(right_rows.data(), row_bytes, i), expected.right[i]);
+        }
+      }
+    }
+  }
+}
+
+TEST(HashBytes, SpreadsTextsThatDifferInOneByteOrInSize) {
+  std::map<uint64_t, std::string> seen;
+  for (size_t size = 0; size < 130; ++size) {
+    for (size_t at = 0; at <= size; ++at) {
+      std::string text(size, '\0');
+      if (at < size) text[at] = 1;
+      const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
+      const auto [it, fresh] = seen.insert({columns::hash_bytes(bytes, size), text});
+      EXPECT_TRUE(fresh || it->second == text) << size << " " << at;
+    }
+  }
+  // Each bit of the hash is set about half the time.
+  for (int bit = 0; bit < 64; ++bit) {
+    size_t ones = 0;
+    for (const auto& [hash, text] : seen) ones += (hash >> bit) & 1;
+    EXPECT_NEAR(static_cast<double>(ones) / static_cast<double>(seen.size()), 0.5, 0.05) << bit;
+  }
+}
+
+}  // namespace
+}  // namespace warpjoin

@@ -1,0 +1,164 @@
+#include "columns/gather.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "test_columns.h"
+
+namespace warpjoin {
+namespace {
+
+using namespace test;
+
+constexpr uint64_t kMissing = ~uint64_t{0};
+
+/// Row numbers in exactly as many bytes as they need.
+struct Rows {
+  std::vector<uint64_t> numbers;
+  std::unique_ptr<uint8_t[]> bytes;
+  RowList list;
+
+  Rows(std::vector<uint64_t> rows, uint8_t row_bytes, bool may_be_missing) : numbers(std::move(rows)) {
+    bytes = std::make_unique<uint8_t[]>(numbers.size() * row_bytes);
+    for (size_t i = 0; i < numbers.size(); ++i) std::memcpy(bytes.get() + i * row_bytes, &numbers[i], row_bytes);
+    list = {bytes.get(), row_bytes, may_be_missing, numbers.size()};
+  }
+};
+
+Rows draw_rows(uint64_t of, uint64_t size, bool may_be_missing, std::mt19937_64& random) {
+  std::vector<uint64_t> rows;
+  const bool ascending = random() % 3 == 0;
+  for (uint64_t i = 0; i < size; ++i) {
+    const bool missing = of == 0 || (may_be_missing && random() % 3 == 0);
+    rows.push_back(missing ? kMissing : ascending ? i * of / size : random() % of);
+  }
+  return Rows(rows, random() % 2 ? 4 : 8, may_be_missing);
+}
+
+std::vector<ColumnType> all_types() {
+  auto types = key_types();
+  for (const uint32_t width : {3u, 12u, 16u, 32u, 40u}) types.push_back(opaque_type(width));
+  return types;
+}
+
+TEST(Gather, EqualsANaiveGather) {
+  std::mt19937_64 random(1);
+  Engine engine = make_engine();
+  const Job job;
+  for (const ColumnType& type : all_types()) {
+    for (int round = 0; round < 24; ++round) {
+      const uint64_t rows = std::vector<uint64_t>{1, 100, 3000}[random() % 3];
+      const Draw draw{.nulls = round % 3 == 0 ? 0.3 : 0, .longest = random() % 2 ? 20u : 60u};
+      const Values values = draw_values(type, rows, draw, random);
+      const TestColumn test("c", type, values, random);
+      const uint64_t size = std::vector<uint64_t>{0, 1, 64, 255, 257, 1000}[random() % 6];
+      const Rows picked = draw_rows(rows, size, round % 2, random);
+      poison_memory(engine);
+      const OwnedColumn result = gather(test.column, picked.list, engine, job);
+      Values expected;
+      for (const uint64_t row : picked.numbers) expected.push_back(row == kMissing ? Value() : values[row]);
+      ASSERT_EQ(values_of(result, type), expected) << type_name(type) << " " << round;
+      ASSERT_NE(result.values.data(), nullptr);
+    }
+  }
+}
+
+TEST(Gather, EqualsANaiveGatherOverSeveralBlocks) {
+  std::mt19937_64 random(2);
+  Engine engine = make_engine(4);
+  const Job job;
+  for (const ColumnType& type :
+       {boolean_type(), signed_type(4), opaque_type(16), opaque_type(5), utf8_type(), large_utf8_type()}) {
+    for (const bool missing : {false, true}) {
+      const Values values = draw_values(type, 5000, {.nulls = missing ? 0.1 : 0.0}, random);
+      const TestColumn test("c", type, values, random);
+      const Rows picked = draw_rows(5000, 200001, missing, random);
+      poison_memory(engine);
+      Values expected;
+      for (const uint64_t row : picked.numbers) expected.push_back(row == kMissing ? Value() : values[row]);
+      ASSERT_EQ(values_of(gather(test.column, picked.list, engine, job), type), expected) << type_name(type);
+    }
+  }
+}
+
+TEST(Gather, GivesNullsForRowsMissingFromAnEmptyColumn) {
+  std::mt19937_64 random(3);
+  Engine engine = make_engine();
+  const Job job;
+  for (const ColumnType& type : all_types()) {
+    const TestColumn test("c", type, {}, random);
+    const Rows missing(std::vector<uint64_t>(100, kMissing), 4, true);
+    EXPECT_EQ(values_of(gather(test.column, missing.list, engine, job), type), Values(100)) << type_name(type);
+  }
+}
+
+TEST(Gather, TakesTheRowNumberOfAllOnesAsARowUnlessRowsMayBeMissing) {
+  std::mt19937_64 random(4);
+  Engine engine = make_engine();
+  const Job job;
+  const Values values(10, value_of<int32_t>(7));
+  const TestColumn test("c", signed_type(4), values, {10}, random);
+  const Rows rows({1, 2, 3}, 4, true);
+  const OwnedColumn result = gather(test.column, rows.list, engine, job);
+  EXPECT_EQ(result.null_count, 0u);
+  EXPECT_FALSE(result.validity);
+}
+
+TEST(GatherCoalesced, TakesTheSecondWhereTheFirstIsMissing) {
+  std::mt19937_64 random(5);
+  Engine engine = make_engine();
+  const Job job;
+  for (const ColumnType& type : all_types()) {
+    for (int round = 0; round < 12; ++round) {
+      const Draw draw{.nulls = round % 3 == 0 ? 0.3 : 0};
+      const Values a = draw_values(type, 500, draw, random), b = draw_values(type, round % 4 ? 300 : 0, draw, random);
+      const TestColumn first("a", type, a, random), second("b", type, b, random);
+      const Rows a_rows = draw_rows(a.size(), 1000, round % 5 != 0, random);
+      const Rows b_rows = draw_rows(b.size(), 1000, b.empty() || round % 2, random);
+      poison_memory(engine);
+      const OwnedColumn result = gather_coalesced(first.column, a_rows.list, second.column, b_rows.list, engine, job);
+      Values expected;
+      for (size_t i = 0; i < 1000; ++i) {
+        const uint64_t x = a_rows.numbers[i], y = b_rows.numbers[i];
+        expected.push_back(x != kMissing ? a[x] : y != kMissing ? b[y] : Value());
+      }
+      ASSERT_EQ(values_of(result, type), expected) << type_name(type);
+    }
+  }
+}
+
+TEST(GatherCoalesced, RefusesColumnsOfDifferentTypes) {
+  std::mt19937_64 random(6);
+  Engine engine = make_engine();
+  const Job job;
+  const TestColumn a("a", signed_type(4), Values(3, value_of(1)), {3}, random), b("b", utf8_type(), Values(3, "x"), {3}, random);
+  const Rows rows({0, 1, 2}, 4, true);
+  EXPECT_THROW(gather_coalesced(a.column, rows.list, b.column, rows.list, engine, job), Error);
+}
+
+TEST(Gather, RefusesTextThatDoesNotFitItsOffsets) {
+  std::mt19937_64 random(7);
+  Engine engine = make_engine();
+  const Job job;
+  const TestColumn test("c", utf8_type(), {std::string(1 << 20, 'x')}, {1}, random);
+  const Rows rows(std::vector<uint64_t>(2048, 0), 4, false);
+  try {
+    gather(test.column, rows.list, engine, job);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::not_supported);
+  }
+}
+
+TEST(Gather, StopsWhenItsJobIsCancelled) {
+  std::mt19937_64 random(8);
+  Engine engine = make_engine();
+  Job job;
+  job.cancel();
+  const TestColumn test("c", signed_type(4), Values(3, value_of(1)), {3}, random);
+  const Rows rows({0, 1, 2}, 4, false);
+  EXPECT_THROW(gather(test.column, rows.list, engine, job), Error);
+}
+
+}  // namespace
+}  // namespace warpjoin
