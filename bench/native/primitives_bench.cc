@@ -102,6 +102,7 @@ BENCHMARK(Copy)
     ->ArgNames({"rows", "threads"})
     ->Args({20'000'000, 1})
     ->Args({20'000'000, kMostThreads})
+    ->MeasureProcessCPUTime()
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 
@@ -134,7 +135,7 @@ void sort_axes(benchmark::internal::Benchmark* bench) {
   for (int64_t kind = 0; kind <= static_cast<int64_t>(Keys::one_bucket); ++kind)
     bench->Args({20'000'000, 8, 4, 1, kind, kMostThreads});
 }
-BENCHMARK(Sort)->Apply(sort_axes)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(Sort)->Apply(sort_axes)->MeasureProcessCPUTime()->UseRealTime()->Unit(benchmark::kMillisecond);
 
 void VaryingBits(benchmark::State& state) {
   Machine machine(static_cast<unsigned>(kMostThreads));
@@ -153,6 +154,7 @@ BENCHMARK(VaryingBits)
     ->ArgNames({"rows", "key", "value"})
     ->Args({20'000'000, 8, 0})
     ->Args({20'000'000, 4, 0})
+    ->MeasureProcessCPUTime()
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 
@@ -184,7 +186,7 @@ void partition_axes(benchmark::internal::Benchmark* bench) {
   bench->Args({20'000'000, 8, 4, 1, 11, static_cast<int64_t>(Keys::few_distinct)});
   bench->Args({100'000, 8, 4, 1, 6, 0});
 }
-BENCHMARK(Partition)->Apply(partition_axes)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(Partition)->Apply(partition_axes)->MeasureProcessCPUTime()->UseRealTime()->Unit(benchmark::kMillisecond);
 
 void Merge(benchmark::State& state) {
   Machine machine(static_cast<unsigned>(kMostThreads));
@@ -214,7 +216,7 @@ void merge_axes(benchmark::internal::Benchmark* bench) {
   bench->Args({20'000'000, 8, 8, 2, static_cast<int64_t>(Keys::few_distinct)});
   bench->Args({20'000'000, 8, 8, 2, static_cast<int64_t>(Keys::sorted)});
 }
-BENCHMARK(Merge)->Apply(merge_axes)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(Merge)->Apply(merge_axes)->MeasureProcessCPUTime()->UseRealTime()->Unit(benchmark::kMillisecond);
 
 void MatchRanges(benchmark::State& state) {
   Machine machine(static_cast<unsigned>(kMostThreads));
@@ -245,6 +247,7 @@ BENCHMARK(MatchRanges)
     ->Args({1'000'000, 20'000'000, 100})
     ->Args({1'000, 20'000'000, 100})
     ->Args({20'000'000, 1'000, 100})
+    ->MeasureProcessCPUTime()
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 

@@ -1,7 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <map>
-
 #include "tuple_data.h"
 
 namespace warpjoin {
@@ -18,21 +16,18 @@ std::vector<uint64_t> sorted_keys(TupleLayout layout, std::vector<uint64_t> keys
 void check_ranges(HostBench& bench, TupleLayout build_layout, const std::vector<uint64_t>& build, TupleLayout probe_layout,
                   const std::vector<uint64_t>& probe) {
   TupleArray r(build_layout, build.size(), 1), s(probe_layout, probe.size(), 3);
-  std::map<uint64_t, MatchRange> all;
-  for (uint64_t i = 0; i < build.size(); ++i) {
-    r.set(i, build[i], i);
-    all.try_emplace(build[i], MatchRange{i, i, 0, 0}).first->second.build_end = i + 1;
-  }
-  for (uint64_t i = 0; i < probe.size(); ++i) {
-    s.set(i, probe[i], i);
-    const auto found = all.find(probe[i]);
-    if (found == all.end()) continue;
-    if (found->second.probe_end == 0) found->second.probe_begin = i;
-    found->second.probe_end = i + 1;
-  }
+  for (uint64_t i = 0; i < build.size(); ++i) r.set(i, build[i], i);
+  for (uint64_t i = 0; i < probe.size(); ++i) s.set(i, probe[i], i);
   std::vector<MatchRange> expected;
-  for (const auto& [key, range] : all) {
-    if (range.probe_end) expected.push_back(range);
+  for (auto i = build.begin(), j = probe.begin(); i != build.end();) {
+    const auto i_end = std::upper_bound(i, build.end(), *i), j_end = std::upper_bound(j, probe.end(), *i);
+    j = std::lower_bound(j, j_end, *i);
+    const auto row = [](auto begin, auto at) { return static_cast<uint64_t>(at - begin); };
+    if (j != j_end) {
+      expected.push_back({row(build.begin(), i), row(build.begin(), i_end), row(probe.begin(), j), row(probe.begin(), j_end)});
+    }
+    i = i_end;
+    j = j_end;
   }
   uint64_t count = 0xBAD;
   Primitives& primitives = bench.primitives();

@@ -38,18 +38,16 @@ struct Runs {
       begin = ends[r];
     }
     std::stable_sort(all.begin(), all.end(), [](const Tuple& x, const Tuple& y) { return x.key < y.key; });
-    for (uint64_t i = 0; i < size; ++i) expected.set(i, all[i].key, all[i].value);
-    std::vector<uint64_t> at(count);
-    for (uint64_t i = 0; i <= size; ++i) {
-      cuts.insert(cuts.end(), at.begin(), at.end());
-      if (i < size) ++at[all[i].run];
+    for (uint64_t i = 0; i < size; ++i) {
+      expected.set(i, all[i].key, all[i].value);
+      run_of.push_back(all[i].run);
     }
   }
 
   std::vector<TupleArray> arrays;
   std::vector<TupleView> views;
   TupleArray expected;
-  std::vector<uint64_t> cuts;  // [rank * runs + run]
+  std::vector<size_t> run_of;  // of each merged tuple
 };
 
 void check_merge(HostBench& bench, TupleLayout layout, Runs& runs, uint64_t shift) {
@@ -115,10 +113,15 @@ TEST(SplitRuns, CutsWhereTheStableMergeDoes) {
           SCOPED_TRACE(describe(layout, distribution.name, size, 1) + " runs " + std::to_string(count));
           Runs runs(layout, distribution, count, size, false, random);
           std::vector<uint64_t> ranks(size + 1), cuts((size + 1) * count, 0xBAD);
-          for (uint64_t r = 0; r <= size; ++r) ranks[r] = r;
+          std::vector<uint64_t> expected, at(count);
+          for (uint64_t r = 0; r <= size; ++r) {
+            ranks[r] = r;
+            expected.insert(expected.end(), at.begin(), at.end());
+            if (r < size) ++at[runs.run_of[r]];
+          }
           bench.primitives().split_runs(layout, runs.views, ranks, cuts.data(), *bench.stream);
           bench.stream->synchronize();
-          ASSERT_EQ(cuts, runs.cuts);
+          ASSERT_EQ(cuts, expected);
         }
       }
     }

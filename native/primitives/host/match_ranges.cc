@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "primitives/host/blocks.h"
@@ -12,6 +14,8 @@ using namespace host;
 constexpr uint64_t kGrain = 1 << 14;
 // From this ratio of sizes on it is cheaper to search the longer side than to walk along it.
 constexpr uint64_t kSearchRatio = 16;
+// Parts that one task matches.
+constexpr size_t kTaskParts = 4;
 
 /// The first row in [begin, end) that doesn't compare `before` the key, found in steps that double.
 template <class Key, class Before>
@@ -44,6 +48,100 @@ uint64_t end_of_key(const Key* keys, uint64_t begin, uint64_t end) {
   return gallop(keys, begin, end, [key = keys[begin]](Key other) { return other == key; });
 }
 
+/// `condition ? yes : no` that no compiler turns into a branch.
+template <class T>
+T choose(bool condition, T yes, T no) {
+  return no ^ ((yes ^ no) & (T{0} - static_cast<T>(condition)));
+}
+
+/// Walks along a part of two sorted relations whose keys it shares with no other part, and counts the match ranges; with
+/// kWrite it writes them too.
+template <class Key, bool kWrite>
+class Walk {
+ public:
+  Walk() = default;
+  Walk(const Key* build, const Key* probe, const MatchRange& part, MatchRange* out)
+      : build_(build), probe_(probe), part_(part), out_(out), i_(part.build_begin), j_(part.probe_begin) {
+    // The steps extend a range that has been found: find the first.
+    while (i_ < part_.build_end && j_ < part_.probe_end) {
+      const Key r = build_[i_], s = probe_[j_];
+      if (r == s) {
+        build_end_ = (build_begin_ = i_) + 1;
+        probe_end_ = (probe_begin_ = j_) + 1;
+        last_ = r;
+        found_ = true;
+        ++i_;
+        ++j_;
+        return;
+      }
+      if (r < s) {
+        i_ = first_not_below(build_, i_, part_.build_end, s);
+      } else {
+        j_ = first_not_below(probe_, j_, part_.probe_end, r);
+      }
+    }
+  }
+
+  /// How many steps need no bounds, at least.
+  uint64_t steps() const { return found_ ? std::min(part_.build_end - i_, part_.probe_end - j_) : 0; }
+
+  /// Looks at the next row of each side, and passes the smaller key, or both. No branch depends on the keys.
+  [[gnu::always_inline]] void step() {
+    const Key r = build_[i_], s = probe_[j_];
+    const bool pass_r = r <= s, pass_s = s <= r;
+    const bool is_new = pass_r & pass_s & (r != last_);
+    at_ += is_new;
+    last_ = choose(is_new, r, last_);
+    if constexpr (kWrite) {
+      build_begin_ = choose(is_new, i_, build_begin_);
+      probe_begin_ = choose(is_new, j_, probe_begin_);
+      build_end_ = choose(r == last_, i_ + 1, build_end_);
+      probe_end_ = choose(s == last_, j_ + 1, probe_end_);
+      write();
+    }
+    i_ += pass_r;
+    j_ += pass_s;
+  }
+
+  /// Passes many equal keys, or many that have no match, at once.
+  void leap() {
+    if (!found_) return;
+    if (i_ < part_.build_end && build_[i_] == last_) build_end_ = i_ = end_of_key(build_, i_, part_.build_end);
+    if (j_ < part_.probe_end && probe_[j_] == last_) probe_end_ = j_ = end_of_key(probe_, j_, part_.probe_end);
+    if constexpr (kWrite) write();
+    if (steps() == 0) return;
+    const Key r = build_[i_], s = probe_[j_];
+    if (part_.build_end - i_ > kLeap && build_[i_ + kLeap] < s) {
+      i_ = first_not_below(build_, i_, part_.build_end, s);
+    } else if (part_.probe_end - j_ > kLeap && probe_[j_ + kLeap] < r) {
+      j_ = first_not_below(probe_, j_, part_.probe_end, r);
+    }
+  }
+
+  uint64_t count() const { return found_ ? at_ + 1 : 0; }
+
+ private:
+  static constexpr uint64_t kLeap = 64;
+
+  [[gnu::always_inline]] void write() {
+    MatchRange& range = out_[at_];
+    range.build_begin = build_begin_;
+    range.build_end = build_end_;
+    range.probe_begin = probe_begin_;
+    range.probe_end = probe_end_;
+  }
+
+  const Key* build_ = nullptr;
+  const Key* probe_ = nullptr;
+  MatchRange part_{};
+  MatchRange* out_ = nullptr;
+  uint64_t i_ = 0, j_ = 0;
+  uint64_t at_ = 0;                                                             // of the latest range in out_
+  uint64_t build_begin_ = 0, build_end_ = 0, probe_begin_ = 0, probe_end_ = 0;  // apart: they stay in registers
+  Key last_ = 0;                                                                // its key
+  bool found_ = false;
+};
+
 /// Two sorted relations and the part of them that one task matches.
 template <class Key>
 struct Sides {
@@ -51,45 +149,82 @@ struct Sides {
   const Key* probe;
   MatchRange part;  // rows, cut where the key changes on both sides
 
-  /// Counts the match ranges of the part, and writes them unless `out` is null.
-  template <bool kWrite>
-  uint64_t match(MatchRange* out, const Job& job) const {
+  bool uneven() const {
     const uint64_t build_size = part.build_end - part.build_begin, probe_size = part.probe_end - part.probe_begin;
-    if (build_size / kSearchRatio > probe_size || probe_size / kSearchRatio > build_size) return match<kWrite, true>(out, job);
-    return match<kWrite, false>(out, job);
+    return build_size / kSearchRatio > probe_size || probe_size / kSearchRatio > build_size;
   }
 
- private:
-  template <bool kWrite, bool kSearch>
-  uint64_t match(MatchRange* out, const Job& job) const {
-    uint64_t count = 0, i = part.build_begin, j = part.probe_begin;
-    while (i < part.build_end && j < part.probe_end) {
-      job.check();
-      // Up to here a step moves by one row or by a whole key, so that a look at the job every so often is enough.
-      const uint64_t i_stop = std::min(part.build_end, i + kCheckRows), j_stop = std::min(part.probe_end, j + kCheckRows);
-      while (i < i_stop && j < j_stop) {
-        const Key r = build[i], s = probe[j];
-        if (r == s) {
-          const uint64_t i_end = end_of_key(build, i, part.build_end), j_end = end_of_key(probe, j, part.probe_end);
-          if constexpr (kWrite) out[count] = {i, i_end, j, j_end};
-          ++count;
-          i = i_end;
-          j = j_end;
-        } else if constexpr (kSearch) {
-          if (r < s) {
-            i = first_not_below(build, i, part.build_end, s);
-          } else {
-            j = first_not_below(probe, j, part.probe_end, r);
-          }
-        } else {
-          i += r < s;
-          j += s < r;
-        }
+  /// Counts the match ranges of a part with sides of very different sizes; writes them unless `out` is null.
+  uint64_t search(MatchRange* out, const Job& job) const {
+    uint64_t count = 0;
+    for (uint64_t i = part.build_begin, j = part.probe_begin; i < part.build_end && j < part.probe_end;) {
+      if (count % kCheckRows == 0) job.check();
+      const Key r = build[i], s = probe[j];
+      if (r < s) {
+        i = first_not_below(build, i, part.build_end, s);
+      } else if (s < r) {
+        j = first_not_below(probe, j, part.probe_end, r);
+      } else {
+        const uint64_t i_end = end_of_key(build, i, part.build_end), j_end = end_of_key(probe, j, part.probe_end);
+        if (out) out[count] = {i, i_end, j, j_end};
+        ++count;
+        i = i_end;
+        j = j_end;
       }
     }
     return count;
   }
 };
+
+/// Matches kWalks neighbouring parts in turns: a step waits for the comparison of the step before, and the waits of
+/// independent walks overlap. counts[] is in and out: where the parts' ranges begin in `out`, and how many they are.
+template <bool kWrite, class Key>
+void match(std::span<const Sides<Key>> parts, uint64_t* counts, MatchRange* out, const Job& job) {
+  using PartWalk = Walk<Key, kWrite>;
+  constexpr size_t kWalks = 2;
+  constexpr uint64_t kSteps = 1024;
+  PartWalk walks[kWalks];
+  size_t used = 0, of_part[kWalks] = {};
+  const auto finish = [&](PartWalk& walk, size_t part) {
+    for (;;) {
+      job.check();
+      walk.leap();
+      const uint64_t steps = std::min(walk.steps(), kSteps);
+      if (steps == 0) break;
+      for (uint64_t i = 0; i < steps; ++i) walk.step();
+    }
+    counts[part] = walk.count();
+  };
+  for (size_t p = 0; p < parts.size(); ++p) {
+    MatchRange* const target = kWrite ? out + counts[p] : nullptr;
+    if (parts[p].uneven()) {
+      counts[p] = parts[p].search(target, job);
+      continue;
+    }
+    walks[used] = PartWalk(parts[p].build, parts[p].probe, parts[p].part, target);
+    of_part[used++] = p;
+    if (used < kWalks) continue;
+    for (;;) {
+      job.check();
+      uint64_t steps = kSteps;
+      for (PartWalk& walk : walks) {
+        walk.leap();
+        steps = std::min(steps, walk.steps());
+      }
+      if (steps == 0) break;
+      PartWalk first = walks[0], second = walks[1];
+      for (uint64_t i = 0; i < steps; ++i) {
+        first.step();
+        second.step();
+      }
+      walks[0] = first;
+      walks[1] = second;
+    }
+    for (size_t w = 0; w < kWalks; ++w) finish(walks[w], of_part[w]);
+    used = 0;
+  }
+  for (size_t w = 0; w < used; ++w) finish(walks[w], of_part[w]);
+}
 
 /// Cuts both sides into at most `blocks` parts of about equal size, none of which shares a key with another.
 template <class Key>
@@ -127,21 +262,26 @@ void HostPrimitives::match_ranges(TupleLayout build_layout, TupleView build, Tup
     job.check();
     *host_count = 0;
     if (build.size == 0 || probe.size == 0) return;
-    const auto match = [&]<class Key>(Key) {
+    const auto match_keys = [&]<class Key>(Key) {
       const auto parts = cut_at_keys(static_cast<const Key*>(build.keys), build.size, static_cast<const Key*>(probe.keys),
-                                     probe.size, block_count(pool_, build.size + probe.size, kGrain));
+                                     probe.size, kTaskParts * block_count(pool_, build.size + probe.size, kGrain));
       std::vector<uint64_t> counts(parts.size());
-      pool_.parallel_for(parts.size(), [&](uint64_t i) { counts[i] = parts[i].template match<false>(nullptr, job); });
+      const auto match_all = [&]<bool kWrite>() {
+        pool_.parallel_for((parts.size() + kTaskParts - 1) / kTaskParts, [&](uint64_t task) {
+          const size_t begin = task * kTaskParts, size = std::min(parts.size() - begin, kTaskParts);
+          match<kWrite>(std::span(parts).subspan(begin, size), counts.data() + begin, host_ranges, job);
+        });
+      };
+      match_all.template operator()<false>();
       uint64_t sum = 0;
       for (uint64_t& count : counts) sum += std::exchange(count, sum);
       *host_count = sum;
-      if (!host_ranges) return;
-      pool_.parallel_for(parts.size(), [&](uint64_t i) { parts[i].template match<true>(host_ranges + counts[i], job); });
+      if (host_ranges) match_all.template operator()<true>();
     };
     if (build_layout.key_bytes == 4) {
-      match(uint32_t{});
+      match_keys(uint32_t{});
     } else {
-      match(uint64_t{});
+      match_keys(uint64_t{});
     }
   });
 }

@@ -16,7 +16,7 @@ using namespace host;
 // so on: a block and its working copies stay in the L2 cache meanwhile.
 constexpr uint64_t kPairBlock = 1 << 16;
 constexpr uint64_t kTreeBlock = 1 << 14;
-constexpr uint64_t kTuplesOfEachRun = 64;
+constexpr uint64_t kTuplesOfEachRun = 256;
 
 uint64_t block_size(size_t runs) { return runs <= 2 ? kPairBlock : std::max<uint64_t>(kTreeBlock, runs * kTuplesOfEachRun); }
 

@@ -32,6 +32,7 @@ struct PartitionScratch {
 
 void HostPrimitives::partition(TupleLayout layout, TupleView in, Digit digit, TupleSpan out, uint64_t* host_offsets,
                                void* scratch, const Job& job, Stream& stream) {
+  if (digit.bits > kMaxDigitBits) throw Error(ErrorCode::internal, "A partition digit has at most 12 bits");
   host(stream).enqueue([=, this, &job] {
     job.check();
     with_layout(layout, [&]<class K, class V>(K, V) {
