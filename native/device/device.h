@@ -58,6 +58,10 @@ class Device {
   /// True where kernels of this device read and write ordinary host memory at full speed, so that an operator
   /// passes host pointers to primitives instead of copying to and from device memory.
   virtual bool addresses_host_memory() const noexcept = 0;
+  /// True where kernels of this device read and write the memory of `peer`.
+  virtual bool addresses_peer(const Device& peer) const noexcept {
+    return addresses_host_memory() && peer.addresses_host_memory();
+  }
 
   virtual std::unique_ptr<Stream> create_stream() = 0;
   virtual std::unique_ptr<Event> create_event() = 0;
@@ -82,7 +86,7 @@ class Device {
 
 /// How a pair of devices is linked.
 struct PeerLink {
-  bool direct = false;  ///< verified by a real copy of a pattern; otherwise copies go through host memory
+  bool direct = false;  ///< peer memory is addressed, verified by a real copy; otherwise copies go through host memory
 };
 
 /// The devices of an engine and their links.

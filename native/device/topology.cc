@@ -32,7 +32,8 @@ Topology Topology::probe(const std::vector<Device*>& devices) {
   for (size_t i = 0; i < devices.size(); ++i) {
     for (size_t j = 0; j < devices.size(); ++j) {
       if (i == j || devices[i]->info().kind == DeviceKind::host) continue;
-      topology.links_[i * devices.size() + j].direct = copy_arrives(*devices[i], *devices[j]);
+      topology.links_[i * devices.size() + j].direct =
+          devices[i]->addresses_peer(*devices[j]) && copy_arrives(*devices[i], *devices[j]);
     }
   }
   return topology;

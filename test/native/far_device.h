@@ -105,9 +105,10 @@ class FarPrimitives final : public Primitives {
 
 class FarDevice final : public Device {
  public:
-  FarDevice(std::unique_ptr<Device> host, std::shared_ptr<std::vector<const FarMemory*>> all)
-      : host_(std::move(host)), all_(std::move(all)), primitives_(host_->primitives(), far_, *all_) {
+  FarDevice(std::unique_ptr<Device> host, std::shared_ptr<std::vector<const FarMemory*>> all, bool linked)
+      : host_(std::move(host)), all_(std::move(all)), linked_(linked), primitives_(host_->primitives(), far_, *all_) {
     info_ = host_->info();
+    info_.kind = DeviceKind::gpu;
     info_.name = "far " + std::to_string(info_.ordinal);
     all_->push_back(&far_);
     memory_ = std::make_unique<StackAllocator>(info_.name, info_.limit_bytes,
@@ -124,6 +125,7 @@ class FarDevice final : public Device {
   ~FarDevice() override { memory_.reset(); }
 
   bool addresses_host_memory() const noexcept override { return false; }
+  bool addresses_peer(const Device&) const noexcept override { return linked_; }
   std::unique_ptr<Stream> create_stream() override { return host_->create_stream(); }
   std::unique_ptr<Event> create_event() override { return host_->create_event(); }
   void copy(void* target, const void* source, size_t bytes, Stream& stream) override {
@@ -141,14 +143,20 @@ class FarDevice final : public Device {
   std::unique_ptr<Device> host_;
   FarMemory far_;
   std::shared_ptr<std::vector<const FarMemory*>> all_;
+  const bool linked_;
   FarPrimitives primitives_;
 };
 
-/// An engine whose host devices are far.
-inline std::unique_ptr<Engine> make_far_engine(const EngineConfig& config) {
+/// An engine whose host devices are far; `linked`: they address each other's memory.
+inline std::unique_ptr<Engine> make_far_engine(const EngineConfig& config, bool linked = true) {
   auto engine = std::make_unique<Engine>(config);
   const auto all = std::make_shared<std::vector<const FarMemory*>>();
-  for (auto& device : engine->devices) device = std::make_unique<FarDevice>(std::move(device), all);
+  std::vector<Device*> devices;
+  for (auto& device : engine->devices) {
+    device = std::make_unique<FarDevice>(std::move(device), all, linked);
+    devices.push_back(device.get());
+  }
+  engine->topology = Topology::probe(devices);
   return engine;
 }
 

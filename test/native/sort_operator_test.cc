@@ -190,6 +190,25 @@ TEST(RadixSort, BalancesTheDevicesUnlessOneKeyForbidsIt) {
   }
 }
 
+TEST(MergeSort, GivesWayToBucketsWhereDevicesCannotReadEachOther) {
+  const EngineConfig config{
+      .threads = 2, .host_devices = 3, .gpus = {}, .memory_limit_bytes = size_t{1} << 30, .device_memory_limit_bytes = 0};
+  for (const bool linked : {true, false}) {
+    const auto engine = make_far_engine(config, linked);
+    const auto keys = make_keys(Keys::zipf, 5000, 8, 1);
+    const Tuples tuples({8, 8}, keys, true);
+    Job job;
+    const auto runs =
+        sort_chunksets(*engine, {8, 8}, tuples.view(), ~uint64_t{0}, {SortAlgorithm::merge, {0, 1, 2}, {5000}}, job);
+    expect_sorted(runs[0], tuples, keys, 0, 5000);
+    bool merged = false;
+    for (const PhaseStats& phase : job.phases()) merged = merged || phase.name == "merge";
+    EXPECT_EQ(merged, linked);
+    const size_t bytes = sort_device_bytes({8, 8}, 5000, 3, SortAlgorithm::merge, false, *engine);
+    for (const auto& device : engine->devices) EXPECT_EQ(device->memory().peak_bytes(), bytes);
+  }
+}
+
 TEST(MergeRuns, IsStableInTheOrderOfTheRunsAndFreesThem) {
   const auto engine = make_engine(false, 1);
   std::vector<SortedRun> runs;

@@ -1,0 +1,49 @@
+# Compiles the sources of the "gpu" group for CUDA or HIP and adds them to warpjoin_core.
+warpjoin_sources(gpu GPU_SOURCES)
+
+if(WARPJOIN_GPU STREQUAL "cuda")
+  set(WARPJOIN_CUDA_ARCHITECTURES "90" CACHE STRING "CUDA architectures; 'native' where a GPU is at hand")
+  set(CMAKE_CUDA_ARCHITECTURES "${WARPJOIN_CUDA_ARCHITECTURES}")
+  if(NOT CMAKE_CUDA_COMPILER AND EXISTS /usr/local/cuda/bin/nvcc)
+    set(CMAKE_CUDA_COMPILER /usr/local/cuda/bin/nvcc)
+  endif()
+  enable_language(CUDA)
+  if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 knows no C++20 for nvcc
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+    set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+  endif()
+  set(CMAKE_CUDA_STANDARD 20)
+  find_package(CUDAToolkit REQUIRED)
+  # Objects of a target of their own: the host's warnings and sanitizers are not for nvcc.
+  add_library(warpjoin_gpu OBJECT ${GPU_SOURCES})
+  target_include_directories(warpjoin_gpu PRIVATE native)
+  target_compile_options(warpjoin_gpu PRIVATE --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra -lineinfo)
+  target_sources(warpjoin_core PRIVATE $<TARGET_OBJECTS:warpjoin_gpu>)
+  # Static, so that the addon loads, and says that there is no GPU, where no CUDA is installed.
+  target_link_libraries(warpjoin_core PUBLIC CUDA::cudart_static)
+
+elseif(WARPJOIN_GPU STREQUAL "hip")
+  set(WARPJOIN_HIP_ARCHITECTURES "gfx90a" CACHE STRING "AMD GPU architectures")
+  find_program(HIPCC hipcc HINTS /opt/rocm/bin REQUIRED)
+  find_library(AMDHIP64 amdhip64 HINTS /opt/rocm/lib REQUIRED)
+  set(HIP_FLAGS -x hip -std=c++20 -O3 -DNDEBUG -fPIC -Wall -DWARPJOIN_HIP "-I${CMAKE_CURRENT_SOURCE_DIR}/native")
+  foreach(architecture ${WARPJOIN_HIP_ARCHITECTURES})
+    list(APPEND HIP_FLAGS "--offload-arch=${architecture}")
+  endforeach()
+  foreach(source ${GPU_SOURCES})
+    file(RELATIVE_PATH name "${CMAKE_CURRENT_SOURCE_DIR}/native" "${source}")
+    set(object "${CMAKE_CURRENT_BINARY_DIR}/hip/${name}.o")
+    get_filename_component(folder "${object}" DIRECTORY)
+    file(MAKE_DIRECTORY "${folder}")
+    add_custom_command(
+      OUTPUT "${object}"
+      COMMAND ${CMAKE_COMMAND} -E env HIP_PLATFORM=amd "${HIPCC}" ${HIP_FLAGS} -MD -MF "${object}.d" -MT "${object}" -c "${source}" -o "${object}"
+      DEPENDS "${source}" DEPFILE "${object}.d" COMMENT "Building HIP object ${name}.o" VERBATIM)
+    set_source_files_properties("${object}" PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
+    target_sources(warpjoin_core PRIVATE "${object}")
+  endforeach()
+  target_link_libraries(warpjoin_core PUBLIC "${AMDHIP64}")
+
+else()
+  message(FATAL_ERROR "WARPJOIN_GPU is '${WARPJOIN_GPU}'; expected auto, cuda, hip or none")
+endif()

@@ -1,0 +1,227 @@
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "core/error.h"
+#include "device/gpu_device.h"
+#include "device/gpu_runtime.h"
+#include "device/gpu_stream.h"
+#include "primitives/gpu/gpu_primitives.h"
+
+namespace warpjoin {
+namespace {
+
+constexpr size_t kSlotBytes = size_t{4} << 10;
+
+size_t default_limit(size_t memory_bytes) { return memory_bytes / 5 * 4; }
+
+class GpuEvent final : public Event {
+ public:
+  explicit GpuEvent(const GpuId& id) : id_(id) {
+    id_.select();
+    GPU_CHECK(id_.name, gpu_event_create_with_flags(&event_, gpu_event_disable_timing));
+  }
+  ~GpuEvent() override { static_cast<void>(gpu_event_destroy(event_)); }
+  void synchronize() override { GPU_CHECK(id_.name, gpu_event_synchronize(event_)); }
+  gpu_event_t raw() const noexcept { return event_; }
+
+ private:
+  const GpuId& id_;
+  gpu_event_t event_{};
+};
+
+// The GPUs in use, and which of them read each other's memory. Peer access belongs to the process, not to an engine.
+class Peers {
+ public:
+  static Peers& of_process() {
+    static Peers peers;
+    return peers;
+  }
+
+  void add(int gpu) {
+    const std::lock_guard lock(mutex_);
+    if (std::find(gpus_.begin(), gpus_.end(), gpu) != gpus_.end()) return;
+    for (const int other : gpus_) {
+      enable(gpu, other);
+      enable(other, gpu);
+    }
+    gpus_.push_back(gpu);
+  }
+
+  bool linked(int from, int to) {
+    const std::lock_guard lock(mutex_);
+    return std::find(links_.begin(), links_.end(), std::pair(from, to)) != links_.end();
+  }
+
+ private:
+  void enable(int from, int to) {
+    int can = 0;
+    if (gpu_can_access_peer(&can, from, to) != gpu_success || !can || gpu_set_device(from) != gpu_success) {
+      static_cast<void>(gpu_get_last_error());
+      return;
+    }
+    const gpu_error_t error = gpu_enable_peer_access(to, 0);
+    static_cast<void>(gpu_get_last_error());
+    if (error == gpu_success || error == gpu_error_peer_access_already_enabled) links_.emplace_back(from, to);
+  }
+
+  std::mutex mutex_;
+  std::vector<int> gpus_;
+  std::vector<std::pair<int, int>> links_;
+};
+
+class GpuDevice final : public Device {
+ public:
+  GpuDevice(int ordinal, int gpu, size_t limit_bytes) : id_{gpu, "GPU " + std::to_string(gpu)} {
+    gpu_device_properties_t properties;
+    GPU_CHECK(id_.name, gpu_get_device_properties(&properties, gpu));
+    id_.name = std::string(properties.name) + " " + std::to_string(gpu);
+    id_.select();
+    info_ = {DeviceKind::gpu, ordinal, id_.name, properties.totalGlobalMem,
+             limit_bytes ? std::min(limit_bytes, properties.totalGlobalMem) : default_limit(properties.totalGlobalMem)};
+    memory_ = std::make_unique<StackAllocator>(
+        info_.name, info_.limit_bytes,
+        StackAllocator::Physical{[this](size_t bytes) { return allocate(bytes); }, [this](void* data, size_t) { free(data); }});
+    Peers::of_process().add(gpu);
+    primitives_ = std::make_unique<GpuPrimitives>(*this, id_);
+  }
+  ~GpuDevice() override { memory_.reset(); }
+
+  bool addresses_host_memory() const noexcept override { return false; }
+  bool addresses_peer(const Device& peer) const noexcept override {
+    const auto* gpu = dynamic_cast<const GpuDevice*>(&peer);
+    return gpu && (gpu->id_.gpu == id_.gpu || Peers::of_process().linked(id_.gpu, gpu->id_.gpu));
+  }
+  std::unique_ptr<Stream> create_stream() override { return std::make_unique<GpuStream>(id_); }
+  std::unique_ptr<Event> create_event() override { return std::make_unique<GpuEvent>(id_); }
+
+  void copy(void* target, const void* source, size_t bytes, Stream& stream) override {
+    if (bytes == 0) return;
+    id_.select();
+    GPU_CHECK(id_.name, gpu_memcpy_async(target, source, bytes, gpu_memcpy_default, raw(stream)));
+  }
+
+  void copy_to_peer(void* target, Device& peer, const void* source, size_t bytes, Stream& stream) override {
+    const auto* gpu = dynamic_cast<const GpuDevice*>(&peer);
+    if (!gpu) return copy(target, source, bytes, stream);
+    if (bytes == 0) return;
+    id_.select();
+    GPU_CHECK(id_.name, gpu_memcpy_peer_async(target, gpu->id_.gpu, source, id_.gpu, bytes, raw(stream)));
+  }
+
+  void fill(void* target, unsigned char value, size_t bytes, Stream& stream) override {
+    if (bytes == 0) return;
+    id_.select();
+    GPU_CHECK(id_.name, gpu_memset_async(target, value, bytes, raw(stream)));
+  }
+
+  Primitives& primitives() noexcept override { return *primitives_; }
+
+ private:
+  static gpu_stream_t raw(Stream& stream) { return static_cast<GpuStream&>(stream).raw(); }
+
+  void* allocate(size_t bytes) const {
+    id_.select();
+    void* data = nullptr;
+    if (gpu_malloc(&data, bytes) == gpu_success) return data;
+    static_cast<void>(gpu_get_last_error());
+    return nullptr;
+  }
+  void free(void* data) const noexcept {
+    static_cast<void>(gpu_set_device(id_.gpu));
+    static_cast<void>(gpu_free(data));
+  }
+
+  GpuId id_;
+  std::unique_ptr<Primitives> primitives_;
+};
+
+}  // namespace
+
+GpuStream::GpuStream(const GpuId& id) : id_(id) {
+  id_.select();
+  GPU_CHECK(id_.name, gpu_stream_create_with_flags(&stream_, gpu_stream_non_blocking));
+}
+
+GpuStream::~GpuStream() {
+  static_cast<void>(gpu_stream_synchronize(stream_));
+  static_cast<void>(gpu_stream_destroy(stream_));
+}
+
+void GpuStream::synchronize() { GPU_CHECK(id_.name, gpu_stream_synchronize(stream_)); }
+
+void GpuStream::record(Event& event) {
+  id_.select();
+  GPU_CHECK(id_.name, gpu_event_record(static_cast<GpuEvent&>(event).raw(), stream_));
+}
+
+void GpuStream::wait(Event& event) {
+  id_.select();
+  GPU_CHECK(id_.name, gpu_stream_wait_event(stream_, static_cast<GpuEvent&>(event).raw(), 0));
+}
+
+ResultSlots::~ResultSlots() {
+  for (const auto& slot : slots_) static_cast<void>(gpu_free_pinned(slot->data_));
+}
+
+ResultSlots::Slot& ResultSlots::acquire(size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& slot : slots_) {
+    if (slot->busy_ || slot->capacity_ < bytes) continue;
+    slot->busy_ = true;
+    return *slot;
+  }
+  auto slot = std::make_unique<Slot>();
+  slot->owner_ = this;
+  slot->busy_ = true;
+  slot->capacity_ = (bytes + kSlotBytes - 1) / kSlotBytes * kSlotBytes;
+  slots_.reserve(slots_.size() + 1);
+  id_.select();
+  GPU_CHECK(id_.name, gpu_malloc_pinned(&slot->data_, slot->capacity_));
+  slots_.push_back(std::move(slot));
+  return *slots_.back();
+}
+
+void ResultSlots::finish(Slot& slot, std::function<void()> deliver, gpu_stream_t stream) {
+  slot.deliver_ = std::move(deliver);
+  GPU_CHECK(id_.name, gpu_launch_host_func<&ResultSlots::run>(stream, &slot));
+}
+
+void ResultSlots::run(void* data) {
+  auto& slot = *static_cast<Slot*>(data);
+  slot.deliver_();
+  const std::lock_guard lock(slot.owner_->mutex_);
+  slot.busy_ = false;
+}
+
+const char* gpu_backend() noexcept {
+#if defined(WARPJOIN_HIP)
+  return "hip";
+#else
+  return "cuda";
+#endif
+}
+
+std::vector<DeviceInfo> visible_gpus() noexcept {
+  try {
+    int count = 0;
+    std::vector<DeviceInfo> gpus;
+    if (gpu_get_device_count(&count) != gpu_success) count = 0;
+    for (int gpu = 0; gpu < count; ++gpu) {
+      gpu_device_properties_t properties;
+      if (gpu_get_device_properties(&properties, gpu) != gpu_success) break;
+      gpus.push_back({DeviceKind::gpu, gpu, std::string(properties.name) + " " + std::to_string(gpu), properties.totalGlobalMem,
+                      default_limit(properties.totalGlobalMem)});
+    }
+    static_cast<void>(gpu_get_last_error());
+    return gpus;
+  } catch (...) {
+    return {};
+  }
+}
+
+std::unique_ptr<Device> create_gpu_device(int ordinal, int gpu, size_t limit_bytes) {
+  return std::make_unique<GpuDevice>(ordinal, gpu, limit_bytes);
+}
+
+}  // namespace warpjoin

@@ -1,0 +1,87 @@
+// One name for each call of the CUDA and HIP runtimes that warpjoin makes. Only native/device and native/primitives/gpu
+// include this.
+#pragma once
+
+#if defined(WARPJOIN_HIP)
+#include <hip/hip_runtime.h>
+#define WARPJOIN_GPU_NAME(name) hip##name
+#else
+#include <cuda_runtime.h>
+#define WARPJOIN_GPU_NAME(name) cuda##name
+#endif
+
+#include <string>
+
+#include "core/error.h"
+
+namespace warpjoin {
+
+using gpu_error_t = WARPJOIN_GPU_NAME(Error_t);
+using gpu_stream_t = WARPJOIN_GPU_NAME(Stream_t);
+using gpu_event_t = WARPJOIN_GPU_NAME(Event_t);
+#if defined(WARPJOIN_HIP)
+using gpu_device_properties_t = hipDeviceProp_t;
+#else
+using gpu_device_properties_t = cudaDeviceProp;
+#endif
+
+#define gpu_success WARPJOIN_GPU_NAME(Success)
+#define gpu_error_peer_access_already_enabled WARPJOIN_GPU_NAME(ErrorPeerAccessAlreadyEnabled)
+#define gpu_get_error_string WARPJOIN_GPU_NAME(GetErrorString)
+#define gpu_get_last_error WARPJOIN_GPU_NAME(GetLastError)
+
+#define gpu_get_device_count WARPJOIN_GPU_NAME(GetDeviceCount)
+#define gpu_get_device_properties WARPJOIN_GPU_NAME(GetDeviceProperties)
+#define gpu_set_device WARPJOIN_GPU_NAME(SetDevice)
+#define gpu_can_access_peer WARPJOIN_GPU_NAME(DeviceCanAccessPeer)
+#define gpu_enable_peer_access WARPJOIN_GPU_NAME(DeviceEnablePeerAccess)
+
+#define gpu_malloc WARPJOIN_GPU_NAME(Malloc)
+#define gpu_free WARPJOIN_GPU_NAME(Free)
+#if defined(WARPJOIN_HIP)
+#define gpu_malloc_pinned(data, bytes) hipHostMalloc(data, bytes, hipHostMallocPortable | hipHostMallocMapped)
+#define gpu_free_pinned hipHostFree
+#else
+#define gpu_malloc_pinned(data, bytes) cudaHostAlloc(data, bytes, cudaHostAllocPortable | cudaHostAllocMapped)
+#define gpu_free_pinned cudaFreeHost
+#endif
+
+#define gpu_memcpy_async WARPJOIN_GPU_NAME(MemcpyAsync)
+#define gpu_memcpy_default WARPJOIN_GPU_NAME(MemcpyDefault)
+#define gpu_memcpy_peer_async WARPJOIN_GPU_NAME(MemcpyPeerAsync)
+#define gpu_memset_async WARPJOIN_GPU_NAME(MemsetAsync)
+
+#define gpu_stream_create_with_flags WARPJOIN_GPU_NAME(StreamCreateWithFlags)
+#define gpu_stream_non_blocking WARPJOIN_GPU_NAME(StreamNonBlocking)
+#define gpu_stream_destroy WARPJOIN_GPU_NAME(StreamDestroy)
+#define gpu_stream_synchronize WARPJOIN_GPU_NAME(StreamSynchronize)
+#define gpu_stream_wait_event WARPJOIN_GPU_NAME(StreamWaitEvent)
+
+#define gpu_event_create_with_flags WARPJOIN_GPU_NAME(EventCreateWithFlags)
+#define gpu_event_disable_timing WARPJOIN_GPU_NAME(EventDisableTiming)
+#define gpu_event_record WARPJOIN_GPU_NAME(EventRecord)
+#define gpu_event_synchronize WARPJOIN_GPU_NAME(EventSynchronize)
+#define gpu_event_destroy WARPJOIN_GPU_NAME(EventDestroy)
+
+/// Enqueues a call of a host function, which must not call the runtime.
+template <void (*function)(void*)>
+gpu_error_t gpu_launch_host_func(gpu_stream_t stream, void* data) {
+#if defined(WARPJOIN_HIP)
+  // hipLaunchHostFunc is declared by ROCm 5.2 but not in its library.
+  return hipStreamAddCallback(
+      stream, [](hipStream_t, hipError_t, void* argument) { function(argument); }, data, 0);
+#else
+  return cudaLaunchHostFunc(stream, function, data);
+#endif
+}
+
+/// Throws Error(device), naming the device and the call, unless a runtime call succeeded.
+inline void gpu_check(gpu_error_t error, const char* call, const std::string& device_name) {
+  if (error == gpu_success) return;
+  static_cast<void>(gpu_get_last_error());  // or the next launch would report it again
+  throw Error(ErrorCode::device, "Device '" + device_name + "': " + gpu_get_error_string(error) + " in " + call);
+}
+
+#define GPU_CHECK(device_name, call) ::warpjoin::gpu_check((call), #call, (device_name))
+
+}  // namespace warpjoin

@@ -1,0 +1,58 @@
+// The primitives on a GPU. Each family is defined in a file of its own beside this one.
+#pragma once
+
+#include <memory>
+
+#include "device/gpu_stream.h"
+#include "primitives/primitives.h"
+
+namespace warpjoin {
+
+class GpuPrimitives final : public Primitives {
+ public:
+  GpuPrimitives(const Device& device, const GpuId& id) : device_(device), id_(id), results_(id) {}
+
+  // sort.cu
+  TupleSpan sort(TupleLayout layout, TupleView in, TupleSpan a, TupleSpan b, uint64_t varying_bits, void* scratch, const Job& job,
+                 Stream& stream) override;
+  size_t sort_scratch_bytes(TupleLayout layout, uint64_t size) override;
+  void varying_bits(TupleLayout layout, TupleView in, const uint64_t* host_first_key, uint64_t* host_varying_bits, const Job& job,
+                    Stream& stream) override;
+
+  // merge.cu
+  void merge(TupleLayout layout, std::span<const TupleView> runs, TupleSpan out, void* scratch, const Job& job,
+             Stream& stream) override;
+  size_t merge_scratch_bytes(TupleLayout layout, size_t runs, uint64_t size) override;
+
+  // split_runs.cu
+  void split_runs(TupleLayout layout, std::span<const TupleView> runs, std::span<const uint64_t> ranks, uint64_t* host_cuts,
+                  Stream& stream) override;
+
+  // partition.cu
+  void partition(TupleLayout layout, TupleView in, Digit digit, TupleSpan out, uint64_t* host_offsets, void* scratch,
+                 const Job& job, Stream& stream) override;
+  size_t partition_scratch_bytes(TupleLayout layout, uint64_t size, Digit digit) override;
+
+  void match_ranges(TupleLayout, TupleView, TupleLayout, TupleView, MatchRange*, uint64_t*, const Job&, Stream&) override {
+    not_supported_on(device_, "The merge join");
+  }
+  std::unique_ptr<HashMatch> hash_match(const PartitionedTuples&, const PartitionedTuples&, uint32_t, bool, void*, const Job&,
+                                        Stream&) override {
+    not_supported_on(device_, "The hash join");
+  }
+  size_t hash_match_scratch_bytes(TupleLayout, uint64_t, TupleLayout, uint64_t, uint32_t, bool) override {
+    not_supported_on(device_, "The hash join");
+  }
+  void hash_emit(HashMatch&, JoinEmit, JoinOutput, const Job&, Stream&) override { not_supported_on(device_, "The hash join"); }
+
+ private:
+  static gpu_stream_t raw(Stream& stream) { return static_cast<GpuStream&>(stream).raw(); }
+  /// Throws if the kernel just launched could not start.
+  void check_launch(const char* kernel) const { gpu_check(gpu_get_last_error(), kernel, id_.name); }
+
+  const Device& device_;
+  const GpuId& id_;
+  ResultSlots results_;
+};
+
+}  // namespace warpjoin

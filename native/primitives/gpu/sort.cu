@@ -1,0 +1,89 @@
+#include <bit>
+
+#include "primitives/gpu/gpu_primitives.h"
+#include "primitives/gpu/kernels.h"
+#include "primitives/gpu/radix_sort.h"
+
+namespace warpjoin {
+namespace {
+
+constexpr unsigned kVaryingBlocks = 512;
+
+// Each block leaves its part in `blocks`: atomics on host memory are not to be had on every link.
+template <class Key>
+__global__ void find_varying_bits(const Key* keys, uint64_t size, Key first, uint64_t* blocks) {
+  __shared__ unsigned long long found;
+  if (threadIdx.x == 0) found = 0;
+  __syncthreads();
+  Key bits = 0;
+  for (uint64_t i = gpu::loop_begin(); i < size; i += gpu::loop_step()) bits |= keys[i] ^ first;
+  if (bits) atomicOr(&found, static_cast<unsigned long long>(bits));
+  __syncthreads();
+  if (threadIdx.x == 0) blocks[blockIdx.x] = found;
+}
+
+}  // namespace
+
+TupleSpan GpuPrimitives::sort(TupleLayout layout, TupleView in, TupleSpan a, TupleSpan b, uint64_t varying_bits, void* scratch,
+                              const Job& job, Stream& stream) {
+  job.check();
+  if (in.size == 0) return a;
+  id_.select();
+  return gpu::with_layout(layout, [&]<class Key, class Value>(Key, Value) {
+    const gpu_stream_t on = raw(stream);
+    const uint64_t size = in.size;
+    if (in.keys != a.keys) GPU_CHECK(id_.name, gpu_memcpy_async(a.keys, in.keys, size * sizeof(Key), gpu_memcpy_default, on));
+    gpu::TwoBuffers<Key> keys{static_cast<Key*>(a.keys), static_cast<Key*>(b.keys)};
+    gpu::TwoBuffers<Value> values;
+    if constexpr (gpu::is_value<Value>) {
+      values = {static_cast<Value*>(a.values), static_cast<Value*>(b.values)};
+      if (!in.values) {
+        gpu::write_row_numbers<<<gpu::loop_blocks(size), gpu::kThreads, 0, on>>>(values.current, in.first_value, size);
+        check_launch("write_row_numbers");
+      } else if (in.values != a.values) {
+        GPU_CHECK(id_.name, gpu_memcpy_async(a.values, in.values, size * sizeof(Value), gpu_memcpy_default, on));
+      }
+    }
+    const auto bits = static_cast<Key>(varying_bits);
+    if (bits == 0) return a;
+    size_t scratch_bytes = sort_scratch_bytes(layout, size);
+    GPU_CHECK(id_.name, gpu::radix_sort(scratch, scratch_bytes, keys, values, size, static_cast<unsigned>(std::countr_zero(bits)),
+                                        static_cast<unsigned>(std::bit_width(bits)), on));
+    return keys.current == a.keys ? a : b;
+  });
+}
+
+size_t GpuPrimitives::sort_scratch_bytes(TupleLayout layout, uint64_t size) {
+  if (size == 0) return 0;
+  id_.select();
+  return gpu::with_layout(layout, [&]<class Key, class Value>(Key, Value) {
+    size_t bytes = 0;
+    gpu::TwoBuffers<Key> keys;
+    gpu::TwoBuffers<Value> values;
+    GPU_CHECK(id_.name, gpu::radix_sort(nullptr, bytes, keys, values, size, 0, 8 * sizeof(Key), gpu_stream_t{}));
+    return bytes;
+  });
+}
+
+void GpuPrimitives::varying_bits(TupleLayout layout, TupleView in, const uint64_t* host_first_key, uint64_t* host_varying_bits,
+                                 const Job& job, Stream& stream) {
+  job.check();
+  if (in.size == 0) return;
+  id_.select();
+  const unsigned blocks = std::min(gpu::loop_blocks(in.size), kVaryingBlocks);
+  ResultSlots::Slot& slot = results_.acquire(blocks * sizeof(uint64_t));
+  auto* found = slot.as<uint64_t>();
+  const auto launch = [&]<class Key>(Key first) {
+    find_varying_bits<<<blocks, gpu::kThreads, 0, raw(stream)>>>(static_cast<const Key*>(in.keys), in.size, first, found);
+  };
+  layout.key_bytes == 4 ? launch(static_cast<uint32_t>(*host_first_key)) : launch(*host_first_key);
+  check_launch("find_varying_bits");
+  results_.finish(
+      slot,
+      [=] {
+        for (unsigned block = 0; block < blocks; ++block) *host_varying_bits |= found[block];
+      },
+      raw(stream));
+}
+
+}  // namespace warpjoin

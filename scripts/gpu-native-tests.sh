@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Runs the native tests on GPUs, then the small ones under compute-sanitizer.
+#
+#   scripts/gpu-native-tests.sh build   compiles build/gpu-tests/warpjoin_tests: linked statically but for libc, so that
+#                                       it also runs on a GPU host without GoogleTest
+#   scripts/gpu-native-tests.sh run     runs it (the default; builds it first where it is missing)
+#
+# WARPJOIN_CUDA_ARCHITECTURES (default 90), WARPJOIN_TEST_FILTER (default *Gpu*), WARPJOIN_EXPECT_GPUS (fails if there are
+# fewer: skipped tests must not look like passed ones).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+dir=build/gpu-tests
+tests=$dir/warpjoin_tests
+
+build() {
+  cmake -S . -B "$dir" -G Ninja -DWARPJOIN_TESTS=ON -DWARPJOIN_GPU=cuda \
+    -DWARPJOIN_CUDA_ARCHITECTURES="${WARPJOIN_CUDA_ARCHITECTURES:-90}" \
+    -DCMAKE_EXE_LINKER_FLAGS="-static-libstdc++ -static-libgcc"
+  ninja -C "$dir" -j "${JOBS:-$(nproc)}" warpjoin_tests
+  strip -o "$tests.stripped" "$tests" && mv "$tests.stripped" "$tests"
+  ls -l "$tests"
+}
+
+run() {
+  [ -x "$tests" ] || build
+  gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU' || true)
+  echo "GPUs: $gpus"
+  if [ "$gpus" -lt "${WARPJOIN_EXPECT_GPUS:-1}" ]; then
+    echo "expected ${WARPJOIN_EXPECT_GPUS:-1} GPUs" >&2
+    exit 1
+  fi
+  "$tests" --gtest_filter="${WARPJOIN_TEST_FILTER:-*Gpu*}" --gtest_brief=1
+
+  sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
+  if [ -z "$sanitizer" ]; then
+    echo "compute-sanitizer is not installed: its checks were not run" >&2
+    exit 1
+  fi
+  for tool in memcheck racecheck initcheck synccheck; do
+    echo "== $tool"
+    "$sanitizer" --tool "$tool" --error-exitcode 9 --print-limit 20 \
+      "$tests" --gtest_filter='*GpuSort.SortsAFewForTheSanitizers*' --gtest_brief=1
+  done
+}
+
+case "${1:-run}" in
+  build) build ;;
+  run) run ;;
+  *) echo "usage: $0 [build|run]" >&2; exit 2 ;;
+esac

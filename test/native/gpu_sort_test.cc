@@ -1,0 +1,305 @@
+// Sorts on real GPUs. Where there are too few, each test says so and is skipped.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "device/gpu_device.h"
+#include "primitives/primitives.h"
+#include "sort_cases.h"
+
+namespace warpjoin {
+namespace {
+
+using namespace testing;
+
+#define SKIP_WITHOUT_GPUS(count)                                                                                         \
+  if (visible_gpus().size() < static_cast<size_t>(count)) {                                                              \
+    GTEST_SKIP() << "needs " << (count) << " GPUs; this build (" << gpu_backend() << ") sees " << visible_gpus().size(); \
+  }
+
+std::unique_ptr<Engine> make_gpu_engine(int gpus, size_t device_limit = size_t{2} << 30) {
+  return std::make_unique<Engine>(EngineConfig{.threads = 4,
+                                               .host_devices = 0,
+                                               .gpus = first_devices(gpus),
+                                               .memory_limit_bytes = size_t{8} << 30,
+                                               .device_memory_limit_bytes = device_limit});
+}
+
+// Tuples in a device's memory, written and read in one go.
+class OnDevice {
+ public:
+  OnDevice(Device& device, TupleLayout layout, uint64_t size)
+      : device_(device),
+        layout_(layout),
+        keys_(device.memory().allocate(size * layout.key_bytes)),
+        values_(device.memory().allocate(size * layout.value_bytes)),
+        size_(size) {}
+
+  TupleSpan span() const { return {keys_.data(), layout_.value_bytes ? values_.data() : nullptr, size_}; }
+
+  void write(const TupleView& in, Stream& stream) {
+    device_.copy(keys_.data(), in.keys, size_ * layout_.key_bytes, stream);
+    if (in.values) device_.copy(values_.data(), in.values, size_ * layout_.value_bytes, stream);
+    stream.synchronize();
+  }
+  static SortedRun read(Engine& engine, Device& device, TupleLayout layout, const TupleSpan& span, Stream& stream) {
+    SortedRun run{layout, span.size, engine.memory->allocate(span.size * layout.key_bytes, "keys"),
+                  engine.memory->allocate(span.size * layout.value_bytes, "values")};
+    device.copy(run.keys.data(), span.keys, span.size * layout.key_bytes, stream);
+    if (layout.value_bytes) device.copy(run.values.data(), span.values, span.size * layout.value_bytes, stream);
+    stream.synchronize();
+    return run;
+  }
+
+ private:
+  Device& device_;
+  TupleLayout layout_;
+  Buffer keys_, values_;
+  uint64_t size_;
+};
+
+constexpr uint64_t kSizes[] = {0, 1, 31, 32, 33, 63, 64, 65, 1791, 1792, 1793, 10000, 300001};
+
+TEST(GpuPrimitives, SortsLikeAStableSort) {
+  SKIP_WITHOUT_GPUS(1);
+  const auto engine = make_gpu_engine(1);
+  Device& device = *engine->devices[0];
+  device.memory().reserve(size_t{64} << 20);
+  const auto stream = device.create_stream();
+  Job job;
+  for (const TupleLayout layout : kAllLayouts) {
+    for (const Keys kind : kAllKeys) {
+      for (const uint64_t size : kSizes) {
+        for (const bool implied : {false, true}) {
+          SCOPED_TRACE(name_of(kind) + " " + std::to_string(size));
+          const auto keys = make_keys(kind, size, layout.key_bytes, size);
+          const Tuples tuples(layout, keys, implied, 5);
+          OnDevice a(device, layout, size), b(device, layout, size);
+          a.write(tuples.view(), *stream);
+          TupleView in = a.span().view();
+          if (implied) in.values = nullptr, in.first_value = 5;
+          Buffer scratch = device.memory().allocate(device.primitives().sort_scratch_bytes(layout, size));
+          const TupleSpan sorted = device.primitives().sort(layout, in, a.span(), b.span(), size ? varying_bits_of(keys) : 0,
+                                                            scratch.data(), job, *stream);
+          expect_sorted(OnDevice::read(*engine, device, layout, sorted, *stream), tuples, keys, 0, size);
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+TEST(GpuPrimitives, FindsTheVaryingBits) {
+  SKIP_WITHOUT_GPUS(1);
+  const auto engine = make_gpu_engine(1);
+  Device& device = *engine->devices[0];
+  const auto stream = device.create_stream();
+  Job job;
+  for (const TupleLayout layout : {TupleLayout{8, 0}, TupleLayout{4, 0}}) {
+    for (const Keys kind : kAllKeys) {
+      for (const uint64_t size : kSizes) {
+        if (size == 0) continue;
+        const auto keys = make_keys(kind, size, layout.key_bytes, size);
+        const Tuples tuples(layout, keys, false);
+        device.memory().reserve(size_t{8} << 20);
+        OnDevice a(device, layout, size);
+        a.write(tuples.view(), *stream);
+        uint64_t bits = uint64_t{1} << 40;  // is kept: the call only adds to it
+        device.primitives().varying_bits(layout, a.span().view(), &keys[0], &bits, job, *stream);
+        stream->synchronize();
+        EXPECT_EQ(bits, varying_bits_of(keys) | uint64_t{1} << 40) << name_of(kind) << " " << size;
+      }
+    }
+  }
+}
+
+// Runs of unequal sizes, the first empty, on all devices in turn; their merge is the stable sort of all of them.
+void check_split_and_merge(Engine& engine, size_t run_count, TupleLayout layout, Keys kind, uint64_t size) {
+  SCOPED_TRACE(std::to_string(run_count) + " runs, " + name_of(kind) + " " + std::to_string(size));
+  std::vector<uint64_t> keys = make_keys(kind, size, layout.key_bytes, size + run_count);
+  const auto ends = chunkset_ends(size, run_count);
+  uint64_t begin = 0;
+  for (const uint64_t end : ends) {
+    std::sort(keys.begin() + static_cast<std::ptrdiff_t>(begin), keys.begin() + static_cast<std::ptrdiff_t>(end));
+    begin = end;
+  }
+  const Tuples tuples(layout, keys, false);
+  Device& device = *engine.devices[0];
+  const auto stream = device.create_stream();
+  std::vector<std::unique_ptr<OnDevice>> owned;
+  std::vector<TupleView> runs;
+  begin = 0;
+  for (size_t r = 0; r < run_count; ++r) {
+    Device& holder = *engine.devices[r % engine.devices.size()];
+    owned.push_back(std::make_unique<OnDevice>(holder, layout, ends[r] - begin));
+    const auto on = holder.create_stream();
+    owned.back()->write(tuples.view().slice(layout, begin, ends[r]), *on);
+    runs.push_back(owned.back()->span().view());
+    begin = ends[r];
+  }
+  const std::vector<uint64_t> ranks = {0, size / 3, size / 2, size};
+  std::vector<uint64_t> cuts(ranks.size() * run_count, ~uint64_t{0});
+  device.primitives().split_runs(layout, runs, ranks, cuts.data(), *stream);
+  stream->synchronize();
+  for (size_t q = 0; q < ranks.size(); ++q) {
+    // The stable merge's first tuples, counted by run.
+    std::vector<uint64_t> order(size);
+    std::iota(order.begin(), order.end(), 0u);
+    std::stable_sort(order.begin(), order.end(), [&](uint64_t x, uint64_t y) { return keys[x] < keys[y]; });
+    std::vector<uint64_t> expected(run_count);
+    for (uint64_t i = 0; i < ranks[q]; ++i) {
+      ++expected[static_cast<size_t>(std::upper_bound(ends.begin(), ends.end(), order[i]) - ends.begin())];
+    }
+    const auto row = cuts.begin() + static_cast<std::ptrdiff_t>(q * run_count);
+    ASSERT_EQ(std::vector<uint64_t>(row, row + static_cast<std::ptrdiff_t>(run_count)), expected) << "rank " << ranks[q];
+  }
+  Job job;
+  OnDevice out(device, layout, size);
+  Buffer scratch = device.memory().allocate(device.primitives().merge_scratch_bytes(layout, run_count, size));
+  device.primitives().merge(layout, runs, out.span(), scratch.data(), job, *stream);
+  expect_sorted(OnDevice::read(engine, device, layout, out.span(), *stream), tuples, keys, 0, size);
+}
+
+void check_splits_and_merges(Engine& engine) {
+  for (const auto& device : engine.devices) device->memory().reserve(size_t{64} << 20);
+  size_t turn = 0;
+  for (const size_t runs : {1, 2, 3, 4, 5, 8, 9}) {
+    for (const Keys kind : kAllKeys) {
+      for (const uint64_t size : kSizes) {
+        check_split_and_merge(engine, runs, kAllLayouts[turn++ % 6], kind, size > 100000 ? size / 4 : size);
+        if (::testing::Test::HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST(GpuPrimitives, SplitsAndMergesRuns) {
+  SKIP_WITHOUT_GPUS(1);
+  const auto engine = make_gpu_engine(1);
+  check_splits_and_merges(*engine);
+}
+
+TEST(GpuPrimitives, SplitsAndMergesRunsOfPeers) {
+  SKIP_WITHOUT_GPUS(2);
+  const auto engine = make_gpu_engine(2);
+  if (!engine->topology.link(0, 1).direct || !engine->topology.link(1, 0).direct) {
+    GTEST_SKIP() << "needs two GPUs that address each other's memory";
+  }
+  check_splits_and_merges(*engine);
+}
+
+TEST(GpuPrimitives, PartitionsByDigit) {
+  SKIP_WITHOUT_GPUS(1);
+  const auto engine = make_gpu_engine(1);
+  Device& device = *engine->devices[0];
+  device.memory().reserve(size_t{64} << 20);
+  const auto stream = device.create_stream();
+  Job job;
+  for (const TupleLayout layout : kAllLayouts) {
+    for (const Digit digit : {Digit{24, 8, false}, Digit{3, 1, false}, Digit{20, 12, false}}) {
+      for (const uint64_t size : kSizes) {
+        for (const bool implied : {false, true}) {
+          SCOPED_TRACE(std::to_string(digit.bits) + " bits, " + std::to_string(size));
+          const auto keys = make_keys(Keys::hot, size, layout.key_bytes, size);
+          const Tuples tuples(layout, keys, implied, 9);
+          std::vector<uint64_t> digits, offsets(digit.count() + 1, ~uint64_t{0}), expected(digit.count() + 1);
+          for (const uint64_t key : keys) {
+            digits.push_back(digit(key));
+            ++expected[digit(key) + 1];
+          }
+          std::partial_sum(expected.begin(), expected.end(), expected.begin());
+          OnDevice in(device, layout, size), out(device, layout, size);
+          in.write(tuples.view(), *stream);
+          TupleView view = in.span().view();
+          if (implied) view.values = nullptr, view.first_value = 9;
+          Buffer scratch = device.memory().allocate(device.primitives().partition_scratch_bytes(layout, size, digit));
+          device.primitives().partition(layout, view, digit, out.span(), offsets.data(), scratch.data(), job, *stream);
+          const SortedRun got = OnDevice::read(*engine, device, layout, out.span(), *stream);
+          ASSERT_EQ(offsets, expected);
+          std::vector<uint64_t> order(size);
+          std::iota(order.begin(), order.end(), 0u);
+          std::stable_sort(order.begin(), order.end(), [&](uint64_t x, uint64_t y) { return digits[x] < digits[y]; });
+          for (uint64_t i = 0; i < size; ++i) {
+            ASSERT_EQ(element(got.keys.data(), i, layout.key_bytes), keys[order[i]]) << i;
+            if (layout.value_bytes) ASSERT_EQ(element(got.values.data(), i, layout.value_bytes), tuples.value_at(order[i])) << i;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(GpuDevice, NamesItsLimitAndTheCallThatFailed) {
+  SKIP_WITHOUT_GPUS(1);
+  const auto engine = make_gpu_engine(1, size_t{16} << 20);
+  Device& device = *engine->devices[0];
+  EXPECT_EQ(device.info().kind, DeviceKind::gpu);
+  EXPECT_THROW(device.memory().reserve(size_t{32} << 20), Error);
+  EXPECT_THROW(create_gpu_device(0, 4096, 0), Error);
+  Buffer buffer = device.memory().allocate(1000);
+  const auto stream = device.create_stream();
+  std::vector<unsigned char> got(1000);
+  device.fill(buffer.data(), 0x5A, 1000, *stream);
+  device.copy(got.data(), buffer.data(), 1000, *stream);
+  stream->synchronize();
+  EXPECT_EQ(got, std::vector<unsigned char>(1000, 0x5A));
+}
+
+class GpuSort : public ::testing::TestWithParam<std::tuple<SortAlgorithm, int>> {};
+
+TEST_P(GpuSort, SortsStablyWhateverTheKeys) {
+  const auto [algorithm, gpus] = GetParam();
+  SKIP_WITHOUT_GPUS(gpus);
+  const auto engine = make_gpu_engine(gpus);
+  check_sorts(*engine, algorithm, gpus, 50000);
+  EXPECT_EQ(engine->memory->used_bytes(), 0u);
+  for (const auto& device : engine->devices) EXPECT_EQ(device->memory().used_bytes(), 0u);
+}
+
+TEST_P(GpuSort, SortsMillions) {
+  const auto [algorithm, gpus] = GetParam();
+  SKIP_WITHOUT_GPUS(gpus);
+  const auto engine = make_gpu_engine(gpus);
+  for (const Keys kind : {Keys::uniform, Keys::hot, Keys::zipf}) {
+    check_sort(*engine, algorithm, gpus, {kind, {8, 8}, 5000000, 2, true, false});
+    check_sort(*engine, algorithm, gpus, {kind, {4, 4}, 5000000, 1, false, true});
+  }
+}
+
+TEST_P(GpuSort, FitsTheMemoryThatItAnnounces) {
+  const auto [algorithm, gpus] = GetParam();
+  SKIP_WITHOUT_GPUS(gpus);
+  constexpr TupleLayout layout{8, 8};
+  constexpr uint64_t size = 1000000;
+  const size_t bytes = sort_device_bytes(layout, size, static_cast<size_t>(gpus), algorithm, false, *make_gpu_engine(gpus));
+  const auto keys = make_keys(Keys::zipf, size, 8, 1);
+  const Tuples tuples(layout, keys, true);
+  Job job;
+  const SortPlan plan{algorithm, first_devices(gpus), {size}};
+  const auto enough = make_gpu_engine(gpus, bytes);
+  expect_sorted(sort_chunksets(*enough, layout, tuples.view(), ~uint64_t{0}, plan, job)[0], tuples, keys, 0, size);
+  for (const auto& device : enough->devices) EXPECT_EQ(device->memory().peak_bytes(), bytes);
+  const auto short_of = make_gpu_engine(gpus, bytes - 1);
+  EXPECT_THROW(sort_chunksets(*short_of, layout, tuples.view(), ~uint64_t{0}, plan, job), Error);
+}
+
+// Small enough for compute-sanitizer.
+TEST_P(GpuSort, SortsAFewForTheSanitizers) {
+  const auto [algorithm, gpus] = GetParam();
+  SKIP_WITHOUT_GPUS(gpus);
+  const auto engine = make_gpu_engine(gpus, size_t{64} << 20);
+  for (const TupleLayout layout : kAllLayouts) {
+    for (const Keys kind : {Keys::uniform, Keys::hot}) check_sort(*engine, algorithm, gpus, {kind, layout, 5000, 2, true, false});
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Gpus, GpuSort,
+                         ::testing::Combine(::testing::Values(SortAlgorithm::merge, SortAlgorithm::radix),
+                                            ::testing::Values(1, 2, 3, 4, 8)),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param) == SortAlgorithm::merge ? "Merge" : "Radix") +
+                                  std::to_string(std::get<1>(info.param));
+                         });
+
+}  // namespace
+}  // namespace warpjoin
