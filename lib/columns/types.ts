@@ -86,7 +86,7 @@ export function typeInfo(foreign: ForeignType): TypeInfo | null {
     case arrow.Type.Interval:
       return fixed(new arrow.Interval(unit as never), [4, 8, 16][unit] ?? 0);
     case arrow.Type.FixedSizeBinary:
-      return fixed(new arrow.FixedSizeBinary(foreign.byteWidth ?? 0), foreign.byteWidth ?? 0);
+      return foreign.byteWidth ? fixed(new arrow.FixedSizeBinary(foreign.byteWidth), foreign.byteWidth) : null;
     default:
       return null;
   }
@@ -118,7 +118,7 @@ export function typeName(foreign: ForeignType): string {
     case arrow.Type.FixedSizeBinary:
       return `fixed_size_binary(${foreign.byteWidth})`;
     default:
-      return (arrow.Type[foreign.typeId] ?? `type ${foreign.typeId}`).replace(/(?<=[a-z])(?=[A-Z])/g, '_').toLowerCase();
+      return (arrow.Type[foreign.typeId] ?? `type ${foreign.typeId}`).replace(/(?<=[a-z0-9])(?=[A-Z])/g, '_').toLowerCase();
   }
 }
 

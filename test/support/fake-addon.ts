@@ -173,14 +173,14 @@ function readColumn(info: NativeColumn, rows: number): Column {
         bytes = values.slice(offset(row), offset(row + 1));
       }
       if (info.kind === 'fixed' && bytes.length < info.width) throw bad();
-      cells.push(validity && !bit(validity, row) ? null : { bytes, value: valueOf(info, bytes) });
+      cells.push(validity && !bit(validity, row) ? null : { bytes, value: cellValue(info, bytes) });
     }
   }
   if (cells.length !== rows) throw bad();
   return { info, cells };
 }
 
-function valueOf({ kind, order, width }: NativeColumn, bytes: Uint8Array): number | bigint | string | boolean {
+function cellValue({ kind, order, width }: NativeColumn, bytes: Uint8Array): number | bigint | string | boolean {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   if (kind === 'boolean') return bytes[0] === 1;
   if (kind !== 'fixed' || order === 'none') return Array.from(bytes, (byte) => String.fromCharCode(byte)).join('');

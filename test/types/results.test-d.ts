@@ -1,0 +1,110 @@
+/** The compiler checks this file (npm run lint runs tsc): nothing in it runs. */
+import type { Bool, Float64, Int32, Int64, Table, TypeMap, Utf8 } from 'apache-arrow';
+import { expectTypeOf } from 'vitest';
+import { join, joinCount, joinIndices, joinKeys, type ResultTable, sort, sortPairs } from '../../lib/index.js';
+
+declare const left: Table<{ id: Int32; name: Utf8; price: Float64 }>;
+declare const right: Table<{ id: Int64; name: Utf8; ok: Bool }>;
+declare const unknown: Table;
+declare const bytes: Uint8Array;
+declare const flag: boolean;
+declare const how: 'left' | 'semi';
+declare const column: string;
+
+// inner: left columns, then the right ones without the key, clashes with the suffix
+expectTypeOf(await join(left, right, { on: 'id' })).toEqualTypeOf<
+  ResultTable<{ id: Int32; name: Utf8; price: Float64; name_right: Utf8; ok: Bool }>
+>();
+expectTypeOf(await join(left, right, { on: ['id'], how: 'left', suffix: '2' })).toEqualTypeOf<
+  ResultTable<{ id: Int32; name: Utf8; price: Float64; name2: Utf8; ok: Bool }>
+>();
+// right: the key is the right one's
+expectTypeOf(await join(left, right, { on: 'id', how: 'right' })).toEqualTypeOf<
+  ResultTable<{ id: Int64; name: Utf8; price: Float64; name_right: Utf8; ok: Bool }>
+>();
+// full: both keys, unless coalesced
+expectTypeOf(await join(left, right, { on: 'id', how: 'full' })).toEqualTypeOf<
+  ResultTable<{ id: Int32; name: Utf8; price: Float64; id_right: Int64; name_right: Utf8; ok: Bool }>
+>();
+expectTypeOf(await join(left, right, { on: 'name', how: 'full', coalesce: true })).toEqualTypeOf<
+  ResultTable<{ id: Int32; name: Utf8; price: Float64; id_right: Int64; ok: Bool }>
+>();
+expectTypeOf(await join(left, right, { on: 'id', coalesce: false })).toEqualTypeOf<
+  ResultTable<{ id: Int32; name: Utf8; price: Float64; id_right: Int64; name_right: Utf8; ok: Bool }>
+>();
+// keys of different names
+expectTypeOf(await join(left, right, { leftOn: 'name', rightOn: 'id' })).toEqualTypeOf<
+  ResultTable<{ id: Int32; name: Utf8; price: Float64; name_right: Utf8; ok: Bool }>
+>();
+// semi and anti: left columns alone, whatever the right table is
+expectTypeOf(await join(left, right, { on: 'id', how: 'semi' })).toEqualTypeOf<
+  ResultTable<{ id: Int32; name: Utf8; price: Float64 }>
+>();
+expectTypeOf(await join(left, unknown, { on: 'id', how: 'anti' })).toEqualTypeOf<
+  ResultTable<{ id: Int32; name: Utf8; price: Float64 }>
+>();
+// cross: all columns
+expectTypeOf(await join(left, right, { how: 'cross' })).toEqualTypeOf<
+  ResultTable<{ id: Int32; name: Utf8; price: Float64; id_right: Int64; name_right: Utf8; ok: Bool }>
+>();
+// select
+expectTypeOf(await join(left, right, { on: 'id', select: ['ok', 'name_right'] })).toEqualTypeOf<
+  ResultTable<{ ok: Bool; name_right: Utf8 }>
+>();
+
+// what the compiler doesn't know stays open
+expectTypeOf(await join(left, unknown, { on: 'id' })).toEqualTypeOf<ResultTable<TypeMap>>();
+expectTypeOf(await join(bytes, bytes, { on: 'id' })).toEqualTypeOf<ResultTable<TypeMap>>();
+expectTypeOf(await join(left, right, { on: 'id', how })).toEqualTypeOf<ResultTable<TypeMap>>();
+expectTypeOf(await join(left, right, { on: 'id', coalesce: flag })).toEqualTypeOf<ResultTable<TypeMap>>();
+expectTypeOf(await join(left, right, { on: 'id', suffix: column })).toEqualTypeOf<ResultTable<TypeMap>>();
+expectTypeOf(await join(left, right, { on: 'id', select: [column] })).toEqualTypeOf<ResultTable<TypeMap>>();
+
+// sorts keep the columns
+expectTypeOf(await sort(left, { by: 'id' })).toEqualTypeOf<ResultTable<{ id: Int32; name: Utf8; price: Float64 }>>();
+expectTypeOf(
+  await sort(left, { by: ['id', { column: 'name', descending: true, nullsLast: false }], select: ['price'] }),
+).toEqualTypeOf<ResultTable<{ price: Float64 }>>();
+expectTypeOf(await sort(bytes, { by: column })).toEqualTypeOf<ResultTable<TypeMap>>();
+
+// a result is an Arrow table: it goes into the next call
+const once = await join(left, right, { on: 'id' });
+expectTypeOf(once.getChild('ok')!.get(0)).toEqualTypeOf<boolean | null>();
+expectTypeOf(once.stats.milliseconds).toBeNumber();
+expectTypeOf(await sort(once, { by: 'name_right', select: ['ok'] })).toEqualTypeOf<ResultTable<{ ok: Bool }>>();
+
+// typed arrays keep their types
+const pairs = await sortPairs(new Float64Array(1), new BigInt64Array(1), { descending: true });
+expectTypeOf(pairs.values).toExtend<BigInt64Array>();
+const joined = await joinKeys(
+  { keys: new Int32Array(1), values: new Float32Array(1) },
+  { keys: new Int8Array(1), values: new Uint8Array(1) },
+);
+expectTypeOf(joined.s).toExtend<Uint8Array>();
+expectTypeOf(await joinCount(left, right, { on: 'id', how: 'semi' })).toBeNumber();
+expectTypeOf((await joinIndices(left, right, { on: 'id' })).left).toExtend<Uint32Array | BigUint64Array>();
+
+// @ts-expect-error a column that only one table has
+await join(left, right, { on: 'price' });
+// @ts-expect-error no such column
+await join(left, right, { leftOn: 'id', rightOn: 'idd' });
+// @ts-expect-error no key
+await join(left, right, {});
+// @ts-expect-error both kinds of keys
+await join(left, right, { on: 'id', leftOn: 'id', rightOn: 'id' });
+// @ts-expect-error a cross join has no key
+await join(left, right, { how: 'cross', on: 'id' });
+// @ts-expect-error no such kind
+await join(left, right, { on: 'id', how: 'outer' });
+// @ts-expect-error no such option
+await join(left, right, { on: 'id', sufix: '_r' });
+// @ts-expect-error no such column
+await sort(left, { by: 'prize' });
+// @ts-expect-error no such column
+await sort(left, { by: [{ column: 'prize' }] });
+// @ts-expect-error no such option
+await sort(left, { by: 'id', descending: true });
+// @ts-expect-error joinCount makes no columns
+await joinCount(left, right, { on: 'id', suffix: '_r' });
+// @ts-expect-error not a table
+await sort([{ id: 1 }], { by: 'id' });

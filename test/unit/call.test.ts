@@ -1,0 +1,360 @@
+/** The control plane over an addon of plain JavaScript: handles, abort, progress, errors, and what is asked of the data plane. */
+import * as arrow from 'apache-arrow';
+import { afterEach, describe, expect, test, vi } from 'vitest';
+import { Engine } from '../../lib/engine.js';
+import { WarpjoinError } from '../../lib/errors.js';
+import { type EngineOptions, engineSchema } from '../../lib/options.js';
+import { parse } from '../../lib/schema.js';
+import { type FakeAddon, fakeAddon } from '../support/fake-addon.js';
+import { failure, rows, table, unordered } from '../support/tables.js';
+
+const engineOn = (addon: FakeAddon, options: EngineOptions = {}): Engine =>
+  new Engine(parse(engineSchema, 'createEngine', { memoryLimit: '1GiB', ...options }), addon);
+
+const left = table({ id: new arrow.Int32(), a: new arrow.Float64() }, { id: [1, 2, 2, 5], a: [0.5, 1.5, 2.5, 3.5] });
+const right = table({ id: new arrow.Int32(), b: new arrow.Int64() }, { id: [2, 3, 1, 2], b: [20n, 30n, 10n, 21n] });
+const inner = [
+  { id: 1, a: 0.5, b: 10n },
+  { id: 2, a: 1.5, b: 20n },
+  { id: 2, a: 1.5, b: 21n },
+  { id: 2, a: 2.5, b: 20n },
+  { id: 2, a: 2.5, b: 21n },
+];
+
+describe('what a join asks for', () => {
+  test('keys and payloads travel with the rows of an inner join', async () => {
+    const addon = fakeAddon();
+    const out = await engineOn(addon).join(left, right, { on: 'id' });
+    expect(unordered(rows(out))).toEqual(unordered(inner));
+    expect(addon.calls).toEqual(['relation', 'relation', 'joinKeys', 'hashJoin']);
+    expect(addon.liveHandles()).toBe(0);
+  });
+
+  test('a key that has to be gathered keeps the row numbers', async () => {
+    const addon = fakeAddon({ keysAreLeftValues: false });
+    const out = await engineOn(addon).join(left, right, { on: 'id' });
+    expect(unordered(rows(out))).toEqual(unordered(inner));
+    expect(addon.calls).toEqual(['relation', 'relation', 'joinKeys', 'joinKeys', 'hashJoin', 'gather', 'gather']);
+    expect(addon.liveHandles()).toBe(0);
+  });
+
+  test('inexact keys carry nothing', async () => {
+    const addon = fakeAddon({ exact: false, keysAreLeftValues: false });
+    const out = await engineOn(addon).join(left, right, { on: 'id', select: ['a', 'b'] });
+    expect(unordered(rows(out))).toEqual(unordered(inner.map(({ a, b }) => ({ a, b }))));
+    expect(addon.calls.filter((call) => call === 'gather')).toHaveLength(2);
+  });
+
+  test('columns that are not selected are not even checked', async () => {
+    const addon = fakeAddon();
+    const out = await engineOn(addon).join(left, right, { on: 'id', select: ['b'] });
+    expect(out.schema.names).toEqual(['b']);
+    expect(unordered(rows(out))).toEqual(unordered(inner.map(({ b }) => ({ b }))));
+    expect(addon.calls).not.toContain('gather');
+  });
+
+  test.each(['left', 'right', 'full', 'semi', 'anti'] as const)('a %s join gathers by row number', async (how) => {
+    const addon = fakeAddon();
+    const out = await engineOn(addon).join(left, right, { on: 'id', how, coalesce: true });
+    expect(addon.calls).toContain('gather');
+    expect(addon.calls.includes('gatherCoalesced')).toBe(how === 'full');
+    const ids = rows(out).map((row) => row.id);
+    const expected = {
+      left: [1, 2, 2, 2, 2, 5],
+      right: [1, 2, 2, 2, 2, 3],
+      full: [1, 2, 2, 2, 2, 3, 5],
+      semi: [1, 2, 2],
+      anti: [5],
+    };
+    expect(ids.sort()).toEqual(expected[how]);
+    expect(addon.liveHandles()).toBe(0);
+  });
+
+  test('sort-merge sorts both sides in chunksets, merges and joins', async () => {
+    const addon = fakeAddon();
+    // One tuple takes 32 bytes, and twice that with double buffers: each of the four is a chunkset.
+    const engine = engineOn(addon, { deviceMemoryLimit: 70 });
+    const out = await engine.join(left, right, { on: 'id', algorithm: 'sort-merge' });
+    expect(unordered(rows(out))).toEqual(unordered(inner));
+    expect(addon.calls.slice(3)).toEqual(['sortJoinSide', 'mergeRuns', 'sortJoinSide', 'mergeRuns', 'mergeJoin']);
+    expect(out.stats).toMatchObject({ algorithm: 'sort-merge', algorithmReason: 'asked for', chunksets: 4 });
+    expect(addon.liveHandles()).toBe(0);
+  });
+
+  test('counting and row numbers', async () => {
+    const addon = fakeAddon();
+    const engine = engineOn(addon);
+    expect(await engine.joinCount(left, right, { on: 'id' })).toBe(5);
+    expect(await engine.joinCount(left, right, { how: 'cross' })).toBe(16);
+    const indices = await engine.joinIndices(left, right, { on: 'id', how: 'left' });
+    expect([...indices.left].map((row, index) => [row, indices.right![index]])).toContainEqual([3, 2 ** 32 - 1]);
+    expect((await engine.joinIndices(left, right, { on: 'id', how: 'semi' })).right).toBeNull();
+    expect(addon.liveHandles()).toBe(0);
+  });
+});
+
+describe('what a sort asks for', () => {
+  const unsorted = table({ k: new arrow.Int32(), v: new arrow.Int32() }, { k: [3, null, 1, 2, 1], v: [1, 2, 3, 4, 5] });
+  const sorted = [
+    { k: 1, v: 3 },
+    { k: 1, v: 5 },
+    { k: 2, v: 4 },
+    { k: 3, v: 1 },
+    { k: null, v: 2 },
+  ];
+
+  test('one payload column travels with the keys', async () => {
+    const addon = fakeAddon();
+    expect(rows(await engineOn(addon).sort(unsorted, { by: 'k' }))).toEqual(sorted);
+    expect(addon.calls).toEqual(['relation', 'sortKeys', 'sortChunksets', 'decodeKeys']);
+    expect(addon.liveHandles()).toBe(0);
+  });
+
+  test('where keys turn out not to decode it sorts again with row numbers', async () => {
+    const addon = fakeAddon({ decodes: false });
+    expect(rows(await engineOn(addon).sort(unsorted, { by: 'k' }))).toEqual(sorted);
+    expect(addon.calls).toEqual([
+      ...['relation', 'sortKeys', 'sortChunksets', 'decodeKeys'],
+      ...['relation', 'sortKeys', 'sortChunksets', 'decodeKeys', 'gather', 'gather'],
+    ]);
+    expect(addon.liveHandles()).toBe(0);
+  });
+
+  test('ties of the first key word are refined', async () => {
+    const addon = fakeAddon({ complete: false });
+    expect(rows(await engineOn(addon).sort(unsorted, { by: 'k' }))).toEqual(sorted);
+    expect(addon.calls).toEqual(['relation', 'sortKeys', 'sortChunksets', 'refineTies', 'decodeKeys', 'gather']);
+  });
+
+  test('runs of several chunksets are merged', async () => {
+    const addon = fakeAddon();
+    const out = await engineOn(addon, { deviceMemoryLimit: 128 }).sort(unsorted, { by: 'k' });
+    expect(rows(out)).toEqual(sorted);
+    expect(addon.calls).toContain('mergeRuns');
+    expect(out.stats.chunksets).toBe(3);
+    expect(addon.liveHandles()).toBe(0);
+  });
+
+  test('select decides the columns and their order', async () => {
+    const addon = fakeAddon();
+    const out = await engineOn(addon).sort(unsorted, {
+      by: [{ column: 'k', descending: true, nullsLast: false }],
+      select: ['v', 'k'],
+    });
+    expect(out.schema.names).toEqual(['v', 'k']);
+    expect(rows(out).map((row) => row.v)).toEqual([2, 1, 4, 3, 5]);
+  });
+});
+
+describe('failures', () => {
+  test.each(['relation', 'joinKeys', 'hashJoin', 'gather'])(
+    'a failing step %s releases everything, and the engine goes on',
+    async (step) => {
+      const native = Object.assign(new Error('no room'), { code: 'ERR_MEMORY_LIMIT' });
+      const addon = fakeAddon({ failing: { step, error: native }, exact: false });
+      const engine = engineOn(addon);
+      const error = await failure(engine.join(left, right, { on: 'id' }));
+      expect(error).toBeInstanceOf(WarpjoinError);
+      expect(error).toMatchObject({ code: 'ERR_MEMORY_LIMIT', message: 'no room', cause: native });
+      expect(addon.liveHandles()).toBe(0);
+      addon.settings.failing = null;
+      expect(await engine.joinCount(left, right, { on: 'id' })).toBe(5);
+    },
+  );
+
+  test('an unknown failure is internal', async () => {
+    const addon = fakeAddon({ failing: { step: 'sortKeys', error: new TypeError('Expected a relation handle') } });
+    const error = await failure(engineOn(addon).sort(left, { by: 'id' }));
+    expect(error.code).toBe('ERR_INTERNAL');
+    expect(error.message).toContain('Expected a relation handle');
+  });
+});
+
+describe('abort', () => {
+  test('before the call nothing runs', async () => {
+    const addon = fakeAddon();
+    const reason = new Error('not today');
+    expect(await failure(engineOn(addon).join(left, right, { on: 'id', signal: AbortSignal.abort(reason) }))).toBe(reason);
+    expect(addon.calls).toEqual([]);
+  });
+
+  test.each([5, 25, 45, 65])('after %d ms rejects with the reason and releases everything', async (delay) => {
+    const addon = fakeAddon({ stepMilliseconds: 20 });
+    const engine = engineOn(addon);
+    const reason = { why: 'changed my mind' };
+    const controller = new AbortController();
+    setTimeout(() => controller.abort(reason), delay);
+    expect(await failure(engine.join(left, right, { on: 'id', signal: controller.signal }))).toBe(reason);
+    expect(addon.liveHandles()).toBe(0);
+    addon.settings.stepMilliseconds = 0;
+    expect((await engine.join(left, right, { on: 'id' })).numRows).toBe(5);
+  });
+
+  test('while waiting for another call rejects at once, and the others are not disturbed', async () => {
+    const addon = fakeAddon({ stepMilliseconds: 20 });
+    const engine = engineOn(addon);
+    const controller = new AbortController();
+    const first = engine.joinCount(left, right, { on: 'id' });
+    const second = failure(engine.joinCount(left, right, { on: 'id', signal: controller.signal }));
+    const third = engine.joinCount(left, right, { on: 'id' });
+    controller.abort('enough');
+    expect(await second).toBe('enough');
+    expect(addon.calls).toEqual(['relation']);
+    expect(await Promise.all([first, third])).toEqual([5, 5]);
+    expect(addon.calls).toHaveLength(8);
+  });
+});
+
+test('calls on one engine run one after the other', async () => {
+  const addon = fakeAddon({ stepMilliseconds: 5 });
+  const engine = engineOn(addon);
+  await Promise.all([
+    engine.joinCount(left, right, { on: 'id' }),
+    engine.sort(left, { by: 'a' }),
+    engine.joinCount(left, right, { on: 'id' }),
+  ]);
+  const join = ['relation', 'relation', 'joinKeys', 'hashJoin'];
+  expect(addon.calls).toEqual([...join, 'relation', 'sortKeys', 'sortChunksets', 'decodeKeys', ...join]);
+});
+
+describe('progress', () => {
+  test('never falls, and ends with 1', async () => {
+    const addon = fakeAddon({ stepMilliseconds: 60, exact: false });
+    const seen: number[] = [];
+    const steps = new Set<string>();
+    await engineOn(addon).join(left, right, {
+      on: 'id',
+      onProgress({ fraction, step }) {
+        seen.push(fraction);
+        steps.add(step);
+      },
+    });
+    expect(seen.length).toBeGreaterThan(3);
+    expect(seen).toEqual([...seen].sort((a, b) => a - b));
+    expect(seen[0]).toBeLessThan(0.5);
+    expect(seen.filter((fraction) => fraction === 1)).toHaveLength(1);
+    expect(steps).toContain('encode keys');
+  });
+
+  test('what the callback throws ends the call', async () => {
+    const addon = fakeAddon({ stepMilliseconds: 200 });
+    const error = new Error('in the callback');
+    const thrown = await failure(
+      engineOn(addon).join(left, right, {
+        on: 'id',
+        onProgress() {
+          throw error;
+        },
+      }),
+    );
+    expect(thrown).toBe(error);
+    expect(addon.liveHandles()).toBe(0);
+  });
+});
+
+describe('engines', () => {
+  afterEach(() => vi.restoreAllMocks());
+
+  test('limits reach the data plane', () => {
+    const addon = fakeAddon();
+    engineOn(addon, { memoryLimit: '2GiB', deviceMemoryLimit: '50%', hostDevices: 3, threads: 2 });
+    expect(addon.config).toEqual({
+      threads: 2,
+      hostDevices: 3,
+      gpus: [],
+      memoryLimitBytes: 2 ** 31,
+      deviceMemoryLimitBytes: 2 ** 30,
+    });
+    engineOn(addon, { deviceMemoryLimit: 12345 });
+    expect(addon.config).toMatchObject({ hostDevices: 1, deviceMemoryLimitBytes: 12345 });
+    engineOn(addon);
+    expect(addon.config).toMatchObject({ deviceMemoryLimitBytes: 0 });
+  });
+
+  test('dispose waits for calls, and later ones reject', async () => {
+    const addon = fakeAddon({ stepMilliseconds: 5 });
+    const engine = engineOn(addon);
+    const running = engine.joinCount(left, right, { on: 'id' });
+    const disposed = engine.dispose();
+    const error = await failure(engine.joinCount(left, right, { on: 'id' }));
+    expect(error).toMatchObject({ code: 'ERR_OPTION' });
+    expect(await running).toBe(5);
+    await disposed;
+    await engine[Symbol.asyncDispose]();
+    expect(addon.calls.filter((call) => call === 'dispose')).toHaveLength(1);
+  });
+
+  test("device 'gpu' fails unless fallback allows the processor, which stats then tell", async () => {
+    const warn = vi.spyOn(process, 'emitWarning').mockImplementation(() => {});
+    const addon = fakeAddon();
+    expect(() => engineOn(addon, { device: 'gpu' })).toThrow(/GPU operators are not supported yet/);
+    const silent = await engineOn(addon, { device: 'gpu', fallback: 'silent' }).sort(left, { by: 'a' });
+    expect(silent.stats).toMatchObject({ device: 'cpu', deviceReason: expect.stringContaining("'gpu' was asked for") });
+    expect(warn).not.toHaveBeenCalled();
+    engineOn(addon, { device: 'gpu', fallback: 'warn' });
+    expect(warn).toHaveBeenCalledOnce();
+    const auto = await engineOn(addon).sort(left, { by: 'a' });
+    expect(auto.stats.deviceReason).toContain("device 'auto'");
+  });
+
+  test('stats are there but not among the properties of the table', async () => {
+    const out = await engineOn(fakeAddon(), { hostDevices: 2 }).sort(left, { by: 'a' });
+    expect(Object.keys(out)).not.toContain('stats');
+    expect(out.stats).toMatchObject({
+      device: 'cpu',
+      inputRows: [4],
+      outputRows: 4,
+      skew: 1,
+      rounds: 1,
+      phases: [{ name: 'work' }],
+      peakMemoryBytes: 1000,
+    });
+    expect(out.stats.devices.map((device) => device.name)).toEqual(['host 0', 'host 1']);
+    expect(out.stats.steps.map((step) => step.name)).toContain('sort');
+  });
+});
+
+describe('explain', () => {
+  test('shows the plan without running it', async () => {
+    const addon = fakeAddon();
+    const text = await engineOn(addon).explain('join', left, right, { on: 'id', how: 'left' });
+    expect(text).toMatch(/^left join on "id" = "id": radix-hash\n/);
+    expect(text).toMatch(/reason +cheapest: radix-hash [\d.]+ ms, sort-merge [\d.]+ ms/);
+    expect(text).toMatch(/hash join, build left +8 /);
+    expect(text).not.toContain('measured');
+    expect(addon.calls).not.toContain('hashJoin');
+    expect(addon.liveHandles()).toBe(0);
+  });
+
+  test('analyze adds what the steps took', async () => {
+    const addon = fakeAddon({ stepMilliseconds: 3 });
+    const text = await engineOn(addon).explain('sort', left, { by: ['id', { column: 'a', descending: true }], analyze: true });
+    const lines = text.split('\n');
+    expect(lines[0]).toBe('sort by "id", "a" descending: merge');
+    const head = lines.findIndex((line) => line.startsWith('step'));
+    const total = lines.findIndex((line) => line.startsWith('total'));
+    expect(new Set(lines.slice(head, total + 1).map((line) => line.length)).size).toBe(1);
+    expect(lines.find((line) => line.startsWith('sort  '))).toMatch(/[\d.]+ ms +[\d.]+ ms$/);
+    expect(text).toContain('rows out 4');
+    expect(addon.liveHandles()).toBe(0);
+  });
+
+  test('knows joins and sorts', async () => {
+    const engine = engineOn(fakeAddon());
+    const error = await failure(engine.explain('merge' as 'sort', left, { by: 'id' }));
+    expect(error).toMatchObject({ code: 'ERR_OPTION', message: expect.stringContaining('"merge"') });
+  });
+});
+
+test('typed arrays', async () => {
+  const addon = fakeAddon();
+  const engine = engineOn(addon);
+  const sorted = await engine.sortPairs(Float64Array.of(2, Number.NaN, -1), BigInt64Array.of(1n, 2n, 3n), { descending: true });
+  expect(sorted.keys).toEqual(Float64Array.of(Number.NaN, 2, -1));
+  expect(sorted.values).toEqual(BigInt64Array.of(2n, 1n, 3n));
+  const r = { keys: Int32Array.of(1, 2, 2), values: Float32Array.of(10, 20, 21) };
+  const s = { keys: Uint8Array.of(2, 3), values: Int16Array.of(7, 8) };
+  const joined = await engine.joinKeys(r, s);
+  expect([joined.keys, joined.r, joined.s]).toEqual([Int32Array.of(2, 2), Float32Array.of(20, 21), Int16Array.of(7, 7)]);
+  expect(addon.liveHandles()).toBe(0);
+});

@@ -1,0 +1,429 @@
+import * as arrow from 'apache-arrow';
+import { describe, expect, test } from 'vitest';
+import { canBeCarried, findColumn, infoOf, nativeColumns, readArrays, readTable } from '../../lib/columns/input.js';
+import { joinLayout, sortLayout } from '../../lib/columns/layout.js';
+import { buildTable, checkTableRows, rowNumbers } from '../../lib/columns/result.js';
+import { checkComparable, type ForeignType, typeInfo, typeName } from '../../lib/columns/types.js';
+import { type JoinSettings, joinSchema, joinSettings } from '../../lib/options.js';
+import { chunked, rows, table } from '../support/tables.js';
+
+const settings = (options: object): JoinSettings => joinSettings(joinSchema, 'join', options);
+const refusal = (run: () => unknown): { code: string; message: string } => {
+  try {
+    run();
+  } catch (error) {
+    return error as never;
+  }
+  throw new Error('Expected a refusal');
+};
+
+describe('reading tables', () => {
+  const one = table(
+    { i: new arrow.Int32(), b: new arrow.Bool(), s: new arrow.Utf8() },
+    { i: [1, null, 3, 4, 5], b: [true, false, null, true, true], s: ['a', 'bc', null, '', 'def'] },
+  );
+
+  test('whole', () => {
+    const input = readTable(one, 'left');
+    expect(input.rows).toBe(5);
+    expect(input.columns.map((column) => [column.name, column.withoutNulls])).toEqual([
+      ['i', false],
+      ['b', false],
+      ['s', false],
+    ]);
+    const [i, , s] = nativeColumns(input, [0, 1, 2]);
+    expect(i).toMatchObject({
+      name: 'i',
+      kind: 'fixed',
+      order: 'signed',
+      width: 4,
+      chunks: [{ length: 5, bitOffset: 0, offsets: null }],
+    });
+    expect(s).toMatchObject({ kind: 'utf8', order: 'bytes', width: 0 });
+  });
+
+  test('in slices: values and offsets are trimmed, bitmaps are not', () => {
+    const input = readTable(chunked(one, [2, 3]), 'left');
+    expect(input.rows).toBe(5);
+    for (const column of input.columns)
+      expect(column.chunks.map((chunk) => [chunk.length, chunk.bitOffset])).toEqual([
+        [2, 0],
+        [1, 2],
+        [2, 3],
+      ]);
+    const [i, b, s] = nativeColumns(input, [0, 1, 2]);
+    expect(i!.chunks[2]!.values).toEqual(Int32Array.of(4, 5));
+    expect((b!.chunks[2]!.values as Uint8Array)[0]! >> 3).toBe(0b11);
+    expect((s!.chunks[2]!.offsets as Int32Array).length).toBe(3);
+    expect(s!.chunks[2]!.offsets).toEqual(Int32Array.of(3, 3, 6));
+  });
+
+  test('a slice of a column without nulls is known to have none only if that was counted', () => {
+    const whole = new arrow.Table({ v: arrow.vectorFromArray([1, 2, 3], new arrow.Int32()) });
+    expect(readTable(whole, 'left').columns[0]!.withoutNulls).toBe(true);
+    expect(readTable(whole.slice(1), 'left').columns[0]!.withoutNulls).toBe(true);
+    expect(readTable(one.slice(3), 'left').columns[0]!.withoutNulls).toBe(false);
+  });
+
+  test('nulls are never counted here', () => {
+    const data = one.batches[0]!.data.children[0]!;
+    const spied = new Proxy(data, {
+      get(target, name) {
+        if (name === 'nullCount') throw new Error('counted');
+        return Reflect.get(target, name, target);
+      },
+    });
+    const batch = { data: { length: 5, children: [spied, ...one.batches[0]!.data.children.slice(1)] } };
+    expect(readTable({ schema: one.schema, batches: [batch] }, 'left').rows).toBe(5);
+  });
+
+  test('empty batches, no batches, IPC bytes', () => {
+    const empty = one.slice(2, 2);
+    expect(readTable(empty, 'left')).toMatchObject({ rows: 0 });
+    expect(readTable(new arrow.Table(one.schema, []), 'left').columns).toHaveLength(3);
+    for (const format of ['stream', 'file'] as const) {
+      const bytes = arrow.tableToIPC(chunked(one, [1, 4]), format);
+      expect(readTable(bytes, 'left').rows).toBe(5);
+      expect(readTable(bytes.slice().buffer, 'left').columns[2]!.chunks).toHaveLength(3);
+      expect(readTable(Buffer.concat([Buffer.from('x'), bytes]).subarray(1), 'left').rows).toBe(5);
+    }
+  });
+
+  test.each([
+    [
+      null,
+      'Expected an apache-arrow Table, or Arrow IPC bytes (a Uint8Array or ArrayBuffer), for the left table but received null.',
+    ],
+    [[{ id: 1 }], /for the left table but received \[an object of type Object\]/],
+    [{ schema: {}, batches: [] }, /for the left table but received an object/],
+    ['id,name', /received "id,name"/],
+    [new Float64Array(3), /received an object of type Float64Array/],
+    [new Uint8Array(0), 'The left table has no bytes: its buffer is empty or detached.'],
+    [Uint8Array.of(1, 2, 3, 4, 5, 6, 7, 8, 9), /^The left table is not readable as Arrow IPC bytes/],
+    [new TextEncoder().encode('id,name\n1,x\n'), /^The left table is not readable as Arrow IPC bytes/],
+  ])('%j is no table', (value, message) => {
+    const error = refusal(() => readTable(value, 'left'));
+    expect(error.code).toBe('ERR_INVALID_TABLE');
+    expect(error.message).toMatch(message);
+  });
+
+  test('tables that contradict themselves', () => {
+    const { schema, batches } = one;
+    const children = batches[0]!.data.children;
+    const broken = (change: object): string => refusal(() => readTable({ schema, batches, ...change }, 'right')).message;
+    expect(broken({ batches: [{ data: { length: 5, children: children.slice(1) } }] })).toContain(
+      "record batch (0) that doesn't fit its schema",
+    );
+    expect(broken({ batches: [{ data: { length: 4, children } }] })).toContain(
+      'a column "i" of 5 rows in record batch 0, which has 4',
+    );
+    expect(broken({ batches: [{}] })).toContain("doesn't fit");
+    expect(broken({ schema: { fields: [schema.fields[0], schema.fields[0]] } })).toContain('two columns named "i"');
+    expect(broken({ schema: { fields: [{ name: 'i' }] } })).toContain('a field without a name or type');
+    const odd = { ...children[0], type: children[0]!.type, length: 5, values: [1, 2, 3, 4, 5] };
+    expect(broken({ batches: [{ data: { length: 5, children: [odd, ...children.slice(1)] } }] })).toContain(
+      'whose values are not a typed array',
+    );
+  });
+
+  test('nulls that were counted but whose bits are gone are not forgotten', () => {
+    const gone = {
+      type: new arrow.Int32(),
+      length: 2,
+      offset: 0,
+      _nullCount: 1,
+      values: Int32Array.of(1, 2),
+      nullBitmap: undefined,
+    };
+    const input = readTable(
+      { schema: { fields: [{ name: 'i', type: new arrow.Int32() }] }, batches: [{ data: { length: 2, children: [gone] } }] },
+      'left',
+    );
+    expect(input.columns[0]!.chunks[0]!.validity).toEqual(new Uint8Array(0));
+    const bits = new Uint8Array(8);
+    structuredClone(bits.buffer, { transfer: [bits.buffer] });
+    const detached = { ...gone, _nullCount: -1, nullBitmap: bits };
+    const other = readTable(
+      { schema: { fields: [{ name: 'i', type: new arrow.Int32() }] }, batches: [{ data: { length: 2, children: [detached] } }] },
+      'left',
+    );
+    expect(other.columns[0]!.chunks[0]!.validity).not.toBeNull();
+  });
+
+  test('unknown columns get the nearest name', () => {
+    const error = refusal(() =>
+      findColumn(readTable(table({ customer: new arrow.Int8() }, { customer: [1] }), 'left'), 'custmer', 'on'),
+    );
+    expect(error).toMatchObject({
+      code: 'ERR_COLUMN_NOT_FOUND',
+      message: 'Expected a column of the left table for on but received "custmer". It has "customer". Did you mean "customer"?',
+    });
+  });
+});
+
+describe('types', () => {
+  const info = (type: arrow.DataType) => typeInfo(type as unknown as ForeignType);
+
+  test.each<[arrow.DataType, string, number, string, string | null]>([
+    [new arrow.Int8(), 'fixed', 1, 'signed', 'integer'],
+    [new arrow.Uint64(), 'fixed', 8, 'unsigned', 'integer'],
+    [new arrow.Float16(), 'fixed', 2, 'none', null],
+    [new arrow.Float32(), 'fixed', 4, 'floating', 'float'],
+    [new arrow.Decimal(2, 30), 'fixed', 16, 'none', null],
+    [new arrow.Decimal(2, 60, 256), 'fixed', 32, 'none', null],
+    [new arrow.DateDay(), 'fixed', 4, 'signed', 'date32'],
+    [new arrow.DateMillisecond(), 'fixed', 8, 'signed', 'date64'],
+    [new arrow.TimeSecond(), 'fixed', 4, 'signed', 'time[s]'],
+    [new arrow.TimeNanosecond(), 'fixed', 8, 'signed', 'time[ns]'],
+    [new arrow.TimestampMillisecond(), 'fixed', 8, 'signed', 'timestamp[ms]'],
+    [new arrow.TimestampMicrosecond('UTC'), 'fixed', 8, 'signed', 'timestamp[us, zoned]'],
+    [new arrow.DurationSecond(), 'fixed', 8, 'signed', 'duration[s]'],
+    [new arrow.IntervalYearMonth(), 'fixed', 4, 'none', null],
+    [new arrow.IntervalDayTime(), 'fixed', 8, 'none', null],
+    [new arrow.IntervalMonthDayNano(), 'fixed', 16, 'none', null],
+    [new arrow.FixedSizeBinary(5), 'fixed', 5, 'none', null],
+    [new arrow.Bool(), 'boolean', 0, 'boolean', 'bool'],
+    [new arrow.Utf8(), 'utf8', 0, 'bytes', 'utf8'],
+    [new arrow.LargeUtf8(), 'large_utf8', 0, 'bytes', 'utf8'],
+    [new arrow.Binary(), 'utf8', 0, 'bytes', 'binary'],
+    [new arrow.LargeBinary(), 'large_utf8', 0, 'bytes', 'binary'],
+  ])('%s', (type, kind, width, order, comparesAs) => {
+    expect(info(type)).toMatchObject({ kind, width, order, comparesAs });
+    // A type of another apache-arrow: the same fields, another class.
+    const foreign = { ...type, typeId: type.typeId };
+    expect(arrow.util.compareTypes(typeInfo(foreign as unknown as ForeignType)!.type, type)).toBe(true);
+  });
+
+  test.each([
+    [new arrow.Null(), 'null'],
+    [new arrow.List(new arrow.Field('x', new arrow.Int8())), 'list'],
+    [new arrow.FixedSizeList(2, new arrow.Field('x', new arrow.Int8())), 'fixed_size_list'],
+    [new arrow.Struct([]), 'struct'],
+    [new arrow.Dictionary(new arrow.Utf8(), new arrow.Int32()), 'dictionary'],
+    [new arrow.Utf8View(), 'utf8_view'],
+  ])('%s is not supported', (type, name) => {
+    expect(info(type)).toBeNull();
+    expect(typeName(type as unknown as ForeignType)).toBe(name);
+    const schema = new arrow.Schema([new arrow.Field('x', new arrow.Int8()), new arrow.Field('odd', type)]);
+    const input = readTable(new arrow.Table(schema, []), 'left');
+    expect(refusal(() => infoOf(input, 1))).toMatchObject({
+      code: 'ERR_NOT_SUPPORTED',
+      message: `Column "odd" of the left table has type ${name}, which is not supported yet. Leave it out with select.`,
+    });
+    expect(sortLayout(input, ['x'])).toHaveLength(1);
+    expect(refusal(() => sortLayout(input, undefined)).code).toBe('ERR_NOT_SUPPORTED');
+  });
+
+  test.each<[arrow.DataType, arrow.DataType, string | null]>([
+    [new arrow.Int8(), new arrow.Uint64(), null],
+    [new arrow.Float32(), new arrow.Float64(), null],
+    [new arrow.Utf8(), new arrow.LargeUtf8(), null],
+    [new arrow.TimestampSecond('UTC'), new arrow.TimestampSecond('Europe/Berlin'), null],
+    [new arrow.TimestampSecond('UTC'), new arrow.TimestampSecond(), 'ERR_KEY_TYPE'],
+    [new arrow.TimestampSecond(), new arrow.TimestampMillisecond(), 'ERR_KEY_TYPE'],
+    [new arrow.Int32(), new arrow.Float64(), 'ERR_KEY_TYPE'],
+    [new arrow.Int32(), new arrow.DateDay(), 'ERR_KEY_TYPE'],
+    [new arrow.Utf8(), new arrow.Binary(), 'ERR_KEY_TYPE'],
+    [new arrow.DateDay(), new arrow.DateMillisecond(), 'ERR_KEY_TYPE'],
+    [new arrow.Bool(), new arrow.Uint8(), 'ERR_KEY_TYPE'],
+    [new arrow.Decimal(1, 10), new arrow.Decimal(1, 10), 'ERR_NOT_SUPPORTED'],
+    [new arrow.Float16(), new arrow.Float16(), 'ERR_NOT_SUPPORTED'],
+  ])('%s and %s as keys: %s', (a, b, code) => {
+    const check = () => checkComparable({ label: 'left', info: info(a)! }, { label: 'right', info: info(b)! });
+    if (code === null) expect(check).not.toThrow();
+    else expect(refusal(check).code).toBe(code);
+  });
+});
+
+describe('layout of a join', () => {
+  const left = readTable(table({ id: new arrow.Int32(), x: new arrow.Int8() }, { id: [1], x: [1] }), 'left');
+  const right = readTable(
+    table({ id: new arrow.Int64(), x: new arrow.Utf8(), y: new arrow.Bool() }, { id: [1n], x: ['a'], y: [true] }),
+    'right',
+  );
+  const layout = (options: object) =>
+    joinLayout(left, right, settings({ on: 'id', ...options })).columns.map(
+      ({ name, source, column }) => `${name}=${source[0]}${column}`,
+    );
+
+  test.each([
+    [{}, ['id=l0', 'x=l1', 'x_right=r1', 'y=r2']],
+    [{ coalesce: false }, ['id=l0', 'x=l1', 'id_right=r0', 'x_right=r1', 'y=r2']],
+    [{ how: 'right' }, ['id=r0', 'x=l1', 'x_right=r1', 'y=r2']],
+    [{ how: 'full', suffix: '2' }, ['id=l0', 'x=l1', 'id2=r0', 'x2=r1', 'y=r2']],
+    [{ how: 'semi' }, ['id=l0', 'x=l1']],
+    [{ how: 'anti', select: ['x'] }, ['x=l1']],
+    [{ select: ['y', 'id', 'x_right'] }, ['y=r2', 'id=l0', 'x_right=r1']],
+    [{ on: undefined, how: 'cross' }, ['id=l0', 'x=l1', 'id_right=r0', 'x_right=r1', 'y=r2']],
+    [{ on: undefined, leftOn: 'x', rightOn: 'id' }, ['id=l0', 'x=l1', 'x_right=r1', 'y=r2']],
+  ])('%j', (options, columns) => {
+    expect(layout(options)).toEqual(columns);
+  });
+
+  test('a coalesced key of a full join needs one type', () => {
+    expect(refusal(() => layout({ how: 'full', coalesce: true }))).toMatchObject({ code: 'ERR_NOT_SUPPORTED' });
+    const same = joinLayout(left, left, settings({ on: 'id', how: 'full', coalesce: true }));
+    expect(same.columns.map((column) => column.source)).toEqual(['coalesced', 'left', 'right']);
+  });
+
+  test('names that clash in spite of the suffix', () => {
+    const clashing = readTable(
+      table({ id: new arrow.Int32(), x: new arrow.Int8(), x_right: new arrow.Int8() }, { id: [1], x: [1], x_right: [1] }),
+      'right',
+    );
+    expect(refusal(() => joinLayout(left, clashing, settings({ on: 'id' })))).toMatchObject({
+      code: 'ERR_OPTION',
+      message:
+        'Expected a suffix that makes the result\'s column names distinct but with "_right" two are named "x_right". Give another suffix.',
+    });
+    expect(joinLayout(left, clashing, settings({ on: 'id', suffix: '_r' })).columns.map((column) => column.name)).toEqual([
+      'id',
+      'x',
+      'x_r',
+      'x_right',
+    ]);
+  });
+
+  test('select', () => {
+    expect(refusal(() => layout({ select: ['z'] }))).toMatchObject({ code: 'ERR_COLUMN_NOT_FOUND' });
+    expect(refusal(() => layout({ select: ['x_rihgt'] })).message).toContain('Did you mean "x_right"?');
+    expect(refusal(() => layout({ select: ['x', 'x'] })).message).toBe(
+      'Expected each column once for select but received "x" twice.',
+    );
+    expect(refusal(() => layout({ how: 'semi', select: ['y'] })).code).toBe('ERR_COLUMN_NOT_FOUND');
+  });
+
+  test('nullability', () => {
+    const strict = { ...left, columns: left.columns.map((column) => ({ ...column, nullable: false })) };
+    const nullable = (how: string) =>
+      joinLayout(strict, strict, settings({ on: 'id', how })).columns.map((column) => column.nullable);
+    expect(nullable('inner')).toEqual([false, false, false]);
+    expect(nullable('left')).toEqual([false, false, true]);
+    expect(nullable('right')).toEqual([false, true, false]);
+    expect(nullable('full')).toEqual([true, true, true, true]);
+  });
+});
+
+describe('results', () => {
+  const native = (values: ArrayBuffer, length: number, more: object = {}) => ({
+    length,
+    nullCount: 0,
+    validity: null,
+    values,
+    offsets: null,
+    ...more,
+  });
+  const column = (name: string, type: arrow.DataType, nullable = false) => ({
+    name,
+    type,
+    nullable,
+    metadata: new Map([['unit', name]]),
+    source: 'left' as const,
+    column: 0,
+  });
+
+  test('share the buffers they are made of', () => {
+    const values = Int32Array.of(1, 2, 3).buffer;
+    const text = native(new TextEncoder().encode('abc').buffer as ArrayBuffer, 3, {
+      offsets: Int32Array.of(0, 1, 1, 3).buffer,
+      nullCount: 1,
+      validity: Uint8Array.of(0b101).buffer,
+    });
+    const layout = [column('i', new arrow.Int32()), column('s', new arrow.Utf8()), column('b', new arrow.Bool())];
+    const out = buildTable(
+      layout,
+      [native(values, 3), text, native(Uint8Array.of(0b110).buffer, 3)],
+      3,
+      new Map([['who', 'me']]),
+    );
+    expect(rows(out)).toEqual([
+      { i: 1, s: 'a', b: false },
+      { i: 2, s: null, b: true },
+      { i: 3, s: 'bc', b: true },
+    ]);
+    expect(out.batches[0]!.data.children[0]!.values.buffer).toBe(values);
+    expect(out.schema.fields.map((field) => [field.nullable, field.metadata.get('unit')])).toEqual([
+      [false, 'i'],
+      [true, 's'],
+      [false, 'b'],
+    ]);
+    expect(out.schema.metadata.get('who')).toBe('me');
+    expect(rows(arrow.tableFromIPC(arrow.tableToIPC(out)))).toEqual(rows(out));
+  });
+
+  test('of no rows', () => {
+    const nothing = new ArrayBuffer(0);
+    const types = [
+      new arrow.Int64(),
+      new arrow.Utf8(),
+      new arrow.LargeUtf8(),
+      new arrow.Bool(),
+      new arrow.Decimal(1, 9),
+      new arrow.FixedSizeBinary(3),
+    ];
+    const out = buildTable(
+      types.map((type, index) => column(`c${index}`, type)),
+      types.map(() => native(nothing, 0, { offsets: nothing })),
+      0,
+      undefined,
+    );
+    expect(out.numRows).toBe(0);
+    expect(out.toArray()).toEqual([]);
+    expect(arrow.tableFromIPC(arrow.tableToIPC(out)).numCols).toBe(6);
+  });
+
+  test('of more rows than a table holds are refused', () => {
+    expect(() => checkTableRows(2 ** 32 - 1)).not.toThrow();
+    expect(refusal(() => checkTableRows(2 ** 32))).toMatchObject({
+      code: 'ERR_NOT_SUPPORTED',
+      message: expect.stringContaining('4294967296 rows'),
+    });
+  });
+
+  test('row numbers tell their width by their size', () => {
+    expect(rowNumbers(Uint32Array.of(1, 2).buffer, 2)).toEqual(Uint32Array.of(1, 2));
+    expect(rowNumbers(BigUint64Array.of(1n, 2n).buffer, 2)).toEqual(BigUint64Array.of(1n, 2n));
+    expect(rowNumbers(new ArrayBuffer(0), 0)).toEqual(new Uint32Array(0));
+  });
+});
+
+describe('typed arrays', () => {
+  test('become columns', () => {
+    const input = readArrays({ keys: Int16Array.of(1, 2), values: new Float64Array([1, 2, 3]).subarray(1) }, 'r');
+    expect(input).toMatchObject({
+      rows: 2,
+      columns: [{ name: 'keys', withoutNulls: true }, { chunks: [{ length: 2, values: Float64Array.of(2, 3) }] }],
+    });
+    expect([canBeCarried(input, 0), canBeCarried(input, 1)]).toEqual([false, true]);
+    expect(readArrays({ keys: new Int8Array(0), values: new Int8Array(0) }, 'r').columns[0]!.chunks).toEqual([]);
+  });
+
+  test.each([
+    [
+      { keys: [1, 2], values: Int8Array.of(1) },
+      'Expected a typed array of numbers or bigints for keys of r but received [1, 2].',
+    ],
+    [{ keys: Int8Array.of(1), values: undefined }, /for values of r but received undefined/],
+    [
+      { keys: Int8Array.of(1), values: Int8Array.of(1, 2) },
+      'Expected arrays of the same length for r but values has 2 values and not 1.',
+    ],
+    [
+      { keys: new DataView(new ArrayBuffer(8)), values: Int8Array.of(1) },
+      /for keys of r but received an object of type DataView/,
+    ],
+  ])('%j is refused', (arrays, message) => {
+    const error = refusal(() => readArrays(arrays, 'r'));
+    expect(error.code).toBe('ERR_INVALID_TABLE');
+    expect(error.message).toMatch(message);
+  });
+
+  test('a detached array is refused', () => {
+    const keys = Int8Array.of(1, 2);
+    structuredClone(keys.buffer, { transfer: [keys.buffer] });
+    expect(refusal(() => readArrays({ keys, values: new Int8Array(0) }, 'r'))).toMatchObject({
+      code: 'ERR_INVALID_TABLE',
+      message: expect.stringContaining('detached'),
+    });
+  });
+});

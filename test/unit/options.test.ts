@@ -1,0 +1,187 @@
+import { describe, expect, test } from 'vitest';
+import { WarpjoinError } from '../../lib/errors.js';
+import {
+  engineSchema,
+  joinCountSchema,
+  joinKeysSchema,
+  joinSchema,
+  joinSettings,
+  sortSchema,
+  sortSettings,
+} from '../../lib/options.js';
+import { parse } from '../../lib/schema.js';
+
+function refusal(run: () => unknown): { code: string; message: string } {
+  try {
+    run();
+  } catch (error) {
+    expect(error).toBeInstanceOf(WarpjoinError);
+    return error as WarpjoinError;
+  }
+  throw new Error('Expected a refusal');
+}
+const join = (options: unknown) => joinSettings(joinSchema, 'join', options);
+const sort = (options: unknown) => sortSettings(sortSchema, 'sort', options);
+const engine = (options: unknown) => parse(engineSchema, 'createEngine', options);
+
+describe('join options', () => {
+  test('defaults', () => {
+    expect(join({ on: 'id' })).toMatchObject({
+      how: 'inner',
+      keys: { left: 'id', right: 'id' },
+      suffix: '_right',
+      coalesce: true,
+      select: undefined,
+      maxOutputRows: Number.POSITIVE_INFINITY,
+      algorithm: 'auto',
+      buildSide: 'auto',
+    });
+    expect(join({ on: ['id'], how: 'full' }).coalesce).toBe(false);
+    expect(join({ on: 'id', how: 'full', coalesce: true }).coalesce).toBe(true);
+    expect(join({ leftOn: 'a', rightOn: ['b'], how: undefined }).keys).toEqual({ left: 'a', right: 'b' });
+    expect(join({ how: 'cross' }).keys).toBeNull();
+  });
+
+  test.each([
+    [undefined, 'Expected on, or leftOn and rightOn, for join but received none of them.'],
+    ['id', 'Expected an object for the options of join but received "id".'],
+    [{ on: 'id', hwo: 'left' }, /^Expected one of the options "on", .* for join but received "hwo"\. Did you mean "how"\?$/],
+    [{ on: 'id', how: 'iner' }, /^Expected one of "inner", .*"cross" for how but received "iner"\. Did you mean "inner"\?$/],
+    [{ on: 'id', how: 'outer' }, /but received "outer"\. Did you mean "full"\?$/],
+    [{ on: 'id', how: 7 }, /for how but received 7\.$/],
+    [{ on: [] }, 'Expected a column name or an array of column names, at least one for on but received [].'],
+    [{ on: 3 }, /for on but received 3\.$/],
+    [{ on: ['a', 2] }, /for on but received \["a", 2\]\.$/],
+    [{ on: 'a', leftOn: 'b' }, 'Expected on, or leftOn and rightOn, for join but received both.'],
+    [{ leftOn: 'b' }, 'Expected on, or leftOn and rightOn, for join but received leftOn without rightOn.'],
+    [{ rightOn: 'b' }, 'Expected on, or leftOn and rightOn, for join but received rightOn without leftOn.'],
+    [{ leftOn: ['a', 'b'], rightOn: 'c' }, 'Expected as many columns as leftOn has (2) for rightOn but received ["c"].'],
+    [{ how: 'cross', on: 'a' }, /^Expected neither on nor leftOn and rightOn for join with how "cross"/],
+    [{ how: 'cross', coalesce: true }, /^Expected no coalesce for join with how "cross"/],
+    [{ how: 'cross', algorithm: 'sort-merge' }, /^Expected no algorithm for join with how "cross"/],
+    [{ on: 'a', suffix: '' }, 'Expected a string that is not empty for suffix but received "".'],
+    [{ on: 'a', coalesce: 'yes' }, 'Expected a boolean for coalesce but received "yes".'],
+    [{ on: 'a', select: 'b' }, 'Expected an array of column names, at least one for select but received "b".'],
+    [{ on: 'a', select: [] }, /for select but received \[\]\.$/],
+    [{ on: 'a', maxOutputRows: -1 }, 'Expected a whole number of at least 0 for maxOutputRows but received -1.'],
+    [{ on: 'a', maxOutputRows: 1.5 }, /for maxOutputRows but received 1.5/],
+    [{ on: 'a', algorithm: 'hash' }, /^Expected one of "auto", "radix-hash", "sort-merge" for algorithm but received "hash"/],
+    [{ on: 'a', signal: {} }, 'Expected an AbortSignal for signal but received an object of type Object.'],
+    [{ on: 'a', onProgress: true }, 'Expected a function for onProgress but received true.'],
+    [{ on: 'a', nullsEqual: 1 }, 'Expected a boolean for nullsEqual but received 1.'],
+    [{ on: 'a', validate: '1:2' }, /for validate but received "1:2"/],
+  ])('%j is refused', (options, message) => {
+    const error = refusal(() => join(options));
+    expect(error.code).toBe('ERR_OPTION');
+    expect(error.message).toMatch(message);
+  });
+
+  test.each([
+    [{ on: 'a', nullsEqual: true }, 'nullsEqual: true is not supported yet.'],
+    [{ on: 'a', validate: '1:m' }, 'validate: "1:m" is not supported yet.'],
+    [{ on: 'a', maintainOrder: 'left' }, 'maintainOrder: "left" is not supported yet.'],
+    [{ on: ['a', 'b'] }, 'Joining on several columns ("a" and "b") is not supported yet.'],
+    [{ leftOn: ['a', 'b'], rightOn: ['c', 'd'] }, 'Joining on several columns ("a" and "b") is not supported yet.'],
+  ])('%j is for later', (options, message) => {
+    expect(refusal(() => join(options))).toMatchObject({ code: 'ERR_NOT_SUPPORTED', message });
+  });
+
+  test('what is off by default may be said', () => {
+    expect(() => join({ on: 'a', nullsEqual: false, validate: 'm:m', maintainOrder: 'none' })).not.toThrow();
+  });
+
+  test('calls without a table take fewer options', () => {
+    const error = refusal(() => joinSettings(joinCountSchema, 'joinCount', { on: 'a', suffix: '_r' }));
+    expect(error.message).toMatch(/^Expected one of the options .* for joinCount but received "suffix"/);
+    expect(joinSettings(joinCountSchema, 'joinCount', { on: 'a', how: 'full' })).toMatchObject({ how: 'full', coalesce: false });
+    expect(refusal(() => parse(joinKeysSchema, 'joinKeys', { how: 'left' })).message).toContain('joinIndices and join take it');
+  });
+
+  test('names that objects inherit are no options', () => {
+    expect(refusal(() => join({ on: 'a', constructor: 1 })).message).toContain('"constructor"');
+  });
+});
+
+describe('sort options', () => {
+  test('names and columns', () => {
+    expect(sort({ by: 'a' }).by).toEqual([{ column: 'a', descending: false, nullsLast: true }]);
+    expect(sort({ by: ['a', { column: 'b', descending: true, nullsLast: false }] }).by).toEqual([
+      { column: 'a', descending: false, nullsLast: true },
+      { column: 'b', descending: true, nullsLast: false },
+    ]);
+  });
+
+  test.each([
+    [{}, /^Expected a column name, a \{ column, descending, nullsLast \} .* for by but received undefined/],
+    [{ by: [] }, /for by but received \[\]/],
+    [{ by: 5 }, /for by but received 5/],
+    [{ by: { descending: true } }, /for by but received an object/],
+    [{ by: { column: 'a', desc: true } }, /for a column of by but received "desc"/],
+    [{ by: { column: 'a', descending: 'yes' } }, 'Expected a boolean for descending but received "yes".'],
+    [{ by: ['a', 'a'] }, 'Expected each column once for by but received "a".'],
+    [{ by: 'a', algorithm: 'quick' }, /for algorithm but received "quick"/],
+    [{ by: 'a', sellect: ['b'] }, /Did you mean "select"\?$/],
+  ])('%j is refused', (options, message) => {
+    const error = refusal(() => sort(options));
+    expect(error.code).toBe('ERR_OPTION');
+    expect(error.message).toMatch(message);
+  });
+
+  test('limit is for later', () => {
+    expect(refusal(() => sort({ by: 'a', limit: 5 }))).toMatchObject({
+      code: 'ERR_NOT_SUPPORTED',
+      message: 'limit is not supported yet.',
+    });
+  });
+});
+
+describe('engine options', () => {
+  test('defaults', () => {
+    expect(engine(undefined)).toEqual({
+      device: 'auto',
+      hostDevices: 1,
+      memoryLimit: { share: 0.8 },
+      fallback: 'raise',
+    });
+  });
+
+  test.each(['memoryLimit', 'deviceMemoryLimit'])('%s has to be a size', (name) => {
+    for (const value of ['lots', '64', '64 XB', 0, -5, '0%', '120%', Number.NaN, {}, 1.5]) {
+      const error = refusal(() => engine({ [name]: value }));
+      expect(error.code).toBe('ERR_OPTION');
+      expect(error.message).toMatch(
+        `Expected a size: a positive number of bytes, or a string like '64GiB', '500 MB' or '80%' for ${name} but received`,
+      );
+    }
+    expect(engine({ [name]: '2 GiB' })).toMatchObject({ [name]: { bytes: 2 ** 31 } });
+  });
+
+  test.each([
+    [{ device: 'cuda' }, 'Expected one of "auto", "gpu", "cpu" for device but received "cuda".'],
+    [{ hostDevices: 0 }, 'Expected a whole number from 1 to 64 for hostDevices but received 0.'],
+    [{ hostDevices: 65 }, /for hostDevices but received 65/],
+    [{ threads: 'all' }, /for threads but received "all"/],
+    [{ fallback: 'maybe' }, /for fallback but received "maybe"/],
+    [{ memorylimit: '1GiB' }, /Did you mean "memoryLimit"\?$/],
+  ])('%j is refused', (options, message) => {
+    const error = refusal(() => engine(options));
+    expect(error.code).toBe('ERR_OPTION');
+    expect(error.message).toMatch(message);
+  });
+
+  test.each(['devices', 'tempDirectory', 'maxTempDirectorySize'])('%s is for later', (name) => {
+    expect(refusal(() => engine({ [name]: 'x' }))).toMatchObject({
+      code: 'ERR_NOT_SUPPORTED',
+      message: `${name} is not supported yet.`,
+    });
+  });
+});
+
+test('every option says what it is', () => {
+  for (const schema of [joinSchema, sortSchema, engineSchema]) {
+    for (const [name, option] of Object.entries(schema)) {
+      expect(option.description, name).toMatch(/\.$/);
+      expect(option.expected, name).not.toBe('');
+    }
+  }
+});

@@ -1,0 +1,262 @@
+import { describe, expect, test } from 'vitest';
+import type { DeviceDescription } from '../../lib/native.js';
+import { explain } from '../../lib/plan/explain.js';
+import {
+  expectedRows,
+  type JoinDeviceBytes,
+  type JoinRequestShape,
+  leastRows,
+  planCrossJoin,
+  planJoin,
+} from '../../lib/plan/join.js';
+import { chunksetEnds, deviceBudget, largestFitting, type Resources } from '../../lib/plan/plan.js';
+import { planSort, type SortDeviceBytes, type SortRequest, sortAlgorithm } from '../../lib/plan/sort.js';
+
+const GIB = 2 ** 30;
+function resources(devices: number, deviceLimit: number, memoryLimitBytes = 64 * GIB, freeBytes = memoryLimitBytes): Resources {
+  const device = (ordinal: number): DeviceDescription => ({
+    kind: 'host',
+    ordinal,
+    name: `host ${ordinal}`,
+    memoryBytes: deviceLimit,
+    limitBytes: deviceLimit,
+    peakBytes: 0,
+    peers: [],
+  });
+  return { devices: Array.from({ length: devices }, (_, ordinal) => device(ordinal)), threads: 4, memoryLimitBytes, freeBytes };
+}
+
+const sortBytes: SortDeviceBytes = ({ keyBytes, valueBytes }, tuples, devices, _algorithm, several) =>
+  1000 + Math.ceil(tuples / devices) * (keyBytes + valueBytes) * (several ? 3 : 2);
+const joinBytes: JoinDeviceBytes = {
+  sort: sortBytes,
+  hash: (devices) => Math.ceil(64_000_000 / devices),
+  mergeJoin: (devices, subpartitions) => Math.ceil(48_000_000 / devices / subpartitions),
+};
+
+test('the largest number that fits', () => {
+  for (const most of [0, 1, 2, 7, 100]) {
+    for (const limit of [-1, 0, 1, 3, 6, 7, 99, 100, 1000])
+      expect(largestFitting(most, (n) => n <= limit)).toBe(Math.max(0, Math.min(most, limit)));
+  }
+  expect(largestFitting(2 ** 50, (n) => n <= 2 ** 49 + 7)).toBe(2 ** 49 + 7);
+});
+
+describe('chunksets', () => {
+  const bytes = (tuples: number, several: boolean): number => 100 + tuples * (several ? 30 : 20);
+  const ends = (tuples: number, budget: number) => chunksetEnds(tuples, budget, bytes, resources(1, budget));
+
+  test('are as few as fit, of even size, and cover all tuples', () => {
+    expect(ends(0, 10)).toEqual([0]);
+    expect(ends(10, 300)).toEqual([10]);
+    expect(ends(10, 299)).toEqual([5, 10]);
+    expect(ends(10, 190)).toEqual([3, 6, 8, 10]);
+    for (let tuples = 1; tuples < 200; tuples += 7) {
+      for (let budget = 130; budget < 5000; budget += 91) {
+        const cuts = ends(tuples, budget);
+        const sizes = cuts.map((end, index) => end - (cuts[index - 1] ?? 0));
+        expect(cuts.at(-1)).toBe(tuples);
+        expect(Math.max(...sizes) - Math.min(...sizes)).toBeLessThanOrEqual(1);
+        for (const size of sizes) expect(bytes(size, cuts.length > 1)).toBeLessThanOrEqual(budget);
+      }
+    }
+  });
+
+  test('that never fit name the limit', () => {
+    expect(() => ends(10, 120)).toThrow(
+      'Sorting 10 tuples takes at least 130 bytes on each device but deviceMemoryLimit is 120 bytes.',
+    );
+    expect(() => ends(1_000_000, 500)).toThrow(/deviceMemoryLimit is 500 bytes/);
+    expect(() => chunksetEnds(10, 120, bytes, resources(1, GIB, 2 * GIB))).toThrow('memoryLimit (2 GiB) leaves 120 bytes for it');
+  });
+});
+
+test('host devices share the host memory that is left', () => {
+  expect(deviceBudget(resources(4, GIB, 10 * GIB), 2 * GIB)).toBe(GIB);
+  expect(deviceBudget(resources(4, 10 * GIB, 10 * GIB), 2 * GIB)).toBe(2 * GIB);
+  expect(deviceBudget(resources(4, 10 * GIB, 10 * GIB, 4 * GIB), 8 * GIB)).toBe(0);
+  const gpu = resources(2, GIB, 10, 10);
+  expect(deviceBudget({ ...gpu, devices: gpu.devices.map((device) => ({ ...device, kind: 'gpu' })) }, 5)).toBe(GIB);
+});
+
+describe('sorts', () => {
+  const request: SortRequest = {
+    tuples: 1_000_000,
+    keyBytes: 8,
+    valueBytes: 4,
+    refine: false,
+    columns: [
+      { name: 'v', from: 'gathered', width: 8 },
+      { name: 'k', from: 'decoded', width: 8 },
+    ],
+    algorithm: 'auto',
+  };
+
+  test('in one chunkset where that fits', () => {
+    const plan = planSort(request, sortBytes, resources(1, GIB));
+    expect(plan.steps.map((step) => step.label)).toEqual(['sort', 'column k (decode keys)', 'column v (gather)']);
+    expect(plan).toMatchObject({ algorithm: 'merge', chunksets: 1, hostBytes: 20_000_000, deviceBytes: 24_001_000 });
+    expect(plan.steps[0]).toMatchObject({ op: 'sort', side: null, devices: [0], chunksetEnds: [1_000_000] });
+    for (const { estimate } of plan.steps) {
+      expect(estimate.milliseconds).toBeGreaterThan(0);
+      expect(estimate.rows).toBe(1_000_000);
+    }
+  });
+
+  test('in several, merged, where it does not', () => {
+    const plan = planSort({ ...request, refine: true }, sortBytes, resources(2, 5_000_000));
+    expect(plan.steps.map((step) => step.op)).toEqual(['sort', 'merge', 'refine', 'column', 'column']);
+    expect(plan.chunksets).toBe(4);
+    expect(plan.deviceBytes).toBeLessThanOrEqual(5_000_000);
+    expect(plan.steps[0]).toMatchObject({ devices: [0, 1], chunksetEnds: [250_000, 500_000, 750_000, 1_000_000] });
+  });
+
+  test('no rows', () => {
+    expect(planSort({ ...request, tuples: 0 }, sortBytes, resources(3, 10_000)).steps[0]).toMatchObject({ chunksetEnds: [0] });
+  });
+
+  test('fail early over the host limit', () => {
+    expect(() => planSort(request, sortBytes, resources(1, GIB, 10_000_000))).toThrow(
+      'Sorting 1000000 rows takes at least 19.1 MiB of host memory but memoryLimit is 9.5 MiB.',
+    );
+  });
+
+  test('the algorithm is chosen by cost', () => {
+    expect(sortAlgorithm('auto', 8, 1)).toBe('merge');
+    expect(sortAlgorithm('auto', 8, 8)).toBe('radix');
+    expect(sortAlgorithm('merge', 8, 8)).toBe('merge');
+    expect(planSort(request, sortBytes, resources(8, GIB)).reason).toMatch(/^cheapest: merge [\d.]+ ms, radix [\d.]+ ms$/);
+    expect(planSort({ ...request, algorithm: 'radix' }, sortBytes, resources(8, GIB))).toMatchObject({
+      algorithm: 'radix',
+      reason: 'asked for',
+    });
+  });
+});
+
+describe('joins', () => {
+  const side = (rows: number) => ({ rows, tuples: rows, keyBytes: 8, valueBytes: 8 });
+  const request: JoinRequestShape = {
+    how: 'inner',
+    countOnly: false,
+    algorithm: 'auto',
+    sortAlgorithm: 'auto',
+    buildSide: 'auto',
+    left: side(1_000_000),
+    right: side(3_000_000),
+    columns: [{ name: 'a', from: 'gathered', width: 8 }],
+    rowBytes: 16,
+  };
+
+  test('by hash in one round where that fits, building the smaller side', () => {
+    const plan = planJoin(request, joinBytes, resources(2, GIB));
+    expect(plan).toMatchObject({ algorithm: 'radix-hash', rounds: 1, chunksets: 1, deviceBytes: 32_000_000 });
+    expect(plan.reason).toMatch(/^cheapest: radix-hash/);
+    expect(plan.steps).toMatchObject([{ op: 'hashJoin', buildLeft: true, rounds: 1, devices: [0, 1] }, { op: 'column' }]);
+    expect(planJoin({ ...request, left: side(5_000_000) }, joinBytes, resources(2, GIB)).steps[0]).toMatchObject({
+      buildLeft: false,
+    });
+    expect(planJoin({ ...request, buildSide: 'right' }, joinBytes, resources(2, GIB)).steps[0]).toMatchObject({
+      buildLeft: false,
+    });
+  });
+
+  test('in rounds, a power of two, where it does not', () => {
+    const plan = planJoin({ ...request, algorithm: 'radix-hash' }, joinBytes, resources(1, 10_000_000));
+    expect(plan).toMatchObject({ algorithm: 'radix-hash', reason: 'asked for', rounds: 8, deviceBytes: 10_000_000 });
+    expect(plan.hostBytes).toBe(64_000_000);
+  });
+
+  test('by sort-merge where no number of rounds does', () => {
+    const plan = planJoin(request, joinBytes, resources(1, 1_000_000));
+    expect(plan.algorithm).toBe('sort-merge');
+    expect(plan.reason).toMatch(
+      /^radix-hash doesn't fit: A hash join in 64 rounds takes at least 1.2 MiB on each device but deviceMemoryLimit is 976.6 KiB/,
+    );
+    expect(plan.steps.map((step) => step.label)).toEqual([
+      'sort left',
+      'merge runs left',
+      'sort right',
+      'merge runs right',
+      'merge join',
+      'column a (gather)',
+    ]);
+    expect(plan.steps.find((step) => step.op === 'mergeJoin')).toMatchObject({ subpartitions: 48 });
+    expect(() => planJoin({ ...request, algorithm: 'radix-hash' }, joinBytes, resources(1, 1_000_000))).toThrow(
+      /A hash join in 64 rounds/,
+    );
+  });
+
+  test('by sort-merge where asked, without a merge of one run', () => {
+    const plan = planJoin({ ...request, algorithm: 'sort-merge', sortAlgorithm: 'radix' }, joinBytes, resources(2, GIB));
+    expect(plan.steps.map((step) => step.label)).toEqual(['sort left', 'sort right', 'merge join', 'column a (gather)']);
+    expect(plan.steps[0]).toMatchObject({ algorithm: 'radix', chunksetEnds: [1_000_000] });
+    expect(plan.steps[2]).toMatchObject({ subpartitions: 3 });
+  });
+
+  test('neither fits', () => {
+    expect(() => planJoin(request, joinBytes, resources(1, 1000))).toThrow(
+      /A hash join in 64 rounds .* deviceMemoryLimit is 1000 bytes/,
+    );
+  });
+
+  test('fail early over the host limit, but only where the result surely is', () => {
+    const small = resources(1, GIB, 20_000_000);
+    expect(() => planJoin({ ...request, how: 'left' }, joinBytes, small)).toThrow(
+      /A left join of 1000000 and 3000000 rows takes at least 22.9 MiB of host memory but memoryLimit is 19.1 MiB/,
+    );
+    expect(
+      planJoin({ ...request, how: 'left', countOnly: true, algorithm: 'radix-hash' }, { ...joinBytes, hash: () => 1000 }, small)
+        .algorithm,
+    ).toBe('radix-hash');
+    expect(planJoin({ ...request, algorithm: 'radix-hash' }, { ...joinBytes, hash: () => 1000 }, small).algorithm).toBe(
+      'radix-hash',
+    );
+  });
+
+  test('rows to expect', () => {
+    expect(
+      (['inner', 'left', 'right', 'full', 'semi', 'anti', 'cross'] as const).map((how) => [
+        leastRows(how, 3, 5),
+        expectedRows(how, 3, 5),
+      ]),
+    ).toEqual([
+      [0, 5],
+      [3, 5],
+      [5, 5],
+      [5, 5],
+      [0, 1.5],
+      [0, 1.5],
+      [15, 15],
+    ]);
+    expect(expectedRows('inner', 0, 5)).toBe(0);
+  });
+
+  test('cross joins', () => {
+    const plan = planCrossJoin(1000, 2000, [{ name: 'a', from: 'gathered', width: 8 }], resources(1, GIB));
+    expect(plan).toMatchObject({ algorithm: 'cross', hostBytes: 32_000_000 });
+    expect(plan.steps.map((step) => step.op)).toEqual(['crossJoin', 'column']);
+    expect(() => planCrossJoin(1e9, 1e9, [], resources(1, GIB))).toThrow(
+      /A cross join of 1000000000 and 1000000000 rows takes at least/,
+    );
+  });
+
+  test('the text lines up', () => {
+    const set = resources(2, GIB);
+    const text = explain('inner join on "a" = "b"', planJoin({ ...request, algorithm: 'sort-merge' }, joinBytes, set), set, null);
+    expect(text).toMatchInlineSnapshot(`
+      "inner join on "a" = "b": sort-merge
+        reason   asked for
+        devices  0 host 0 (1 GiB), 1 host 1 (1 GiB); 4 host threads
+        memory   at least 61 MiB of 64 GiB on the host, 45.8 MiB on each device
+        parts    1 chunkset, 1 round
+
+      step                    rows      bytes  estimate
+      sort left          1,000,000  244.1 MiB   12.8 ms
+      sort right         3,000,000  732.4 MiB   38.4 ms
+      merge join         4,000,000  106.8 MiB   6.50 ms
+      column a (gather)  3,000,000   45.8 MiB   7.50 ms
+      total                                     65.2 ms
+      "
+    `);
+  });
+});
