@@ -64,7 +64,8 @@ for (const [name, work] of Object.entries(engine.variants)) {
     milliseconds: measured.map(({ milliseconds }) => milliseconds),
     loopDelayMs: Math.max(...measured.map(({ loopDelayMs }) => loopDelayMs)),
     heartbeatGapMs: Math.max(...measured.map(({ heartbeatGapMs }) => heartbeatGapMs)),
-    stats: engine.stats(),
+    stats: engine.stats?.(),
+    outputBytes: engine.outputBytes?.(),
   };
 }
 await engine.prepare();

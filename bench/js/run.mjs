@@ -104,9 +104,10 @@ for (const name of names) {
       disagreed = true;
       continue;
     }
-    for (const [variant, { check, milliseconds, beforeBytes, peakBytes, loopDelayMs, heartbeatGapMs, stats }] of Object.entries(
-      measured.variants,
-    )) {
+    for (const [
+      variant,
+      { check, milliseconds, beforeBytes, peakBytes, loopDelayMs, heartbeatGapMs, stats, outputBytes },
+    ] of Object.entries(measured.variants)) {
       checks[variant] ??= { engine, text: JSON.stringify(check) };
       const agrees = checks[variant].text === JSON.stringify(check);
       disagreed ||= !agrees;
@@ -120,6 +121,7 @@ for (const name of names) {
         inputRows,
         inputBytes,
         outputRows: check.rows,
+        outputBytes,
         agreesWith: agrees ? checks[variant].engine : null,
         milliseconds,
         time,

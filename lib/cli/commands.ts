@@ -1,6 +1,6 @@
 /** What each command does. Results go to stdout, or to the file asked for; everything else to stderr. */
 import type { Table } from 'apache-arrow';
-import { createEngine, type Engine } from '../index.js';
+import { createEngine, type Engine, type JoinOptions } from '../index.js';
 import { type FileOptions, formatOf, readTable, writeTable } from '../io/index.js';
 import { formatBytes } from '../sizes.js';
 import { type Options, parseBy, type Request, UsageError } from './arguments.js';
@@ -31,6 +31,7 @@ const engineOptions = (options: Options) =>
     deviceMemoryLimit: options.text('device-memory-limit'),
   });
 
+// Which options go together is the API's to check, with its messages.
 const joinOptions = (options: Options) =>
   given({
     on: options.names('on'),
@@ -40,7 +41,7 @@ const joinOptions = (options: Options) =>
     select: options.names('select'),
     suffix: options.text('suffix'),
     algorithm: options.text('algorithm') as 'auto' | undefined,
-  });
+  }) as object as JoinOptions;
 
 function sortOptions(options: Options) {
   const by = options.texts('by');
@@ -118,12 +119,12 @@ async function deliver(
   signal.throwIfAborted();
 }
 
-async function explain(context: Context, run: (engine: Engine) => Promise<unknown>): Promise<void> {
+async function explain(context: Context, run: (engine: Engine) => Promise<string>): Promise<void> {
   const engine = await createEngine(engineOptions(context.options));
   try {
     const plan = await run(engine);
     context.progress.clear();
-    console.log(String(plan));
+    process.stdout.write(plan);
   } finally {
     await engine.dispose();
   }

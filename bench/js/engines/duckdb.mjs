@@ -1,4 +1,4 @@
-import { DuckDBInstance, version } from '@duckdb/node-api';
+import { DuckDBInstance } from '@duckdb/node-api';
 import { exactText } from '../checks.mjs';
 
 const column = (by) => (typeof by === 'string' ? { column: by, descending: false } : by);
@@ -42,11 +42,9 @@ export async function open({ kind, options }, files, { threads }) {
       const found = await rowOf(`SELECT ${selected} FROM result WHERE rowid IN (${places}) ORDER BY rowid`);
       return { rows, sample: found.map((values) => values.map(String).join(' ')) };
     },
-    stats: () => undefined,
     close: async () => {
       connection.closeSync();
       instance.closeSync();
     },
-    version: version(),
   };
 }

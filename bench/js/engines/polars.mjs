@@ -46,7 +46,6 @@ export async function open({ kind, options }, files) {
       const keys = result.select(...by.map(({ column }) => (column === 'day' ? pl.col(column).cast(pl.Int32) : pl.col(column))));
       return { rows, sample: exactText.places(rows).map((row) => keys.row(row).map(String).join(' ')) };
     },
-    stats: () => undefined,
     close: async () => {},
   };
 }

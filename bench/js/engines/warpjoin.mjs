@@ -32,14 +32,15 @@ export async function open({ kind, options }, files, settings) {
       result = undefined;
     },
     check: async (variant) => {
-      if (variant === 'count') return { rows: Number(result?.rows ?? result) };
+      if (variant === 'count') return { rows: result };
       if (kind === 'sort') return { rows: result.numRows, sample: exactText.sample(result, options.by) };
       return {
         rows: result.numRows,
         sums: ['left_payload', 'right_payload'].map((name) => exactText.sum(result.getChild(name))),
       };
     },
-    stats: () => result?.stats,
+    stats: () => result.stats,
+    outputBytes: () => result.batches?.reduce((sum, batch) => sum + batch.data.byteLength, 0),
     close: () => engine.dispose(),
   };
 }

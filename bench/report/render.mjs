@@ -1,0 +1,138 @@
+// Puts the numbers of bench/results/*.json into docs/performance.md, between its marker comments:
+// <!-- bench:NAME --> ... <!-- /bench:NAME -->. A workload's newest result counts. With --check it changes nothing
+// and fails where the page is out of date.
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+
+const path = (name) => fileURLToPath(new URL(`../../${name}`, import.meta.url));
+const page = path('docs/performance.md');
+const folder = path('bench/results');
+
+const reports = readdirSync(folder)
+  .filter((name) => name.endsWith('.json'))
+  .map((name) => ({ name, ...JSON.parse(readFileSync(`${folder}/${name}`, 'utf8')) }))
+  .filter(({ environment, results }) => environment && results)
+  .sort((a, b) => a.environment.date.localeCompare(b.environment.date));
+
+/** The newest report that has warpjoin's figures for a workload and variant, by `workload variant`. */
+const newest = new Map();
+for (const report of reports) {
+  for (const result of report.results) {
+    if (result.engine === 'warpjoin' && !result.failed) newest.set(`${result.workload} ${result.variant}`, report);
+  }
+}
+
+const million = (n) => (n / 1e6).toFixed(n < 1e7 ? 1 : 0);
+const gib = (bytes) => (bytes / 2 ** 30).toFixed(2);
+const table = (head, rows) => [head, head.map(() => '---'), ...rows].map((cells) => `| ${cells.join(' | ')} |`).join('\n');
+const find = (report, workload, variant, engine) =>
+  report.results.find((r) => r.workload === workload && r.variant === variant && r.engine === engine && !r.failed);
+const milliseconds = ({ time }) => `${time.median.toFixed(0)} (${time.min.toFixed(0)} to ${time.max.toFixed(0)})`;
+
+function speed(kinds) {
+  const rows = [];
+  for (const [key, report] of newest) {
+    const [workload, variant] = key.split(' ');
+    if (!kinds.includes(variant)) continue;
+    const own = find(report, workload, variant, 'warpjoin');
+    const peer = (name) => {
+      const result = find(report, workload, variant, name);
+      return result ? [milliseconds(result), `${(result.time.median / own.time.median).toFixed(2)}x`] : ['', ''];
+    };
+    rows.push([
+      workload,
+      variant,
+      million(own.inputRows),
+      milliseconds(own),
+      million(own.rowsPerSecond),
+      ...peer('duckdb'),
+      ...peer('polars'),
+    ]);
+  }
+  return table(
+    [
+      'workload',
+      'variant',
+      'million rows in',
+      'warpjoin, ms',
+      'million rows/s',
+      'DuckDB, ms',
+      'warpjoin is',
+      'Polars, ms',
+      'warpjoin is',
+    ],
+    rows,
+  );
+}
+
+function memory() {
+  const rows = [];
+  for (const [key, report] of newest) {
+    const [workload, variant] = key.split(' ');
+    const own = find(report, workload, variant, 'warpjoin');
+    const extra = (engine) => {
+      const result = find(report, workload, variant, engine);
+      return result ? gib(result.memory.peakBytes - result.memory.beforeBytes) : '';
+    };
+    const moved = own.inputBytes + (own.outputBytes ?? 0);
+    rows.push([
+      workload,
+      variant,
+      gib(own.inputBytes),
+      own.outputBytes === undefined ? '' : gib(own.outputBytes),
+      extra('warpjoin'),
+      extra('duckdb'),
+      extra('polars'),
+      `${((moved / own.time.median / 1e6 / report.environment.memcpyGBps.allThreads) * 100).toFixed(0)} %`,
+      own.heartbeatGapMs.toFixed(1),
+    ]);
+  }
+  return table(
+    [
+      'workload',
+      'variant',
+      'input, GiB',
+      'output, GiB',
+      'warpjoin, GiB more',
+      'DuckDB, GiB more',
+      'Polars, GiB more',
+      'of memcpy',
+      'event loop, ms',
+    ],
+    rows,
+  );
+}
+
+function environments() {
+  return [...new Set(newest.values())]
+    .map(({ name, environment: e, runs, threads }) => {
+      const { node, duckdb, polars } = e.versions;
+      return (
+        `- \`${name}\`: ${e.date.slice(0, 10)}, commit ${e.commit}, ${e.processor}, ${threads} threads, ${gib(e.memoryBytes)} GiB, ` +
+        `memcpy ${e.memcpyGBps.allThreads.toFixed(1)} GB/s (one thread ${e.memcpyGBps.oneThread.toFixed(1)}), load ${e.loadAverage.toFixed(1)} at the start; ` +
+        `Node.js ${node}, DuckDB ${duckdb}, Polars ${polars}; ${runs} runs.`
+      );
+    })
+    .join('\n');
+}
+
+const sections = {
+  joins: () => speed(['count', 'materialize']),
+  sorts: () => speed(['sort']),
+  memory,
+  environments,
+};
+
+const before = readFileSync(page, 'utf8');
+let text = before;
+for (const [name, render] of Object.entries(sections)) {
+  const marked = new RegExp(`(<!-- bench:${name} -->\n)[^]*?(<!-- /bench:${name} -->)`);
+  if (!marked.test(text)) throw new Error(`${page} has no markers for ${name}`);
+  const content = newest.size > 0 ? render() : 'No results yet.';
+  text = text.replace(marked, (_, start, end) => `${start}${content}\n${end}`);
+}
+if (!process.argv.includes('--check')) writeFileSync(page, text);
+else if (text !== before) {
+  console.error('docs/performance.md is older than bench/results: run "node bench/report/render.mjs"');
+  process.exit(1);
+}
