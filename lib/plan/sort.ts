@@ -1,4 +1,5 @@
 /** Plans of sorts: which algorithm, how many chunksets. */
+import { WarpjoinError } from '../errors.js';
 import type { SortAlgorithmChoice } from '../options.js';
 import { COSTS, estimate, milliseconds } from './costs.js';
 import {
@@ -48,15 +49,21 @@ export function sortNanoseconds(keyBytes: number, devices: number, algorithm: 'm
   return COSTS.radixPass * keyBytes + (devices > 1 ? between : 0);
 }
 
-/** The algorithm to sort with; on one device there is nothing to exchange and both come to the same. */
-export function sortAlgorithm(choice: SortAlgorithmChoice, keyBytes: number, devices: number): 'merge' | 'radix' {
-  if (choice !== 'auto') return choice;
-  return sortNanoseconds(keyBytes, devices, 'radix') < sortNanoseconds(keyBytes, devices, 'merge') ? 'radix' : 'merge';
+/** How one relation's tuples come into order. */
+interface SortSteps {
+  steps: (SortStep | MergeStep)[];
+  algorithm: 'merge' | 'radix';
+  /** Why this algorithm. */
+  reason: string;
+  chunksets: number;
+  /** Memory on each device. */
+  deviceBytes: number;
 }
 
 /**
- * The steps that bring one relation's tuples into order: sort chunksets, then merge the runs if there are several.
- * Host memory: the runs, and while merging the merged run. `heldBytes` of host memory are in use meanwhile.
+ * The steps that bring one relation's tuples into order: sort chunksets, then merge the runs if there are several. For
+ * 'auto' the cheaper of the algorithms that fit. Host memory: the runs, and while merging the merged run. `heldBytes` of
+ * host memory are in use meanwhile.
  */
 export function sortSteps(
   relation: Tuples,
@@ -65,16 +72,45 @@ export function sortSteps(
   heldBytes: number,
   deviceBytes: SortDeviceBytes,
   resources: Resources,
-): { steps: (SortStep | MergeStep)[]; chunksets: number; deviceBytes: number } {
+): SortSteps {
+  const budget = deviceBudget(resources, heldBytes + relation.tuples * tupleBytes(relation));
+  const steps = (algorithm: 'merge' | 'radix') => stepsOf(relation, side, algorithm, budget, deviceBytes, resources);
+  if (choice !== 'auto') return { ...steps(choice), reason: 'asked for' };
+  const merge = steps('merge');
+  // One device has nothing to exchange; and a partition needs working memory that a tight limit may not leave.
+  if (resources.devices.length === 1) return { ...merge, reason: 'one device: nothing to exchange' };
+  const radix = attempt(() => steps('radix'));
+  if (!radix) return { ...merge, reason: 'the only one that fits the device memory limit' };
+  const [mergeMs, radixMs] = [milliseconds(merge.steps), milliseconds(radix.steps)];
+  const reason = `cheapest: merge ${mergeMs.toFixed(1)} ms, radix ${radixMs.toFixed(1)} ms`;
+  return { ...(radixMs < mergeMs ? radix : merge), reason };
+}
+
+/** What `plan` gives, or nothing where it does not fit a limit. */
+function attempt<T>(plan: () => T): T | undefined {
+  try {
+    return plan();
+  } catch (error) {
+    if (error instanceof WarpjoinError && error.code === 'ERR_MEMORY_LIMIT') return undefined;
+    throw error;
+  }
+}
+
+function stepsOf(
+  relation: Tuples,
+  side: SortStep['side'],
+  algorithm: 'merge' | 'radix',
+  budget: number,
+  deviceBytes: SortDeviceBytes,
+  resources: Resources,
+): Omit<SortSteps, 'reason'> {
   const { tuples, keyBytes } = relation;
   const count = resources.devices.length;
-  const algorithm = sortAlgorithm(choice, keyBytes, count);
   const runBytes = tuples * tupleBytes(relation);
-  const budget = deviceBudget(resources, heldBytes + runBytes);
   const bytesOf = (size: number, several: boolean): number => deviceBytes(relation, size, count, algorithm, several);
   const ends = chunksetEnds(tuples, budget, bytesOf, resources);
   const of = side ? ` ${side}` : '';
-  const steps: (SortStep | MergeStep)[] = [
+  const steps: SortSteps['steps'] = [
     {
       op: 'sort',
       label: `sort${of}`,
@@ -95,7 +131,7 @@ export function sortSteps(
     });
   }
   const largest = Math.max(...ends.map((end, index) => end - (ends[index - 1] ?? 0)));
-  return { steps, chunksets: ends.length, deviceBytes: bytesOf(largest, ends.length > 1) };
+  return { steps, algorithm, chunksets: ends.length, deviceBytes: bytesOf(largest, ends.length > 1) };
 }
 
 const HOW: Record<ColumnOrigin, string> = {
@@ -140,24 +176,13 @@ export function planSort(request: SortRequest, deviceBytes: SortDeviceBytes, res
   // Once the keys are decoded they can go, before the other columns take memory.
   const made = columns.map((column, index) => columnStep(column, index, tuples, resources.threads));
   steps.push(...made.filter((step) => step.from === 'decoded'), ...made.filter((step) => step.from !== 'decoded'));
-  const algorithm = sorted.steps.find((step) => step.op === 'sort')!.algorithm;
   return {
-    algorithm,
-    reason: sortReason(request, resources),
+    algorithm: sorted.algorithm,
+    reason: sorted.reason,
     chunksets: sorted.chunksets,
     rounds: 1,
     hostBytes,
     deviceBytes: sorted.deviceBytes,
     steps,
   };
-}
-
-function sortReason({ algorithm, keyBytes, tuples }: SortRequest, resources: Resources): string {
-  if (algorithm !== 'auto') return 'asked for';
-  const count = resources.devices.length;
-  if (count === 1) return 'one device: nothing to exchange';
-  const [merge, radix] = (['merge', 'radix'] as const).map((one) =>
-    milliseconds([{ estimate: estimate(tuples, sortNanoseconds(keyBytes, count, one), 0, resources.threads) }]),
-  );
-  return `cheapest: merge ${merge!.toFixed(1)} ms, radix ${radix!.toFixed(1)} ms`;
 }

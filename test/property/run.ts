@@ -9,8 +9,8 @@ export function parameters<T>(runs: number): fc.Parameters<T> {
   return { numRuns: runs, ...(seed ? { seed: Number(seed) } : {}) };
 }
 
-/** Device memory that holds a `chunksets`-th of so many rows at a time, at the widest layout. */
-async function chunksetBytes(devices: number, rows: number, chunksets: number): Promise<number> {
+/** Device memory that holds a `chunksets`-th of so many rows at a time; a partition needs some even for a few rows. */
+async function chunksetBytes({ devices, rows, chunksets, partitions }: Tight): Promise<number> {
   const probe = new (native().Engine)({
     threads: 2,
     hostDevices: devices,
@@ -18,21 +18,28 @@ async function chunksetBytes(devices: number, rows: number, chunksets: number): 
     memoryLimitBytes: 2 ** 30,
     deviceMemoryLimitBytes: 0,
   });
-  const bytes = probe.sortDeviceBytes(8, 8, Math.ceil(rows / chunksets), devices, 'merge', true);
+  const tuples = Math.ceil(rows / chunksets);
+  const merge = probe.sortDeviceBytes(8, 8, tuples, devices, 'merge', true);
+  const radix = [4, 8].map((keyBytes) => probe.sortDeviceBytes(keyBytes, 8, tuples, devices, 'radix', true));
   await probe.dispose();
-  return bytes;
+  return partitions ? Math.max(merge, ...radix) : merge;
+}
+
+export interface Tight {
+  devices: number;
+  rows: number;
+  chunksets: number;
+  /** Whether the call will partition. */
+  partitions: boolean;
 }
 
 /** Runs `use` on an engine whose devices hold about a `chunksets`-th of the rows at a time. */
-export async function tightEngine(
-  { devices, rows, chunksets }: { devices: number; rows: number; chunksets: number },
-  use: (engine: Engine) => Promise<void>,
-): Promise<void> {
+export async function tightEngine(tight: Tight, use: (engine: Engine) => Promise<void>): Promise<void> {
   const engine = await createEngine({
     device: 'cpu',
     threads: 2,
-    hostDevices: devices,
-    deviceMemoryLimit: await chunksetBytes(devices, rows, chunksets),
+    hostDevices: tight.devices,
+    deviceMemoryLimit: await chunksetBytes(tight),
   });
   try {
     await use(engine);

@@ -60,7 +60,7 @@ test('sort gives the order that DuckDB gives, stable', async () => {
         }
       };
       if (chunksets === 1 || rows < 2) await run(engines.get(devices)!);
-      else await tightEngine({ devices, rows, chunksets }, run);
+      else await tightEngine({ devices, rows, chunksets, partitions: algorithm === 'radix' }, run);
     }),
     parameters(500),
   );

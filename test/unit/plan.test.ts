@@ -10,7 +10,7 @@ import {
   planJoin,
 } from '../../lib/plan/join.js';
 import { chunksetEnds, deviceBudget, largestFitting, type Resources } from '../../lib/plan/plan.js';
-import { planSort, type SortDeviceBytes, type SortRequest, sortAlgorithm } from '../../lib/plan/sort.js';
+import { planSort, type SortDeviceBytes, type SortRequest } from '../../lib/plan/sort.js';
 
 const GIB = 2 ** 30;
 function resources(devices: number, deviceLimit: number, memoryLimitBytes = 64 * GIB, freeBytes = memoryLimitBytes): Resources {
@@ -122,9 +122,9 @@ describe('sorts', () => {
   });
 
   test('the algorithm is chosen by cost', () => {
-    expect(sortAlgorithm('auto', 8, 1)).toBe('merge');
-    expect(sortAlgorithm('auto', 8, 8)).toBe('radix');
-    expect(sortAlgorithm('merge', 8, 8)).toBe('merge');
+    expect(planSort(request, sortBytes, resources(1, GIB)).algorithm).toBe('merge');
+    expect(planSort(request, sortBytes, resources(8, GIB)).algorithm).toBe('radix');
+    expect(planSort({ ...request, algorithm: 'merge' }, sortBytes, resources(8, GIB)).algorithm).toBe('merge');
     expect(planSort(request, sortBytes, resources(8, GIB)).reason).toMatch(/^cheapest: merge [\d.]+ ms, radix [\d.]+ ms$/);
     expect(planSort({ ...request, algorithm: 'radix' }, sortBytes, resources(8, GIB))).toMatchObject({
       algorithm: 'radix',
