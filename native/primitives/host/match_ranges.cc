@@ -61,29 +61,31 @@ class Walk {
  public:
   Walk() = default;
   Walk(const Key* build, const Key* probe, const MatchRange& part, MatchRange* out)
-      : build_(build), probe_(probe), part_(part), out_(out), i_(part.build_begin), j_(part.probe_begin) {
-    // The steps extend a range that has been found: find the first.
-    while (i_ < part_.build_end && j_ < part_.probe_end) {
-      const Key r = build_[i_], s = probe_[j_];
-      if (r == s) {
-        build_end_ = (build_begin_ = i_) + 1;
-        probe_end_ = (probe_begin_ = j_) + 1;
-        last_ = r;
-        found_ = true;
-        ++i_;
-        ++j_;
-        return;
-      }
-      if (r < s) {
-        i_ = first_not_below(build_, i_, part_.build_end, s);
-      } else {
-        j_ = first_not_below(probe_, j_, part_.probe_end, r);
+      : build_(build), probe_(probe), part_(part), out_(out), i_(part.build_begin), j_(part.probe_begin) {}
+
+  /// Walks to the first match: only then is there a range for a step to extend.
+  void start(const Job& job) {
+    for (uint64_t left; (left = std::min(rows_left(), kSteps)) > 0; leap_gap()) {
+      job.check();
+      for (; left > 0; --left) {
+        const Key r = build_[i_], s = probe_[j_];
+        if (r == s) {
+          build_end_ = (build_begin_ = i_) + 1;
+          probe_end_ = (probe_begin_ = j_) + 1;
+          last_ = r;
+          found_ = true;
+          ++i_;
+          ++j_;
+          return;
+        }
+        i_ += r < s;
+        j_ += s < r;
       }
     }
   }
 
-  /// How many steps need no bounds, at least.
-  uint64_t steps() const { return found_ ? std::min(part_.build_end - i_, part_.probe_end - j_) : 0; }
+  /// How many steps to take before the next leap.
+  uint64_t steps() const { return found_ ? std::min(rows_left(), kSteps) : 0; }
 
   /// Looks at the next row of each side, and passes the smaller key, or both. No branch depends on the keys.
   [[gnu::always_inline]] void step() {
@@ -109,7 +111,20 @@ class Walk {
     if (i_ < part_.build_end && build_[i_] == last_) build_end_ = i_ = end_of_key(build_, i_, part_.build_end);
     if (j_ < part_.probe_end && probe_[j_] == last_) probe_end_ = j_ = end_of_key(probe_, j_, part_.probe_end);
     if constexpr (kWrite) write();
-    if (steps() == 0) return;
+    leap_gap();
+  }
+
+  uint64_t count() const { return found_ ? at_ + 1 : 0; }
+
+ private:
+  static constexpr uint64_t kLeap = 64;
+  static constexpr uint64_t kSteps = 1024;
+
+  /// So many steps stay within both sides.
+  uint64_t rows_left() const { return std::min(part_.build_end - i_, part_.probe_end - j_); }
+
+  void leap_gap() {
+    if (rows_left() == 0) return;
     const Key r = build_[i_], s = probe_[j_];
     if (part_.build_end - i_ > kLeap && build_[i_ + kLeap] < s) {
       i_ = first_not_below(build_, i_, part_.build_end, s);
@@ -117,11 +132,6 @@ class Walk {
       j_ = first_not_below(probe_, j_, part_.probe_end, r);
     }
   }
-
-  uint64_t count() const { return found_ ? at_ + 1 : 0; }
-
- private:
-  static constexpr uint64_t kLeap = 64;
 
   [[gnu::always_inline]] void write() {
     MatchRange& range = out_[at_];
@@ -182,14 +192,13 @@ template <bool kWrite, class Key>
 void match(std::span<const Sides<Key>> parts, uint64_t* counts, MatchRange* out, const Job& job) {
   using PartWalk = Walk<Key, kWrite>;
   constexpr size_t kWalks = 2;
-  constexpr uint64_t kSteps = 1024;
   PartWalk walks[kWalks];
   size_t used = 0, of_part[kWalks] = {};
   const auto finish = [&](PartWalk& walk, size_t part) {
     for (;;) {
       job.check();
       walk.leap();
-      const uint64_t steps = std::min(walk.steps(), kSteps);
+      const uint64_t steps = walk.steps();
       if (steps == 0) break;
       for (uint64_t i = 0; i < steps; ++i) walk.step();
     }
@@ -202,15 +211,13 @@ void match(std::span<const Sides<Key>> parts, uint64_t* counts, MatchRange* out,
       continue;
     }
     walks[used] = PartWalk(parts[p].build, parts[p].probe, parts[p].part, target);
+    walks[used].start(job);
     of_part[used++] = p;
     if (used < kWalks) continue;
     for (;;) {
       job.check();
-      uint64_t steps = kSteps;
-      for (PartWalk& walk : walks) {
-        walk.leap();
-        steps = std::min(steps, walk.steps());
-      }
+      for (PartWalk& walk : walks) walk.leap();
+      const uint64_t steps = std::min(walks[0].steps(), walks[1].steps());
       if (steps == 0) break;
       PartWalk first = walks[0], second = walks[1];
       for (uint64_t i = 0; i < steps; ++i) {
