@@ -77,7 +77,7 @@ void match(benchmark::State& state, Keys kind) {
       right = engine.memory->allocate(pairs * 4, "a bench");
     }
     ms();
-    primitives.hash_emit(*found, JoinEmit::pairs, {keys.data(), left.data(), right.data()}, job, *stream);
+    primitives.hash_emit(*found, JoinEmit::pairs, 0, pairs, {keys.data(), left.data(), right.data()}, job, *stream);
     stream->synchronize();
     emit_ms = std::min(emit_ms, ms());
   }
