@@ -17,6 +17,8 @@ Digit partition_digit(HashCut cut) {
   return {static_cast<uint8_t>(64 - cut.round_bits - cut.partition_bits), static_cast<uint8_t>(cut.partition_bits), true};
 }
 
+constexpr size_t kStagedBytes = 64 << 20;  // for results on their way from devices that don't address host memory
+
 uint64_t chunk_begin(uint64_t rows, size_t chunk, size_t chunks) {
   return rows / chunks * chunk + std::min<uint64_t>(chunk, rows % chunks);
 }
@@ -74,10 +76,11 @@ struct LocalJoins::Local {
 
   Device* device;
   Relations build, probe;
-  Buffer partition_scratch, match_scratch, staged;
+  Buffer partition_scratch, match_scratch;
   std::unique_ptr<HashMatch> match;
+  Buffer staged[2];  ///< rows on their way to host memory, one part for each stream
   std::unique_ptr<Event> sent;
-  std::unique_ptr<Stream> stream;
+  std::unique_ptr<Stream> stream, second_stream;
 };
 
 LocalJoins::LocalJoins(Engine& engine, std::span<Device* const> devices, Relation build, Relation probe, HashCut cut,
@@ -99,7 +102,10 @@ LocalJoins::LocalJoins(Engine& engine, std::span<Device* const> devices, Relatio
 }
 
 LocalJoins::~LocalJoins() {
-  for (const auto& local : locals_) local->stream.reset();  // all work ends before any memory that it uses goes
+  for (const auto& local : locals_) {  // all work ends before any memory that it uses goes
+    local->stream.reset();
+    local->second_stream.reset();
+  }
 }
 
 size_t LocalJoins::device_bytes(TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows, size_t devices,
@@ -112,8 +118,7 @@ size_t LocalJoins::device_bytes(TupleLayout build, uint64_t build_rows, TupleLay
   const uint64_t p = chunk_begin(probe_rows, 1, devices);
   const size_t fetched = host ? 0 : tuples_bytes(build, b) + tuples_bytes(probe, p);
   const size_t match = scratch_bytes(primitives.hash_match_scratch_bytes(build, b, probe, p, partitions, count_only));
-  // Devices that do not address host memory hold one column of the result at a time; a row for each probe tuple, say.
-  const size_t out = host || count_only ? 0 : StackAllocator::aligned(p * 8);
+  const size_t out = host || count_only ? 0 : kStagedBytes;
   if (cut.replicate) return fetched + match + out;
   const Digit digit = partition_digit(cut);
   const size_t parted = tuples_bytes(build, b) + tuples_bytes(probe, p) +
@@ -245,7 +250,8 @@ std::vector<size_t> LocalJoins::bytes_to_match() const {
         static_cast<uint32_t>(chunk_begin(1u << cut_.partition_bits, d + 1, g) - chunk_begin(1u << cut_.partition_bits, d, g));
     const size_t owned =
         g == 1 ? 0 : tuples_bytes(build_.layout, local.build.rows) + tuples_bytes(probe_.layout, local.probe.rows);
-    bytes.push_back(local.device->memory().used_bytes() + owned +
+    const size_t out = local.device->addresses_host_memory() || count_only_ ? 0 : kStagedBytes;
+    bytes.push_back(local.device->memory().used_bytes() + owned + out +
                     scratch_bytes(local.device->primitives().hash_match_scratch_bytes(
                         build_.layout, local.build.rows, probe_.layout, local.probe.rows, partitions, count_only_)));
   }
@@ -313,10 +319,12 @@ void LocalJoins::synchronize() {
   // All of them, even after an error: what they write to may go once this has thrown.
   std::exception_ptr error;
   for (const auto& local : locals_) {
-    try {
-      local->stream->synchronize();
-    } catch (...) {
-      if (!error) error = std::current_exception();
+    for (Stream* stream : {local->stream.get(), local->second_stream.get()}) {
+      try {
+        if (stream) stream->synchronize();
+      } catch (...) {
+        if (!error) error = std::current_exception();
+      }
     }
   }
   if (error) std::rethrow_exception(error);
@@ -356,6 +364,7 @@ void LocalJoins::emit_columns(JoinEmit what, JoinOutput host_out) {
                               {&JoinOutput::build_values, build_.layout.value_bytes},
                               {&JoinOutput::probe_values, probe_.layout.value_bytes}};
   std::erase_if(columns, [&](const Column& column) { return !(host_out.*column.data); });
+  if (columns.empty()) return;
   uint64_t row_bytes = 0, rows = 0;
   for (const Column& column : columns) row_bytes += column.width;
   std::vector<JoinOutput> outputs;
@@ -367,24 +376,40 @@ void LocalJoins::emit_columns(JoinEmit what, JoinOutput host_out) {
   const PhaseTimer timer(job_, "write", rows * row_bytes);
   for (size_t d = 0; d < locals_.size(); ++d) {
     Local& local = *locals_[d];
+    const uint64_t all = rows_of(local, what);
     if (local.device->addresses_host_memory()) {
-      local.device->primitives().hash_emit(*local.match, what, outputs[d], job_, *local.stream);
+      local.device->primitives().hash_emit(*local.match, what, 0, all, outputs[d], job_, *local.stream);
+      continue;
+    }
+    // Through what is left of the device's memory: while one part is copied, the other is written.
+    const StackAllocator& memory = local.device->memory();
+    const uint64_t room = (memory.reserved_bytes() - memory.used_bytes()) / 2 / StackAllocator::kAlignment;
+    const uint64_t most = room > 4 ? (room - 4) * StackAllocator::kAlignment / row_bytes : 1;
+    const uint64_t rows_a_part = std::min(most, all);
+    if (!local.second_stream) local.second_stream = local.device->create_stream();
+    for (Buffer& part : local.staged) {
+      part = local.device->memory().allocate(rows_a_part * row_bytes + columns.size() * StackAllocator::kAlignment);
+    }
+    bool second = false;
+    for (uint64_t first = 0; first < all; first += rows_a_part, second = !second) {
+      const uint64_t part_rows = std::min(rows_a_part, all - first);
+      Stream& stream = second ? *local.second_stream : *local.stream;
+      char* at = local.staged[second].as<char>();
+      JoinOutput out;
+      for (const Column& column : columns) {
+        out.*column.data = at;
+        at += StackAllocator::aligned(rows_a_part * column.width);
+      }
+      local.device->primitives().hash_emit(*local.match, what, first, part_rows, out, job_, stream);
+      for (const Column& column : columns) {
+        local.device->copy(static_cast<char*>(outputs[d].*column.data) + first * column.width, out.*column.data,
+                           part_rows * column.width, stream);
+      }
     }
   }
-  // The others give a column at a time through their own memory, all devices at once.
-  for (const Column& column : columns) {
-    for (size_t d = 0; d < locals_.size(); ++d) {
-      Local& local = *locals_[d];
-      if (local.device->addresses_host_memory()) continue;
-      const uint64_t bytes = rows_of(local, what) * column.width;
-      local.staged = local.device->memory().allocate(bytes);
-      JoinOutput out;
-      out.*column.data = local.staged.data();
-      local.device->primitives().hash_emit(*local.match, what, out, job_, *local.stream);
-      local.device->copy(outputs[d].*column.data, local.staged.data(), bytes, *local.stream);
-    }
-    synchronize();
-    for (const auto& local : locals_) local->staged = Buffer();
+  synchronize();
+  for (const auto& local : locals_) {
+    for (Buffer& part : local->staged) part = Buffer();
   }
 }
 

@@ -119,9 +119,11 @@ class Primitives {
   virtual size_t hash_match_scratch_bytes(TupleLayout build, uint64_t build_size, TupleLayout probe, uint64_t probe_size,
                                           uint32_t partitions, bool count_only) = 0;
 
-  /// Writes rows of a match, tally-many of them: pairs, or one side's matched or unmatched tuples (keys and that
-  /// side's values). The order is the same on every run.
-  virtual void hash_emit(HashMatch& match, JoinEmit what, JoinOutput out, const Job& job, Stream& stream) = 0;
+  /// Writes rows [first, first + rows) of a match, which has as many as the tally says: pairs, or one side's matched or
+  /// unmatched tuples (keys and that side's values). The order is the same on every run. Several emits of a match may
+  /// run at once, once the match itself has been synchronized.
+  virtual void hash_emit(const HashMatch& match, JoinEmit what, uint64_t first, uint64_t rows, JoinOutput out, const Job& job,
+                         Stream& stream) = 0;
 };
 
 /// What a device can't do yet.

@@ -8,8 +8,8 @@
 namespace warpjoin::host {
 namespace {
 
-constexpr uint64_t kBlockRows = 2048;       // rows gathered at a time: their row numbers stay in the first-level cache
-constexpr uint64_t kWindowPairs = 1 << 20;  // pairs a thread writes at a time where keys repeat
+constexpr uint64_t kBlockRows = 2048;      // rows gathered at a time: their row numbers stay in the first-level cache
+constexpr uint64_t kWindowRows = 1 << 20;  // rows that a thread writes at a time
 
 /// Rows of one output: `count` of them from output row `at` on, taken from `rows` of the pieces.
 struct Selection {
@@ -51,158 +51,189 @@ void gather(std::span<const Piece> pieces, bool keys, uint8_t width, const Selec
   }
 }
 
-/// Part of a unit's pairs: those from the unit's pair `skip` on, `count` of them, to output row `at` on.
+}  // namespace
+
+/// Rows of a probe unit's, or a build partition's, part of the output: `count` of them from its row `skip` on, to output
+/// row `at` on.
 struct Window {
-  const ProbeUnit* unit;
+  size_t source;  // unit or partition
   uint64_t skip, count, at;
 };
 
+namespace {
+
+/// Writes a window's rows block by block: skips, counts and moves on.
+class WindowWriter {
+ public:
+  explicit WindowWriter(const Window& window) : skip_(window.skip), left_(window.count), at_(window.at) {}
+
+  uint64_t skip() const { return skip_; }
+  uint64_t left() const { return left_; }
+  /// The same as a block of `rows` rows to skip.
+  void drop(uint64_t rows) { skip_ -= rows; }
+
+  /// Calls write(from, count, at) for the rows of the block that are in the window: rows [from, from + count).
+  template <class Write>
+  void block(uint64_t rows, Write&& write) {
+    const uint64_t from = std::min(skip_, rows), count = std::min(rows - from, left_);
+    skip_ -= from;
+    if (count) write(from, count, at_);
+    left_ -= count;
+    at_ += count;
+  }
+
+ private:
+  uint64_t skip_, left_, at_;
+};
+
+bool consecutive(const uint32_t* ascending, uint64_t count) { return ascending[count - 1] - ascending[0] == count - 1; }
+
 }  // namespace
 
-void HostHashMatch::emit(JoinEmit what, JoinOutput out, ThreadPool& pool, const Job& job) {
+void HostHashMatch::emit(JoinEmit what, uint64_t first, uint64_t rows, JoinOutput out, ThreadPool& pool, const Job& job) const {
   job.check();
-  switch (what) {
-    case JoinEmit::pairs: return emit_pairs(out, pool, job);
-    case JoinEmit::probe_matched: return emit_probe(true, out, pool, job);
-    case JoinEmit::probe_unmatched: return emit_probe(false, out, pool, job);
-    case JoinEmit::build_matched: return emit_build(true, out, pool, job);
-    case JoinEmit::build_unmatched: return emit_build(false, out, pool, job);
-  }
-}
-
-void HostHashMatch::emit_pairs(JoinOutput out, ThreadPool& pool, const Job& job) {
+  const bool of_build = what == JoinEmit::build_matched || what == JoinEmit::build_unmatched;
+  const bool matched = what == JoinEmit::build_matched || what == JoinEmit::probe_matched;
+  const auto rows_of = [&](size_t source) {
+    if (what == JoinEmit::pairs) return units_[source].pairs;
+    const uint64_t all = of_build ? build_size(static_cast<uint32_t>(source)) : units_[source].end - units_[source].begin;
+    const uint64_t hits = of_build ? built_[source].matched : units_[source].matched;
+    return matched ? hits : all - hits;
+  };
   std::vector<Window> windows;
-  uint64_t at = 0;
-  for (const ProbeUnit& unit : units_) {
-    for (uint64_t skip = 0; skip < unit.pairs; skip += kWindowPairs) {
-      windows.push_back({&unit, skip, std::min(kWindowPairs, unit.pairs - skip), at + skip});
+  uint64_t at = 0;  // of the match's rows
+  for (size_t source = 0, sources = of_build ? partitions_ : units_.size(); source < sources; ++source) {
+    const uint64_t all = rows_of(source), begin = std::clamp(first, at, at + all), end = std::clamp(first + rows, at, at + all);
+    for (uint64_t row = begin; row < end; row += kWindowRows) {
+      windows.push_back({source, row - at, std::min(kWindowRows, end - row), row - first});
     }
-    at += unit.pairs;
+    at += all;
   }
   pool.parallel_for(windows.size(), [&](uint64_t task) {
-    const Window& window = windows[task];
-    const uint32_t p = window.unit->partition;
-    const BuiltPartition& built = built_[p];
-    const uint32_t* const matches = this->matches(p);
-    const uint32_t* const begin = group_begin(p);
-    const uint32_t* const rows_by_group = this->rows_by_group(p);
-    const std::vector<Piece> build = pieces(build_, p), probe = pieces(probe_, p);
-    uint64_t skip = window.skip, left = window.count, next = window.at;
-    uint32_t probe_rows[kBlockRows], build_rows[kBlockRows];
-    const auto write = [&](const Piece& piece, uint64_t count) {
-      const bool dense = built.unique && count > 0 && probe_rows[count - 1] - probe_rows[0] == count - 1;
-      const Selection from_probe{probe_rows, count, dense}, from_build{build_rows, count, false};
-      gather({&piece, 1}, true, probe_.layout.key_bytes, from_probe, out.keys, next);
-      gather({&piece, 1}, false, probe_.layout.value_bytes, from_probe, out.probe_values, next);
-      gather(build, false, build_.layout.value_bytes, from_build, out.build_values, next);
-      next += count;
-      left -= count;
-    };
-    for_rows(probe, window.unit->begin, window.unit->end, job, [&](const Piece& piece, uint64_t from, uint64_t to) {
-      uint64_t count = 0;
-      if (built.unique) {  // then a window is the whole unit
-        for (uint64_t row = piece.begin + from; row < piece.begin + to;) {
-          const uint64_t stop = std::min(piece.begin + to, row + kBlockRows);
-          for (count = 0; row < stop; ++row) {
-            probe_rows[count] = static_cast<uint32_t>(row - piece.begin);
-            build_rows[count] = matches[row];
-            count += matches[row] != built.groups;
-          }
-          write(Piece{piece.tuples, 0}, count);
-        }
-        return;
-      }
-      for (uint64_t row = piece.begin + from; row < piece.begin + to && left > count; ++row) {
-        const uint32_t group = matches[row];
-        uint64_t size = begin[group + 1] - begin[group];
-        if (size <= skip) {
-          skip -= size;
-          continue;
-        }
-        const uint32_t* builds = rows_by_group + begin[group] + skip;
-        size = std::min(size - skip, left - count);
-        skip = 0;
-        while (size > 0) {
-          const uint64_t part = std::min(size, kBlockRows - count);
-          std::fill_n(probe_rows + count, part, static_cast<uint32_t>(row - piece.begin));
-          std::copy_n(builds, part, build_rows + count);
-          builds += part;
-          size -= part;
-          count += part;
-          if (count == kBlockRows) {
-            write(Piece{piece.tuples, 0}, count);
-            count = 0;
-            job.check();
-          }
-        }
-      }
-      write(Piece{piece.tuples, 0}, count);
-    });
+    if (what == JoinEmit::pairs) {
+      emit_pairs(windows[task], out, job);
+    } else if (of_build) {
+      emit_build(matched, windows[task], out, job);
+    } else {
+      emit_probe(matched, windows[task], out, job);
+    }
   });
 }
 
-void HostHashMatch::emit_probe(bool matched, JoinOutput out, ThreadPool& pool, const Job& job) {
-  std::vector<uint64_t> at(units_.size() + 1);
-  for (size_t u = 0; u < units_.size(); ++u) {
-    at[u + 1] = at[u] + (matched ? units_[u].matched : units_[u].end - units_[u].begin - units_[u].matched);
-  }
-  pool.parallel_for(units_.size(), [&](uint64_t u) {
-    const ProbeUnit& unit = units_[u];
-    const uint32_t none = built_[unit.partition].groups;
-    const uint32_t* const matches = this->matches(unit.partition);
-    const std::vector<Piece> probe = pieces(probe_, unit.partition);
-    uint64_t next = at[u];
-    uint32_t rows[kBlockRows];
-    for_rows(probe, unit.begin, unit.end, job, [&](const Piece& piece, uint64_t from, uint64_t to) {
-      const Piece own{piece.tuples, 0};
-      for (uint64_t row = from; row < to;) {
-        const uint64_t stop = std::min(to, row + kBlockRows);
-        uint64_t count = 0;
-        for (; row < stop; ++row) {
-          rows[count] = static_cast<uint32_t>(row);
-          count += (matches[piece.begin + row] != none) == matched;
-        }
-        const Selection selection{rows, count, count > 0 && rows[count - 1] - rows[0] == count - 1};
-        gather({&own, 1}, true, probe_.layout.key_bytes, selection, out.keys, next);
-        gather({&own, 1}, false, probe_.layout.value_bytes, selection, out.probe_values, next);
-        next += count;
-      }
+void HostHashMatch::emit_pairs(const Window& window, JoinOutput out, const Job& job) const {
+  const ProbeUnit& unit = units_[window.source];
+  const BuiltPartition& built = built_[unit.partition];
+  const uint32_t* const matches = this->matches(unit.partition);
+  const uint32_t* const begin = group_begin(unit.partition);
+  const uint32_t* const rows_by_group = this->rows_by_group(unit.partition);
+  const std::vector<Piece> build = pieces(build_, unit.partition), probe = pieces(probe_, unit.partition);
+  WindowWriter writer(window);
+  uint32_t probe_rows[kBlockRows], build_rows[kBlockRows];
+  const auto write = [&](const Piece& piece, uint64_t rows) {
+    const Piece own{piece.tuples, 0};
+    writer.block(rows, [&](uint64_t from, uint64_t count, uint64_t at) {
+      const bool dense = built.unique && consecutive(probe_rows + from, count);
+      const Selection from_probe{probe_rows + from, count, dense}, from_build{build_rows + from, count, false};
+      gather({&own, 1}, true, probe_.layout.key_bytes, from_probe, out.keys, at);
+      gather({&own, 1}, false, probe_.layout.value_bytes, from_probe, out.probe_values, at);
+      gather(build, false, build_.layout.value_bytes, from_build, out.build_values, at);
     });
-  });
-}
-
-void HostHashMatch::emit_build(bool matched, JoinOutput out, ThreadPool& pool, const Job& job) {
-  std::vector<uint64_t> at(partitions_ + 1);
-  for (uint32_t p = 0; p < partitions_; ++p)
-    at[p + 1] = at[p] + (matched ? built_[p].matched : build_size(p) - built_[p].matched);
-  pool.parallel_for(partitions_, [&](uint64_t task) {
-    const auto p = static_cast<uint32_t>(task);
-    const BuiltPartition& built = built_[p];
-    const uint8_t* const flags = group_matched(p);
-    const uint32_t* const begin = group_begin(p);
-    const uint32_t* const rows_by_group = this->rows_by_group(p);
-    const std::vector<Piece> build = pieces(build_, p);
-    uint64_t next = at[p];
-    uint32_t rows[kBlockRows];
+  };
+  for_rows(probe, unit.begin, unit.end, job, [&](const Piece& piece, uint64_t from, uint64_t to) {
+    const uint32_t* const match = matches + piece.begin;
     uint64_t count = 0;
-    const auto write = [&] {
-      job.check();
-      const Selection selection{rows, count, false};
-      gather(build, true, build_.layout.key_bytes, selection, out.keys, next);
-      gather(build, false, build_.layout.value_bytes, selection, out.build_values, next);
-      next += count;
-      count = 0;
-    };
-    for (uint32_t g = 0; g < built.groups; ++g) {
-      if ((flags[g] != 0) != matched) continue;
-      const uint32_t first = built.unique ? g : begin[g], last = built.unique ? g + 1 : begin[g + 1];
-      for (uint32_t i = first; i < last; ++i) {
-        rows[count++] = built.unique ? i : rows_by_group[i];
-        if (count == kBlockRows) write();
+    if (built.unique) {
+      for (uint64_t row = from; row < to && writer.left();) {
+        const uint64_t stop = std::min(to, row + kBlockRows);
+        for (count = 0; row < stop; ++row) {
+          probe_rows[count] = static_cast<uint32_t>(row);
+          build_rows[count] = match[row];
+          count += match[row] != built.groups;
+        }
+        write(piece, count);
+      }
+      return;
+    }
+    for (uint64_t row = from; row < to && writer.left(); ++row) {
+      const uint32_t group = match[row];
+      const uint32_t* builds = rows_by_group + begin[group];
+      uint64_t size = begin[group + 1] - begin[group];
+      if (count == 0 && writer.skip()) {  // past a hot key's group without writing its pairs out
+        const uint64_t past = std::min(size, writer.skip());
+        writer.drop(past);
+        builds += past;
+        size -= past;
+      }
+      while (size > 0 && writer.left()) {
+        const uint64_t part = std::min(size, kBlockRows - count);
+        std::fill_n(probe_rows + count, part, static_cast<uint32_t>(row));
+        std::copy_n(builds, part, build_rows + count);
+        builds += part;
+        size -= part;
+        count += part;
+        if (count == kBlockRows) {
+          write(piece, count);
+          count = 0;
+        }
       }
     }
-    write();
+    write(piece, count);
   });
+}
+
+void HostHashMatch::emit_probe(bool matched, const Window& window, JoinOutput out, const Job& job) const {
+  const ProbeUnit& unit = units_[window.source];
+  const uint32_t none = built_[unit.partition].groups;
+  const std::vector<Piece> probe = pieces(probe_, unit.partition);
+  WindowWriter writer(window);
+  uint32_t rows[kBlockRows];
+  for_rows(probe, unit.begin, unit.end, job, [&](const Piece& piece, uint64_t from, uint64_t to) {
+    const Piece own{piece.tuples, 0};
+    const uint32_t* const match = matches(unit.partition) + piece.begin;
+    for (uint64_t row = from; row < to && writer.left();) {
+      const uint64_t stop = std::min(to, row + kBlockRows);
+      uint64_t count = 0;
+      for (; row < stop; ++row) {
+        rows[count] = static_cast<uint32_t>(row);
+        count += (match[row] != none) == matched;
+      }
+      writer.block(count, [&](uint64_t first, uint64_t size, uint64_t at) {
+        const Selection selection{rows + first, size, consecutive(rows + first, size)};
+        gather({&own, 1}, true, probe_.layout.key_bytes, selection, out.keys, at);
+        gather({&own, 1}, false, probe_.layout.value_bytes, selection, out.probe_values, at);
+      });
+    }
+  });
+}
+
+void HostHashMatch::emit_build(bool matched, const Window& window, JoinOutput out, const Job& job) const {
+  const auto p = static_cast<uint32_t>(window.source);
+  const BuiltPartition& built = built_[p];
+  const uint8_t* const flags = group_matched(p);
+  const uint32_t* const begin = group_begin(p);
+  const uint32_t* const rows_by_group = this->rows_by_group(p);
+  const std::vector<Piece> build = pieces(build_, p);
+  WindowWriter writer(window);
+  uint32_t rows[kBlockRows];
+  uint64_t count = 0;
+  const auto write = [&] {
+    job.check();
+    writer.block(count, [&](uint64_t from, uint64_t size, uint64_t at) {
+      const Selection selection{rows + from, size, consecutive(rows + from, size) && built.unique};
+      gather(build, true, build_.layout.key_bytes, selection, out.keys, at);
+      gather(build, false, build_.layout.value_bytes, selection, out.build_values, at);
+    });
+    count = 0;
+  };
+  for (uint32_t g = 0; g < built.groups && writer.left(); ++g) {
+    if ((flags[g] != 0) != matched) continue;
+    const uint32_t first = built.unique ? g : begin[g], last = built.unique ? g + 1 : begin[g + 1];
+    for (uint32_t i = first; i < last && writer.left(); ++i) {
+      rows[count++] = built.unique ? i : rows_by_group[i];
+      if (count == kBlockRows) write();
+    }
+  }
+  write();
 }
 
 }  // namespace warpjoin::host

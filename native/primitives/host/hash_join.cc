@@ -338,9 +338,11 @@ size_t HostPrimitives::hash_match_scratch_bytes(TupleLayout build, uint64_t buil
   return host::HostHashMatch::scratch_bytes(build_size, probe_size, partitions, count_only, build.key_bytes, pool_.threads());
 }
 
-void HostPrimitives::hash_emit(HashMatch& match, JoinEmit what, JoinOutput out, const Job& job, Stream& stream) {
-  host(stream).enqueue(
-      [this, match = static_cast<host::HostHashMatch*>(&match), what, out, &job] { match->emit(what, out, pool_, job); });
+void HostPrimitives::hash_emit(const HashMatch& match, JoinEmit what, uint64_t first, uint64_t rows, JoinOutput out,
+                               const Job& job, Stream& stream) {
+  host(stream).enqueue([this, match = static_cast<const host::HostHashMatch*>(&match), what, first, rows, out, &job] {
+    match->emit(what, first, rows, out, pool_, job);
+  });
 }
 
 }  // namespace warpjoin

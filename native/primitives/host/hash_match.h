@@ -45,8 +45,8 @@ class HostHashMatch final : public HashMatch {
 
   /// Counts and keeps. On the stream's thread.
   void run(ThreadPool& pool, const Job& job);
-  /// Writes. On the stream's thread.
-  void emit(JoinEmit what, JoinOutput out, ThreadPool& pool, const Job& job);
+  /// Writes rows [first, first + rows). On the stream's thread.
+  void emit(JoinEmit what, uint64_t first, uint64_t rows, JoinOutput out, ThreadPool& pool, const Job& job) const;
 
  private:
   template <class Key>
@@ -56,9 +56,9 @@ class HostHashMatch final : public HashMatch {
   void plan(unsigned threads);
   template <class Key>
   void run_keys(ThreadPool& pool, const Job& job);
-  void emit_pairs(JoinOutput out, ThreadPool& pool, const Job& job);
-  void emit_probe(bool matched, JoinOutput out, ThreadPool& pool, const Job& job);
-  void emit_build(bool matched, JoinOutput out, ThreadPool& pool, const Job& job);
+  void emit_pairs(const struct Window& window, JoinOutput out, const Job& job) const;
+  void emit_probe(bool matched, const struct Window& window, JoinOutput out, const Job& job) const;
+  void emit_build(bool matched, const struct Window& window, JoinOutput out, const Job& job) const;
 
   // Arrays of partition p; those of groups have room for `none` and an end.
   uint64_t build_size(uint32_t p) const { return build_base_[p + 1] - build_base_[p]; }

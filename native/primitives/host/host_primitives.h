@@ -43,7 +43,8 @@ class HostPrimitives final : public Primitives {
   size_t hash_match_scratch_bytes(TupleLayout build, uint64_t build_size, TupleLayout probe, uint64_t probe_size,
                                   uint32_t partitions, bool count_only) override;
   // hash_emit.cc
-  void hash_emit(HashMatch& match, JoinEmit what, JoinOutput out, const Job& job, Stream& stream) override;
+  void hash_emit(const HashMatch& match, JoinEmit what, uint64_t first, uint64_t rows, JoinOutput out, const Job& job,
+                 Stream& stream) override;
 
  private:
   static HostStream& host(Stream& stream) { return static_cast<HostStream&>(stream); }
