@@ -179,6 +179,7 @@ void write_all(const Side& side, Key&& key, JoinSide& out, Engine& engine, const
       const ColumnChunk chunk = borrowed;  // a local copy: its pointers stay in registers
       constexpr uint64_t kAtOnce = 4096;
       for (uint64_t done = 0; done < count; done += kAtOnce) {
+        job.check();  // texts may be long
         const uint64_t batch = std::min(kAtOnce, count - done);
         Target* __restrict const batch_keys = keys + row + done;
         for (uint64_t i = 0; i < batch; ++i) batch_keys[i] = key(chunk, first + done + i);

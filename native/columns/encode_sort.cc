@@ -91,6 +91,7 @@ void EncodedSortKeys::encode(Engine& engine, const Job& job) {
     Key* const keys = tuples_.keys.as<Key>();
     Key block_any = 0, block_all = ~Key{0};
     for (uint64_t at = begin; at < end; at += kWordsAtOnce) {
+      job.check();  // texts may be long
       const uint64_t stop = std::min(end, at + kWordsAtOnce);
       order_.first_words(at, stop, keys + at);
       for (uint64_t i = at; i < stop; ++i) {

@@ -67,6 +67,7 @@ OwnedColumn gather(const GatherSource& source, Engine& engine, const Job& job) {
     uint64_t position = starts[block];
     const uint8_t* const block_end = values + starts[block + 1];
     for (uint64_t at = begin; at < end; at += kGatherBatch) {
+      job.check();  // texts may be long
       const uint64_t count = std::min(kGatherBatch, end - at);
       source.locate(at, count, places);
       for (uint64_t i = 0; i < count; ++i) {

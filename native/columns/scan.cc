@@ -93,6 +93,17 @@ FixedScan scan_boolean_block(const ChunkIndex& chunks, uint64_t begin, uint64_t 
   return scan;
 }
 
+/// The first value that is not null.
+Text first_text(const ChunkIndex& chunks) {
+  for (const ColumnChunk& chunk : chunks.chunks()) {
+    for (uint64_t row = 0; row < chunk.length; row += 64) {
+      const uint64_t valid = valid_bits(chunk, row, static_cast<unsigned>(std::min<uint64_t>(64, chunk.length - row)));
+      if (valid) return text_at(chunks.type().kind, chunk, row + static_cast<unsigned>(std::countr_zero(valid)));
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 FixedScan scan_fixed(const ChunkIndex& chunks, Engine& engine, const Job& job) {
@@ -117,15 +128,7 @@ TextScan scan_text(const ChunkIndex& chunks, bool find_prefix, Engine& engine, c
   TextScan total;
   std::mutex mutex;
   const ColumnKind kind = chunks.type().kind;
-  Text sample;
-  if (find_prefix) {
-    for (uint64_t row = 0; row < chunks.rows(); ++row) {
-      const Place place = chunks.at(row);
-      if (!valid_at(*place.chunk, place.index)) continue;
-      sample = text_at(kind, *place.chunk, place.index);
-      break;
-    }
-  }
+  const Text sample = find_prefix ? first_text(chunks) : Text{};
   std::atomic<uint64_t> prefix{sample.size};
   const auto scan_block = [&]<class Offset>(uint64_t begin, uint64_t end) {
     TextScan scan;

@@ -13,7 +13,8 @@ namespace {
 /// Keeps the equal pairs of rows [0, size) at their front; returns their number. Offsets are prefetched two batches
 /// ahead of the comparison and bytes one.
 template <class Row>
-uint64_t keep_equal(const ChunkIndex& left, const ChunkIndex& right, Row* left_rows, Row* right_rows, uint64_t size) {
+uint64_t keep_equal(const ChunkIndex& left, const ChunkIndex& right, Row* left_rows, Row* right_rows, uint64_t size,
+                    const Job& job) {
   constexpr uint64_t kBatch = 32;
   const ColumnKind left_kind = left.type().kind, right_kind = right.type().kind;
   struct Pair {
@@ -40,6 +41,7 @@ uint64_t keep_equal(const ChunkIndex& left, const ChunkIndex& right, Row* left_r
   find_texts(0);
   prefetch_offsets(kBatch);
   for (uint64_t begin = 0; begin < size; begin += kBatch) {
+    job.check();  // texts may be long
     find_texts(begin + kBatch);
     prefetch_offsets(begin + 2 * kBatch);
     const Pair* pair = batches[begin / kBatch % 2];
@@ -59,7 +61,7 @@ uint64_t verify(const ChunkIndex& left, const ChunkIndex& right, Row* left_rows,
                 const Job& job) {
   std::vector<uint64_t> kept(block_count(pairs));
   for_row_blocks(engine, pairs, job, [&](uint64_t block, uint64_t begin, uint64_t end) {
-    kept[block] = keep_equal(left, right, left_rows + begin, right_rows + begin, end - begin);
+    kept[block] = keep_equal(left, right, left_rows + begin, right_rows + begin, end - begin, job);
   });
   // Closing the gaps is a serial pass, but hashes that collide are rare: nearly always there are none.
   uint64_t total = 0;

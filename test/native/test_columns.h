@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <bit>
 #include <cmath>
@@ -292,9 +293,11 @@ inline Values values_of(const OwnedColumn& column, const ColumnType& type) {
   return values;
 }
 
-/// Fills what the engine allocates next with garbage, so that results must be written to be right.
-inline void poison_memory(Engine& engine) {
-  for (const size_t bytes : {size_t{1} << 21, size_t{1} << 22, size_t{1} << 23}) {
+/// Fills what the engine allocates next with garbage, so that results must be written to be right: malloc fills small
+/// blocks, and blocks that are kept for reuse are filled here, for results of up to `rows` rows.
+inline void poison_memory(Engine& engine, uint64_t rows) {
+  mallopt(M_PERTURB, 0x5A);
+  for (size_t bytes = size_t{2} << 20; bytes <= rows * 32; bytes *= 2) {
     HostBuffer a = engine.memory->allocate(bytes, "poison"), b = engine.memory->allocate(bytes, "poison");
     std::memset(a.data(), 0xA5, bytes);
     std::memset(b.data(), 0xA5, bytes);
