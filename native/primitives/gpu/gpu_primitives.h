@@ -36,8 +36,8 @@ class GpuPrimitives final : public Primitives {
   void match_ranges(TupleLayout, TupleView, TupleLayout, TupleView, MatchRange*, uint64_t*, const Job&, Stream&) override {
     not_supported_on(device_, "The merge join");
   }
-  std::unique_ptr<HashMatch> hash_match(const PartitionedTuples&, const PartitionedTuples&, uint32_t, bool, void*, const Job&,
-                                        Stream&) override {
+  std::unique_ptr<HashMatch> hash_match(const PartitionedTuples&, const PartitionedTuples&, uint32_t, uint32_t, bool, void*,
+                                        const Job&, Stream&) override {
     not_supported_on(device_, "The hash join");
   }
   size_t hash_match_scratch_bytes(TupleLayout, uint64_t, TupleLayout, uint64_t, uint32_t, bool) override {
