@@ -176,12 +176,12 @@ describe('buffers that are not what they claim', () => {
     const good = tableOf(make().type.typeId === arrow.Type.Utf8 ? text() : valid()) as arrow.Table;
     const own = await engine;
     for (const call of [
-      own.sort(bad, { by: 'k' }),
-      own.sort(bad, { by: 'row' }),
-      own.join(bad, good, { on: 'k' }),
-      own.join(good, bad, { on: 'k' }),
+      () => own.sort(bad, { by: 'k' }),
+      () => own.sort(bad, { by: 'row' }),
+      () => own.join(bad, good, { on: 'k' }),
+      () => own.join(good, bad, { on: 'k' }),
     ]) {
-      const error = await failure(call);
+      const error = await failure(call());
       expect(error.code).toBe('ERR_INVALID_TABLE');
       expect(error.message).toContain('k');
     }

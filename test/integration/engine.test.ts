@@ -61,8 +61,8 @@ describe('device memory limits', () => {
 
   test('too small for anything is refused by name', async () => {
     const engine = await createEngine({ memoryLimit: '1GiB', deviceMemoryLimit: 64, threads: 2 });
-    for (const call of [engine.sort(table, { by: 'k' }), engine.joinCount(table, other, { on: 'k' })]) {
-      const error = await failure(call);
+    for (const call of [() => engine.sort(table, { by: 'k' }), () => engine.joinCount(table, other, { on: 'k' })]) {
+      const error = await failure(call());
       expect(error.code).toBe('ERR_MEMORY_LIMIT');
       expect(error.message).toContain('deviceMemoryLimit is 64 bytes');
     }
