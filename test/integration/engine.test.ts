@@ -83,6 +83,22 @@ describe('the host memory limit', () => {
     await engine.dispose();
   });
 
+  test('results that nobody holds make room for others', async () => {
+    const table = pairs(400_000, 10);
+    const engine = await createEngine({ memoryLimit: '24MiB', threads: 2 });
+    for (let round = 0; round < 12; round++) expect((await engine.sort(table, { by: 'k' })).numRows).toBe(400_000);
+    const held = [await engine.sort(table, { by: 'k' })];
+    const error = await failure(
+      (async () => {
+        for (;;) held.push(await engine.sort(table, { by: 'k' }));
+      })(),
+    );
+    expect(error.code).toBe('ERR_MEMORY_LIMIT');
+    expect(held.length).toBeLessThan(5);
+    expect(new Set(held.map((result) => result.numRows))).toEqual(new Set([400_000]));
+    await engine.dispose();
+  });
+
   test('maxOutputRows', async () => {
     const engine = await createEngine({ memoryLimit: '256MiB', threads: 2 });
     const [one, other] = [pairs(1000, 10), pairs(1000, 10, 2)];
@@ -110,12 +126,14 @@ describe('faults', () => {
       () => engine.join(one, other, { on: 'k', how: 'full' }),
       () => engine.join(one, other, { on: 'k', algorithm: 'sort-merge' }),
     ];
+    const results: unknown[] = [];
     for (const call of calls) {
       let failures = 0;
       for (let n = 1; n < 200; n++) {
         inner.failAllocation(where, n);
+        // Held: a collected result would let a call that ran short of memory try again.
         const error = await call().then(
-          () => null,
+          (result) => void results.push(result),
           (reason) => reason as WarpjoinError,
         );
         inner.failAllocation(where, 0);
@@ -126,7 +144,7 @@ describe('faults', () => {
       }
       expect(failures).toBeGreaterThan(0);
       expect(failures).toBeLessThan(199);
-      await call();
+      results.push(await call());
     }
     await engine.dispose();
   });
@@ -169,21 +187,27 @@ describe('abort', () => {
   });
 });
 
-test('progress rises to 1, and the event loop is never blocked', async () => {
+test('progress rises to 1, and the event loop is never blocked', { retry: 3 }, async () => {
   const engine = await createEngine({ memoryLimit: '1GiB', threads: 1 });
   const [one, other] = [pairs(2_000_000, 1_000_000), pairs(1_500_000, 1_000_000, 2)];
   const seen: number[] = [];
   const delay = monitorEventLoopDelay({ resolution: 5 });
   delay.enable();
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  const idle = delay.percentile(99);
+  delay.reset();
+  const before = performance.eventLoopUtilization();
   const out = await engine.join(one, other, { on: 'k', how: 'left', onProgress: ({ fraction }) => seen.push(fraction) });
   await engine.sort(one, { by: 'k', onProgress: ({ fraction }) => seen.push(fraction - 1) });
   delay.disable();
+  const { utilization } = performance.eventLoopUtilization(before);
   expect(out.numRows).toBeGreaterThanOrEqual(2_000_000);
   const ends = seen.indexOf(1);
   expect(seen.slice(0, ends + 1)).toEqual(seen.slice(0, ends + 1).sort((a, b) => a - b));
   expect(seen.at(-1)).toBe(0);
-  // 5 ms are the monitor's own interval; a busy machine adds a few more to the 20 that are allowed.
-  expect(delay.percentile(99) / 1e6).toBeLessThan(40);
+  // The monitor's own interval counts, and what other processes do shows in an idle loop, too.
+  expect(delay.percentile(99) / 1e6).toBeLessThan(Math.max(20 + 5, (2 * idle) / 1e6));
+  expect(utilization).toBeLessThan(0.3);
   await engine.dispose();
 });
 
