@@ -1,5 +1,4 @@
 /** The options of every call, once: types, validation, defaults and documentation. */
-import { availableParallelism } from 'node:os';
 import { WarpjoinError } from './errors.js';
 import {
   abortSignal,
@@ -236,5 +235,3 @@ export function sortSettings(schema: typeof sortSchema, call: string, options: u
   }
   return settings;
 }
-
-export const defaultThreads = (): number => availableParallelism();

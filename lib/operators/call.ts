@@ -5,6 +5,7 @@ import type { Running } from '../options.js';
 import { milliseconds } from '../plan/costs.js';
 import type { Plan, Resources, Step } from '../plan/plan.js';
 import type { Stats } from '../types.js';
+import { reclaim } from './reclaim.js';
 
 /** What operators need of an engine. */
 export interface EngineCore {
@@ -173,30 +174,42 @@ export class Call {
 
 /**
  * Runs `body` as one call of the engine, after those before it. Rejects with the signal's reason once aborted, with what
- * a progress callback throws, and else with a WarpjoinError; whatever happens, all handles are released.
+ * a progress callback throws, and else with a WarpjoinError; whatever happens, all handles are released. Where memory is
+ * short it runs a second time, if results that nobody holds any more were in the way.
  */
 export async function runCall<T>(core: EngineCore, running: Running, body: (call: Call) => Promise<T>): Promise<T> {
-  const { signal, onProgress } = running;
-  signal?.throwIfAborted();
-  return core.enqueue(signal, async () => {
-    const call = new Call(core, running);
-    const abort = (): void => call.job.cancel();
-    signal?.addEventListener('abort', abort, { once: true });
-    const timer = onProgress ? setInterval(() => call.reportProgress(false), PROGRESS_INTERVAL_MS).unref() : undefined;
+  running.signal?.throwIfAborted();
+  return core.enqueue(running.signal, async () => {
     try {
-      const result = await body(call);
-      call.check();
-      clearInterval(timer);
-      call.reportProgress(true);
-      call.check();
-      return result;
+      return await attempt(core, running, body);
     } catch (error) {
-      call.check();
-      throw translate(error);
-    } finally {
-      clearInterval(timer);
-      signal?.removeEventListener('abort', abort);
-      call.release();
+      const short = error instanceof WarpjoinError && error.code === 'ERR_MEMORY_LIMIT';
+      if (!short || !(await reclaim(core.native))) throw error;
     }
+    running.signal?.throwIfAborted();
+    return attempt(core, running, body);
   });
+}
+
+async function attempt<T>(core: EngineCore, running: Running, body: (call: Call) => Promise<T>): Promise<T> {
+  const { signal, onProgress } = running;
+  const call = new Call(core, running);
+  const abort = (): void => call.job.cancel();
+  signal?.addEventListener('abort', abort, { once: true });
+  const timer = onProgress ? setInterval(() => call.reportProgress(false), PROGRESS_INTERVAL_MS).unref() : undefined;
+  try {
+    const result = await body(call);
+    call.check();
+    clearInterval(timer);
+    call.reportProgress(true);
+    call.check();
+    return result;
+  } catch (error) {
+    call.check();
+    throw translate(error);
+  } finally {
+    clearInterval(timer);
+    signal?.removeEventListener('abort', abort);
+    call.release();
+  }
 }

@@ -131,12 +131,12 @@ export async function runJoin(call: Call, task: JoinTask): Promise<Joined> {
   return execute(call, task, await prepare(call, task));
 }
 
-/** Whether the left key column is asked for and could come out of the tuples' keys: integers of the keys' own width. */
+/** Whether the left key column is asked for and could come out of the tuples' keys: numbers of the keys' own width. */
 function keyCouldBeHandedOver({ left, keys, settings, want }: JoinTask): boolean {
   if (!keys || settings.how !== 'inner' || typeof want === 'string') return false;
   const { order, width } = infoOf(left, keys.left);
-  const integer = (order === 'signed' || order === 'unsigned') && (width === 4 || width === 8);
-  return integer && want.columns.some((column) => isLeftKey(column, keys));
+  const number = order !== 'boolean' && order !== 'bytes' && (width === 4 || width === 8);
+  return number && want.columns.some((column) => isLeftKey(column, keys));
 }
 
 const isLeftKey = (column: ResultColumn, keys: JoinTask['keys']): boolean =>

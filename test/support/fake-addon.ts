@@ -32,6 +32,8 @@ export interface FakeSettings {
   bytesPerTuple: number;
   /** Fails the step with this name. */
   failing: { step: string; error: Error } | null;
+  /** What memory() says is in use. */
+  usedBytes: () => number;
 }
 
 type Cell = { bytes: Uint8Array; value: number | bigint | string | boolean } | null;
@@ -239,6 +241,7 @@ export function fakeAddon(settings: Partial<FakeSettings> = {}): FakeAddon {
       exact: true,
       bytesPerTuple: 32,
       failing: null,
+      usedBytes: () => 0,
       ...settings,
     },
     liveHandles: () => FakeHandle.live,
@@ -333,7 +336,7 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
 
   const engine: { [K in keyof NativeEngine]: NativeEngine[K] } = {
     devices: () => devices,
-    memory: () => ({ usedBytes: 0, peakBytes: 1000, limitBytes: config.memoryLimitBytes }),
+    memory: () => ({ usedBytes: options.usedBytes(), peakBytes: 1000, limitBytes: config.memoryLimitBytes }),
     resetPeaks() {},
     createJob,
     async dispose() {

@@ -1,0 +1,241 @@
+/** What bad input is answered with: the code, and what the message names. */
+import * as arrow from 'apache-arrow';
+import { afterAll, describe, expect, test } from 'vitest';
+import { createEngine, type Engine, WarpjoinError } from '../../lib/index.js';
+import { failure, rows, table } from '../support/tables.js';
+
+const engine = createEngine({ memoryLimit: '256MiB', threads: 2 });
+afterAll(async () => (await engine).dispose());
+
+const left = table({ id: new arrow.Int32(), name: new arrow.Utf8() }, { id: [1, 2, 3], name: ['a', 'b', 'c'] });
+const right = table({ id: new arrow.Int32(), when: new arrow.TimestampMillisecond() }, { id: [2, 3, 4], when: [0, 1, 2] });
+type Call = (of: Engine) => Promise<unknown>;
+
+test.each<[string, Call, string, RegExp]>([
+  [
+    'unknown key column',
+    (of) => of.join(left, right, { on: 'idd' as 'id' }),
+    'ERR_COLUMN_NOT_FOUND',
+    /^Expected a column of the left table for on but received "idd"\. It has "id" and "name"\. Did you mean "id"\?$/,
+  ],
+  [
+    'unknown right key column',
+    (of) => of.join(left, right, { leftOn: 'id', rightOn: 'wen' as 'when' }),
+    'ERR_COLUMN_NOT_FOUND',
+    /^Expected a column of the right table for rightOn but received "wen"\. .* Did you mean "when"\?$/,
+  ],
+  [
+    'unknown sort column',
+    (of) => of.sort(left, { by: 'nmae' as 'name' }),
+    'ERR_COLUMN_NOT_FOUND',
+    /^Expected a column of the input table for by but received "nmae"\. .* Did you mean "name"\?$/,
+  ],
+  [
+    'unknown result column',
+    (of) => of.join(left, right, { on: 'id', select: ['whn'] }),
+    'ERR_COLUMN_NOT_FOUND',
+    /^Expected columns of the result for select but received "whn"\. .* Did you mean "when"\?$/,
+  ],
+  [
+    'keys that do not compare',
+    (of) => of.join(left, right, { leftOn: 'name', rightOn: 'id' }),
+    'ERR_KEY_TYPE',
+    /"name" of the left table \(utf8\) and "id" of the right table \(int32\) don't compare/,
+  ],
+  [
+    'an integer and a timestamp',
+    (of) => of.join(left, right, { leftOn: 'id', rightOn: 'when' }),
+    'ERR_KEY_TYPE',
+    /\(int32\) and "when" of the right table \(timestamp\[ms\]\)/,
+  ],
+  [
+    'empty on',
+    (of) => of.join(left, right, { on: [] }),
+    'ERR_OPTION',
+    /^Expected a column name or an array of column names, at least one for on but received \[\]\.$/,
+  ],
+  [
+    'no on',
+    (of) => of.join(left, right, {} as { on: 'id' }),
+    'ERR_OPTION',
+    /^Expected on, or leftOn and rightOn, for join but received none of them\.$/,
+  ],
+  [
+    'unknown how',
+    (of) => of.join(left, right, { on: 'id', how: 'lfet' as 'left' }),
+    'ERR_OPTION',
+    /for how but received "lfet"\. Did you mean "left"\?$/,
+  ],
+  [
+    'how: outer',
+    (of) => of.join(left, right, { on: 'id', how: 'outer' as 'full' }),
+    'ERR_OPTION',
+    /for how but received "outer"\. Did you mean "full"\?$/,
+  ],
+  [
+    'unknown option',
+    (of) => of.join(left, right, { on: 'id', sufix: '_r' } as { on: 'id' }),
+    'ERR_OPTION',
+    /for join but received "sufix"\. Did you mean "suffix"\?$/,
+  ],
+  [
+    'no table',
+    (of) => of.join([{ id: 1 }] as never, right, { on: 'id' }),
+    'ERR_INVALID_TABLE',
+    /^Expected an apache-arrow Table, .* for the left table but received/,
+  ],
+  [
+    'no right table',
+    (of) => of.join(left, undefined as never, { on: 'id' }),
+    'ERR_INVALID_TABLE',
+    /for the right table but received undefined/,
+  ],
+  [
+    'no IPC bytes',
+    (of) => of.sort(new TextEncoder().encode('id,name\n1,a\n'), { by: 'id' }),
+    'ERR_INVALID_TABLE',
+    /^The input table is not readable as Arrow IPC bytes/,
+  ],
+  [
+    'limits that are no sizes',
+    () => createEngine({ memoryLimit: 'plenty' }),
+    'ERR_OPTION',
+    /^Expected a size: .* for memoryLimit but received "plenty"\.$/,
+  ],
+  [
+    'device limits that are no sizes',
+    () => createEngine({ deviceMemoryLimit: '120%' }),
+    'ERR_OPTION',
+    /^Expected a size: .* for deviceMemoryLimit but received "120%"\.$/,
+  ],
+  [
+    'unknown engine option',
+    () => createEngine({ hostdevices: 2 } as object),
+    'ERR_OPTION',
+    /for createEngine but received "hostdevices"\. Did you mean "hostDevices"\?$/,
+  ],
+  [
+    'several keys',
+    (of) => of.join(left, left, { on: ['id', 'name'] }),
+    'ERR_NOT_SUPPORTED',
+    /^Joining on several columns \("id" and "name"\) is not supported yet\.$/,
+  ],
+  ['GPUs', () => createEngine({ device: 'gpu' }), 'ERR_NOT_SUPPORTED', /^GPU operators are not supported yet/],
+  [
+    'arrays of different length',
+    (of) => of.sortPairs(Int32Array.of(1, 2), Int32Array.of(1)),
+    'ERR_INVALID_TABLE',
+    /values has 1 values and not 2/,
+  ],
+])('%s', async (_, call, code, message) => {
+  const error = await failure(call(await engine));
+  expect(error).toBeInstanceOf(WarpjoinError);
+  expect(error.code).toBe(code);
+  expect(error.message).toMatch(message);
+});
+
+describe('buffers that are not what they claim', () => {
+  const valid = (): arrow.Data =>
+    arrow.makeData({ type: new arrow.Int32(), data: Int32Array.of(1, 2, 3, 4), nullBitmap: Uint8Array.of(0b1011), nullCount: 1 });
+  const text = (): arrow.Data =>
+    arrow.makeData({
+      type: new arrow.Utf8(),
+      length: 4,
+      valueOffsets: Int32Array.of(0, 1, 2, 3, 4),
+      data: new TextEncoder().encode('abcd'),
+    });
+  const tableOf = (data: arrow.Data): object => ({
+    schema: { fields: [new arrow.Field('k', data.type), new arrow.Field('row', new arrow.Int32())] },
+    batches: [
+      { data: { length: 4, children: [data, arrow.makeData({ type: new arrow.Int32(), data: Int32Array.of(0, 1, 2, 3) })] } },
+    ],
+  });
+  const change = (data: arrow.Data, changes: object): arrow.Data =>
+    Object.assign(Object.create(Object.getPrototypeOf(data)), data, changes);
+  function detached<T extends ArrayBufferView<ArrayBuffer>>(view: T): T {
+    structuredClone(view.buffer, { transfer: [view.buffer] });
+    return view;
+  }
+
+  test.each<[string, () => arrow.Data]>([
+    ['values cut short', () => change(valid(), { values: Int32Array.of(1, 2, 3) })],
+    ['no values', () => change(valid(), { values: undefined })],
+    ['values detached', () => change(valid(), { values: detached(Int32Array.of(1, 2, 3, 4)) })],
+    ['validity cut short', () => change(valid(), { nullBitmap: new Uint8Array(0) })],
+    ['validity missing though nulls were counted', () => change(valid(), { nullBitmap: undefined })],
+    ['validity detached', () => change(valid(), { nullBitmap: detached(new Uint8Array(8)) })],
+    ['a bit offset past the validity', () => change(valid(), { offset: 100 })],
+    ['offsets cut short', () => change(text(), { valueOffsets: Int32Array.of(0, 1, 2, 3) })],
+    ['offsets detached', () => change(text(), { valueOffsets: detached(Int32Array.of(0, 1, 2, 3, 4)) })],
+    ['offsets past the bytes', () => change(text(), { valueOffsets: Int32Array.of(0, 1, 2, 3, 400) })],
+    ['offsets that fall', () => change(text(), { valueOffsets: Int32Array.of(0, 3, 1, 3, 4) })],
+    ['negative offsets', () => change(text(), { valueOffsets: Int32Array.of(-8, 1, 2, 3, 4) })],
+    ['bytes detached', () => change(text(), { values: detached(new TextEncoder().encode('abcd') as Uint8Array<ArrayBuffer>) })],
+  ])('%s', async (_, make) => {
+    const bad = tableOf(make()) as arrow.Table;
+    const good = tableOf(make().type.typeId === arrow.Type.Utf8 ? text() : valid()) as arrow.Table;
+    const own = await engine;
+    for (const call of [
+      () => own.sort(bad, { by: 'k' }),
+      () => own.sort(bad, { by: 'row' }),
+      () => own.join(bad, good, { on: 'k' }),
+      () => own.join(good, bad, { on: 'k' }),
+    ]) {
+      const error = await failure(call());
+      expect(error.code).toBe('ERR_INVALID_TABLE');
+      expect(error.message).toContain('k');
+    }
+    // A column that nobody asked for is not looked at.
+    expect((await own.sort(bad, { by: 'row', select: ['row'] })).numRows).toBe(4);
+    expect((await own.sort(good, { by: 'k' })).numRows).toBe(4);
+  });
+});
+
+describe('nothing to work on', () => {
+  const none = left.slice(0, 0);
+  const noBatches = new arrow.Table(right.schema, []);
+  const nulls = table({ id: new arrow.Int32(), name: new arrow.Utf8() }, { id: [null, null], name: ['x', null] });
+
+  test.each([
+    ['inner', 0, 0, 0, 0],
+    ['left', 0, 3, 0, 2],
+    ['right', 3, 0, 0, 3],
+    ['full', 3, 3, 0, 5],
+    ['semi', 0, 0, 0, 0],
+    ['anti', 0, 3, 0, 2],
+  ] as const)('%s join of no rows, and of null keys', async (how, leftEmpty, rightEmpty, bothEmpty, nullKeys) => {
+    const own = await engine;
+    for (const algorithm of ['radix-hash', 'sort-merge'] as const) {
+      const options = { on: 'id', how, algorithm } as const;
+      const empty = await own.join(none, right, options);
+      expect(empty.numRows).toBe(leftEmpty);
+      expect(empty.schema.names).toEqual(
+        how === 'semi' || how === 'anti'
+          ? ['id', 'name']
+          : how === 'full'
+            ? ['id', 'name', 'id_right', 'when']
+            : ['id', 'name', 'when'],
+      );
+      expect((await own.join(left, noBatches, options)).numRows).toBe(rightEmpty);
+      expect((await own.join(none, noBatches, options)).numRows).toBe(bothEmpty);
+      expect((await own.join(nulls, right, options)).numRows).toBe(nullKeys);
+      expect(rows(await own.join(nulls, nulls, options)).length).toBe(
+        { inner: 0, left: 2, right: 2, full: 4, semi: 0, anti: 2 }[how],
+      );
+    }
+  });
+
+  test('sorts', async () => {
+    const own = await engine;
+    expect((await own.sort(none, { by: 'id' })).numRows).toBe(0);
+    expect((await own.sort(noBatches, { by: ['when', 'id'] })).schema.names).toEqual(['id', 'when']);
+    expect(rows(await own.sort(nulls, { by: 'id' }))).toEqual(rows(nulls));
+    const sorted = await own.sortPairs(new Float64Array(0), new Uint32Array(0));
+    expect([sorted.keys.length, sorted.values.length]).toEqual([0, 0]);
+    const joined = await own.joinKeys(
+      { keys: new Int8Array(0), values: new Float32Array(0) },
+      { keys: Int8Array.of(1), values: Float32Array.of(1) },
+    );
+    expect([joined.keys.length, joined.r.length, joined.s.length]).toEqual([0, 0, 0]);
+  });
+});

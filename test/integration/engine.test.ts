@@ -1,0 +1,233 @@
+/** Limits, abort, progress, faults and the event loop, on the real data plane. */
+import { monitorEventLoopDelay } from 'node:perf_hooks';
+import * as arrow from 'apache-arrow';
+import { describe, expect, test } from 'vitest';
+import { Engine } from '../../lib/engine.js';
+import { createEngine, WarpjoinError } from '../../lib/index.js';
+import { type NativeEngine, native } from '../../lib/native.js';
+import { engineSchema } from '../../lib/options.js';
+import { parse } from '../../lib/schema.js';
+import { failure, random } from '../support/tables.js';
+
+/** Two int64 columns without nulls: keys drawn from `distinct` values, and row numbers. */
+function pairs(length: number, distinct: number, seed = 1): arrow.Table<{ k: arrow.Int64; v: arrow.Int64 }> {
+  const draw = random(seed);
+  const column = (data: BigInt64Array): arrow.Data<arrow.Int64> => arrow.makeData({ type: new arrow.Int64(), data });
+  return new arrow.Table({
+    k: new arrow.Vector([column(BigInt64Array.from({ length }, () => BigInt(draw(distinct))))]),
+    v: new arrow.Vector([column(BigInt64Array.from({ length }, (_, row) => BigInt(row)))]),
+  });
+}
+const column = (of: arrow.Table, name: string): BigInt64Array => of.getChild(name)!.toArray() as BigInt64Array;
+
+/** An engine, and the native one in it: for its figures and its faults. */
+function inspected(options: object): { engine: Engine; inner: NativeEngine } {
+  const addon = native();
+  let inner!: NativeEngine;
+  const spy = new Proxy(addon, {
+    get(target, name) {
+      if (name !== 'Engine') return Reflect.get(target, name);
+      return function Spied(config: ConstructorParameters<typeof addon.Engine>[0]) {
+        inner = new addon.Engine(config);
+        return inner;
+      };
+    },
+  });
+  const engine = new Engine(parse(engineSchema, 'createEngine', { memoryLimit: '512MiB', threads: 2, ...options }), spy);
+  return { engine, inner };
+}
+
+describe('device memory limits', () => {
+  const table = pairs(300_000, 100_000);
+  const other = pairs(200_000, 100_000, 2);
+
+  test.each([1, 3])('many chunksets and rounds give the same answer on %d devices', async (hostDevices) => {
+    const wide = await createEngine({ memoryLimit: '1GiB', threads: 2 });
+    const narrow = await createEngine({ memoryLimit: '1GiB', deviceMemoryLimit: '2MiB', hostDevices, threads: 2 });
+    const [sorted, again] = [await wide.sort(table, { by: 'k' }), await narrow.sort(table, { by: 'k' })];
+    expect(again.stats.chunksets).toBeGreaterThan(1);
+    expect(column(again, 'k')).toEqual(column(sorted, 'k'));
+    expect(column(again, 'v')).toEqual(column(sorted, 'v'));
+    const count = await wide.joinCount(table, other, { on: 'k' });
+    for (const algorithm of ['radix-hash', 'sort-merge'] as const) {
+      const joined = await narrow.join(table, other, { on: 'k', algorithm });
+      expect(joined.numRows).toBe(count);
+      expect(joined.stats.chunksets).toBeGreaterThan(1);
+      for (const device of joined.stats.devices) expect(device.peakBytes).toBeLessThanOrEqual(2 * 2 ** 20);
+    }
+    await wide.dispose();
+    await narrow.dispose();
+  });
+
+  test('too small for anything is refused by name', async () => {
+    const engine = await createEngine({ memoryLimit: '1GiB', deviceMemoryLimit: 64, threads: 2 });
+    for (const call of [() => engine.sort(table, { by: 'k' }), () => engine.joinCount(table, other, { on: 'k' })]) {
+      const error = await failure(call());
+      expect(error.code).toBe('ERR_MEMORY_LIMIT');
+      expect(error.message).toContain('deviceMemoryLimit is 64 bytes');
+    }
+    await engine.dispose();
+  });
+});
+
+describe('the host memory limit', () => {
+  test('is never exceeded, and a request over it fails early and by name', async () => {
+    const table = pairs(400_000, 10);
+    const engine = await createEngine({ memoryLimit: '24MiB', threads: 2 });
+    const early = await failure(engine.join(table, table, { how: 'cross' }));
+    expect(early).toMatchObject({ code: 'ERR_MEMORY_LIMIT', message: expect.stringContaining('memoryLimit is 24 MiB') });
+    const late = await failure(engine.join(table, table, { on: 'k' }));
+    expect(late.code).toBe('ERR_MEMORY_LIMIT');
+    const sorted = await engine.sort(table, { by: 'k' });
+    expect(sorted.stats.peakMemoryBytes).toBeLessThanOrEqual(24 * 2 ** 20);
+    await engine.dispose();
+  });
+
+  test('results that nobody holds make room for others', async () => {
+    const table = pairs(400_000, 10);
+    const engine = await createEngine({ memoryLimit: '24MiB', threads: 2 });
+    for (let round = 0; round < 12; round++) expect((await engine.sort(table, { by: 'k' })).numRows).toBe(400_000);
+    const held = [await engine.sort(table, { by: 'k' })];
+    const error = await failure(
+      (async () => {
+        for (;;) held.push(await engine.sort(table, { by: 'k' }));
+      })(),
+    );
+    expect(error.code).toBe('ERR_MEMORY_LIMIT');
+    expect(held.length).toBeLessThan(5);
+    expect(new Set(held.map((result) => result.numRows))).toEqual(new Set([400_000]));
+    await engine.dispose();
+  });
+
+  test('maxOutputRows', async () => {
+    const engine = await createEngine({ memoryLimit: '256MiB', threads: 2 });
+    const [one, other] = [pairs(1000, 10), pairs(1000, 10, 2)];
+    const count = await engine.joinCount(one, other, { on: 'k' });
+    expect((await engine.join(one, other, { on: 'k', maxOutputRows: count })).numRows).toBe(count);
+    for (const algorithm of ['radix-hash', 'sort-merge'] as const) {
+      expect(await failure(engine.join(one, other, { on: 'k', maxOutputRows: count - 1, algorithm }))).toMatchObject({
+        code: 'ERR_MEMORY_LIMIT',
+      });
+    }
+    expect(await failure(engine.join(one, other, { how: 'cross', maxOutputRows: 999_999 }))).toMatchObject({
+      code: 'ERR_MEMORY_LIMIT',
+    });
+    await engine.dispose();
+  });
+});
+
+describe('faults', () => {
+  const [one, other] = [pairs(20_000, 5_000), pairs(15_000, 5_000, 2)];
+
+  test.each(['memory', 'devices'] as const)('an allocation that fails in %s, the first, the second and so on', async (where) => {
+    const { engine, inner } = inspected({ hostDevices: 2, deviceMemoryLimit: '16MiB' });
+    const calls = [
+      () => engine.sort(one, { by: 'k' }),
+      () => engine.join(one, other, { on: 'k', how: 'full' }),
+      () => engine.join(one, other, { on: 'k', algorithm: 'sort-merge' }),
+    ];
+    const results: unknown[] = [];
+    for (const call of calls) {
+      let failures = 0;
+      for (let n = 1; n < 200; n++) {
+        inner.failAllocation(where, n);
+        // Held: a collected result would let a call that ran short of memory try again.
+        const error = await call().then(
+          (result) => void results.push(result),
+          (reason) => reason as WarpjoinError,
+        );
+        inner.failAllocation(where, 0);
+        if (!error) break;
+        failures++;
+        expect(error).toBeInstanceOf(WarpjoinError);
+        expect(['ERR_MEMORY_LIMIT', 'ERR_DEVICE']).toContain(error.code);
+      }
+      expect(failures).toBeGreaterThan(0);
+      expect(failures).toBeLessThan(199);
+      results.push(await call());
+    }
+    await engine.dispose();
+  });
+});
+
+describe('abort', () => {
+  const [one, other] = [pairs(1_000_000, 300_000), pairs(800_000, 300_000, 2)];
+
+  test('at any time rejects with the reason within a batch, and the engine goes on', async () => {
+    const engine = await createEngine({ memoryLimit: '1GiB', threads: 2 });
+    const calls = [
+      (signal?: AbortSignal) => engine.sort(one, { by: ['v', 'k'], signal }),
+      (signal?: AbortSignal) => engine.join(one, other, { on: 'k', how: 'full', signal }),
+      (signal?: AbortSignal) => engine.join(one, other, { on: 'k', algorithm: 'sort-merge', signal }),
+    ];
+    for (const call of calls) {
+      const start = performance.now();
+      await call();
+      const whole = performance.now() - start;
+      for (const share of [0.05, 0.2, 0.4, 0.6, 0.8]) {
+        const reason = new Error(`at ${share}`);
+        const controller = new AbortController();
+        let aborted = 0;
+        setTimeout(() => {
+          aborted = performance.now();
+          controller.abort(reason);
+        }, whole * share);
+        const outcome = await call(controller.signal).then(
+          () => null,
+          (error) => error,
+        );
+        if (outcome !== null) {
+          expect(outcome).toBe(reason);
+          // Generous: the machine may be busy with other tests.
+          expect(performance.now() - aborted).toBeLessThan(500);
+        }
+      }
+    }
+    await engine.dispose();
+  });
+});
+
+test('progress rises to 1, and the event loop is never blocked', { retry: 3 }, async () => {
+  const engine = await createEngine({ memoryLimit: '1GiB', threads: 1 });
+  const [one, other] = [pairs(2_000_000, 1_000_000), pairs(1_500_000, 1_000_000, 2)];
+  const seen: number[] = [];
+  const delay = monitorEventLoopDelay({ resolution: 5 });
+  delay.enable();
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  const idle = delay.percentile(99);
+  delay.reset();
+  const before = performance.eventLoopUtilization();
+  const out = await engine.join(one, other, { on: 'k', how: 'left', onProgress: ({ fraction }) => seen.push(fraction) });
+  await engine.sort(one, { by: 'k', onProgress: ({ fraction }) => seen.push(fraction - 1) });
+  delay.disable();
+  const { utilization } = performance.eventLoopUtilization(before);
+  expect(out.numRows).toBeGreaterThanOrEqual(2_000_000);
+  const ends = seen.indexOf(1);
+  expect(seen.slice(0, ends + 1)).toEqual(seen.slice(0, ends + 1).sort((a, b) => a - b));
+  expect(seen.at(-1)).toBe(0);
+  // The monitor's own interval counts, and what other processes do shows in an idle loop, too.
+  expect(delay.percentile(99) / 1e6).toBeLessThan(Math.max(20 + 5, (2 * idle) / 1e6));
+  expect(utilization).toBeLessThan(0.3);
+  await engine.dispose();
+});
+
+test('calls at once on one engine and on several', async () => {
+  const one = pairs(20_000, 500);
+  const engines = await Promise.all(
+    [1, 2, 3].map((hostDevices) => createEngine({ memoryLimit: '256MiB', hostDevices, threads: 2 })),
+  );
+  const counts = await Promise.all(engines.flatMap((engine) => [1, 2, 3].map(() => engine.joinCount(one, one, { on: 'k' }))));
+  expect(new Set(counts).size).toBe(1);
+  await Promise.all(engines.map((engine) => engine.dispose()));
+  expect(await failure(engines[0]!.joinCount(one, one, { on: 'k' }))).toBeInstanceOf(WarpjoinError);
+});
+
+test('explain with analyze', async () => {
+  const engine = await createEngine({ memoryLimit: '256MiB', hostDevices: 2, threads: 2 });
+  const one = pairs(10_000, 500);
+  expect(await engine.explain('sort', one, { by: 'k' })).toMatch(/^sort by "k": (merge|radix)\n/);
+  const text = await engine.explain('join', one, one, { on: 'k', algorithm: 'sort-merge', analyze: true });
+  for (const part of ['sort left', 'sort right', 'merge join', 'measured', 'peak memory']) expect(text).toContain(part);
+  expect(engine.devices()).toMatchObject([{ kind: 'host' }, { kind: 'host' }]);
+  await engine.dispose();
+});
