@@ -92,7 +92,7 @@ try {
   for (const { name, rows, milliseconds } of timings) {
     const rate = rows / milliseconds / 1000;
     say(
-      `  ${name.padEnd(width)}  ${milliseconds.toFixed(0).padStart(6)} ms  ${withSeparators(rows).padStart(9)} rows  ${rate.toFixed(1).padStart(6)} million rows/s`,
+      `  ${name.padEnd(width)}  ${milliseconds.toFixed(0).padStart(6)} ms  ${withSeparators(rows).padStart(9)} rows  ${rate.toFixed(rate < 1 ? 2 : 1).padStart(6)} million rows/s`,
     );
   }
   say();

@@ -104,10 +104,9 @@ for (const name of names) {
       disagreed = true;
       continue;
     }
-    for (const [
-      variant,
-      { check, milliseconds, beforeBytes, peakBytes, loopDelayMs, heartbeatGapMs, stats, outputBytes },
-    ] of Object.entries(measured.variants)) {
+    for (const [variant, { check, milliseconds, peakBytes, loopDelayMs, heartbeatGapMs, stats, outputBytes }] of Object.entries(
+      measured.variants,
+    )) {
       checks[variant] ??= { engine, text: JSON.stringify(check) };
       const agrees = checks[variant].text === JSON.stringify(check);
       disagreed ||= !agrees;
@@ -126,7 +125,7 @@ for (const name of names) {
         milliseconds,
         time,
         rowsPerSecond,
-        memory: { loadedBytes: measured.loadedBytes, beforeBytes, peakBytes, sampledPeakBytes: measured.sampledPeakBytes },
+        memory: { loadedBytes: measured.loadedBytes, peakBytes, sampledPeakBytes: measured.sampledPeakBytes },
         loopDelayMs,
         heartbeatGapMs,
         stats,

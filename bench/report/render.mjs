@@ -72,7 +72,7 @@ function memory() {
     const own = find(report, workload, variant, 'warpjoin');
     const extra = (engine) => {
       const result = find(report, workload, variant, engine);
-      return result ? gib(result.memory.peakBytes - result.memory.beforeBytes) : '';
+      return result ? gib(result.memory.peakBytes - result.memory.loadedBytes) : '';
     };
     const moved = own.inputBytes + (own.outputBytes ?? 0);
     rows.push([

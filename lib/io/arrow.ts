@@ -1,8 +1,18 @@
 /** Arrow IPC files (.arrow, .feather) and streams, read and written batch by batch. */
 import { type FileHandle, open } from 'node:fs/promises';
 import { type RecordBatch, RecordBatchFileWriter, RecordBatchReader, Table } from 'apache-arrow';
+import { ByteBuffer } from 'flatbuffers';
 import { checkBatch } from './check.js';
 import { asFileError, fileError, writeWhole } from './files.js';
+
+// In damaged metadata a list may claim thousands of millions of entries, and the Arrow library would read them all: it
+// knows no ends of buffers. No list has more entries than there are bytes after it.
+const listLength = ByteBuffer.prototype.__vector_len;
+ByteBuffer.prototype.__vector_len = function (offset: number): number {
+  const length = listLength.call(this, offset);
+  if (length < 0 || length > this.capacity() - offset) throw new Error('a list in its metadata is longer than the metadata');
+  return length;
+};
 
 const magic = 'ARROW1';
 
@@ -23,18 +33,27 @@ export async function readArrow(path: string, signal?: AbortSignal): Promise<Tab
     if (isFile && (await bytesAt(file, size - 6, 6)) !== magic) throw fileError(path, 'damaged: the file has lost its end');
     // A stream starts with a continuation marker, before Arrow 0.15 with the length of its schema.
     if (!isFile && size < 16) throw fileError(path, 'not an Arrow IPC file or stream');
-    const reader = await (await RecordBatchReader.from(file)).open();
+    // A stream is read whole: given a file handle, the library goes round in circles at a negative length in it.
+    const reader = isFile
+      ? await (await RecordBatchReader.from(file)).open()
+      : RecordBatchReader.from(await file.readFile()).open();
     if (!reader.schema) throw fileError(path, 'not an Arrow IPC file or stream');
     const batches: RecordBatch[] = [];
-    for await (const batch of reader) {
+    const add = (batch: RecordBatch) => {
       signal?.throwIfAborted();
       checkBatch(path, batch);
       batches.push(batch);
+    };
+    if (reader.isFile()) {
+      // By number: iterating, the reader never ends where a block of the footer points to some other message.
+      for (let i = 0; i < reader.numRecordBatches; i++) {
+        const batch = await reader.readRecordBatch(i);
+        if (!batch) throw fileError(path, `damaged: record batch ${i} of ${reader.numRecordBatches} can't be read`);
+        add(batch);
+      }
+    } else {
+      for await (const batch of reader) add(batch);
     }
-    // The file reader ends quietly at a block that it can't read.
-    const claimed = reader.isFile() ? reader.numRecordBatches : batches.length;
-    if (batches.length < claimed)
-      throw fileError(path, `damaged: ${claimed} record batches, of which ${batches.length} can be read`);
     return new Table(reader.schema, batches);
   } catch (error) {
     if (/compressed but codec not found/.test(String(error))) {

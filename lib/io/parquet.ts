@@ -11,34 +11,58 @@ const rowsPerBatch = 1 << 20;
 // 5 MB of WebAssembly: loaded by the first Parquet file only.
 const library = () => import('parquet-wasm');
 
+/**
+ * parquet-wasm panics at some damage, and where that is in a task of its own, the promise that waits for it never settles:
+ * the trap surfaces as an uncaught exception alone. This rejects with it. The module can't be used afterwards.
+ */
+async function untilTrap<T>(work: () => Promise<T>): Promise<T> {
+  let caught!: (error: unknown) => void;
+  const trap = new Promise<never>((_, reject) => {
+    caught = (error) => {
+      if ((error as Error | undefined)?.name !== 'RuntimeError') throw error;
+      reject(new Error('the decoder gave up', { cause: error }));
+    };
+  });
+  process.on('uncaughtException', caught);
+  try {
+    return await Promise.race([work(), trap]);
+  } finally {
+    process.off('uncaughtException', caught);
+  }
+}
+
 /** Reads a Parquet file; column types come as the file states them. Throws ERR_FILE. */
 export async function readParquet(path: string, signal?: AbortSignal): Promise<Table> {
   try {
     const info = await stat(path);
     if (info.isDirectory()) throw fileError(path, 'is a directory');
     if (info.size < 12) throw fileError(path, 'not a Parquet file: shorter than its header and footer');
-    const { ParquetFile } = await library();
-    const file = await ParquetFile.fromFile(await openAsBlob(path));
-    try {
-      const claimed = file.metadata().fileMetadata().numRows();
-      const stream = await file.stream({ batchSize: rowsPerBatch, concurrency: 1 });
-      const batches: RecordBatch[] = [];
-      let rows = 0;
-      for await (const part of stream as unknown as AsyncIterable<WasmBatch>) {
-        signal?.throwIfAborted();
-        for (const batch of tableFromIPC(part.intoIPCStream()).batches) {
-          checkBatch(path, batch);
-          batches.push(batch);
-          rows += batch.numRows;
-        }
-      }
-      if (rows !== claimed) throw fileError(path, `damaged: ${claimed} rows announced, ${rows} found`);
-      return batches.length > 0 ? new Table(batches) : tableFromIPC(file.schema().intoIPCStream());
-    } finally {
-      file.free();
-    }
+    return await untilTrap(() => decode(path, signal));
   } catch (error) {
     throw asFileError(path, 'Parquet', error, signal);
+  }
+}
+
+async function decode(path: string, signal: AbortSignal | undefined): Promise<Table> {
+  const { ParquetFile } = await library();
+  const file = await ParquetFile.fromFile(await openAsBlob(path));
+  try {
+    const claimed = file.metadata().fileMetadata().numRows();
+    const stream = await file.stream({ batchSize: rowsPerBatch, concurrency: 1 });
+    const batches: RecordBatch[] = [];
+    let rows = 0;
+    for await (const part of stream as unknown as AsyncIterable<WasmBatch>) {
+      signal?.throwIfAborted();
+      for (const batch of tableFromIPC(part.intoIPCStream()).batches) {
+        checkBatch(path, batch);
+        batches.push(batch);
+        rows += batch.numRows;
+      }
+    }
+    if (rows !== claimed) throw fileError(path, `damaged: ${claimed} rows announced, ${rows} found`);
+    return batches.length > 0 ? new Table(batches) : tableFromIPC(file.schema().intoIPCStream());
+  } finally {
+    file.free();
   }
 }
 

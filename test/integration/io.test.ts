@@ -168,6 +168,31 @@ describe('arrow and parquet files', () => {
     expect(await fileErrorOf(readTable(at('missing.csv')))).toBe(`${at('missing.csv')}: no such file or directory`);
   });
 
+  it('reads or refuses an Arrow file with wrong bytes, and never hangs', async () => {
+    let state = 7;
+    const below = (n: number) => {
+      state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+      return Math.floor((state / 2 ** 32) * n);
+    };
+    await writeTable(mixedTable(300), at('wrong.arrow'));
+    write('wrong.arrows', tableToIPC(mixedTable(300), 'stream'));
+    for (const name of ['wrong.arrow', 'wrong.arrows']) {
+      const whole = readFileSync(at(name));
+      let refused = 0;
+      for (let i = 0; i < 300; i++) {
+        const bytes = Uint8Array.from(whole);
+        // Metadata is at both ends.
+        for (let wrong = 0; wrong < 3; wrong++) bytes[i % 2 ? below(800) : bytes.length - 1 - below(800)] = below(256);
+        const outcome = await readTable(write(name, bytes)).catch((error) => error);
+        if (outcome instanceof Table) continue;
+        refused++;
+        expect(outcome).toMatchObject({ code: 'ERR_FILE' });
+        expect(outcome.message).not.toContain('\n');
+      }
+      expect(refused).toBeGreaterThan(10);
+    }
+  });
+
   it('leaves what was there when writing fails or is aborted', async () => {
     const nested = new Table({ tags: vectorFromArray([[1], [2, 3]], new List(new Field('item', new Int32()))) });
     const path = write('kept.csv', 'old');
