@@ -105,8 +105,8 @@ void settings(benchmark::internal::Benchmark* benchmark) {
   benchmark->Unit(benchmark::kMillisecond)->UseRealTime()->Iterations(8)->ArgNames({"bits", "count"});
 }
 BENCHMARK_CAPTURE(match64, unique, Keys::unique)->Apply(settings)->Args({11, 0})->Args({11, 1})->Args({12, 0});
-BENCHMARK_CAPTURE(match64, half_hit, Keys::half_hit)->Apply(settings)->Args({11, 0});
-BENCHMARK_CAPTURE(match64, repeated, Keys::repeated)->Apply(settings)->Args({11, 0});
+BENCHMARK_CAPTURE(match64, half_hit, Keys::half_hit)->Apply(settings)->Args({11, 0})->Args({12, 0});
+BENCHMARK_CAPTURE(match64, repeated, Keys::repeated)->Apply(settings)->Args({11, 0})->Args({12, 0});
 BENCHMARK_CAPTURE(match32, unique, Keys::unique)->Apply(settings)->Args({11, 0})->Args({11, 1});
 
 }  // namespace

@@ -166,8 +166,10 @@ void HostHashMatch::emit_pairs(const Window& window, JoinOutput out, const Job& 
       }
       while (size > 0 && writer.left()) {
         const uint64_t part = std::min(size, kBlockRows - count);
-        std::fill_n(probe_rows + count, part, static_cast<uint32_t>(row));
-        std::copy_n(builds, part, build_rows + count);
+        for (uint64_t i = 0; i < part; ++i) {  // most groups are small: no call of memmove
+          probe_rows[count + i] = static_cast<uint32_t>(row);
+          build_rows[count + i] = builds[i];
+        }
         builds += part;
         size -= part;
         count += part;

@@ -120,16 +120,14 @@ class PartitionJoin {
 
   void build() {
     BuiltPartition& built = match_.built_[partition_];
-    bool sorted = false;
     built.groups = insert_all(built.unique);
     if (built.groups > capacity_) {
       built.groups = sort_all();
       built.unique = false;
-      sorted = true;
+      sorted_ = true;
     } else if (!built.unique) {
       group_rows(built.groups);
     }
-    sorted_ = sorted;
     std::fill_n(match_.group_matched(partition_), built.groups + 1, uint8_t{0});
   }
 
@@ -137,9 +135,9 @@ class PartitionJoin {
   void probe(ProbeUnit& unit, bool shared) const {
     const BuiltPartition& built = match_.built_[partition_];
     if (sorted_) {
-      probe_with(unit, shared, built, [&](Key key) { return find_sorted(key, built.groups); });
+      probe_with(unit, shared, built, [this, groups = built.groups](Key key) { return find_sorted(key, groups); });
     } else {
-      probe_with(unit, shared, built, [&](Key key) { return table_.find(key, built.groups); });
+      probe_with(unit, shared, built, [table = table_, groups = built.groups](Key key) { return table.find(key, groups); });
     }
   }
 
@@ -147,9 +145,14 @@ class PartitionJoin {
     BuiltPartition& built = match_.built_[partition_];
     const uint8_t* matched = match_.group_matched(partition_);
     const uint32_t* begin = match_.group_begin(partition_);
-    for (uint32_t g = 0; g < built.groups; ++g) {
-      built.matched += matched[g] ? (built.unique ? 1 : begin[g + 1] - begin[g]) : 0;
+    // Without a branch on the flags, which nobody can predict.
+    uint64_t rows = 0;
+    if (built.unique) {
+      for (uint32_t g = 0; g < built.groups; ++g) rows += matched[g];
+    } else {
+      for (uint32_t g = 0; g < built.groups; ++g) rows += matched[g] * uint64_t{begin[g + 1] - begin[g]};
     }
+    built.matched = rows;
   }
 
  private:
@@ -157,32 +160,39 @@ class PartitionJoin {
   /// them. Groups of rows are written only once a key has occurred twice.
   uint32_t insert_all(bool& unique) {
     uint32_t groups = 0;
-    uint32_t* const group_of = match_.group_of(partition_);
     unique = true;
     for_rows(build_, 0, rows_, job_, [&](const Piece& piece, uint64_t begin, uint64_t end) {
-      if (groups > capacity_) return;
-      const Key* keys = static_cast<const Key*>(piece.tuples.keys);
-      uint64_t i = begin;
-      if (unique) {
-        const uint64_t room = std::min(end, i + (capacity_ - groups));
-        for (; i < room; ++i, ++groups) {
-          if (prefetch_) table_.prefetch(keys[std::min(i + kPrefetchRows, end - 1)]);
-          const uint32_t group = table_.insert(keys[i], groups);
-          if (group != groups) break;
-        }
-        if (i == end) return;
+      if (groups <= capacity_) groups = insert_rows(piece, begin, end, groups, unique);
+    });
+    return groups;
+  }
+
+  uint32_t insert_rows(const Piece& piece, uint64_t begin, uint64_t end, uint32_t groups, bool& unique) {
+    // A copy of the table's few words: they could be changed by any store, as far as a compiler knows.
+    KeyTable<Key> table = table_;
+    const Key* const keys = static_cast<const Key*>(piece.tuples.keys);
+    uint32_t* const group_of = match_.group_of(partition_);
+    const bool prefetch = prefetch_;
+    const uint64_t capacity = capacity_;
+    uint64_t i = begin;
+    if (unique) {
+      const uint64_t room = std::min(end, i + (capacity - groups));
+      for (; i < room; ++i, ++groups) {
+        if (prefetch) table.prefetch(keys[std::min(i + kPrefetchRows, end - 1)]);
+        if (table.insert(keys[i], groups) != groups) break;
+      }
+      if (i < end) {  // row `i` repeats a key, or the table is full: to the loop that expects both
         unique = false;
-        // Row `i` may have been inserted just now or not: inserting again gives the same group.
         std::iota(group_of, group_of + groups, 0u);
       }
-      for (; i < end; ++i) {
-        if (prefetch_) table_.prefetch(keys[std::min(i + kPrefetchRows, end - 1)]);
-        const uint32_t group = table_.insert(keys[i], groups);
-        group_of[piece.begin + i] = group;
-        groups += group == groups;
-        if (groups > capacity_) return;
-      }
-    });
+    }
+    for (; i < end && groups <= capacity; ++i) {
+      if (prefetch) table.prefetch(keys[std::min(i + kPrefetchRows, end - 1)]);
+      const uint32_t group = table.insert(keys[i], groups);
+      group_of[piece.begin + i] = group;
+      groups += group == groups;
+    }
+    table_ = table;
     return groups;
   }
 
@@ -235,31 +245,46 @@ class PartitionJoin {
 
   template <class Find>
   void probe_with(ProbeUnit& unit, bool shared, const BuiltPartition& built, const Find& find) const {
+    ProbeUnit found = unit;
+    for_rows(probe_, unit.begin, unit.end, job_, [&](const Piece& piece, uint64_t begin, uint64_t end) {
+      if (shared) {
+        probe_rows<true>(piece, begin, end, built, find, found);
+      } else {
+        probe_rows<false>(piece, begin, end, built, find, found);
+      }
+    });
+    unit = found;
+  }
+
+  template <bool shared, class Find>
+  void probe_rows(const Piece& piece, uint64_t begin, uint64_t end, const BuiltPartition& built, const Find& by_reference,
+                  ProbeUnit& found) const {
+    // Copies: a store to a byte flag might change anything that is reached through memory, and so cost its reload.
+    const Find find = by_reference;
+    const KeyTable<Key> table = table_;
+    const Key* const keys = static_cast<const Key*>(piece.tuples.keys);
+    uint32_t* const matches = match_.count_only_ ? nullptr : match_.matches(partition_) + piece.begin;
     uint8_t* const matched = match_.group_matched(partition_);
     const uint32_t* const group_begin = match_.group_begin(partition_);
     const uint32_t none = built.groups;
-    const bool unique = built.unique, keep = !match_.count_only_, prefetch = prefetch_ && !sorted_;
+    const bool unique = built.unique, prefetch = prefetch_ && !sorted_;
     uint64_t hits = 0, pairs = 0;
-    for_rows(probe_, unit.begin, unit.end, job_, [&](const Piece& piece, uint64_t begin, uint64_t end) {
-      const Key* keys = static_cast<const Key*>(piece.tuples.keys);
-      uint32_t* const matches = keep ? match_.matches(partition_) + piece.begin : nullptr;
-      for (uint64_t i = begin; i < end; ++i) {
-        if (prefetch) table_.prefetch(keys[std::min(i + kPrefetchRows, end - 1)]);
-        const uint32_t group = find(keys[i]);
-        if (keep) matches[i] = group;
-        if (shared) {
-          // Look first: a store to a hot key's flag would take its cache line from the other threads.
-          const std::atomic_ref<uint8_t> flag(matched[group]);
-          if (!flag.load(std::memory_order_relaxed)) flag.store(1, std::memory_order_relaxed);
-        } else {
-          matched[group] = 1;
-        }
-        hits += group != none;
-        if (!unique) pairs += group_begin[group + 1] - group_begin[group];
+    for (uint64_t i = begin; i < end; ++i) {
+      if (prefetch) table.prefetch(keys[std::min(i + kPrefetchRows, end - 1)]);
+      const uint32_t group = find(keys[i]);
+      if (matches) matches[i] = group;
+      if constexpr (shared) {
+        // Look first: a store to a hot key's flag would take its cache line from the other threads.
+        const std::atomic_ref<uint8_t> flag(matched[group]);
+        if (!flag.load(std::memory_order_relaxed)) flag.store(1, std::memory_order_relaxed);
+      } else {
+        matched[group] = 1;
       }
-    });
-    unit.matched = hits;
-    unit.pairs = unique ? hits : pairs;
+      hits += group != none;
+      if (!unique) pairs += group_begin[group + 1] - group_begin[group];
+    }
+    found.matched += hits;
+    found.pairs += unique ? hits : pairs;
   }
 
   HostHashMatch& match_;

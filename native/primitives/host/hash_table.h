@@ -22,7 +22,7 @@ class KeyTable {
  public:
   static constexpr uint64_t kSlots = 32 / sizeof(Key);  ///< keys a bucket
 
-  static uint64_t buckets_for(uint64_t keys) { return keys / (kSlots / 2) + 1; }
+  static uint64_t buckets_for(uint64_t keys) { return keys * 3 / kSlots + 1; }
   /// Memory for a table of up to `keys` keys; wants 64-byte alignment.
   static uint64_t bytes_for(uint64_t keys) {
     return (buckets_for(keys) * kSlots * (sizeof(Key) + sizeof(uint32_t)) + 63) / 64 * 64;
@@ -57,18 +57,20 @@ class KeyTable {
     }
   }
 
-  /// The id of `key`, or `none`. No branch depends on whether it is there.
+  /// The id of `key`, or `none`. No branch depends on whether it is there: half the keys may be, at random.
   uint32_t find(Key key, uint32_t none) const {
     if (key == kEmpty) [[unlikely]]
       return has_empty_ ? empty_id_ : none;
     uint64_t bucket = home(key);
     unsigned found = equal(keys_ + bucket * kSlots, key);
-    while (!found && !equal(keys_ + bucket * kSlots, kEmpty)) [[unlikely]] {
+    while ((found | equal(keys_ + bucket * kSlots, kEmpty)) == 0) [[unlikely]] {
         bucket = bucket + 1 == buckets_ ? 0 : bucket + 1;
         found = equal(keys_ + bucket * kSlots, key);
       }
-    const uint32_t id = ids_[bucket * kSlots + (static_cast<unsigned>(std::countr_zero(found)) & (kSlots - 1))];
-    return found ? id : none;
+    // In arithmetic, for compilers turn a conditional back into the branch. Without a hit the slot is any of the bucket.
+    const auto slot = static_cast<unsigned>(__builtin_ctz(found | 1u << kSlots)) & (kSlots - 1);
+    const uint32_t hit = 0 - ((found + ((1u << kSlots) - 1)) >> kSlots);
+    return (ids_[bucket * kSlots + slot] & hit) | (none & ~hit);
   }
 
   void prefetch(Key key) const {
