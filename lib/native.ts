@@ -180,8 +180,8 @@ export interface NativeEngine {
     rightColumn: number,
     rightPayload: number | null,
   ): Promise<JoinKeysHandle>;
-  /** Device memory of a hash join in one round, on each device. */
-  hashJoinDeviceBytes(keys: JoinKeysHandle, devices: number, request: NativeJoinRequest): number;
+  /** Device memory of a hash join in so many rounds, on each device, where keys spread evenly. */
+  hashJoinDeviceBytes(keys: JoinKeysHandle, devices: number, request: NativeJoinRequest, rounds: number): number;
   mergeJoinDeviceBytes(keys: JoinKeysHandle, devices: number, subpartitions: number): number;
   hashJoin(
     job: NativeJob,

@@ -22,7 +22,14 @@ import {
   type Running,
 } from '../options.js';
 import { explain } from '../plan/explain.js';
-import { type JoinDeviceBytes, type JoinPlan, planCrossJoin, planJoin } from '../plan/join.js';
+import {
+  type JoinDeviceBytes,
+  type JoinPlan,
+  type JoinRequestShape,
+  planCrossJoin,
+  planJoin,
+  planWithoutHash,
+} from '../plan/join.js';
 import {
   type ColumnOrigin,
   type ColumnStep,
@@ -256,6 +263,7 @@ function planKeyed(
   planned: PlannedColumn[],
   rowBytes: number,
   resources: Resources,
+  noHash?: string,
 ): JoinPlan {
   const { native } = call;
   const shape = (side: Side) => ({
@@ -267,27 +275,24 @@ function planKeyed(
   const deviceBytes: JoinDeviceBytes = {
     sort: ({ keyBytes, valueBytes }, tuples, devices, algorithm, several) =>
       native.sortDeviceBytes(keyBytes, valueBytes, tuples, devices, algorithm, several),
-    hash: (devices, buildLeft) => native.hashJoinDeviceBytes(keys, devices, { ...request, buildLeft }),
+    hash: (devices, buildLeft, rounds) => native.hashJoinDeviceBytes(keys, devices, { ...request, buildLeft }, rounds),
     mergeJoin: (devices, subpartitions) => native.mergeJoinDeviceBytes(keys, devices, subpartitions),
   };
   const { algorithm, sortAlgorithm, buildSide } = task.settings;
   const how = task.settings.how === 'cross' ? 'inner' : task.settings.how;
   const { countOnly } = request;
-  return planJoin(
-    {
-      how,
-      countOnly,
-      algorithm,
-      sortAlgorithm,
-      buildSide,
-      left: shape('left'),
-      right: shape('right'),
-      columns: planned,
-      rowBytes,
-    },
-    deviceBytes,
-    resources,
-  );
+  const shaped: JoinRequestShape = {
+    how,
+    countOnly,
+    algorithm,
+    sortAlgorithm,
+    buildSide,
+    left: shape('left'),
+    right: shape('right'),
+    columns: planned,
+    rowBytes,
+  };
+  return noHash ? planWithoutHash(shaped, deviceBytes, resources, noHash) : planJoin(shaped, deviceBytes, resources);
 }
 
 async function execute(call: Call, task: JoinTask, prepared: Prepared): Promise<Joined> {
@@ -315,9 +320,17 @@ async function execute(call: Call, task: JoinTask, prepared: Prepared): Promise<
       }
       case 'hashJoin': {
         const { buildLeft, devices, rounds, partitions } = step;
-        rows = await call.step(step, () =>
-          native.hashJoin(job, keys!, { ...request, buildLeft }, { devices, rounds, partitions }),
-        );
+        try {
+          rows = await call.step(step, () =>
+            native.hashJoin(job, keys!, { ...request, buildLeft }, { devices, rounds, partitions }),
+          );
+        } catch (error) {
+          if ((error as { code?: unknown }).code !== 'ERR_DEVICE') throw error;
+          const { planned, rowBytes } = prepared;
+          const why = (error as Error).message;
+          const instead = planKeyed(call, task, keys!, request, planned, rowBytes, call.currentResources(), why);
+          return execute(call, task, { ...prepared, plan: instead });
+        }
         break;
       }
       case 'mergeJoin': {

@@ -24,8 +24,6 @@ export const MAX_ROUNDS = 64;
 /** Subpartitions a device at least, one a stream (multi-gpu-sort-merge-join 3.3.1), and at most. */
 export const MIN_SUBPARTITIONS = 3;
 const MAX_SUBPARTITIONS = 3 * 2 ** 16;
-/** How much larger than the mean the largest of several rounds may be. */
-const ROUND_SLACK = 1.25;
 
 /** One side of a join. */
 export interface JoinSideShape extends Tuples {
@@ -46,8 +44,7 @@ export interface JoinRequestShape extends Pick<JoinSettings, 'algorithm' | 'sort
 /** The data plane's figures: memory on each device. */
 export interface JoinDeviceBytes {
   sort: SortDeviceBytes;
-  /** Of a hash join in one round. */
-  hash(devices: number, buildLeft: boolean): number;
+  hash(devices: number, buildLeft: boolean, rounds: number): number;
   mergeJoin(devices: number, subpartitions: number): number;
 }
 
@@ -131,10 +128,9 @@ function hashJoin({ request, buildLeft, leastRowsBytes, deviceBytes, resources }
   const { left, right, how, rowBytes } = request;
   const count = resources.devices.length;
   const inputBytes = bytesOf(left) + bytesOf(right);
-  const oneRound = deviceBytes.hash(count, buildLeft);
   let rounds = 1;
   const hostBytes = (): number => leastRowsBytes + (rounds > 1 ? inputBytes : 0);
-  const needed = (): number => (rounds === 1 ? oneRound : Math.ceil((oneRound * ROUND_SLACK) / rounds));
+  const needed = (): number => deviceBytes.hash(count, buildLeft, rounds);
   while (needed() > deviceBudget(resources, hostBytes())) {
     if (rounds === MAX_ROUNDS) {
       throw deviceLimitError(`A hash join in ${MAX_ROUNDS} rounds`, needed(), deviceBudget(resources, hostBytes()), resources);
@@ -210,6 +206,19 @@ function mergeJoin({ request, buildLeft, deviceBytes, resources }: Context): Joi
     hostBytes: inputBytes,
     deviceBytes: Math.max(sortedLeft.deviceBytes, sortedRight.deviceBytes, deviceBytes.mergeJoin(count, subpartitions)),
     steps: [...sortedLeft.steps, ...sortedRight.steps, join],
+  };
+}
+
+/** The plan instead of a hash join that ran out of device memory: one key has too many tuples, which sort-merge can split. */
+export function planWithoutHash(
+  request: JoinRequestShape,
+  deviceBytes: JoinDeviceBytes,
+  resources: Resources,
+  why: string,
+): JoinPlan {
+  return {
+    ...planJoin({ ...request, algorithm: 'sort-merge' }, deviceBytes, resources),
+    reason: `radix-hash doesn't fit: ${why}`,
   };
 }
 

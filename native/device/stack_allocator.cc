@@ -36,7 +36,7 @@ void StackAllocator::reserve_locked(size_t bytes) {
     throw Error(ErrorCode::internal, "The memory of device '" + device_name_ + "' cannot grow while it is in use");
   }
   size_t grown = bytes;
-  if (physical_.grow_in_steps) {
+  if (physical_.slow) {
     // The next power of two, or an eighth more where that would waste much.
     constexpr size_t kCoarse = size_t{1} << 30;
     const size_t step = bytes < kCoarse ? std::bit_ceil(bytes) : aligned(bytes + bytes / 8);
@@ -58,9 +58,10 @@ Buffer StackAllocator::allocate(size_t bytes) {
   const bool injected = fail_in_ != 0 && --fail_in_ == 0;
   if (!injected && top_ + size > reserved_ && ranges_.empty()) reserve_locked(size);
   if (injected || top_ + size > reserved_) {
-    throw Error(ErrorCode::device, format_bytes(bytes) + " do not fit device '" + device_name_ + "' (" + format_bytes(top_) +
-                                       " of " + format_bytes(reserved_) + " reserved in use, limit " + format_bytes(limit_) +
-                                       ")");
+    const std::string room =
+        format_bytes(top_) + " of " + format_bytes(reserved_) + " reserved in use, limit " + format_bytes(limit_);
+    if (!physical_.slow) release_locked();
+    throw Error(ErrorCode::device, format_bytes(bytes) + " do not fit device '" + device_name_ + "' (" + room + ")");
   }
   ranges_.push_back({top_, size});
   Buffer buffer;
@@ -78,10 +79,15 @@ void StackAllocator::free(void* data) noexcept {
   const auto range = std::find_if(ranges_.rbegin(), ranges_.rend(), [&](const Range& r) { return r.offset == offset; });
   ranges_.erase(std::next(range).base());
   top_ = ranges_.empty() ? 0 : ranges_.back().offset + ranges_.back().size;
+  if (!physical_.slow) release_locked();
 }
 
 void StackAllocator::release() {
   const std::lock_guard lock(mutex_);
+  release_locked();
+}
+
+void StackAllocator::release_locked() noexcept {
   if (!base_ || !ranges_.empty()) return;
   physical_.free(base_, reserved_);
   base_ = nullptr;

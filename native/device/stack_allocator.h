@@ -54,7 +54,9 @@ class StackAllocator {
   struct Physical {
     std::function<void*(size_t bytes)> allocate;
     std::function<void(void* data, size_t bytes)> free;
-    bool grow_in_steps = true;  ///< take more than asked for, as allocations are slow; false where they are cheap
+    /// Allocations are slow: take more than asked for, and keep it. Otherwise take what is asked for, and give it back
+    /// with the last range.
+    bool slow = true;
   };
 
   /// `device_name` stands in error messages. Takes no memory before the first reserve or allocate.
@@ -91,6 +93,7 @@ class StackAllocator {
   friend class Buffer;
   void free(void* data) noexcept;
   void reserve_locked(size_t bytes);
+  void release_locked() noexcept;
 
   const std::string device_name_;
   const size_t limit_;

@@ -64,8 +64,12 @@ struct Rounds {
   }
 };
 
+Digit round_digit(uint32_t round_bits) {
+  return {static_cast<uint8_t>(64 - round_bits), static_cast<uint8_t>(round_bits), true};
+}
+
 Rounds cut_rounds(Engine& engine, Device& device, const Relation& relation, uint32_t round_bits, Job& job) {
-  const Digit digit{static_cast<uint8_t>(64 - round_bits), static_cast<uint8_t>(round_bits), true};
+  const Digit digit = round_digit(round_bits);
   const uint64_t rows = relation.view.size;
   Rounds rounds;
   rounds.keys = engine.memory->allocate(rows * relation.layout.key_bytes, "the rounds of a join");
@@ -197,9 +201,17 @@ JoinRows hash_join(Engine& engine, const JoinKeys& keys, JoinColumns columns, co
 }
 
 size_t hash_join_device_bytes(TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows, size_t devices,
-                              const JoinRequest& request, Engine& engine) {
-  const HashCut cut = cut_for(request, 0, 0, build_rows, devices);
-  return LocalJoins::device_bytes(build, build_rows, probe, probe_rows, devices, cut, request.count_only, *engine.devices.at(0));
+                              const JoinRequest& request, uint32_t rounds, Engine& engine) {
+  Device& device = *engine.devices.at(0);
+  const uint32_t round_bits = bits_of(rounds, "Rounds");
+  const auto largest_round = [&](uint64_t rows) { return rounds == 1 ? rows : rows / rounds + rows / rounds / 8 + 1024; };
+  const HashCut cut = cut_for(request, round_bits, 0, build_rows >> round_bits, devices);
+  const size_t join = LocalJoins::device_bytes(build, largest_round(build_rows), probe, largest_round(probe_rows), devices, cut,
+                                               request.count_only, device);
+  if (rounds == 1) return join;
+  const Digit digit = round_digit(round_bits);
+  return std::max({join, device.primitives().partition_scratch_bytes(build, build_rows, digit),
+                   device.primitives().partition_scratch_bytes(probe, probe_rows, digit)});
 }
 
 }  // namespace warpjoin

@@ -50,7 +50,6 @@ SortAlgorithm runnable(SortAlgorithm algorithm, const Engine& engine, const std:
 Lanes::Lanes(Engine& engine, TupleLayout layout, const std::vector<Device*>& devices, uint64_t tuples, SortAlgorithm algorithm,
              Job& job)
     : engine(engine), layout(layout), job(job), in_place(all_address_host_memory(devices)), lanes_(devices.size()) {
-  if (in_place) of_host_memory_.devices = devices;
   const uint64_t rows = capacity(tuples, devices.size(), algorithm);
   for (size_t i = 0; i < devices.size(); ++i) {
     Device& device = *devices[i];

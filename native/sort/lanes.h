@@ -72,14 +72,6 @@ class Lanes {
   void copy_to_peer(Lane& lane, TupleSpan target, Lane& peer, TupleView source, Stream& stream);
 
  private:
-  // What a device holds of host memory would be missing from the next step.
-  struct Reservations {
-    std::vector<Device*> devices;
-    ~Reservations() {
-      for (Device* device : devices) device->memory().release();
-    }
-  };
-  Reservations of_host_memory_;
   std::vector<Lane> lanes_;
 };
 

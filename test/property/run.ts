@@ -9,7 +9,7 @@ export function parameters<T>(runs: number): fc.Parameters<T> {
   return { numRuns: runs, ...(seed ? { seed: Number(seed) } : {}) };
 }
 
-/** Device memory that holds a `chunksets`-th of so many rows at a time; a partition needs some even for a few rows. */
+/** Device memory that holds a `chunksets`-th of so many rows at a time, or less where tuples are wider than 8 bytes. */
 async function chunksetBytes({ devices, rows, chunksets, partitions }: Tight): Promise<number> {
   const probe = new (native().Engine)({
     threads: 2,
@@ -19,7 +19,7 @@ async function chunksetBytes({ devices, rows, chunksets, partitions }: Tight): P
     deviceMemoryLimitBytes: 0,
   });
   const tuples = Math.ceil(rows / chunksets);
-  const merge = probe.sortDeviceBytes(8, 8, tuples, devices, 'merge', true);
+  const merge = probe.sortDeviceBytes(4, 4, tuples, devices, 'merge', true);
   const radix = [4, 8].map((keyBytes) => probe.sortDeviceBytes(keyBytes, 8, tuples, devices, 'radix', true));
   await probe.dispose();
   return partitions ? Math.max(merge, ...radix) : merge;
@@ -29,8 +29,10 @@ export interface Tight {
   devices: number;
   rows: number;
   chunksets: number;
-  /** Whether the call will partition. */
+  /** Whether the call will partition, which needs some memory even for a few rows. */
   partitions: boolean;
+  /** Bytes that each device gets on top. */
+  extraBytes: number;
 }
 
 /** Runs `use` on an engine whose devices hold about a `chunksets`-th of the rows at a time. */
@@ -39,7 +41,7 @@ export async function tightEngine(tight: Tight, use: (engine: Engine) => Promise
     device: 'cpu',
     threads: 2,
     hostDevices: tight.devices,
-    deviceMemoryLimit: await chunksetBytes(tight),
+    deviceMemoryLimit: (await chunksetBytes(tight)) + tight.extraBytes,
   });
   try {
     await use(engine);

@@ -60,9 +60,10 @@ test('sort gives the order that DuckDB gives, stable', async () => {
         }
       };
       if (chunksets === 1 || rows < 2) await run(engines.get(devices)!);
-      else await tightEngine({ devices, rows, chunksets, partitions: algorithm === 'radix' }, run);
+      else await tightEngine({ devices, rows, chunksets, partitions: algorithm === 'radix', extraBytes: 0 }, run);
     }),
     parameters(500),
   );
-  expect([...chunksetsSeen].sort((a, b) => a - b)).toEqual(expect.arrayContaining([1, 2, 3, 5, 9]));
+  expect([...chunksetsSeen]).toEqual(expect.arrayContaining([1, 2, 3, 5]));
+  expect(Math.max(...chunksetsSeen)).toBeGreaterThanOrEqual(9);
 });

@@ -411,9 +411,9 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
         const { width } = sides.left.relation.columns[leftColumn]!.info;
         return new JoinKeys(width === 4 ? 4 : 8, options.exact, options.keysAreLeftValues, sides) as unknown as JoinKeysHandle;
       }),
-    hashJoinDeviceBytes: (handle, count) => {
+    hashJoinDeviceBytes: (handle, count, _request, rounds) => {
       const keys = use<JoinKeys>(handle);
-      return Math.ceil(((keys.left.rows + keys.right.rows) / count) * options.bytesPerTuple);
+      return Math.ceil(((keys.left.rows + keys.right.rows) / count / rounds) * options.bytesPerTuple);
     },
     mergeJoinDeviceBytes: (handle, count, subpartitions) => {
       const keys = use<JoinKeys>(handle);

@@ -30,7 +30,7 @@ const sortBytes: SortDeviceBytes = ({ keyBytes, valueBytes }, tuples, devices, _
   1000 + Math.ceil(tuples / devices) * (keyBytes + valueBytes) * (several ? 3 : 2);
 const joinBytes: JoinDeviceBytes = {
   sort: sortBytes,
-  hash: (devices) => Math.ceil(64_000_000 / devices),
+  hash: (devices, _buildLeft, rounds) => Math.ceil(64_000_000 / devices / rounds),
   mergeJoin: (devices, subpartitions) => Math.ceil(48_000_000 / devices / subpartitions),
 };
 
@@ -123,7 +123,7 @@ describe('sorts', () => {
 
   test('the algorithm is chosen by cost', () => {
     expect(planSort(request, sortBytes, resources(1, GIB)).algorithm).toBe('merge');
-    expect(planSort(request, sortBytes, resources(8, GIB)).algorithm).toBe('radix');
+    expect(planSort({ ...request, keyBytes: 4 }, sortBytes, resources(8, GIB)).algorithm).toBe('radix');
     expect(planSort({ ...request, algorithm: 'merge' }, sortBytes, resources(8, GIB)).algorithm).toBe('merge');
     expect(planSort(request, sortBytes, resources(8, GIB)).reason).toMatch(/^cheapest: merge [\d.]+ ms, radix [\d.]+ ms$/);
     expect(planSort({ ...request, algorithm: 'radix' }, sortBytes, resources(8, GIB))).toMatchObject({
@@ -162,15 +162,15 @@ describe('joins', () => {
 
   test('in rounds, a power of two, where it does not', () => {
     const plan = planJoin({ ...request, algorithm: 'radix-hash' }, joinBytes, resources(1, 10_000_000));
-    expect(plan).toMatchObject({ algorithm: 'radix-hash', reason: 'asked for', rounds: 8, deviceBytes: 10_000_000 });
+    expect(plan).toMatchObject({ algorithm: 'radix-hash', reason: 'asked for', rounds: 8, deviceBytes: 8_000_000 });
     expect(plan.hostBytes).toBe(64_000_000);
   });
 
   test('by sort-merge where no number of rounds does', () => {
-    const plan = planJoin(request, joinBytes, resources(1, 1_000_000));
+    const plan = planJoin(request, joinBytes, resources(1, 900_000));
     expect(plan.algorithm).toBe('sort-merge');
     expect(plan.reason).toMatch(
-      /^radix-hash doesn't fit: A hash join in 64 rounds takes at least 1.2 MiB on each device but deviceMemoryLimit is 976.6 KiB/,
+      /^radix-hash doesn't fit: A hash join in 64 rounds takes at least 976.6 KiB on each device but deviceMemoryLimit is 878.9 KiB/,
     );
     expect(plan.steps.map((step) => step.label)).toEqual([
       'sort left',
@@ -180,8 +180,8 @@ describe('joins', () => {
       'merge join',
       'column a (gather)',
     ]);
-    expect(plan.steps.find((step) => step.op === 'mergeJoin')).toMatchObject({ subpartitions: 48 });
-    expect(() => planJoin({ ...request, algorithm: 'radix-hash' }, joinBytes, resources(1, 1_000_000))).toThrow(
+    expect(plan.steps.find((step) => step.op === 'mergeJoin')).toMatchObject({ subpartitions: 96 });
+    expect(() => planJoin({ ...request, algorithm: 'radix-hash' }, joinBytes, resources(1, 900_000))).toThrow(
       /A hash join in 64 rounds/,
     );
   });
