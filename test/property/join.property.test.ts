@@ -52,14 +52,14 @@ const joinCase = fc.record({
   devices: fc.constantFrom(...DEVICE_COUNTS),
   algorithm: fc.constantFrom('auto' as const, 'radix-hash' as const, 'sort-merge' as const),
   buildSide: fc.constantFrom('auto' as const, 'left' as const, 'right' as const),
-  chunksets: fc.constantFrom(1, 1, 2, 3, 5, 9),
+  chunksets: fc.constantFrom(1, 1, 2, 3, 5, 9, 12),
 });
 
 const MOST_PAIRS = 200_000;
 /** What a hash join needs on each device however few its rows are, with 64 rounds' histograms and tables. */
 const HASH_BYTES = 192 * 1024;
 /** The same for a merge join: results of the subpartitions under way. */
-const MERGE_BYTES = 2048;
+const MERGE_BYTES = 1024;
 
 test('join gives the rows that DuckDB gives', async () => {
   const seen = { algorithms: new Set<string>(), chunksets: new Set<number>() };
@@ -115,7 +115,7 @@ test('join gives the rows that DuckDB gives', async () => {
     parameters(500),
   );
   expect([...seen.algorithms].sort()).toEqual(['radix-hash', 'sort-merge']);
-  expect([...seen.chunksets]).toEqual(expect.arrayContaining([1, 2, 3, 5]));
+  expect([...seen.chunksets]).toEqual(expect.arrayContaining([1, 2, 3, 4]));
   expect(Math.max(...seen.chunksets)).toBeGreaterThanOrEqual(9);
 });
 
