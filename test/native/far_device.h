@@ -78,8 +78,9 @@ class FarPrimitives final : public Primitives {
                                   uint32_t partitions, bool count_only) override {
     return host_.hash_match_scratch_bytes(build, build_size, probe, probe_size, partitions, count_only);
   }
-  void hash_emit(HashMatch& match, JoinEmit what, JoinOutput out, const Job& job, Stream& stream) override {
-    host_.hash_emit(match, what, out, job, stream);
+  void hash_emit(const HashMatch& match, JoinEmit what, uint64_t first, uint64_t rows, JoinOutput out, const Job& job,
+                 Stream& stream) override {
+    host_.hash_emit(match, what, first, rows, out, job, stream);
   }
 
  private:

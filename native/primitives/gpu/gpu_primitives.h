@@ -43,7 +43,9 @@ class GpuPrimitives final : public Primitives {
   size_t hash_match_scratch_bytes(TupleLayout, uint64_t, TupleLayout, uint64_t, uint32_t, bool) override {
     not_supported_on(device_, "The hash join");
   }
-  void hash_emit(HashMatch&, JoinEmit, JoinOutput, const Job&, Stream&) override { not_supported_on(device_, "The hash join"); }
+  void hash_emit(const HashMatch&, JoinEmit, uint64_t, uint64_t, JoinOutput, const Job&, Stream&) override {
+    not_supported_on(device_, "The hash join");
+  }
 
  private:
   static gpu_stream_t raw(Stream& stream) { return static_cast<GpuStream&>(stream).raw(); }
