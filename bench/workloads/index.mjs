@@ -93,9 +93,12 @@ export const workloads = {
     keyColumn: textKeys,
   }),
   'sort-int64': sort({
-    description: 'pairs of a uniform 32-bit key, as int64, and an int64 payload',
+    description: 'pairs of an int64 key, uniform over all 64 bits, and an int64 payload',
     by: ['key'],
-    columns: (rows) => ({ key: int64Column(rows, random(1).uint32) }),
+    columns: (rows) => {
+      const { uint32 } = random(1);
+      return { key: vector(new Int64(), new BigInt64Array(new Uint32Array(2 * rows).map(uint32).buffer)) };
+    },
   }),
   'sort-float64': sort({
     description: 'a uniform float64 key of either sign and an int64 payload',
