@@ -432,7 +432,8 @@ Napi::Value EngineWrap::hash_join_device_bytes(const Napi::CallbackInfo& info) {
     const EncodedTuples& build = request.build_left ? left : right;
     const EncodedTuples& probe = request.build_left ? right : left;
     return number(info.Env(), warpjoin::hash_join_device_bytes(build.layout, build.view.size, probe.layout, probe.view.size,
-                                                               to_count(info[1], "devices"), request, static_cast<uint32_t>(to_count(info[3], "rounds")), engine()));
+                                                               to_count(info[1], "devices"), request,
+                                                               static_cast<uint32_t>(to_count(info[3], "rounds")), engine()));
   });
 }
 

@@ -64,9 +64,7 @@ struct Rounds {
   }
 };
 
-Digit round_digit(uint32_t round_bits) {
-  return {static_cast<uint8_t>(64 - round_bits), static_cast<uint8_t>(round_bits), true};
-}
+Digit round_digit(uint32_t round_bits) { return {static_cast<uint8_t>(64 - round_bits), static_cast<uint8_t>(round_bits), true}; }
 
 Rounds cut_rounds(Engine& engine, Device& device, const Relation& relation, uint32_t round_bits, Job& job) {
   const Digit digit = round_digit(round_bits);
