@@ -1,4 +1,4 @@
-// Hash join of keys and row numbers on one host device: the primitive's phases and the whole operator.
+// Joins of keys and row numbers on one host device: the hash join primitive's phases and the whole operators.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/engine.h"
+#include "join/join.h"
 #include "primitives/primitives.h"
 
 namespace warpjoin {
@@ -108,6 +109,83 @@ BENCHMARK_CAPTURE(match64, unique, Keys::unique)->Apply(settings)->Args({11, 0})
 BENCHMARK_CAPTURE(match64, half_hit, Keys::half_hit)->Apply(settings)->Args({11, 0})->Args({12, 0});
 BENCHMARK_CAPTURE(match64, repeated, Keys::repeated)->Apply(settings)->Args({11, 0})->Args({12, 0});
 BENCHMARK_CAPTURE(match32, unique, Keys::unique)->Apply(settings)->Args({11, 0})->Args({11, 1});
+
+/// Unique keys on both sides in random order, with implied row numbers.
+JoinKeys make_keys(Engine& engine, uint64_t left_rows, uint64_t right_rows) {
+  JoinKeys keys;
+  for (JoinSide* side : {&keys.left, &keys.right}) {
+    const uint64_t rows = side->rows = side == &keys.left ? left_rows : right_rows;
+    side->tuples.layout = {8, 4};
+    side->tuples.keys = engine.memory->allocate(rows * 8, "a bench");
+    side->tuples.view = {side->tuples.keys.data(), nullptr, 0, rows};
+    auto* all = side->tuples.keys.as<uint64_t>();
+    for (uint64_t i = 0; i < rows; ++i) all[i] = i % left_rows * 0xD1342543DE82EF95ull;
+    std::shuffle(all, all + rows, std::mt19937_64(rows));
+  }
+  return keys;
+}
+
+// Arguments: build rows, probe rows, kind.
+void operator_hash(benchmark::State& state) {
+  Engine engine({.threads = 0, .host_devices = 1, .memory_limit_bytes = size_t{8} << 30});
+  const JoinKeys keys = make_keys(engine, static_cast<uint64_t>(state.range(0)), static_cast<uint64_t>(state.range(1)));
+  const JoinRequest request{.kind = state.range(2) ? JoinKind::full : JoinKind::inner, .want_keys = state.range(2) == 0};
+  std::vector<PhaseStats> phases;
+  double best = 1e9;
+  for (auto _ : state) {
+    Job job;
+    const auto start = std::chrono::steady_clock::now();
+    const JoinRows rows = hash_join(engine, keys, {}, request, {.devices = {0}}, job);
+    benchmark::DoNotOptimize(rows.size);
+    const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    if (ms < best) phases = job.phases();
+    best = std::min(best, ms);
+  }
+  state.counters["best_ms"] = best;
+  for (const PhaseStats& phase : phases) state.counters[phase.name + "_ms"] = phase.milliseconds;
+}
+BENCHMARK(operator_hash)
+    ->ArgNames({"build", "probe", "full"})
+    ->Args({kRows, kRows, 0})
+    ->Args({kRows, kRows, 1})
+    ->Args({16 << 10, kRows, 0})
+    ->Args({32 << 10, kRows, 0})
+    ->Args({64 << 10, kRows, 0})
+    ->Args({128 << 10, kRows, 0})
+    ->Args({512 << 10, kRows, 0})
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime()
+    ->Iterations(8);
+
+void operator_merge(benchmark::State& state) {
+  Engine engine({.threads = 0, .host_devices = 1, .memory_limit_bytes = size_t{8} << 30});
+  const JoinKeys keys = make_keys(engine, kRows, kRows);
+  SortedRun runs[2];
+  for (SortedRun& run : runs) {
+    run.layout = {8, 4};
+    run.size = kRows;
+    run.keys = engine.memory->allocate(kRows * 8, "a bench");
+    run.values = engine.memory->allocate(kRows * 4, "a bench");
+    for (uint64_t i = 0; i < kRows; ++i) {
+      run.keys.as<uint64_t>()[i] = 3 * i;
+      run.values.as<uint32_t>()[i] = static_cast<uint32_t>(i);
+    }
+  }
+  std::vector<PhaseStats> phases;
+  double best = 1e9;
+  for (auto _ : state) {
+    Job job;
+    const auto start = std::chrono::steady_clock::now();
+    const JoinRows rows = merge_join(engine, runs[0], runs[1], keys, {}, {.want_keys = true}, {.devices = {0}}, job);
+    benchmark::DoNotOptimize(rows.size);
+    const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    if (ms < best) phases = job.phases();
+    best = std::min(best, ms);
+  }
+  state.counters["best_ms"] = best;
+  for (const PhaseStats& phase : phases) state.counters[phase.name + "_ms"] = phase.milliseconds;
+}
+BENCHMARK(operator_merge)->Unit(benchmark::kMillisecond)->UseRealTime()->Iterations(8);
 
 }  // namespace
 }  // namespace warpjoin

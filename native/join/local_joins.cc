@@ -10,7 +10,7 @@ namespace warpjoin {
 namespace {
 
 constexpr uint64_t kPartitionRows = 12 << 10;  // build rows: a table of less than half a megabyte
-constexpr uint64_t kWholeRows = 32 << 10;      // build rows that are not partitioned
+constexpr uint64_t kWholeRows = 128 << 10;     // build rows that are not partitioned: prefetching hides the third-level cache
 constexpr uint32_t kMostBits = 12;             // of one partitioning pass
 
 Digit partition_digit(HashCut cut) {

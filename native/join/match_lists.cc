@@ -43,7 +43,7 @@ struct MatchLists::Window {
   uint64_t skip, count, at;
 };
 
-MatchLists::Range MatchLists::range(const Block& block, uint64_t i) const {
+[[gnu::always_inline]] inline MatchLists::Range MatchLists::range(const Block& block, uint64_t i) const {
   const MatchRange& r = block.list->ranges.as<MatchRange>()[i];
   const uint64_t b = block.list->build_offset, p = block.list->probe_offset;
   return build_left_ ? Range{b + r.build_begin, b + r.build_end, p + r.probe_begin, p + r.probe_end}
@@ -106,6 +106,22 @@ void MatchLists::write_pairs(TupleLayout left_layout, TupleView left, TupleLayou
   engine_.pool.parallel_for(windows.size(), [&](uint64_t task) {
     job.check();
     const Window& window = windows[task];
+    const Block& block = *window.block;
+    if (block.here.pairs == block.end - block.begin) {  // every key once on both sides: nothing to expand
+      const auto for_ranges = [&](auto&& f) {
+        for (uint64_t i = 0; i < window.count; ++i) f(range(block, block.begin + window.skip + i), window.at + i);
+      };
+      with_column(keys, left_layout.key_bytes, [&]<class Key>(Key* out) {
+        for_ranges([&](const Range& r, uint64_t at) { out[at] = static_cast<const Key*>(left.keys)[r.left_begin]; });
+      });
+      with_column(left_values, left_layout.value_bytes, [&]<class Value>(Value* out) {
+        for_ranges([&](const Range& r, uint64_t at) { out[at] = value_of<Value>(left, r.left_begin); });
+      });
+      with_column(right_values, right_layout.value_bytes, [&]<class Value>(Value* out) {
+        for_ranges([&](const Range& r, uint64_t at) { out[at] = value_of<Value>(right, r.right_begin); });
+      });
+      return;
+    }
     with_column(keys, left_layout.key_bytes, [&]<class Key>(Key* out) {
       for_segments(window, [&](const Range& r, uint64_t, uint64_t count, uint64_t at) {
         std::fill_n(out + at, count, static_cast<const Key*>(left.keys)[r.left_begin]);
@@ -114,6 +130,10 @@ void MatchLists::write_pairs(TupleLayout left_layout, TupleView left, TupleLayou
     with_column(left_values, left_layout.value_bytes, [&]<class Value>(Value* out) {
       for_segments(window, [&](const Range& r, uint64_t first, uint64_t count, uint64_t at) {
         const uint64_t run = r.right_rows();
+        if (run == 1 && count == 1) {  // without divisions and calls
+          out[at] = value_of<Value>(left, r.left_begin + first);
+          return;
+        }
         for (const uint64_t end = first + count; first < end;) {
           const uint64_t part = std::min(end - first, run - first % run);
           std::fill_n(out + at, part, value_of<Value>(left, r.left_begin + first / run));
@@ -125,6 +145,10 @@ void MatchLists::write_pairs(TupleLayout left_layout, TupleView left, TupleLayou
     with_column(right_values, right_layout.value_bytes, [&]<class Value>(Value* out) {
       for_segments(window, [&](const Range& r, uint64_t first, uint64_t count, uint64_t at) {
         const uint64_t run = r.right_rows();
+        if (run == 1) {
+          std::fill_n(out + at, count, value_of<Value>(right, r.right_begin));
+          return;
+        }
         for (const uint64_t end = first + count; first < end;) {
           const uint64_t part = std::min(end - first, run - first % run);
           copy_values(right, r.right_begin + first % run, part, out + at);

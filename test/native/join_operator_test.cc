@@ -360,7 +360,7 @@ TEST_P(JoinOperator, PartitionsLargeBuildSidesBySize) {
   for (const bool remote : {false, true}) {
     const auto engine = make_engine(GetParam(), remote);
     std::mt19937_64 random(11);
-    const Rows left = draw(random, 60000, 100000, 0.01, 8), right = draw(random, 80000, 100000, 0.01, 8);
+    const Rows left = draw(random, 140000, 200000, 0.01, 8), right = draw(random, 90000, 200000, 0.01, 8);
     check(*engine, left, right, {8, 4, 8}, {.kind = JoinKind::full}, {});
     check(*engine, left, right, {8, 4, 8}, {.kind = JoinKind::full}, {true});
   }
@@ -374,7 +374,7 @@ TEST_P(JoinOperator, GrowsDeviceMemoryWhenKeysCrowdOnOneDevice) {
   for (auto& key : right) key = random() % 50 ? 17 : random() % 100000;
   const JoinKeys keys = make_keys(*engine, left, right, {});
   Job job;
-  const JoinRows rows = join(*engine, keys, {}, {}, job);
+  const JoinRows rows = join(*engine, keys, {}, {.partitions = 64}, job);
   EXPECT_EQ(rows.size, naive(left, right, {}).size());
   if (GetParam() > 1) EXPECT_GT(rows.skew, 1.3);
 }
