@@ -20,27 +20,6 @@
 
 namespace warpjoin {
 
-// Stands in where the columns' own is not linked.
-__attribute__((weak)) uint64_t verify_pairs(const Column& left, const Column& right, void* left_rows, void* right_rows,
-                                            uint8_t row_bytes, uint64_t pairs, Engine&, const Job&) {
-  const auto text = [](const Column& column, uint64_t row) {
-    const auto* offsets = static_cast<const int32_t*>(column.chunks[0].offsets);
-    return std::string(static_cast<const char*>(column.chunks[0].values) + offsets[row],
-                       static_cast<size_t>(offsets[row + 1] - offsets[row]));
-  };
-  uint64_t kept = 0;
-  for (uint64_t i = 0; i < pairs; ++i) {
-    uint64_t l = 0, r = 0;
-    std::memcpy(&l, static_cast<char*>(left_rows) + i * row_bytes, row_bytes);
-    std::memcpy(&r, static_cast<char*>(right_rows) + i * row_bytes, row_bytes);
-    if (text(left, l) != text(right, r)) continue;
-    std::memcpy(static_cast<char*>(left_rows) + kept * row_bytes, &l, row_bytes);
-    std::memcpy(static_cast<char*>(right_rows) + kept * row_bytes, &r, row_bytes);
-    ++kept;
-  }
-  return kept;
-}
-
 namespace {
 
 constexpr uint64_t kMissing = ~uint64_t{0};
