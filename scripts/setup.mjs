@@ -52,8 +52,9 @@ const compiled = at('dist', 'index.js');
 const sources = ['lib', 'tsconfig.json', 'tsconfig.build.json'].map((name) => at(name));
 const compiledIsFresh = () => newest(compiled) > 0 && newest(compiled) >= newest(...sources);
 
+// Not npm ci: it refuses a lock file made where a registry had the optional packages of one platform only.
 if (!packagesInstalled())
-  step('installing packages (npm ci), which builds the addon too', 'npm', ['ci', '--no-audit', '--no-fund']);
+  step('installing packages, which builds the addon too', 'npm', ['install', '--no-save', '--no-audit', '--no-fund']);
 if (!addonIsFresh()) step('building the native addon (a minute or two)', 'npm', ['run', '--silent', 'build:native']);
 // Without output on errors: a half-compiled dist would look fresh next time.
 if (!compiledIsFresh()) step('compiling TypeScript', 'npm', ['run', '--silent', 'build:ts', '--', '--noEmitOnError']);
