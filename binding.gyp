@@ -8,7 +8,7 @@
         'target_name': 'warpjoin',
         'sources': ['<!@(node scripts/native-sources.mjs host no_gpu binding)'],
         'include_dirs': ['native', '<!(node -p "require(\'node-addon-api\').include_dir")'],
-        'defines': ['NAPI_VERSION=8', 'NODE_ADDON_API_CPP_EXCEPTIONS', 'NDEBUG'],
+        'defines': ['NAPI_VERSION=8', 'NODE_ADDON_API_CPP_EXCEPTIONS', 'NODE_API_SWALLOW_UNTHROWABLE_EXCEPTIONS', 'NDEBUG'],
         'cflags!': ['-fno-exceptions', '-O2'],
         'cflags_cc!': ['-fno-exceptions', '-fno-rtti', '-std=gnu++17', '-std=gnu++20'],
         'cflags_cc': ['-std=c++20', '-O3', '-fexceptions', '-frtti'],

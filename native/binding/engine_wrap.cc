@@ -183,7 +183,13 @@ Engine& EngineWrap::engine() {
 
 std::shared_ptr<void> EngineWrap::hold() {
   Ref();
-  return {this, [](void* self) { static_cast<EngineWrap*>(self)->Unref(); }};
+  return {this, [](void* self) {
+            try {
+              static_cast<EngineWrap*>(self)->Unref();
+            } catch (const Napi::Error&) {
+              // The environment is being torn down, and this object with it.
+            }
+          }};
 }
 
 Napi::Value EngineWrap::enqueue(const Napi::CallbackInfo& info, std::vector<std::shared_ptr<void>> inputs, Work work) {

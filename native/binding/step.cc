@@ -48,16 +48,21 @@ Napi::Promise StepQueue::submit(Napi::Env env, std::unique_ptr<Step> step) {
 
 void StepQueue::settle(Napi::Env env, Step* step) {
   const std::unique_ptr<Step> owner(step);
-  if (step->error) {
-    step->deferred.Reject(to_js_error(env, step->error).Value());
-    return;
-  }
   try {
-    step->deferred.Resolve(step->result ? step->result(env) : env.Undefined());
-  } catch (const Napi::Error& error) {
-    step->deferred.Reject(error.Value());
-  } catch (...) {
-    step->deferred.Reject(to_js_error(env, std::current_exception()).Value());
+    if (!step->error) {
+      try {
+        step->deferred.Resolve(step->result ? step->result(env) : env.Undefined());
+        return;
+      } catch (const Napi::Error& error) {
+        step->deferred.Reject(error.Value());
+        return;
+      } catch (...) {
+        step->error = std::current_exception();
+      }
+    }
+    step->deferred.Reject(to_js_error(env, step->error).Value());
+  } catch (const Napi::Error&) {
+    // The environment is being torn down, a worker terminated: no JavaScript runs any more, so nobody waits.
   }
 }
 
