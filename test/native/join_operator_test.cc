@@ -317,7 +317,7 @@ TEST_P(JoinOperator, StandsSkew) {
   const auto engine = make_engine(GetParam());
   std::mt19937_64 random(7);
   const auto zipf = [&] { return static_cast<uint64_t>(1.0 / (static_cast<double>(random() % 10000 + 1) / 10000.0)); };
-  Rows flat(500), hot(3000), zipfian(2000), equal(400);
+  Rows flat(300), hot(600), zipfian(500), equal(70);
   for (uint64_t i = 0; i < flat.size(); ++i) flat[i] = i;
   for (auto& key : hot) key = random() % 4 ? 42 : random() % 1000;
   for (auto& key : zipfian) key = zipf();
