@@ -72,6 +72,7 @@ HostBuffer HostMemory::allocate(size_t size, const char* purpose) {
   HostBuffer buffer;
   buffer.memory_ = shared_from_this();
   buffer.size_ = size;
+  std::vector<Block> dropped;
   {
     const std::lock_guard lock(mutex_);
     const bool injected = fail_in_ != 0 && --fail_in_ == 0;
@@ -91,12 +92,14 @@ HostBuffer HostMemory::allocate(size_t size, const char* purpose) {
       kept_bytes_ -= best->capacity;
       kept_.erase(best);
     } else {
-      drop_kept(wanted);
+      dropped = drop_kept(wanted);
       buffer.capacity_ = wanted;
     }
     used_ += buffer.capacity_;
     peak_ = std::max(peak_, used_);
   }
+  // Not under the lock: unmapping takes milliseconds, and the JavaScript thread may want it.
+  for (const Block& block : dropped) unmap_block(block.data, block.capacity);
   if (!buffer.data_) {
     buffer.data_ = map_block(buffer.capacity_);
     if (!buffer.data_) {
@@ -119,21 +122,26 @@ void HostMemory::release(void* data, size_t capacity) noexcept {
   }
 }
 
-void HostMemory::drop_kept(size_t until_bytes_free) {
+std::vector<HostMemory::Block> HostMemory::drop_kept(size_t until_bytes_free) {
+  std::vector<Block> dropped;
   // What is kept never makes the total larger than it has been in use, so reuse does not raise the peak.
-  while (!kept_.empty() &&
-         (used_ + kept_bytes_ + until_bytes_free > std::min(limit_, std::max(peak_, used_ + until_bytes_free)))) {
+  const size_t most = std::min(limit_, std::max(peak_, used_ + until_bytes_free));
+  while (!kept_.empty() && used_ + kept_bytes_ + until_bytes_free > most) {
     kept_bytes_ -= kept_.front().capacity;
-    unmap_block(kept_.front().data, kept_.front().capacity);
+    dropped.push_back(kept_.front());
     kept_.erase(kept_.begin());
   }
+  return dropped;
 }
 
 void HostMemory::trim() {
-  const std::lock_guard lock(mutex_);
-  for (const Block& block : kept_) unmap_block(block.data, block.capacity);
-  kept_.clear();
-  kept_bytes_ = 0;
+  std::vector<Block> dropped;
+  {
+    const std::lock_guard lock(mutex_);
+    dropped.swap(kept_);
+    kept_bytes_ = 0;
+  }
+  for (const Block& block : dropped) unmap_block(block.data, block.capacity);
 }
 
 void HostMemory::close() {

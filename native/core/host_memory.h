@@ -83,7 +83,8 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   explicit HostMemory(size_t limit_bytes) : limit_(limit_bytes) {}
   friend class HostBuffer;
   void release(void* data, size_t capacity) noexcept;
-  void drop_kept(size_t until_bytes_free);
+  /// Takes blocks off those kept until so many bytes are free; the caller unmaps them.
+  std::vector<Block> drop_kept(size_t until_bytes_free);
 
   const size_t limit_;
   mutable std::mutex mutex_;
