@@ -97,6 +97,21 @@ class Primitives {
                          const Job& job, Stream& stream) = 0;
   virtual size_t partition_scratch_bytes(TupleLayout layout, uint64_t size, Digit digit) = 0;
 
+  /// Groups tuples by key range, stable: range r holds the keys with bounds[r - 1] <= key < bounds[r]; the first range has
+  /// no lower bound and the last no upper one. `bounds` ascend strictly and are at most kMostRanges - 1. `host_offsets`
+  /// has bounds.size() + 2 entries: range r is rows [host_offsets[r], host_offsets[r + 1]) of `out`. Implied values are
+  /// written out.
+  virtual void partition_ranges(TupleLayout layout, TupleView in, std::span<const uint64_t> bounds, TupleSpan out,
+                                uint64_t* host_offsets, void* scratch, const Job& job, Stream& stream) = 0;
+  virtual size_t partition_ranges_scratch_bytes(TupleLayout layout, uint64_t size, size_t ranges) = 0;
+  static constexpr size_t kMostRanges = 256;
+
+  /// Writes the tuples of `parts`, one part behind the other, to `out`, whose size is that of all parts together. Parts
+  /// may lie on peer devices; their values are in memory, not implied.
+  virtual void concatenate(TupleLayout layout, std::span<const TupleView> parts, TupleSpan out, void* scratch, const Job& job,
+                           Stream& stream) = 0;
+  virtual size_t concatenate_scratch_bytes(size_t parts) = 0;
+
   // --- Merge join -----------------------------------------------------------------------------------------------
 
   /// Finds the match ranges of two sorted relations in ascending key order, each key once; row numbers are relative to

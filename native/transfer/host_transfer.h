@@ -1,0 +1,49 @@
+// Copies between host memory and devices, over the links of all of them at once.
+//
+// Pinned memory goes directly. Ordinary memory goes through a ring of pinned buffers: threads copy one block to or from
+// the ring while the copy engines move another, and the ring is small enough to stay in the last-level cache.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "core/engine.h"
+#include "core/job.h"
+#include "device/device.h"
+
+namespace warpjoin {
+
+/// One copy: stretches of memory that are complete together.
+struct HostCopy {
+  struct Stretch {
+    void* target = nullptr;
+    const void* source = nullptr;
+    size_t bytes = 0;
+  };
+  std::vector<Stretch> stretches;
+  /// What must be done on the device before the copy begins; null: nothing.
+  Event* after = nullptr;
+};
+
+/// Copies in one direction over one device's link, in order.
+struct HostQueue {
+  enum class Direction { to_device, to_host };
+
+  Device* device = nullptr;
+  Direction direction = Direction::to_device;
+  std::vector<HostCopy> copies;
+  /// A copy does not begin, nor is its `after` looked at, before `enqueued` has returned for the copy `depth` before it.
+  size_t depth = 2;
+  /// Called once for each copy, in order, one call at a time for a queue, from any thread: the whole copy has been
+  /// enqueued, and is complete when all of `done` are. Streams must be made to wait for them within the call, as the
+  /// events are used again. May be empty.
+  std::function<void(size_t copy, std::span<Event* const> done)> enqueued;
+};
+
+/// Runs all queues at the same time; returns when every copy is complete. Throws what a copy, a callback or the cancelled
+/// job threw first, once nothing that was enqueued refers to the copies' memory any more.
+void transfer(Engine& engine, std::span<HostQueue> queues, const Job& job);
+
+}  // namespace warpjoin
