@@ -104,9 +104,9 @@ for (const name of names) {
       disagreed = true;
       continue;
     }
-    for (const [variant, { check, milliseconds, peakBytes, loopDelayMs, heartbeatGapMs, stats, outputBytes }] of Object.entries(
-      measured.variants,
-    )) {
+    for (const [variant, result] of Object.entries(measured.variants)) {
+      const { check, milliseconds, peakBytes, loopDelayMs, heartbeatGapMs, heartbeatGapWithStolenTimeMs } = result;
+      const { stats, outputBytes } = result;
       checks[variant] ??= { engine, text: JSON.stringify(check) };
       const agrees = checks[variant].text === JSON.stringify(check);
       disagreed ||= !agrees;
@@ -128,6 +128,7 @@ for (const name of names) {
         memory: { loadedBytes: measured.loadedBytes, peakBytes, sampledPeakBytes: measured.sampledPeakBytes },
         loopDelayMs,
         heartbeatGapMs,
+        heartbeatGapWithStolenTimeMs,
         stats,
       });
       console.log(

@@ -85,6 +85,7 @@ function memory() {
       extra('polars'),
       `${((moved / own.time.median / 1e6 / report.environment.memcpyGBps.allThreads) * 100).toFixed(0)} %`,
       own.heartbeatGapMs.toFixed(1),
+      own.heartbeatGapWithStolenTimeMs.toFixed(1),
     ]);
   }
   return table(
@@ -98,6 +99,7 @@ function memory() {
       'Polars, GiB more',
       'of memcpy',
       'event loop, ms',
+      'with stolen time, ms',
     ],
     rows,
   );
