@@ -6,23 +6,7 @@
  *
  * These functions share one engine with default options; createEngine() makes others. Inputs are never changed.
  */
-import type { KeyArray } from './columns/input.js';
-import { defaultEngine } from './engine.js';
-import type { JoinKeysOptions, SortPairsOptions } from './options.js';
-import type {
-  JoinCountOptions,
-  JoinedPairs,
-  JoinIndices,
-  JoinIndicesOptions,
-  JoinOptions,
-  JoinResult,
-  Only,
-  Pairs,
-  SortedPairs,
-  SortOptions,
-  SortResult,
-  TableInput,
-} from './types.js';
+import { defaultEngine, type Engine } from './engine.js';
 
 export type { KeyArray } from './columns/input.js';
 export type { RowNumbers } from './columns/result.js';
@@ -45,55 +29,31 @@ export type {
   TableInput,
 } from './types.js';
 
-/** Joins two tables: see Engine.join. */
-export async function join<L extends TableInput, R extends TableInput, const O extends JoinOptions<L, R>>(
-  left: L,
-  right: R,
-  options: Only<O, keyof JoinOptions | 'on' | 'leftOn' | 'rightOn'>,
-): Promise<JoinResult<L, R, O>> {
-  return defaultEngine().join<L, R, O>(left, right, options);
+type Call = 'join' | 'joinCount' | 'joinIndices' | 'joinKeys' | 'sort' | 'sortPairs';
+
+/** A call of Engine as a function: with its types, on the shared engine. */
+function onDefaultEngine<C extends Call>(call: C): Engine[C] {
+  const run = async (...args: never[]) => {
+    const engine = defaultEngine();
+    return Reflect.apply(engine[call], engine, args);
+  };
+  return run as Engine[C];
 }
+
+/** Joins two tables: see Engine.join. */
+export const join = onDefaultEngine('join');
 
 /** The number of rows of a join: see Engine.joinCount. */
-export async function joinCount<L extends TableInput, R extends TableInput>(
-  left: L,
-  right: R,
-  options: JoinCountOptions<L, R>,
-): Promise<number> {
-  return defaultEngine().joinCount(left, right, options);
-}
+export const joinCount = onDefaultEngine('joinCount');
 
 /** The row numbers of a join: see Engine.joinIndices. */
-export async function joinIndices<L extends TableInput, R extends TableInput>(
-  left: L,
-  right: R,
-  options: JoinIndicesOptions<L, R>,
-): Promise<JoinIndices> {
-  return defaultEngine().joinIndices(left, right, options);
-}
+export const joinIndices = onDefaultEngine('joinIndices');
 
 /** Joins typed arrays on equal keys: see Engine.joinKeys. */
-export async function joinKeys<K extends KeyArray, R extends KeyArray, S extends KeyArray>(
-  r: Pairs<K, R>,
-  s: Pairs<KeyArray, S>,
-  options: JoinKeysOptions = {},
-): Promise<JoinedPairs<K, R, S>> {
-  return defaultEngine().joinKeys(r, s, options);
-}
+export const joinKeys = onDefaultEngine('joinKeys');
 
 /** Sorts a table: see Engine.sort. */
-export async function sort<T extends TableInput, const O extends SortOptions<T>>(
-  table: T,
-  options: Only<O, keyof SortOptions>,
-): Promise<SortResult<T, O>> {
-  return defaultEngine().sort<T, O>(table, options);
-}
+export const sort = onDefaultEngine('sort');
 
 /** Sorts typed arrays by key: see Engine.sortPairs. */
-export async function sortPairs<K extends KeyArray, V extends KeyArray>(
-  keys: K,
-  values: V,
-  options: SortPairsOptions = {},
-): Promise<SortedPairs<K, V>> {
-  return defaultEngine().sortPairs(keys, values, options);
-}
+export const sortPairs = onDefaultEngine('sortPairs');

@@ -2,6 +2,7 @@
 // to any other memory. Operators that pass host pointers fail on it.
 #pragma once
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <utility>
@@ -62,6 +63,24 @@ class FarPrimitives final : public Primitives {
   size_t partition_scratch_bytes(TupleLayout layout, uint64_t size, Digit digit) override {
     return host_.partition_scratch_bytes(layout, size, digit);
   }
+  void partition_ranges(TupleLayout layout, TupleView in, std::span<const uint64_t> bounds, TupleSpan out, uint64_t* offsets,
+                        void* scratch, const Job& job, Stream& stream) override {
+    own(layout, in), own(layout, out.view());
+    host_.partition_ranges(layout, in, bounds, out, offsets, scratch, job, stream);
+  }
+  size_t partition_ranges_scratch_bytes(TupleLayout layout, uint64_t size, size_t ranges) override {
+    return host_.partition_ranges_scratch_bytes(layout, size, ranges);
+  }
+  void concatenate(TupleLayout layout, std::span<const TupleView> parts, TupleSpan out, void* scratch, const Job& job,
+                   Stream& stream) override {
+    for (const TupleView& part : parts) {
+      any(layout, part);
+      require(part.values || part.size == 0 || layout.value_bytes == 0);
+    }
+    own(layout, out.view());
+    host_.concatenate(layout, parts, out, scratch, job, stream);
+  }
+  size_t concatenate_scratch_bytes(size_t parts) override { return host_.concatenate_scratch_bytes(parts); }
   void match_ranges(TupleLayout build_layout, TupleView build, TupleLayout probe_layout, TupleView probe, MatchRange* ranges,
                     uint64_t* count, const Job& job, Stream& stream) override {
     own(build_layout, build), own(probe_layout, probe);
@@ -94,9 +113,11 @@ class FarPrimitives final : public Primitives {
   }
   void any(TupleLayout layout, TupleView tuples) const {
     if (tuples.size == 0) return;
-    bool held = false;
-    for (const FarMemory* memory : all_) held = held || memory->holds(tuples.keys, tuples.size * layout.key_bytes);
-    require(held);
+    require(any_holds(tuples.keys, tuples.size * layout.key_bytes));
+    if (tuples.values) require(any_holds(tuples.values, tuples.size * layout.value_bytes));
+  }
+  bool any_holds(const void* data, size_t bytes) const {
+    return std::any_of(all_.begin(), all_.end(), [&](const FarMemory* memory) { return memory->holds(data, bytes); });
   }
 
   Primitives& host_;

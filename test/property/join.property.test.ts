@@ -1,6 +1,6 @@
 import fc from 'fast-check';
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import { createEngine, type Engine } from '../../lib/index.js';
+import { expect, test } from 'vitest';
+import type { Engine } from '../../lib/index.js';
 import {
   checkPayload,
   DEVICE_COUNTS,
@@ -12,20 +12,9 @@ import {
   SPREADS,
   seeds,
 } from './cases.js';
-import { Oracle } from './oracle.js';
-import { parameters, tightEngine } from './run.js';
+import { parameters, setUp } from './run.js';
 
-let oracle: Oracle;
-const engines = new Map<number, Engine>();
-
-beforeAll(async () => {
-  oracle = await Oracle.create();
-  for (const devices of DEVICE_COUNTS) engines.set(devices, await createEngine({ device: 'cpu', hostDevices: devices }));
-});
-afterAll(async () => {
-  oracle.close();
-  for (const engine of engines.values()) await engine.dispose();
-});
+const setup = setUp();
 
 const INTEGERS: readonly KeyType[] = ['int8', 'int16', 'int32', 'int64', 'uint8', 'uint16', 'uint32', 'uint64'];
 const FLOATS: readonly KeyType[] = ['float32', 'float64'];
@@ -76,15 +65,15 @@ test('join gives the rows that DuckDB gives', async () => {
       const right = makeTable(c.seed + 1, 'r_', rightRows, c.rightChunks, [
         { name: 'k', type: c.types[1], spread: c.rightSpread, nullRate: c.rightNulls },
       ]);
-      await oracle.load('l', left);
-      await oracle.load('r', right);
+      await setup.oracle.load('l', left);
+      await setup.oracle.load('r', right);
       const leftOnly = c.how === 'semi' || c.how === 'anti';
       const columns = leftOnly ? 'l.row' : 'l.row, r.row';
       // HUGEINT and DOUBLE hold every integer and float type, so the oracle compares by value.
       const exact = (side: string, type: KeyType) =>
         INTEGERS.includes(type) ? `${side}.k::HUGEINT` : FLOATS.includes(type) ? `${side}.k::DOUBLE` : `${side}.k`;
       const sql = `SELECT ${columns} FROM l ${c.how} JOIN r ON ${exact('l', c.types[0])} = ${exact('r', c.types[1])}`;
-      const expected = pairsOf(await oracle.columns(sql));
+      const expected = pairsOf(await setup.oracle.columns(sql));
 
       const run = async (engine: Engine) => {
         const options = { on: 'k', how: c.how, algorithm: c.algorithm, buildSide: c.buildSide, coalesce: false } as const;
@@ -102,15 +91,10 @@ test('join gives the rows that DuckDB gives', async () => {
           joined.numRows,
         );
       };
-      if (c.chunksets === 1) await run(engines.get(c.devices)!);
-      else {
-        const hash = c.algorithm !== 'sort-merge';
-        const rows = Math.max(c.leftRows, rightRows, 2);
-        await tightEngine(
-          { devices: c.devices, rows, chunksets: c.chunksets, partitions: hash, extraBytes: hash ? HASH_BYTES : MERGE_BYTES },
-          run,
-        );
-      }
+      const hash = c.algorithm !== 'sort-merge';
+      const rows = Math.max(c.leftRows, rightRows, 2);
+      const extraBytes = hash ? HASH_BYTES : MERGE_BYTES;
+      await setup.onEngine({ devices: c.devices, rows, chunksets: c.chunksets, partitions: hash, extraBytes }, run);
     }),
     parameters(500),
   );

@@ -1,7 +1,10 @@
-/** What the property tests share: how they run, and engines too small for their input. */
+/** What the property tests share: how they run, the oracle, and engines, some of them too small for their input. */
 import type fc from 'fast-check';
+import { afterAll, beforeAll } from 'vitest';
 import { createEngine, type Engine } from '../../lib/index.js';
 import { native } from '../../lib/native.js';
+import { DEVICE_COUNTS } from './cases.js';
+import { Oracle } from './oracle.js';
 
 /** `runs` cases; WARPJOIN_SEED repeats a run. fast-check prints the seed and the shrunk case of a failure. */
 export function parameters<T>(runs: number): fc.Parameters<T> {
@@ -9,8 +12,55 @@ export function parameters<T>(runs: number): fc.Parameters<T> {
   return { numRuns: runs, ...(seed ? { seed: Number(seed) } : {}) };
 }
 
+/** How much of its rows a call may have on its devices. */
+export interface Room {
+  devices: number;
+  rows: number;
+  /** 1: as much as it likes. */
+  chunksets: number;
+  /** Whether the call will partition, which needs some memory even for a few rows. */
+  partitions: boolean;
+  /** Bytes that each device gets on top. */
+  extraBytes: number;
+}
+
+export interface Setup {
+  readonly oracle: Oracle;
+  /** Runs `use` on an engine whose devices hold about a `chunksets`-th of the rows at a time. */
+  onEngine(room: Room, use: (engine: Engine) => Promise<void>): Promise<void>;
+}
+
+/** Sets up, before the tests of the file that calls this, what they compare with and run on; closes it after them. */
+export function setUp(): Setup {
+  let oracle: Oracle | undefined;
+  const roomy = new Map<number, Engine>();
+  beforeAll(async () => {
+    oracle = await Oracle.create();
+    for (const devices of DEVICE_COUNTS) roomy.set(devices, await createEngine({ device: 'cpu', hostDevices: devices }));
+  });
+  afterAll(async () => {
+    oracle?.close();
+    for (const engine of roomy.values()) await engine.dispose();
+  });
+  return {
+    get oracle() {
+      return oracle!;
+    },
+    async onEngine(room, use) {
+      if (room.chunksets === 1 || room.rows < 2) return use(roomy.get(room.devices)!);
+      await using engine = await tightEngine(room);
+      await use(engine);
+    },
+  };
+}
+
+async function tightEngine(room: Room): Promise<Engine> {
+  const deviceMemoryLimit = (await chunksetBytes(room)) + room.extraBytes;
+  return createEngine({ device: 'cpu', threads: 2, hostDevices: room.devices, deviceMemoryLimit });
+}
+
 /** Device memory that holds a `chunksets`-th of so many rows at a time, or less where tuples are wider than 8 bytes. */
-async function chunksetBytes({ devices, rows, chunksets, partitions }: Tight): Promise<number> {
+async function chunksetBytes({ devices, rows, chunksets, partitions }: Room): Promise<number> {
   const probe = new (native().Engine)({
     threads: 2,
     hostDevices: devices,
@@ -23,29 +73,4 @@ async function chunksetBytes({ devices, rows, chunksets, partitions }: Tight): P
   const radix = [4, 8].map((keyBytes) => probe.sortDeviceBytes(keyBytes, 8, tuples, devices, 'radix', true));
   await probe.dispose();
   return partitions ? Math.max(merge, ...radix) : merge;
-}
-
-export interface Tight {
-  devices: number;
-  rows: number;
-  chunksets: number;
-  /** Whether the call will partition, which needs some memory even for a few rows. */
-  partitions: boolean;
-  /** Bytes that each device gets on top. */
-  extraBytes: number;
-}
-
-/** Runs `use` on an engine whose devices hold about a `chunksets`-th of the rows at a time. */
-export async function tightEngine(tight: Tight, use: (engine: Engine) => Promise<void>): Promise<void> {
-  const engine = await createEngine({
-    device: 'cpu',
-    threads: 2,
-    hostDevices: tight.devices,
-    deviceMemoryLimit: (await chunksetBytes(tight)) + tight.extraBytes,
-  });
-  try {
-    await use(engine);
-  } finally {
-    await engine.dispose();
-  }
 }

@@ -31,6 +31,12 @@ class HostPrimitives final : public Primitives {
   void partition(TupleLayout layout, TupleView in, Digit digit, TupleSpan out, uint64_t* host_offsets, void* scratch,
                  const Job& job, Stream& stream) override;
   size_t partition_scratch_bytes(TupleLayout layout, uint64_t size, Digit digit) override;
+  void partition_ranges(TupleLayout layout, TupleView in, std::span<const uint64_t> bounds, TupleSpan out, uint64_t* host_offsets,
+                        void* scratch, const Job& job, Stream& stream) override;
+  size_t partition_ranges_scratch_bytes(TupleLayout layout, uint64_t size, size_t ranges) override;
+  void concatenate(TupleLayout layout, std::span<const TupleView> parts, TupleSpan out, void* scratch, const Job& job,
+                   Stream& stream) override;
+  size_t concatenate_scratch_bytes(size_t parts) override;
 
   // match_ranges.cc
   void match_ranges(TupleLayout build_layout, TupleView build, TupleLayout probe_layout, TupleView probe, MatchRange* host_ranges,

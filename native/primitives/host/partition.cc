@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "primitives/host/host_primitives.h"
@@ -28,6 +29,43 @@ struct PartitionScratch {
   }
 };
 
+template <class Key, class Value, class DigitOf>
+void group(ThreadPool& pool, const TupleView& in, const DigitOf& digit, uint32_t partitions, const TupleSpan& out,
+           uint64_t* offsets, void* scratch, const Job& job) {
+  const PartitionScratch<Key, Value> own(pool, in.size, partitions, scratch);
+  radix_pass<Key, Value>(
+      pool, in, digit, partitions, Tuples<Key, Value>(out), offsets, own.histograms,
+      own.blocks, [&](uint64_t runner) -> const auto& { return own.runners[runner]; }, job);
+}
+
+/// All tuples are in one partition.
+template <class Key, class Value>
+void group_as_one(ThreadPool& pool, const TupleView& in, const TupleSpan& out, uint64_t* offsets, const Job& job) {
+  offsets[0] = 0;
+  offsets[1] = in.size;
+  copy_tuples(pool, in, Tuples<Key, Value>(out), job);
+}
+
+/// Parts one behind the other, copied with all threads: each has a stretch of the output.
+template <class Key, class Value>
+void concatenate_parts(ThreadPool& pool, std::span<const TupleView> parts, const Tuples<Key, Value>& out, const Job& job) {
+  constexpr TupleLayout kLayout{sizeof(Key), has_values<Value> ? sizeof(Value) : 0};
+  std::vector<uint64_t> ends(parts.size());
+  uint64_t size = 0;
+  for (size_t p = 0; p < parts.size(); ++p) ends[p] = size += parts[p].size;
+  pool.for_blocks(size, uint64_t{1} << 14, job, [&](uint64_t begin, uint64_t end) {
+    auto p = static_cast<size_t>(std::upper_bound(ends.begin(), ends.end(), begin) - ends.begin());
+    for (uint64_t at = begin; at < end;) {
+      job.check();
+      const uint64_t part_begin = ends[p] - parts[p].size;
+      const uint64_t to = std::min({end, ends[p], at + kCheckRows});
+      copy_tuples(parts[p].slice(kLayout, at - part_begin, to - part_begin), out.at(at));
+      at = to;
+      if (at == ends[p]) ++p;
+    }
+  });
+}
+
 }  // namespace
 
 void HostPrimitives::partition(TupleLayout layout, TupleView in, Digit digit, TupleSpan out, uint64_t* host_offsets,
@@ -36,21 +74,12 @@ void HostPrimitives::partition(TupleLayout layout, TupleView in, Digit digit, Tu
   host(stream).enqueue([=, this, &job] {
     job.check();
     with_layout(layout, [&]<class K, class V>(K, V) {
-      if (digit.bits == 0) {
-        host_offsets[0] = 0;
-        host_offsets[1] = in.size;
-        return copy_tuples(pool_, in, Tuples<K, V>(out), job);
-      }
-      const PartitionScratch<K, V> own(pool_, in.size, digit.count(), scratch);
-      const auto pass = [&](auto digit_of) {
-        radix_pass<K, V>(
-            pool_, in, digit_of, digit.count(), Tuples<K, V>(out), host_offsets, own.histograms,
-            own.blocks, [&](uint64_t runner) -> const auto& { return own.runners[runner]; }, job);
-      };
+      if (digit.bits == 0) return group_as_one<K, V>(pool_, in, out, host_offsets, job);
+      const auto by = [&](auto digit_of) { group<K, V>(pool_, in, digit_of, digit.count(), out, host_offsets, scratch, job); };
       if (digit.mixed) {
-        pass(MixedDigit{digit.count() - 1, digit.shift});
+        by(MixedDigit{digit.count() - 1, digit.shift});
       } else {
-        pass(KeyDigit{digit.count() - 1, 0, digit.shift, 0, digit.bits, 0});
+        by(KeyDigit{digit.count() - 1, 0, digit.shift, 0, digit.bits, 0});
       }
     });
   });
@@ -60,5 +89,34 @@ size_t HostPrimitives::partition_scratch_bytes(TupleLayout layout, uint64_t size
   return with_layout(layout,
                      [&]<class K, class V>(K, V) { return PartitionScratch<K, V>(pool_, size, digit.count(), nullptr).bytes; });
 }
+
+void HostPrimitives::partition_ranges(TupleLayout layout, TupleView in, std::span<const uint64_t> bounds, TupleSpan out,
+                                      uint64_t* host_offsets, void* scratch, const Job& job, Stream& stream) {
+  if (bounds.size() >= kMostRanges) throw Error(ErrorCode::internal, "Tuples are partitioned into at most 256 key ranges");
+  host(stream).enqueue([=, this, &job, bounds = std::vector<uint64_t>(bounds.begin(), bounds.end())] {
+    job.check();
+    with_layout(layout, [&]<class K, class V>(K, V) {
+      if (bounds.empty()) return group_as_one<K, V>(pool_, in, out, host_offsets, job);
+      const auto ranges = static_cast<uint32_t>(bounds.size() + 1);
+      group<K, V>(pool_, in, RangeDigit<K>(bounds), ranges, out, host_offsets, scratch, job);
+    });
+  });
+}
+
+size_t HostPrimitives::partition_ranges_scratch_bytes(TupleLayout layout, uint64_t size, size_t ranges) {
+  return with_layout(layout, [&]<class K, class V>(K, V) {
+    return PartitionScratch<K, V>(pool_, size, static_cast<uint32_t>(ranges), nullptr).bytes;
+  });
+}
+
+void HostPrimitives::concatenate(TupleLayout layout, std::span<const TupleView> parts, TupleSpan out, void*, const Job& job,
+                                 Stream& stream) {
+  host(stream).enqueue([=, this, &job, parts = std::vector<TupleView>(parts.begin(), parts.end())] {
+    job.check();
+    with_layout(layout, [&]<class K, class V>(K, V) { concatenate_parts<K, V>(pool_, parts, Tuples<K, V>(out), job); });
+  });
+}
+
+size_t HostPrimitives::concatenate_scratch_bytes(size_t) { return 0; }
 
 }  // namespace warpjoin

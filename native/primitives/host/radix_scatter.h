@@ -1,6 +1,7 @@
-// One stable radix pass over separate key and value arrays: per-block histograms, prefix sums in block order, and a
-// scatter that gathers the tuples of each partition in a cache-resident line before it writes them (software write
-// combining), past the caches where the output is larger than they are.
+// One stable pass that groups separate key and value arrays by a digit of the key (its bits, or the key range it lies in):
+// per-block histograms, prefix sums in block order, and a scatter that gathers the tuples of each partition in a
+// cache-resident line before it writes them (software write combining), past the caches where the output is larger than
+// they are.
 #pragma once
 
 #if defined(__SSE2__)
@@ -11,10 +12,13 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <limits>
+#include <span>
 
 #include "core/job.h"
 #include "primitives/host/blocks.h"
 #include "primitives/host/tuple_access.h"
+#include "primitives/primitives.h"
 
 namespace warpjoin::host {
 
@@ -88,6 +92,63 @@ struct MixedDigit {
   constexpr uint32_t operator()(uint64_t key) const { return static_cast<uint32_t>(mix_key(key) >> shift) & mask; }
 };
 
+/// Which key range a key lies in: range r has bounds[r - 1] <= key < bounds[r], like Primitives::partition_ranges. The
+/// bounds form a search tree that is walked without branches (super scalar sample sort: Sanders and Winkel 2004).
+template <class Key>
+class RangeDigit {
+ public:
+  /// Fewer than kMostRanges bounds, strictly ascending. Ranges of bounds beyond every key stay empty.
+  explicit RangeDigit(std::span<const uint64_t> bounds) {
+    const auto end = std::upper_bound(bounds.begin(), bounds.end(), uint64_t{kGreatest});
+    last_ = static_cast<uint32_t>(end - bounds.begin());
+    levels_ = static_cast<uint32_t>(std::bit_width(last_));
+    for (uint32_t level = 0; level < levels_; ++level) {
+      const uint32_t nodes = uint32_t{1} << level;
+      for (uint32_t i = 0; i < nodes; ++i) {
+        const uint32_t bound = ((2 * i + 1) << (levels_ - 1 - level)) - 1;
+        tree_[nodes + i] = bound < last_ ? static_cast<Key>(bounds[bound]) : kGreatest;
+      }
+    }
+  }
+
+  uint32_t operator()(Key key) const {
+    uint32_t digit;
+    find<1>(&key, &digit);
+    return digit;
+  }
+  /// The digits of `count` keys. Their searches take turns, so that each waits for its loads while the others go on.
+  template <uint32_t count>
+  void find(const Key* keys, uint32_t* digits) const {
+    uint32_t node[count];
+    for (uint32_t k = 0; k < count; ++k) node[k] = 1;
+    for (uint32_t level = 0; level < levels_; ++level) {
+      for (uint32_t k = 0; k < count; ++k) node[k] = 2 * node[k] + (tree_[node[k]] <= keys[k]);
+    }
+    // The greatest key passes the nodes that only fill the tree up: it belongs to the last range all the same.
+    const uint32_t leaves = uint32_t{1} << levels_;
+    for (uint32_t k = 0; k < count; ++k) digits[k] = std::min(node[k] - leaves, last_);
+  }
+
+ private:
+  static constexpr Key kGreatest = std::numeric_limits<Key>::max();
+
+  uint32_t levels_, last_;
+  Key tree_[Primitives::kMostRanges] = {};  // node n has children 2n and 2n + 1; the root is node 1
+};
+
+/// Digits that are looked up together.
+inline constexpr uint32_t kDigitBatch = 8;
+
+/// digits[i] = digit(keys[i]) for kDigitBatch keys.
+template <class Key, class DigitOf>
+void find_digits(const DigitOf& digit, const Key* keys, uint32_t* digits) {
+  if constexpr (requires { digit.template find<kDigitBatch>(keys, digits); }) {
+    digit.template find<kDigitBatch>(keys, digits);
+  } else {
+    for (uint32_t k = 0; k < kDigitBatch; ++k) digits[k] = digit(keys[k]);
+  }
+}
+
 /// Where a partition's next tuples gather until a line of each array can be written.
 template <class Key, class Value>
 struct alignas(64) Staged {
@@ -130,12 +191,10 @@ void count_digits(const Key* keys, uint64_t size, DigitOf digit, uint32_t partit
     const uint64_t end = std::min(size, begin + kCheckRows);
     for (auto& table : counts) std::fill_n(table, partitions, 0);
     uint64_t i = begin;
-    for (; i + 4 <= end; i += 4) {
-      const uint32_t d0 = digit(keys[i]), d1 = digit(keys[i + 1]), d2 = digit(keys[i + 2]), d3 = digit(keys[i + 3]);
-      ++counts[0][d0];
-      ++counts[1][d1];
-      ++counts[0][d2];
-      ++counts[1][d3];
+    for (; i + kDigitBatch <= end; i += kDigitBatch) {
+      uint32_t digits[kDigitBatch];
+      find_digits(digit, keys + i, digits);
+      for (uint32_t k = 0; k < kDigitBatch; ++k) ++counts[k % 2][digits[k]];
     }
     for (; i < end; ++i) ++counts[0][digit(keys[i])];
     for (uint32_t p = 0; p < partitions; ++p) histogram[p] += uint64_t{counts[0][p]} + counts[1][p];
@@ -200,20 +259,25 @@ class Scatter {
     uint64_t* const next = next_;
     Staged<Key, Value>* const staged = staged_;
     const DigitOf digit = digit_;
-    for (uint64_t i = begin; i < end; ++i) {
-      const Key key = keys[i];
-      const uint32_t p = digit(key);
+    const auto place = [&](uint64_t i, uint32_t p) {
       const uint64_t at = next[p];
       next[p] = at + 1;
       const uint64_t slot = at & kLast;
-      staged[p].keys[slot] = key;
+      staged[p].keys[slot] = keys[i];
       if constexpr (kImplied) {
         staged[p].values[slot] = static_cast<Value>(first_value_ + i);
       } else if constexpr (has_values<Value>) {
         staged[p].values[slot] = values[i];
       }
       if (slot == kLast) flush(p, at - kLast);
+    };
+    uint64_t i = begin;
+    for (; i + kDigitBatch <= end; i += kDigitBatch) {
+      uint32_t digits[kDigitBatch];
+      find_digits(digit, keys + i, digits);
+      for (uint32_t k = 0; k < kDigitBatch; ++k) place(i + k, digits[k]);
     }
+    for (; i < end; ++i) place(i, digit(keys[i]));
   }
 
   void flush(uint32_t p, uint64_t line) {
