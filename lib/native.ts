@@ -5,6 +5,7 @@
  */
 import { createRequire } from 'node:module';
 import { WarpjoinError } from './errors.js';
+import type { SortAlgorithm } from './options.js';
 
 /** How a column's values lie in memory (native/core/column.h). */
 export type ColumnKind = 'boolean' | 'fixed' | 'utf8' | 'large_utf8';
@@ -152,14 +153,14 @@ export interface NativeEngine {
     valueBytes: number,
     tuples: number,
     devices: number,
-    algorithm: 'merge' | 'radix',
+    algorithm: SortAlgorithm,
     severalChunksets: boolean,
   ): number;
   /** Sorts tuples [ends[i-1], ends[i]) into run i. */
   sortChunksets(
     job: NativeJob,
     keys: SortKeysHandle,
-    plan: { algorithm: 'merge' | 'radix'; devices: number[]; chunksetEnds: number[] },
+    plan: { algorithm: SortAlgorithm; devices: number[]; chunksetEnds: number[] },
   ): Promise<RunHandle[]>;
   /** Merges the runs into one; they are released. */
   mergeRuns(job: NativeJob, runs: RunHandle[]): Promise<RunHandle>;
@@ -194,7 +195,7 @@ export interface NativeEngine {
     job: NativeJob,
     keys: JoinKeysHandle,
     side: Side,
-    plan: { algorithm: 'merge' | 'radix'; devices: number[]; chunksetEnds: number[] },
+    plan: { algorithm: SortAlgorithm; devices: number[]; chunksetEnds: number[] },
   ): Promise<RunHandle[]>;
   mergeJoin(
     job: NativeJob,

@@ -36,7 +36,7 @@ const running = {
   signal: abortSignal("Aborts the call: it rejects with the signal's reason and frees what it holds."),
 };
 
-const SORT_ALGORITHMS = ['auto', 'merge', 'radix'] as const;
+const SORT_ALGORITHMS = ['auto', 'merge', 'radix', 'sample'] as const;
 
 export const JOIN_KINDS = ['inner', 'left', 'right', 'full', 'semi', 'anti', 'cross'] as const;
 export type JoinKind = (typeof JOIN_KINDS)[number];
@@ -174,6 +174,7 @@ export interface JoinSettings {
   buildSide: 'auto' | 'left' | 'right';
 }
 export type SortAlgorithmChoice = (typeof SORT_ALGORITHMS)[number];
+export type SortAlgorithm = Exclude<SortAlgorithmChoice, 'auto'>;
 
 /** What every call can be given besides what it works on. */
 export interface Running {

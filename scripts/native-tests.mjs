@@ -1,5 +1,5 @@
 // Builds and runs the C++ tests under ASan + UBSan and under TSan: npm run test:native [-- asan|tsan|plain ...]
-import { spawnSync } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { availableParallelism } from 'node:os';
 
 const sanitizers = { plain: '', asan: 'address,undefined', tsan: 'thread' };
@@ -8,6 +8,17 @@ const named = process.argv.slice(2).filter((name) => name in sanitizers);
 function run(command, args, env = {}) {
   const result = spawnSync(command, args, { stdio: 'inherit', env: { ...process.env, ...env } });
   if (result.status !== 0) process.exit(result.status ?? 1);
+}
+
+/** Runs a share of the tests on each core: most of them use one thread at a time. */
+function runShards(command, args, env) {
+  const shards = availableParallelism();
+  const runs = Array.from({ length: shards }, (_, shard) => {
+    const own = { GTEST_TOTAL_SHARDS: String(shards), GTEST_SHARD_INDEX: String(shard) };
+    const child = spawn(command, args, { stdio: 'inherit', env: { ...process.env, ...env, ...own } });
+    return new Promise((resolve) => child.on('close', (code) => resolve(code ?? 1)));
+  });
+  return Promise.all(runs);
 }
 
 for (const name of named.length ? named : ['asan', 'tsan']) {
@@ -23,9 +34,11 @@ for (const name of named.length ? named : ['asan', 'tsan']) {
     `-DWARPJOIN_SANITIZE=${sanitizers[name]}`,
   ]);
   run('cmake', ['--build', directory, '--parallel', String(availableParallelism())]);
-  run(`${directory}/warpjoin_tests`, ['--gtest_brief=1'], {
+  const codes = await runShards(`${directory}/warpjoin_tests`, ['--gtest_brief=1'], {
     ASAN_OPTIONS: 'detect_leaks=1:strict_string_checks=1',
     UBSAN_OPTIONS: 'halt_on_error=1:print_stacktrace=1',
     TSAN_OPTIONS: 'halt_on_error=1',
   });
+  const failed = codes.find((code) => code !== 0);
+  if (failed !== undefined) process.exit(failed);
 }

@@ -1,6 +1,7 @@
 /** A plan is plain data: what an operator will do, in order, and what that should take. */
 import { WarpjoinError } from '../errors.js';
 import type { DeviceDescription, Side } from '../native.js';
+import type { SortAlgorithm } from '../options.js';
 import { formatBytes } from '../sizes.js';
 
 export interface Estimate {
@@ -20,7 +21,7 @@ interface StepOf<Op extends string> {
 /** Sorts tuples [chunksetEnds[i-1], chunksetEnds[i]) into run i. `side` is null in a sort. */
 export interface SortStep extends StepOf<'sort'> {
   side: Side | null;
-  algorithm: 'merge' | 'radix';
+  algorithm: SortAlgorithm;
   devices: number[];
   chunksetEnds: number[];
 }

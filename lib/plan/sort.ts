@@ -1,6 +1,6 @@
 /** Plans of sorts: which algorithm, how many chunksets. */
 import { WarpjoinError } from '../errors.js';
-import type { SortAlgorithmChoice } from '../options.js';
+import type { SortAlgorithm, SortAlgorithmChoice } from '../options.js';
 import { COSTS, estimate, milliseconds } from './costs.js';
 import {
   type ColumnOrigin,
@@ -30,7 +30,7 @@ export type SortDeviceBytes = (
   shape: Tuples,
   tuples: number,
   devices: number,
-  algorithm: 'merge' | 'radix',
+  algorithm: SortAlgorithm,
   severalChunksets: boolean,
 ) => number;
 
@@ -43,8 +43,9 @@ export interface SortRequest extends Tuples {
 
 const tupleBytes = ({ keyBytes, valueBytes }: Tuples): number => keyBytes + valueBytes;
 
-/** What each algorithm should take: both sort chunks; then one merges between devices, the other partitions first. */
-export function sortNanoseconds(keyBytes: number, devices: number, algorithm: 'merge' | 'radix'): number {
+/** What each algorithm should take: all sort; then a merge sort merges between devices, the others partition first. */
+export function sortNanoseconds(keyBytes: number, devices: number, algorithm: SortAlgorithm): number {
+  if (algorithm === 'sample') return COSTS.radixPass * keyBytes + COSTS.partitionRanges + COSTS.sequential;
   const between = algorithm === 'merge' ? COSTS.mergeLevel * Math.ceil(Math.log2(devices)) : COSTS.partition;
   return COSTS.radixPass * keyBytes + (devices > 1 ? between : 0);
 }
@@ -52,7 +53,7 @@ export function sortNanoseconds(keyBytes: number, devices: number, algorithm: 'm
 /** How one relation's tuples come into order. */
 interface SortSteps {
   steps: (SortStep | MergeStep)[];
-  algorithm: 'merge' | 'radix';
+  algorithm: SortAlgorithm;
   /** Why this algorithm. */
   reason: string;
   chunksets: number;
@@ -74,8 +75,11 @@ export function sortSteps(
   resources: Resources,
 ): SortSteps {
   const budget = deviceBudget(resources, heldBytes + relation.tuples * tupleBytes(relation));
-  const steps = (algorithm: 'merge' | 'radix') => stepsOf(relation, side, algorithm, budget, deviceBytes, resources);
+  const steps = (algorithm: SortAlgorithm) => stepsOf(relation, side, algorithm, budget, deviceBytes, resources);
   if (choice !== 'auto') return { ...steps(choice), reason: 'asked for' };
+  // Where tuples cross a link, only a sample sort works on them meanwhile; it takes the least memory, too.
+  const sample = resources.devices.every(({ kind }) => kind === 'gpu') && attempt(() => steps('sample'));
+  if (sample) return { ...sample, reason: 'GPUs: partitions what arrives, sends home what is sorted' };
   const merge = steps('merge');
   // One device has nothing to exchange; and a partition needs working memory that a tight limit may not leave.
   if (resources.devices.length === 1) return { ...merge, reason: 'one device: nothing to exchange' };
@@ -99,7 +103,7 @@ function attempt<T>(plan: () => T): T | undefined {
 function stepsOf(
   relation: Tuples,
   side: SortStep['side'],
-  algorithm: 'merge' | 'radix',
+  algorithm: SortAlgorithm,
   budget: number,
   deviceBytes: SortDeviceBytes,
   resources: Resources,

@@ -39,7 +39,8 @@ SortAlgorithm to_sort_algorithm(const Napi::Value& value) {
   const std::string name = to_string(value, "algorithm");
   if (name == "merge") return SortAlgorithm::merge;
   if (name == "radix") return SortAlgorithm::radix;
-  throw Napi::TypeError::New(value.Env(), "Expected 'merge' or 'radix' for algorithm");
+  if (name == "sample") return SortAlgorithm::sample;
+  throw Napi::TypeError::New(value.Env(), "Expected 'merge', 'radix' or 'sample' for algorithm");
 }
 
 SortPlan to_sort_plan(const Napi::Value& value) {

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "core/error.h"
+#include "sort/sample_sort.h"
 
 namespace warpjoin::sorting {
 namespace {
@@ -122,7 +123,9 @@ size_t sort_device_bytes(TupleLayout layout, uint64_t tuples, size_t devices, So
   const SortAlgorithm runs = sorting::runnable(algorithm, engine, all);
   size_t most = 0;
   for (Device* device : all) {
-    most = std::max(most, sorting::lane_bytes(*device, in_place, layout, tuples, std::max<size_t>(devices, 1), runs));
+    const size_t count = std::max<size_t>(devices, 1);
+    most = std::max(most, runs == SortAlgorithm::sample ? sorting::sample_sort_bytes(*device, layout, tuples, count)
+                                                        : sorting::lane_bytes(*device, in_place, layout, tuples, count, runs));
   }
   return most;
 }

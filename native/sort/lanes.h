@@ -75,7 +75,7 @@ class Lanes {
   std::vector<Lane> lanes_;
 };
 
-/// The algorithm that can run: a merge reads keys across devices, so it needs direct links.
+/// The algorithm that can run: all but radix read across devices, so they need direct links.
 SortAlgorithm runnable(SortAlgorithm algorithm, const Engine& engine, const std::vector<Device*>& devices);
 
 /// Sort the chunkset whose chunks are the lanes' `in`, and write it to `set.run` or enqueue its way there on the

@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "device/host_device.h"
 #include "sort/lanes.h"
+#include "sort/sample_sort.h"
 
 namespace warpjoin {
 namespace {
@@ -90,6 +91,14 @@ std::vector<SortedRun> sort_chunksets(Engine& engine, TupleLayout layout, TupleV
     return runs;
   }
   const SortAlgorithm algorithm = sorting::runnable(plan.algorithm, engine, devices);
+  if (algorithm == SortAlgorithm::sample) {
+    job.add_planned(2 * in.size);
+    for (const TupleView& part : parts) {
+      runs.push_back(allocate_run(engine, layout, part.size));
+      if (part.size) sorting::sample_sort(engine, layout, devices, part, runs.back().span(), varying_bits, job);
+    }
+    return runs;
+  }
   const bool one_step = algorithm == SortAlgorithm::merge && devices.size() == 1;
   job.add_planned(one_step ? in.size : 2 * in.size);
 

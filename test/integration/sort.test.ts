@@ -40,7 +40,7 @@ async function expectSort(
   engine: Engine,
   of: arrow.Table,
   by: readonly SortColumn[],
-  options: { algorithm?: 'merge' | 'radix' } = {},
+  options: { algorithm?: 'merge' | 'radix' | 'sample' } = {},
 ): Promise<void> {
   const out = await engine.sort(of, { by, ...options });
   expect(rows(out)).toEqual(referenceSort(rows(of), by as readonly ReferenceKey[]));
@@ -61,7 +61,7 @@ describe.each(KEY_TYPES)('key type $name', ({ type, values }) => {
 
 describe.each([1, 2, 3, 4, 8])('on %d host devices', (hostDevices) => {
   const engine = engineOf({ hostDevices });
-  test.each(['merge', 'radix'] as const)('%s: all sizes', async (algorithm) => {
+  test.each(['merge', 'radix', 'sample'] as const)('%s: all sizes', async (algorithm) => {
     for (const length of [0, 1, 2, 31, 64, 65, 1000, 5000]) {
       const column = {
         type: new arrow.Int32(),
@@ -71,7 +71,7 @@ describe.each([1, 2, 3, 4, 8])('on %d host devices', (hostDevices) => {
     }
   });
 
-  test.each(['merge', 'radix'] as const)('%s: the same answer for 64-bit keys, skew and payloads', async (algorithm) => {
+  test.each(['merge', 'radix', 'sample'] as const)('%s: the same answer for 64-bit keys, skew and payloads', async (algorithm) => {
     const draw = random(9);
     const length = 3000;
     const keys = Array.from({ length }, () => (draw(3) ? 7n : BigInt(draw(2 ** 31)) * BigInt(draw(2 ** 31)) - 2n ** 60n));

@@ -26,6 +26,11 @@ inline std::string name_of(Keys keys) {
   return names[static_cast<size_t>(keys)];
 }
 
+inline std::string name_of(SortAlgorithm algorithm) {
+  constexpr const char* names[] = {"Merge", "Radix", "Sample"};
+  return names[static_cast<size_t>(algorithm)];
+}
+
 inline std::vector<uint64_t> make_keys(Keys kind, uint64_t size, unsigned key_bytes, uint64_t seed) {
   std::mt19937_64 random(seed);
   const uint64_t mask = key_bytes == 4 ? UINT32_MAX : UINT64_MAX;

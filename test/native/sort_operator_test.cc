@@ -51,7 +51,11 @@ TEST_P(SortOperator, TakesTheDeviceMemoryThatItAnnounces) {
   const auto enough = make_engine(far, devices, bytes);
   expect_sorted(merge_runs(*enough, sort_chunksets(*enough, layout, tuples.view(), ~uint64_t{0}, plan, job), job), tuples, keys,
                 0, size);
-  for (const auto& device : enough->devices) EXPECT_EQ(device->memory().peak_bytes(), bytes);
+  for (const auto& device : enough->devices) {
+    // A sample sort keeps room for parts that turn out larger.
+    EXPECT_LE(device->memory().peak_bytes(), bytes);
+    if (algorithm != SortAlgorithm::sample) EXPECT_EQ(device->memory().peak_bytes(), bytes);
+  }
 
   const auto short_of = make_engine(far, devices, bytes - 1);
   try {
@@ -134,7 +138,7 @@ TEST_P(SortOperator, StopsWhenItsJobIsCancelled) {
 
 std::vector<Setup> all_setups() {
   std::vector<Setup> setups;
-  for (const auto algorithm : {SortAlgorithm::merge, SortAlgorithm::radix}) {
+  for (const auto algorithm : {SortAlgorithm::merge, SortAlgorithm::radix, SortAlgorithm::sample}) {
     for (const int devices : {1, 2, 3, 4, 5, 7, 8}) {
       for (const bool far : {false, true}) setups.push_back({algorithm, devices, far});
     }
@@ -143,7 +147,7 @@ std::vector<Setup> all_setups() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, SortOperator, ::testing::ValuesIn(all_setups()), [](const auto& info) {
-  return std::string(info.param.algorithm == SortAlgorithm::merge ? "Merge" : "Radix") + std::to_string(info.param.devices) +
+  return name_of(info.param.algorithm) + std::to_string(info.param.devices) +
          (info.param.far ? "Far" : "Host");
 });
 

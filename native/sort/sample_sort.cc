@@ -1,0 +1,400 @@
+#include "sort/sample_sort.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <memory>
+
+#include "core/error.h"
+#include "core/format.h"
+#include "primitives/primitives.h"
+#include "sort/key_ranges.h"
+#include "sort/lanes.h"
+#include "transfer/host_transfer.h"
+
+namespace warpjoin::sorting {
+namespace {
+
+constexpr size_t kPieceBytes = size_t{64} << 20;      // of keys and values that are partitioned together
+constexpr size_t kSlots = 3;                          // pieces that arrive, wait and are partitioned at a time
+constexpr uint64_t kPiecesPerShare = 8;               // at least, so that small inputs overlap too
+constexpr uint64_t kLeastTuples = 4096;               // of a piece or a range: less only costs launches
+constexpr uint64_t kOversampling = 128;
+constexpr unsigned kAttempts = 3;                     // each with 16 times the sample of the one before
+constexpr size_t kPairs = 2;                          // parts that are sorted or on their way home at a time
+
+uint64_t piece_tuples(TupleLayout layout, uint64_t share) {
+  return std::clamp<uint64_t>(share / kPiecesPerShare, kLeastTuples, kPieceBytes / layout.tuple_bytes());
+}
+
+size_t most_ranges(uint64_t tuples) {
+  return static_cast<size_t>(std::clamp<uint64_t>(tuples / kLeastTuples, 1, Primitives::kMostRanges));
+}
+
+// The most tuples of a part; grows with the number of tuples. A range between two quantiles of the sample holds at most two
+// shares of it (a key that is a quantile once may have up to a share on either side); the rest is for the sample's error.
+uint64_t most_in_part(uint64_t tuples) {
+  return std::min(tuples, 3 * (std::max(2 * kLeastTuples, tuples / Primitives::kMostRanges) + 1));
+}
+
+uint64_t share_of(uint64_t tuples, size_t devices) { return share_begin(tuples, devices, 1); }
+
+size_t buffer_bytes(TupleLayout layout, uint64_t tuples) {
+  return StackAllocator::aligned(tuples * layout.key_bytes) + StackAllocator::aligned(tuples * layout.value_bytes);
+}
+
+struct Sizes {
+  uint64_t share, piece, part;
+  size_t pieces;  // of all devices
+  size_t arrival, sorting;  // bytes
+
+  Sizes(Device& device, TupleLayout layout, uint64_t tuples, size_t devices) {
+    Primitives& primitives = device.primitives();
+    share = share_of(tuples, devices);
+    const bool in_place = device.addresses_host_memory();
+    piece = in_place ? share : std::min(share, piece_tuples(layout, share));
+    part = most_in_part(tuples);
+    pieces = devices * static_cast<size_t>((share + piece - 1) / std::max<uint64_t>(piece, 1));
+    const size_t partition = primitives.partition_ranges_scratch_bytes(layout, piece, most_ranges(tuples));
+    arrival = (in_place ? 0 : kSlots * buffer_bytes(layout, piece)) + StackAllocator::aligned(partition);
+    sorting = (in_place ? 1 : 2) * kPairs * buffer_bytes(layout, part) +
+              StackAllocator::aligned(primitives.sort_scratch_bytes(layout, part)) +
+              kPairs * StackAllocator::aligned(primitives.concatenate_scratch_bytes(pieces));
+  }
+};
+
+Buffer allocate(Device& device, size_t bytes) { return bytes ? device.memory().allocate(bytes) : Buffer(); }
+
+// Tuples in a device's memory.
+struct OwnedTuples {
+  Buffer keys, values;
+  TupleSpan span;
+
+  OwnedTuples() = default;
+  OwnedTuples(Device& device, TupleLayout layout, uint64_t size) {
+    keys = allocate(device, size * layout.key_bytes);
+    values = allocate(device, size * layout.value_bytes);
+    span = {keys.data(), values.data(), size};
+  }
+};
+
+// A stretch of the run that one device collects, sorts and sends home in one go.
+struct Part {
+  uint64_t begin = 0, size = 0;  // in the run
+  uint64_t bits = 0;             // key bits that vary
+  std::vector<TupleView> from;   // in the order of the input
+};
+
+// Tuples of the input that are partitioned together.
+struct Piece {
+  TupleView in;
+  TupleSpan out;
+  std::vector<uint64_t> offsets;  // where its ranges begin
+
+  TupleView range(TupleLayout layout, size_t r) const { return out.slice(layout, offsets[r], offsets[r + 1]).view(); }
+};
+
+// One device's work. Streams come last: they wait for their work before what it refers to goes.
+struct SampleLane {
+  Device* device = nullptr;
+  bool direct = false;  // the device's kernels read the input and write the result where they are
+  TupleSpan out;        // where its parts' results go one behind the other, if direct
+  OwnedTuples chunk;
+  std::vector<Piece> pieces;
+  std::vector<Part> parts;
+  std::vector<OwnedTuples> buffers;  // slots of pieces, later pairs of parts, or one buffer a part if direct
+  Buffer scratch;
+  std::array<Buffer, kPairs> part_tables;
+  std::array<std::unique_ptr<Event>, kSlots> slot_free;
+  std::array<std::unique_ptr<Event>, kPairs> collected, sorted;
+  std::unique_ptr<Stream> collect, compute;
+
+  Primitives& primitives() const { return device->primitives(); }
+  uint64_t input_size() const {
+    uint64_t size = 0;
+    for (const Piece& piece : pieces) size += piece.in.size;
+    return size;
+  }
+};
+
+class SampleSort {
+ public:
+  /// Each lane has its device and pieces.
+  SampleSort(Engine& engine, TupleLayout layout, std::vector<SampleLane> lanes, uint64_t varying_bits, Job& job)
+      : engine_(engine), layout_(layout), varying_bits_(varying_bits), job_(job), lanes_(std::move(lanes)) {
+    for (SampleLane& lane : lanes_) {
+      size_ += lane.input_size();
+      const auto create = [&](auto& events) {
+        for (auto& event : events) event = lane.device->create_event();
+      };
+      create(lane.slot_free);
+      create(lane.collected);
+      create(lane.sorted);
+      lane.collect = lane.device->create_stream();
+      lane.compute = lane.device->create_stream();
+    }
+  }
+
+  // Before any lane's memory goes: the others read it.
+  ~SampleSort() {
+    for (SampleLane& lane : lanes_) lane.compute.reset(), lane.collect.reset();
+  }
+
+  /// Sorts into `run`, host memory, what lanes that are not direct send there. False where a part would be larger than there
+  /// is room for: `ranges` come from too small a sample.
+  bool run(KeyRanges ranges, const TupleSpan& run) {
+    ranges_ = std::move(ranges);
+    {
+      PhaseTimer timer(job_, "partition", 2 * size_ * layout_.tuple_bytes());
+      partition();
+    }
+    if (!assign_parts()) return false;
+    PhaseTimer timer(job_, "sort", 2 * size_ * layout_.tuple_bytes());
+    collect(run);
+    return true;
+  }
+
+  const std::vector<SampleLane>& lanes() const { return lanes_; }
+
+ private:
+  // Takes each device's share to it and partitions every piece as soon as it is there.
+  void partition() {
+    std::vector<HostQueue> queues;
+    for (SampleLane& lane : lanes_) {
+      Device& device = *lane.device;
+      uint64_t largest = 0;
+      for (const Piece& piece : lane.pieces) largest = std::max(largest, piece.in.size);
+      lane.buffers.clear();
+      lane.scratch = {};
+      lane.scratch = allocate(device, lane.primitives().partition_ranges_scratch_bytes(layout_, largest, ranges_.size()));
+      if (lane.direct) {
+        for (Piece& piece : lane.pieces) partition_piece(lane, piece, piece.in);
+        continue;
+      }
+      for (size_t s = 0; s < kSlots; ++s) lane.buffers.emplace_back(device, layout_, largest);
+      queues.push_back(arrival_of(lane));
+    }
+    transfer(engine_, queues, job_);
+    wait();
+  }
+
+  HostQueue arrival_of(SampleLane& lane) {
+    HostQueue queue;
+    queue.device = lane.device;
+    queue.direction = HostQueue::Direction::to_device;
+    queue.depth = kSlots;
+    for (size_t p = 0; p < lane.pieces.size(); ++p) {
+      const TupleView& in = lane.pieces[p].in;
+      const TupleSpan& slot = lane.buffers[p % kSlots].span;
+      HostCopy& copy = queue.copies.emplace_back();
+      copy.stretches.push_back({slot.keys, in.keys, in.size * layout_.key_bytes});
+      if (in.values) copy.stretches.push_back({slot.values, in.values, in.size * layout_.value_bytes});
+      if (p >= kSlots) copy.after = lane.slot_free[p % kSlots].get();
+    }
+    queue.enqueued = [this, &lane](size_t p, std::span<Event* const> done) {
+      for (Event* event : done) lane.compute->wait(*event);
+      Piece& piece = lane.pieces[p];
+      const TupleSpan& slot = lane.buffers[p % kSlots].span;
+      partition_piece(lane, piece, {slot.keys, piece.in.values ? slot.values : nullptr, piece.in.first_value, piece.in.size});
+      lane.compute->record(*lane.slot_free[p % kSlots]);
+    };
+    return queue;
+  }
+
+  void partition_piece(SampleLane& lane, Piece& piece, const TupleView& arrived) {
+    piece.offsets.assign(ranges_.size() + 1, 0);
+    lane.primitives().partition_ranges(layout_, arrived, ranges_.bounds(), piece.out, piece.offsets.data(), lane.scratch.data(),
+                                       job_, *lane.compute);
+    job_.add_done(piece.in.size);
+  }
+
+  // Gives every range to the device whose share of the result it falls into; ranges of equal keys are cut where they need be.
+  bool assign_parts() {
+    const size_t devices = lanes_.size();
+    const uint64_t most = most_in_part(size_);
+    uint64_t begin = 0;
+    size_t device = 0;
+    for (SampleLane& lane : lanes_) lane.parts.clear();
+    for (size_t r = 0; r < ranges_.size(); ++r) {
+      const uint64_t bits = ranges_.varying_bits(r, varying_bits_);
+      std::vector<TupleView> from;
+      uint64_t size = 0;
+      for (const SampleLane& lane : lanes_) {
+        for (const Piece& piece : lane.pieces) {
+          from.push_back(piece.range(layout_, r));
+          size += from.back().size;
+        }
+      }
+      if (bits != 0 && size > most) return false;
+      for (uint64_t at = begin; at < begin + size;) {
+        const uint64_t left = begin + size - at, middle = bits ? at + left / 2 : at;
+        while (share_begin(size_, devices, device + 1) <= middle) ++device;
+        const uint64_t part = bits ? left : std::min({left, most, share_begin(size_, devices, device + 1) - at});
+        lanes_[device].parts.push_back({at, part, bits, cut(from, at - begin, part)});
+        at += part;
+      }
+      begin += size;
+    }
+    return true;
+  }
+
+  // Tuples [begin, begin + size) of `from`, taken as one sequence.
+  std::vector<TupleView> cut(const std::vector<TupleView>& from, uint64_t begin, uint64_t size) const {
+    std::vector<TupleView> found;
+    uint64_t at = 0;
+    for (const TupleView& view : from) {
+      const uint64_t first = std::clamp(begin, at, at + view.size) - at, last = std::clamp(begin + size, at, at + view.size) - at;
+      if (first < last) found.push_back(view.slice(layout_, first, last));
+      at += view.size;
+    }
+    return found;
+  }
+
+  // Collects and sorts each device's parts, and takes them to their place in the result.
+  void collect(const TupleSpan& run) {
+    std::vector<HostQueue> queues(lanes_.size());  // callbacks refer to them
+    for (size_t i = 0; i < lanes_.size(); ++i) {
+      SampleLane& lane = lanes_[i];
+      queues[i].device = lane.device;
+      if (lane.parts.empty()) continue;
+      make_buffers(lane);
+      if (lane.direct) {
+        if (run.size) lane.out = run.slice(layout_, lane.parts.front().begin, lane.parts.back().begin + lane.parts.back().size);
+        for (size_t k = 0; k < lane.parts.size(); ++k) sort_in_place(lane, k);
+      } else {
+        send_home(lane, run, queues[i]);
+      }
+    }
+    transfer(engine_, queues, job_);
+    wait();
+  }
+
+  void make_buffers(SampleLane& lane) {
+    Device& device = *lane.device;
+    uint64_t largest = 0;
+    size_t most_from = 0;
+    for (const Part& part : lane.parts) {
+      largest = std::max(largest, part.size);
+      most_from = std::max(most_from, part.from.size());
+    }
+    lane.buffers.clear();
+    lane.scratch = {};
+    for (size_t b = 0; b < (lane.direct ? kPairs : 2 * kPairs); ++b) lane.buffers.emplace_back(device, layout_, largest);
+    lane.scratch = allocate(device, lane.primitives().sort_scratch_bytes(layout_, largest));
+    for (Buffer& table : lane.part_tables) table = allocate(device, lane.primitives().concatenate_scratch_bytes(most_from));
+  }
+
+  void sort_in_place(SampleLane& lane, size_t k) {
+    const Part& part = lane.parts[k];
+    const uint64_t at = part.begin - lane.parts.front().begin;
+    const TupleSpan target = lane.out.slice(layout_, at, at + part.size);
+    // An odd number of digits, as of four or eight bytes less the one that the range decides, ends in `target`.
+    const TupleSpan sorted = sort_part(lane, k, part.bits ? lane.buffers[k % kPairs].span.slice(layout_, 0, part.size) : target, target);
+    if (sorted.keys != target.keys) {
+      lane.device->copy(target.keys, sorted.keys, part.size * layout_.key_bytes, *lane.compute);
+      if (layout_.value_bytes) lane.device->copy(target.values, sorted.values, part.size * layout_.value_bytes, *lane.compute);
+    }
+    lane.compute->record(*lane.sorted[k % kPairs]);
+  }
+
+  void send_home(SampleLane& lane, const TupleSpan& run, HostQueue& queue) {
+    queue.direction = HostQueue::Direction::to_host;
+    queue.depth = kPairs;
+    queue.copies.resize(lane.parts.size());
+    const auto prepare = [this, &lane, run, &queue](size_t k) {
+      const Part& part = lane.parts[k];
+      const auto buffer = [&](size_t b) { return lane.buffers[k % kPairs * 2 + b].span.slice(layout_, 0, part.size); };
+      const TupleSpan sorted = sort_part(lane, k, buffer(0), buffer(1));
+      const TupleSpan target = run.slice(layout_, part.begin, part.begin + part.size);
+      lane.compute->record(*lane.sorted[k % kPairs]);
+      HostCopy& home = queue.copies[k];
+      home.after = lane.sorted[k % kPairs].get();
+      home.stretches.push_back({target.keys, sorted.keys, part.size * layout_.key_bytes});
+      if (layout_.value_bytes) home.stretches.push_back({target.values, sorted.values, part.size * layout_.value_bytes});
+    };
+    for (size_t k = 0; k < std::min(kPairs, lane.parts.size()); ++k) prepare(k);
+    queue.enqueued = [&lane, prepare](size_t k, std::span<Event* const> done) {
+      if (k + kPairs >= lane.parts.size()) return;
+      for (Event* event : done) lane.collect->wait(*event);
+      prepare(k + kPairs);
+    };
+  }
+
+  // Collects part `k` in `a` while the part before it is being sorted, then sorts it; returns where it will be: in `a` or `b`.
+  TupleSpan sort_part(SampleLane& lane, size_t k, const TupleSpan& a, const TupleSpan& b) {
+    const Part& part = lane.parts[k];
+    if (k >= kPairs) lane.collect->wait(*lane.sorted[k % kPairs]);
+    lane.primitives().concatenate(layout_, part.from, a, lane.part_tables[k % kPairs].data(), job_, *lane.collect);
+    lane.collect->record(*lane.collected[k % kPairs]);
+    lane.compute->wait(*lane.collected[k % kPairs]);
+    job_.add_done(part.size);
+    if (part.bits == 0) return a;
+    return lane.primitives().sort(layout_, a.view(), a, b, part.bits, lane.scratch.data(), job_, *lane.compute);
+  }
+
+  void wait() {
+    std::exception_ptr error;
+    for (SampleLane& lane : lanes_) {
+      for (Stream* stream : {lane.collect.get(), lane.compute.get()}) {
+        try {
+          stream->synchronize();
+        } catch (...) {
+          if (!error) error = std::current_exception();
+        }
+      }
+    }
+    if (error) std::rethrow_exception(error);
+    job_.check();
+  }
+
+  Engine& engine_;
+  const TupleLayout layout_;
+  const uint64_t varying_bits_;
+  Job& job_;
+  uint64_t size_ = 0;
+  KeyRanges ranges_;
+  std::vector<SampleLane> lanes_;
+};
+
+// Runs `sort` with larger and larger samples, until its parts fit.
+void sort_with_samples(SampleSort& sort, uint64_t size, const TupleSpan& run, size_t tuple_bytes,
+                       const std::function<KeyRanges(uint64_t oversampling)>& choose) {
+  uint64_t oversampling = kOversampling;
+  for (unsigned attempt = 0; attempt < kAttempts; ++attempt, oversampling *= 16) {
+    if (sort.run(choose(oversampling), run)) return;
+  }
+  throw Error(ErrorCode::device, "A key range of the sort outgrew the " + format_bytes(most_in_part(size) * tuple_bytes) +
+                                     " that each device keeps for one");
+}
+
+}  // namespace
+
+size_t sample_sort_bytes(Device& device, TupleLayout layout, uint64_t tuples, size_t devices) {
+  const Sizes sizes(device, layout, tuples, devices);
+  return buffer_bytes(layout, sizes.share) + std::max(sizes.arrival, sizes.sorting);
+}
+
+void sample_sort(Engine& engine, TupleLayout layout, const std::vector<Device*>& devices, TupleView in, TupleSpan run,
+                 uint64_t varying_bits, Job& job) {
+  std::vector<SampleLane> lanes(devices.size());
+  for (size_t i = 0; i < devices.size(); ++i) {
+    Device& device = *devices[i];
+    SampleLane& lane = lanes[i];
+    const uint64_t begin = share_begin(in.size, devices.size(), i), end = share_begin(in.size, devices.size(), i + 1);
+    const Sizes sizes(device, layout, in.size, devices.size());
+    device.memory().reserve(sample_sort_bytes(device, layout, in.size, devices.size()));
+    lane.device = &device;
+    lane.direct = device.addresses_host_memory();
+    lane.chunk = OwnedTuples(device, layout, sizes.share);
+    for (uint64_t at = begin; at < end; at += sizes.piece) {
+      const uint64_t piece_end = std::min(end, at + sizes.piece);
+      lane.pieces.push_back({in.slice(layout, at, piece_end), lane.chunk.span.slice(layout, at - begin, piece_end - begin), {}});
+    }
+  }
+  SampleSort sort(engine, layout, std::move(lanes), varying_bits, job);
+  sort_with_samples(sort, in.size, run, layout.tuple_bytes(), [&](uint64_t oversampling) {
+    return KeyRanges::choose(engine.pool, layout, in, most_ranges(in.size), oversampling);
+  });
+}
+
+}  // namespace warpjoin::sorting

@@ -1,0 +1,21 @@
+// Sample sort on any number of devices; why and how: docs/decisions/0007. Internal to native/sort.
+#pragma once
+
+#include <vector>
+
+#include "core/engine.h"
+#include "core/job.h"
+#include "core/tuples.h"
+
+namespace warpjoin::sorting {
+
+/// Bytes of device memory that sorting `tuples` takes on `device`, one of `devices`, at most.
+size_t sample_sort_bytes(Device& device, TupleLayout layout, uint64_t tuples, size_t devices);
+
+/// Sorts `in` (host memory) into `run` (host memory), stable. Tuples are partitioned by key range while they arrive; each
+/// range is collected, sorted and sent home while the next one is being sorted. Devices that do not address host memory
+/// must be linked directly. `varying_bits` as in Primitives::sort, all ones where unknown.
+void sample_sort(Engine& engine, TupleLayout layout, const std::vector<Device*>& devices, TupleView in, TupleSpan run,
+                 uint64_t varying_bits, Job& job);
+
+}  // namespace warpjoin::sorting
