@@ -51,6 +51,13 @@ using gpu_device_properties_t = cudaDeviceProp;
 #define gpu_memcpy_peer_async WARPJOIN_GPU_NAME(MemcpyPeerAsync)
 #define gpu_memset_async WARPJOIN_GPU_NAME(MemsetAsync)
 
+/// Lets a kernel have as much dynamic shared memory as `bytes`, more than it may by default.
+template <class... Arguments>
+gpu_error_t gpu_allow_shared_memory(void (*kernel)(Arguments...), size_t bytes) {
+  return WARPJOIN_GPU_NAME(FuncSetAttribute)(reinterpret_cast<const void*>(kernel),
+                                             WARPJOIN_GPU_NAME(FuncAttributeMaxDynamicSharedMemorySize), static_cast<int>(bytes));
+}
+
 #define gpu_stream_create_with_flags WARPJOIN_GPU_NAME(StreamCreateWithFlags)
 #define gpu_stream_non_blocking WARPJOIN_GPU_NAME(StreamNonBlocking)
 #define gpu_stream_destroy WARPJOIN_GPU_NAME(StreamDestroy)

@@ -33,6 +33,16 @@ class GpuPrimitives final : public Primitives {
                  const Job& job, Stream& stream) override;
   size_t partition_scratch_bytes(TupleLayout layout, uint64_t size, Digit digit) override;
 
+  // partition_ranges.cu
+  void partition_ranges(TupleLayout layout, TupleView in, std::span<const uint64_t> bounds, TupleSpan out, uint64_t* host_offsets,
+                        void* scratch, const Job& job, Stream& stream) override;
+  size_t partition_ranges_scratch_bytes(TupleLayout layout, uint64_t size, size_t ranges) override;
+
+  // concatenate.cu
+  void concatenate(TupleLayout layout, std::span<const TupleView> parts, TupleSpan out, void* scratch, const Job& job,
+                   Stream& stream) override;
+  size_t concatenate_scratch_bytes(size_t parts) override;
+
   void match_ranges(TupleLayout, TupleView, TupleLayout, TupleView, MatchRange*, uint64_t*, const Job&, Stream&) override {
     not_supported_on(device_, "The merge join");
   }

@@ -28,6 +28,101 @@ inline unsigned loop_blocks(uint64_t size) {
 __device__ inline uint64_t loop_begin() { return uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 __device__ inline uint64_t loop_step() { return uint64_t{gridDim.x} * blockDim.x; }
 
+// --- Lanes ---
+// The threads of a block that run in step: 32 on NVIDIA's GPUs, 64 on AMD's data-centre ones. Blocks have one dimension.
+
+#if defined(WARPJOIN_HIP)
+constexpr unsigned kLanes = 64;
+#if defined(__AMDGCN_WAVEFRONT_SIZE)
+static_assert(__AMDGCN_WAVEFRONT_SIZE == kLanes, "this GPU runs 32 lanes in step; the kernels were written for 64");
+#endif
+#else
+constexpr unsigned kLanes = 32;
+#endif
+using LaneMask = std::conditional_t<kLanes == 64, unsigned long long, unsigned>;  // a bit for each lane
+
+__device__ inline unsigned lane() { return threadIdx.x % kLanes; }
+__device__ inline LaneMask lanes_below() { return (LaneMask{1} << lane()) - 1; }
+
+/// Orders the lanes' accesses to shared memory before and after it.
+__device__ inline void sync_lanes() {
+#if defined(WARPJOIN_HIP)
+  __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront");
+  __builtin_amdgcn_wave_barrier();
+#else
+  __syncwarp();
+#endif
+}
+
+// All lanes call these together.
+__device__ inline LaneMask ballot(bool vote) {
+#if defined(WARPJOIN_HIP)
+  return __ballot(vote);
+#else
+  return __ballot_sync(~LaneMask{0}, vote);
+#endif
+}
+
+template <class T>
+__device__ T shuffle(T value, unsigned from_lane) {
+#if defined(WARPJOIN_HIP)
+  return __shfl(value, static_cast<int>(from_lane));
+#else
+  return __shfl_sync(~LaneMask{0}, value, static_cast<int>(from_lane));
+#endif
+}
+
+template <class T>
+__device__ T shuffle_up(T value, unsigned distance) {
+#if defined(WARPJOIN_HIP)
+  return __shfl_up(value, distance);
+#else
+  return __shfl_up_sync(~LaneMask{0}, value, distance);
+#endif
+}
+
+__device__ inline unsigned popcount(LaneMask mask) {
+  return static_cast<unsigned>(kLanes == 64 ? __popcll(mask) : __popc(static_cast<unsigned>(mask)));
+}
+
+/// The sum of the values of all threads before this one. All threads of a block of `threads` call it together; `sums` is
+/// shared memory for threads / kLanes values, which another call may use again only after a __syncthreads().
+template <unsigned threads, class T>
+__device__ T sum_before(T value, T* sums) {
+  T sum = value;
+#pragma unroll
+  for (unsigned distance = 1; distance < kLanes; distance *= 2) {
+    const T other = shuffle_up(sum, distance);
+    if (lane() >= distance) sum += other;
+  }
+  const unsigned group = threadIdx.x / kLanes;
+  if (lane() == kLanes - 1) sums[group] = sum;
+  __syncthreads();
+  sum -= value;
+#pragma unroll
+  for (unsigned g = 0; g < threads / kLanes; ++g) sum += g < group ? sums[g] : T{0};
+  return sum;
+}
+
+/// Hides from the compiler how a value came about.
+__device__ inline void make_opaque(uint32_t& value) {
+#if defined(WARPJOIN_HIP)
+  asm("" : "+v"(value));
+#else
+  asm("" : "+r"(value));
+#endif
+}
+
+/// Reads what will not be read again: it leaves the caches first.
+template <class T>
+__device__ T load_once(const T* data) {
+#if defined(WARPJOIN_HIP)
+  return __builtin_nontemporal_load(data);
+#else
+  return __ldcs(data);
+#endif
+}
+
 /// A view as kernels read it.
 template <class Key, class Value>
 struct Run {

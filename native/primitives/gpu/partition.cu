@@ -1,12 +1,14 @@
-// Partitions by sorting on the digit alone.
+// Partitions by digit: one split, or two of half the digit each where it has more than 8 bits.
 #include <algorithm>
 
 #include "primitives/gpu/gpu_primitives.h"
-#include "primitives/gpu/kernels.h"
-#include "primitives/gpu/radix_sort.h"
+#include "primitives/gpu/multisplit.h"
 
 namespace warpjoin {
 namespace {
+
+constexpr unsigned kMostBits = 12;
+constexpr unsigned kSplitBits = 8;  // of one split
 
 // Where each partition begins in tuples that are grouped by digit.
 template <class Key>
@@ -25,12 +27,48 @@ __global__ void find_offsets(const Key* keys, uint64_t size, Digit digit, uint64
   }
 }
 
+/// The stable splits that group by a digit, least significant first, and their scratch.
 template <class Key, class Value>
-size_t sort_bytes(uint64_t size, Digit digit, const std::string& device_name) {
-  size_t bytes = 0;
-  GPU_CHECK(device_name, (gpu::radix_sort_copy<Key, Value>(nullptr, bytes, nullptr, nullptr, nullptr, nullptr, size, digit.shift,
-                                                           unsigned{digit.shift} + digit.bits, gpu_stream_t{})));
-  return StackAllocator::aligned(bytes);
+struct DigitSplits {
+  using Shape = gpu::ShapeOf<gpu::widest<Key, Value>>;
+
+  bool two;
+  Digit first, second;  // with one split, it is the second
+  Key* between_keys = nullptr;
+  Value* between_values = nullptr;
+  gpu::SplitCounts counts;  // used by either
+  size_t bytes;
+
+  DigitSplits(void* scratch, uint64_t size, Digit digit) : DigitSplits(host::Carver(scratch), size, digit) {}
+
+ private:
+  DigitSplits(host::Carver carver, uint64_t size, Digit digit)
+      : two(digit.bits > kSplitBits),
+        first{digit.shift, static_cast<uint8_t>(two ? digit.bits / 2 : 0), digit.mixed},
+        second{static_cast<uint8_t>(digit.shift + first.bits), static_cast<uint8_t>(digit.bits - first.bits), digit.mixed},
+        counts(carver, Shape::kTile, size, second.count()) {
+    if (two) {
+      between_keys = carver.take<Key>(size);
+      if constexpr (gpu::is_value<Value>) between_values = carver.take<Value>(size);
+    }
+    bytes = carver.bytes();
+  }
+};
+
+template <bool mixed, class Key, class Value>
+void split(const gpu::Run<Key, Value>& in, const DigitSplits<Key, Value>& splits, Key* out_keys, Value* out_values,
+           uint64_t* offsets, gpu_stream_t on, const std::string& device_name) {
+  using Shape = typename DigitSplits<Key, Value>::Shape;
+  using Buckets = gpu::DigitBuckets<Key, mixed>;
+  gpu::Run<Key, Value> rest = in;
+  if (splits.two) {
+    gpu::SplitCounts counts = splits.counts;
+    counts.buckets = splits.first.count();
+    gpu::split<Shape>(in, Buckets(splits.first), counts, splits.between_keys, splits.between_values, offsets, on, device_name);
+    rest.keys = splits.between_keys;
+    rest.values = splits.between_values;
+  }
+  gpu::split<Shape>(rest, Buckets(splits.second), splits.counts, out_keys, out_values, offsets, on, device_name);
 }
 
 }  // namespace
@@ -38,8 +76,7 @@ size_t sort_bytes(uint64_t size, Digit digit, const std::string& device_name) {
 void GpuPrimitives::partition(TupleLayout layout, TupleView in, Digit digit, TupleSpan out, uint64_t* host_offsets, void* scratch,
                               const Job& job, Stream& stream) {
   job.check();
-  if (digit.mixed) not_supported_on(device_, "Partitioning by a mixed key");
-  if (digit.bits > 12) throw Error(ErrorCode::internal, "A digit has at most 12 bits");
+  if (digit.bits > kMostBits) throw Error(ErrorCode::internal, "A partition digit has at most 12 bits");
   const size_t offsets_count = size_t{digit.count()} + 1;
   if (in.size == 0) {
     std::fill(host_offsets, host_offsets + offsets_count, 0);
@@ -50,22 +87,17 @@ void GpuPrimitives::partition(TupleLayout layout, TupleView in, Digit digit, Tup
   ResultSlots::Slot& slot = results_.acquire(offsets_count * sizeof(uint64_t));
   auto* offsets = slot.as<uint64_t>();
   gpu::with_layout(layout, [&]<class Key, class Value>(Key, Value) {
-    const size_t bytes = sort_bytes<Key, Value>(in.size, digit, id_.name);
-    auto* values = static_cast<const Value*>(in.values);
-    if constexpr (gpu::is_value<Value>) {
-      if (!values) {
-        auto* numbers = reinterpret_cast<Value*>(static_cast<char*>(scratch) + bytes);
-        gpu::write_row_numbers<<<gpu::loop_blocks(in.size), gpu::kThreads, 0, on>>>(numbers, in.first_value, in.size);
-        check_launch("write_row_numbers");
-        values = numbers;
-      }
+    const gpu::Run<Key, Value> tuples(in);
+    const DigitSplits<Key, Value> splits(scratch, in.size, digit);
+    auto* const keys = static_cast<Key*>(out.keys);
+    auto* const values = static_cast<Value*>(out.values);
+    if (digit.mixed) {
+      split<true>(tuples, splits, keys, values, offsets, on, id_.name);
+    } else {
+      split<false>(tuples, splits, keys, values, offsets, on, id_.name);
     }
-    size_t sort_scratch = bytes;
-    GPU_CHECK(id_.name, gpu::radix_sort_copy(scratch, sort_scratch, static_cast<const Key*>(in.keys), static_cast<Key*>(out.keys),
-                                             values, static_cast<Value*>(out.values), in.size, digit.shift,
-                                             unsigned{digit.shift} + digit.bits, on));
-    find_offsets<<<gpu::loop_blocks(offsets_count), gpu::kThreads, 0, on>>>(static_cast<const Key*>(out.keys), in.size, digit,
-                                                                            offsets);
+    if (!splits.two) return;
+    find_offsets<<<gpu::loop_blocks(offsets_count), gpu::kThreads, 0, on>>>(keys, in.size, digit, offsets);
     check_launch("find_offsets");
   });
   results_.finish(
@@ -74,10 +106,8 @@ void GpuPrimitives::partition(TupleLayout layout, TupleView in, Digit digit, Tup
 
 size_t GpuPrimitives::partition_scratch_bytes(TupleLayout layout, uint64_t size, Digit digit) {
   if (size == 0) return 0;
-  id_.select();
-  return gpu::with_layout(layout, [&]<class Key, class Value>(Key, Value) {
-    return sort_bytes<Key, Value>(size, digit, id_.name) + StackAllocator::aligned(size * layout.value_bytes);
-  });
+  return gpu::with_layout(
+      layout, [&]<class Key, class Value>(Key, Value) { return DigitSplits<Key, Value>(nullptr, size, digit).bytes; });
 }
 
 }  // namespace warpjoin

@@ -1,0 +1,123 @@
+// Copies any number of parts, small and large, with one launch: every group of lanes takes pieces of the output, which are
+// of one size whatever the parts are, so that thousands of small parts keep a link as busy as one large part does.
+#include "primitives/gpu/gpu_primitives.h"
+#include "primitives/gpu/kernels.h"
+
+namespace warpjoin {
+namespace {
+
+using gpu::kLanes;
+using gpu::kThreads;
+
+constexpr unsigned kPieceBytes = 16 << 10;
+constexpr unsigned kDeep = 8;  // words that a lane has under way
+
+struct Part {
+  const char* columns[2];  // keys and values
+  uint64_t begin;          // its first row of the output
+};
+
+/// Where a column goes, and the width of its elements in bytes (0: there is no such column).
+struct Columns {
+  char* out[2];
+  unsigned width[2];
+};
+
+template <class Word>
+__device__ void copy_words(Word* to, const Word* from, uint64_t count) {
+  uint64_t at = gpu::lane();
+  for (; at + (kDeep - 1) * kLanes < count; at += kDeep * kLanes) {
+    Word words[kDeep];
+#pragma unroll
+    for (unsigned i = 0; i < kDeep; ++i) words[i] = from[at + i * kLanes];
+#pragma unroll
+    for (unsigned i = 0; i < kDeep; ++i) to[at + i * kLanes] = words[i];
+  }
+  for (; at < count; at += kLanes) to[at] = from[at];
+}
+
+// 16 bytes at a time where both ends are aligned alike.
+template <class T>
+__device__ void copy_elements(char* to_bytes, const char* from_bytes, uint64_t count) {
+  constexpr unsigned kWide = sizeof(uint4) / sizeof(T);
+  T* to = reinterpret_cast<T*>(to_bytes);
+  const T* from = reinterpret_cast<const T*>(from_bytes);
+  const auto to_at = reinterpret_cast<uintptr_t>(to), from_at = reinterpret_cast<uintptr_t>(from);
+  if ((to_at ^ from_at) % sizeof(uint4) != 0) return copy_words(to, from, count);
+  uint64_t head = (sizeof(uint4) - to_at % sizeof(uint4)) % sizeof(uint4) / sizeof(T);
+  head = head < count ? head : count;
+  const uint64_t words = (count - head) / kWide, tail = head + words * kWide;
+  if (gpu::lane() < head) to[gpu::lane()] = from[gpu::lane()];
+  copy_words(reinterpret_cast<uint4*>(to + head), reinterpret_cast<const uint4*>(from + head), words);
+  if (gpu::lane() < count - tail) to[tail + gpu::lane()] = from[tail + gpu::lane()];
+}
+
+// The last of `parts` that begins at or before `row`.
+__device__ unsigned part_of(const Part* parts, unsigned count, uint64_t row) {
+  unsigned first = 0, last = count;
+  while (last - first > 1) {
+    const unsigned middle = first + (last - first) / 2;
+    if (parts[middle].begin <= row) {
+      first = middle;
+    } else {
+      last = middle;
+    }
+  }
+  return first;
+}
+
+// `parts` has an entry behind the last one, which begins where the output ends. No part is empty.
+__global__ void __launch_bounds__(kThreads) copy_parts(const Part* parts, unsigned count, Columns columns) {
+  const unsigned column = blockIdx.y, width = columns.width[column], piece_rows = kPieceBytes / width;
+  const uint64_t size = parts[count].begin, pieces = (size + piece_rows - 1) / piece_rows;
+  constexpr unsigned kGroups = kThreads / kLanes;
+  const uint64_t groups = uint64_t{gridDim.x} * kGroups;
+  for (uint64_t piece = uint64_t{blockIdx.x} * kGroups + threadIdx.x / kLanes; piece < pieces; piece += groups) {
+    uint64_t row = piece * piece_rows;
+    const uint64_t end = row + piece_rows < size ? row + piece_rows : size;
+    for (unsigned p = part_of(parts, count, row); row < end; ++p) {
+      const uint64_t part_end = parts[p + 1].begin < end ? parts[p + 1].begin : end;
+      const char* from = parts[p].columns[column] + (row - parts[p].begin) * width;
+      char* to = columns.out[column] + row * width;
+      if (width == 4) {
+        copy_elements<uint32_t>(to, from, part_end - row);
+      } else {
+        copy_elements<uint64_t>(to, from, part_end - row);
+      }
+      row = part_end;
+    }
+  }
+}
+
+}  // namespace
+
+void GpuPrimitives::concatenate(TupleLayout layout, std::span<const TupleView> parts, TupleSpan out, void* scratch,
+                                const Job& job, Stream& stream) {
+  job.check();
+  if (out.size == 0) return;
+  if (parts.size() >= UINT32_MAX) not_supported_on(device_, "Concatenating 2^32 parts");
+  id_.select();
+  const gpu_stream_t on = raw(stream);
+  ResultSlots::Slot& slot = results_.acquire((parts.size() + 1) * sizeof(Part));
+  auto* const table = slot.as<Part>();
+  unsigned count = 0;
+  uint64_t row = 0;
+  for (const TupleView& part : parts) {
+    if (part.size == 0) continue;
+    table[count++] = {{static_cast<const char*>(part.keys), static_cast<const char*>(part.values)}, row};
+    row += part.size;
+  }
+  table[count] = {{nullptr, nullptr}, row};
+  GPU_CHECK(id_.name, gpu_memcpy_async(scratch, table, (size_t{count} + 1) * sizeof(Part), gpu_memcpy_default, on));
+  const Columns columns{{static_cast<char*>(out.keys), static_cast<char*>(out.values)}, {layout.key_bytes, layout.value_bytes}};
+  const uint64_t lanes = row * std::max(layout.key_bytes, layout.value_bytes) / kPieceBytes * kLanes;
+  const dim3 grid(gpu::loop_blocks(lanes), layout.value_bytes ? 2 : 1);
+  copy_parts<<<grid, kThreads, 0, on>>>(static_cast<const Part*>(scratch), count, columns);
+  check_launch("copy_parts");
+  results_.finish(
+      slot, [] {}, on);
+}
+
+size_t GpuPrimitives::concatenate_scratch_bytes(size_t parts) { return (parts + 1) * sizeof(Part); }
+
+}  // namespace warpjoin

@@ -1,0 +1,64 @@
+// Partitions by key range: one split, whose buckets are found by binary search.
+#include <algorithm>
+
+#include "primitives/gpu/gpu_primitives.h"
+#include "primitives/gpu/multisplit.h"
+
+namespace warpjoin {
+namespace {
+
+template <class Key, class Value>
+struct RangeSplit {
+  using Shape = gpu::ShapeOf<gpu::widest<Key, Value>>;
+
+  Key* tree;
+  gpu::SplitCounts counts;
+  size_t bytes;
+
+  RangeSplit(void* scratch, uint64_t size, size_t ranges) : RangeSplit(host::Carver(scratch), size, ranges) {}
+
+ private:
+  RangeSplit(host::Carver carver, uint64_t size, size_t ranges)
+      : tree(carver.take<Key>(std::bit_ceil(ranges))),
+        counts(carver, Shape::kTile, size, static_cast<unsigned>(ranges)),
+        bytes(carver.bytes()) {}
+};
+
+}  // namespace
+
+void GpuPrimitives::partition_ranges(TupleLayout layout, TupleView in, std::span<const uint64_t> bounds, TupleSpan out,
+                                     uint64_t* host_offsets, void* scratch, const Job& job, Stream& stream) {
+  job.check();
+  const size_t ranges = bounds.size() + 1;
+  if (ranges > kMostRanges) throw Error(ErrorCode::internal, "A partition has at most 256 ranges");
+  if (in.size == 0) {
+    std::fill(host_offsets, host_offsets + ranges + 1, 0);
+    return;
+  }
+  id_.select();
+  const gpu_stream_t on = raw(stream);
+  ResultSlots::Slot& slot = results_.acquire((kMostRanges + ranges + 1) * sizeof(uint64_t));
+  auto* offsets = slot.as<uint64_t>() + kMostRanges;
+  gpu::with_layout(layout, [&]<class Key, class Value>(Key, Value) {
+    const RangeSplit<Key, Value> own(scratch, in.size, ranges);
+    // Bounds that no key reaches, being wider than keys, leave the ranges above them empty.
+    const auto reached = static_cast<unsigned>(
+        std::upper_bound(bounds.begin(), bounds.end(), uint64_t{static_cast<Key>(~Key{0})}) - bounds.begin());
+    auto* const planted = slot.as<Key>();
+    gpu::RangeBuckets<Key>::plant(bounds, reached, planted);
+    const gpu::RangeBuckets<Key> buckets(own.tree, reached);
+    GPU_CHECK(id_.name, gpu_memcpy_async(own.tree, planted, (size_t{1} << buckets.levels) * sizeof(Key), gpu_memcpy_default, on));
+    gpu::split<typename RangeSplit<Key, Value>::Shape>(gpu::Run<Key, Value>(in), buckets, own.counts, static_cast<Key*>(out.keys),
+                                                       static_cast<Value*>(out.values), offsets, on, id_.name);
+  });
+  results_.finish(
+      slot, [=] { std::copy(offsets, offsets + ranges + 1, host_offsets); }, on);
+}
+
+size_t GpuPrimitives::partition_ranges_scratch_bytes(TupleLayout layout, uint64_t size, size_t ranges) {
+  if (size == 0) return 0;
+  return gpu::with_layout(
+      layout, [&]<class Key, class Value>(Key, Value) { return RangeSplit<Key, Value>(nullptr, size, ranges).bytes; });
+}
+
+}  // namespace warpjoin
