@@ -39,7 +39,7 @@ run() {
   for tool in memcheck racecheck initcheck synccheck; do
     echo "== $tool"
     "$sanitizer" --tool "$tool" --error-exitcode 9 --print-limit 20 \
-      "$tests" --gtest_filter='*GpuSort.SortsAFewForTheSanitizers*' --gtest_brief=1
+      "$tests" --gtest_filter='*Gpu*ForTheSanitizers*' --gtest_brief=1
   done
 }
 

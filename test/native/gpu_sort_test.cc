@@ -1,9 +1,9 @@
-// Sorts on real GPUs. Where there are too few, each test says so and is skipped.
+// Sorts on real GPUs.
 #include <gtest/gtest.h>
 
 #include <numeric>
 
-#include "device/gpu_device.h"
+#include "gpu_engine.h"
 #include "primitives/primitives.h"
 #include "sort_cases.h"
 
@@ -11,19 +11,6 @@ namespace warpjoin {
 namespace {
 
 using namespace testing;
-
-#define SKIP_WITHOUT_GPUS(count)                                                                                         \
-  if (visible_gpus().size() < static_cast<size_t>(count)) {                                                              \
-    GTEST_SKIP() << "needs " << (count) << " GPUs; this build (" << gpu_backend() << ") sees " << visible_gpus().size(); \
-  }
-
-std::unique_ptr<Engine> make_gpu_engine(int gpus, size_t device_limit = size_t{2} << 30) {
-  return std::make_unique<Engine>(EngineConfig{.threads = 4,
-                                               .host_devices = 0,
-                                               .gpus = first_devices(gpus),
-                                               .memory_limit_bytes = size_t{8} << 30,
-                                               .device_memory_limit_bytes = device_limit});
-}
 
 // Tuples in a device's memory, written and read in one go.
 class OnDevice {
@@ -186,47 +173,6 @@ TEST(GpuPrimitives, SplitsAndMergesRunsOfPeers) {
     GTEST_SKIP() << "needs two GPUs that address each other's memory";
   }
   check_splits_and_merges(*engine);
-}
-
-TEST(GpuPrimitives, PartitionsByDigit) {
-  SKIP_WITHOUT_GPUS(1);
-  const auto engine = make_gpu_engine(1);
-  Device& device = *engine->devices[0];
-  device.memory().reserve(size_t{64} << 20);
-  const auto stream = device.create_stream();
-  Job job;
-  for (const TupleLayout layout : kAllLayouts) {
-    for (const Digit digit : {Digit{24, 8, false}, Digit{3, 1, false}, Digit{20, 12, false}}) {
-      for (const uint64_t size : kSizes) {
-        for (const bool implied : {false, true}) {
-          SCOPED_TRACE(std::to_string(digit.bits) + " bits, " + std::to_string(size));
-          const auto keys = make_keys(Keys::hot, size, layout.key_bytes, size);
-          const Tuples tuples(layout, keys, implied, 9);
-          std::vector<uint64_t> digits, offsets(digit.count() + 1, ~uint64_t{0}), expected(digit.count() + 1);
-          for (const uint64_t key : keys) {
-            digits.push_back(digit(key));
-            ++expected[digit(key) + 1];
-          }
-          std::partial_sum(expected.begin(), expected.end(), expected.begin());
-          OnDevice in(device, layout, size), out(device, layout, size);
-          in.write(tuples.view(), *stream);
-          TupleView view = in.span().view();
-          if (implied) view.values = nullptr, view.first_value = 9;
-          Buffer scratch = device.memory().allocate(device.primitives().partition_scratch_bytes(layout, size, digit));
-          device.primitives().partition(layout, view, digit, out.span(), offsets.data(), scratch.data(), job, *stream);
-          const SortedRun got = OnDevice::read(*engine, device, layout, out.span(), *stream);
-          ASSERT_EQ(offsets, expected);
-          std::vector<uint64_t> order(size);
-          std::iota(order.begin(), order.end(), 0u);
-          std::stable_sort(order.begin(), order.end(), [&](uint64_t x, uint64_t y) { return digits[x] < digits[y]; });
-          for (uint64_t i = 0; i < size; ++i) {
-            ASSERT_EQ(element(got.keys.data(), i, layout.key_bytes), keys[order[i]]) << i;
-            if (layout.value_bytes) ASSERT_EQ(element(got.values.data(), i, layout.value_bytes), tuples.value_at(order[i])) << i;
-          }
-        }
-      }
-    }
-  }
 }
 
 TEST(GpuDevice, NamesItsLimitAndTheCallThatFailed) {
