@@ -10,7 +10,8 @@ namespace warpjoin {
 
 Engine::Engine(const EngineConfig& config)
     : memory(HostMemory::create(config.memory_limit_bytes)),
-      pool(config.threads ? config.threads : std::max(1u, std::thread::hardware_concurrency())) {
+      pool(config.threads ? config.threads : std::max(1u, std::thread::hardware_concurrency())),
+      pinned(memory, config.transfer_block_bytes) {
   for (int i = 0; i < config.host_devices; ++i) {
     const size_t limit = config.device_memory_limit_bytes ? config.device_memory_limit_bytes : config.memory_limit_bytes;
     devices.push_back(create_host_device(i, limit, memory, pool));

@@ -69,6 +69,10 @@ HostMemory::~HostMemory() { trim(); }
 
 HostBuffer HostMemory::allocate(size_t size, const char* purpose) {
   const size_t wanted = capacity_for(size);
+  if (wanted > free_bytes()) {
+    const std::lock_guard lock(shortage_mutex_);
+    if (give_back_) give_back_();
+  }
   HostBuffer buffer;
   buffer.memory_ = shared_from_this();
   buffer.size_ = size;
@@ -134,6 +138,11 @@ std::vector<HostMemory::Block> HostMemory::drop_kept(size_t until_bytes_free) {
   return dropped;
 }
 
+void HostMemory::on_shortage(std::function<void()> give_back) {
+  const std::lock_guard lock(shortage_mutex_);
+  give_back_ = std::move(give_back);
+}
+
 void HostMemory::trim() {
   std::vector<Block> dropped;
   {
@@ -153,6 +162,11 @@ void HostMemory::close() {
 size_t HostMemory::used_bytes() const {
   const std::lock_guard lock(mutex_);
   return used_;
+}
+
+size_t HostMemory::free_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return limit_ - std::min(limit_, used_);
 }
 
 size_t HostMemory::peak_bytes() const {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -61,6 +62,10 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   /// `size == 0` gives a buffer with a valid, non-null address.
   HostBuffer allocate(size_t size, const char* purpose);
 
+  /// Called, on the thread that allocates, when an allocation does not fit: an owner of memory that lies idle gives it
+  /// back. One owner at a time; an empty function takes its place back, and returns when no call is running.
+  void on_shortage(std::function<void()> give_back);
+
   /// Gives kept blocks back to the system.
   void trim();
   /// Trims, and keeps no more blocks: for an engine that ends while results of it live on.
@@ -68,6 +73,8 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
 
   size_t limit_bytes() const noexcept { return limit_; }
   size_t used_bytes() const;
+  /// What the limit leaves.
+  size_t free_bytes() const;
   /// The most that was in use at once since the last reset_peak().
   size_t peak_bytes() const;
   void reset_peak();
@@ -91,7 +98,9 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   size_t used_ = 0, kept_bytes_ = 0, peak_ = 0;
   uint64_t fail_in_ = 0;
   bool closed_ = false;
-  std::vector<Block> kept_;  // oldest first
+  std::vector<Block> kept_;    // oldest first
+  std::mutex shortage_mutex_;  // taken before mutex_, for memory is given back within
+  std::function<void()> give_back_;
 };
 
 }  // namespace warpjoin

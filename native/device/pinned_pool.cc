@@ -1,0 +1,84 @@
+#include "device/pinned_pool.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace warpjoin {
+namespace {
+
+constexpr size_t kLine = 64;  // buffers begin on cache lines
+
+}  // namespace
+
+PinnedPool::PinnedPool(std::shared_ptr<HostMemory> memory, size_t buffer_bytes)
+    : memory_(std::move(memory)), buffer_bytes_(buffer_bytes), lent_bytes_(buffer_bytes) {
+  memory_->on_shortage([this] { give_back_idle(); });
+}
+
+PinnedPool::~PinnedPool() {
+  memory_->on_shortage({});
+  free_blocks();
+}
+
+PinnedPool::Loan PinnedPool::lend(size_t count, Device& device) {
+  {
+    std::unique_lock lock(mutex_);
+    returned_.wait(lock, [&] { return !lent_; });
+    lent_ = true;
+  }
+  Loan loan(*this);
+  // Not under the lock: it allocates, and an allocation may ask this pool to give back.
+  if (count) grow(count, device);
+  loan.count_ = std::min(count, buffers_.size());
+  return loan;
+}
+
+void PinnedPool::grow(size_t count, Device& device) {
+  if (lent_bytes_ != buffer_bytes_) {  // made small in need: perhaps there is room now
+    free_blocks();
+    lent_bytes_ = buffer_bytes_;
+  }
+  if (buffers_.size() >= count) return;
+  const size_t room = memory_->free_bytes() / 2;
+  // To a power of two: a few steps until the pool is as large as it gets.
+  const size_t added = std::min(std::bit_ceil(count) - buffers_.size(), room / buffer_bytes_);
+  if (buffers_.size() + added >= 2) {
+    if (added) add_block(added, device);
+    return;
+  }
+  free_blocks();
+  lent_bytes_ = std::clamp(room / 2 / kLine * kLine, std::min(kLeastBufferBytes, buffer_bytes_), buffer_bytes_);
+  add_block(2, device);
+}
+
+void PinnedPool::add_block(size_t buffers, Device& device) {
+  HostBuffer memory = memory_->allocate(buffers * lent_bytes_, "pinned transfer buffers");
+  blocks_.reserve(blocks_.size() + 1);
+  buffers_.reserve(buffers_.size() + buffers);
+  device.pin(memory.data(), memory.size());
+  for (size_t i = 0; i < buffers; ++i) buffers_.push_back(memory.as<char>() + i * lent_bytes_);
+  held_bytes_ += memory.size();
+  blocks_.push_back({std::move(memory), &device});
+}
+
+void PinnedPool::free_blocks() noexcept {
+  buffers_.clear();
+  for (const Block& block : blocks_) block.device->unpin(block.memory.data());
+  blocks_.clear();
+  held_bytes_ = 0;
+}
+
+void PinnedPool::give_back_idle() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (!lent_) free_blocks();
+}
+
+void PinnedPool::take_back() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    lent_ = false;
+  }
+  returned_.notify_one();
+}
+
+}  // namespace warpjoin
