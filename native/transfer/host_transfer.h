@@ -15,7 +15,8 @@
 
 namespace warpjoin {
 
-/// One copy: stretches of memory that are complete together.
+/// One copy: stretches of memory that are complete together. One of source and target is memory of the queue's device,
+/// the other host memory of one allocation. Copies and stretches may be empty.
 struct HostCopy {
   struct Stretch {
     void* target = nullptr;
@@ -23,7 +24,8 @@ struct HostCopy {
     size_t bytes = 0;
   };
   std::vector<Stretch> stretches;
-  /// What must be done on the device before the copy begins; null: nothing.
+  /// What must be done on the device before the copy begins; null: nothing. Waits for nothing where it has not been
+  /// recorded by the time that the copy may begin.
   Event* after = nullptr;
 };
 
@@ -31,19 +33,26 @@ struct HostCopy {
 struct HostQueue {
   enum class Direction { to_device, to_host };
 
-  Device* device = nullptr;
+  Device* device = nullptr;  ///< one of the engine's
   Direction direction = Direction::to_device;
   std::vector<HostCopy> copies;
   /// A copy does not begin, nor is its `after` looked at, before `enqueued` has returned for the copy `depth` before it.
+  /// At least 1.
   size_t depth = 2;
   /// Called once for each copy, in order, one call at a time for a queue, from any thread: the whole copy has been
-  /// enqueued, and is complete when all of `done` are. Streams must be made to wait for them within the call, as the
-  /// events are used again. May be empty.
+  /// enqueued. Once all of `done` are, its device memory has been written (to_device), or has been read and may be
+  /// written again (to_host); host memory is complete when transfer() returns. Streams must be made to wait for `done`
+  /// within the call, as the events are used again. It may take its time, for other copies go on, but must not call
+  /// transfer(). May be empty.
   std::function<void(size_t copy, std::span<Event* const> done)> enqueued;
 };
 
 /// Runs all queues at the same time; returns when every copy is complete. Throws what a copy, a callback or the cancelled
-/// job threw first, once nothing that was enqueued refers to the copies' memory any more.
+/// job threw first, once nothing that was enqueued refers to the copies' memory any more; and Error(memory_limit), before
+/// anything is enqueued, where not even the smallest ring fits (PinnedPool). Transfers of an engine run one at a time.
+///
+/// Until a copy's `after` is done, one thread waits for it and the others serve the other queues. The threads are those
+/// of engine.pool; the ring has two buffers for each of them that has something to do.
 void transfer(Engine& engine, std::span<HostQueue> queues, const Job& job);
 
 }  // namespace warpjoin

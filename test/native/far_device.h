@@ -3,8 +3,12 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
+#include <iterator>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -125,10 +129,47 @@ class FarPrimitives final : public Primitives {
   const std::vector<const FarMemory*>& all_;
 };
 
+/// Host memory as an engine's far devices see it: which of it they copy directly.
+class FarPinning {
+ public:
+  explicit FarPinning(bool everything) : everything_(everything) {}
+  bool covers(const void* data) const {
+    if (everything_) return true;
+    const std::lock_guard lock(mutex_);
+    const auto next = ranges_.upper_bound(static_cast<const char*>(data));
+    return next != ranges_.begin() && std::prev(next)->second.holds(data, 1);
+  }
+  void add(const void* data, size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    const auto* base = static_cast<const char*>(data);
+    if (!ranges_.emplace(base, FarMemory{base, bytes}).second) throw Error(ErrorCode::internal, "Memory was pinned twice");
+  }
+  void remove(const void* data) {
+    const std::lock_guard lock(mutex_);
+    ranges_.erase(static_cast<const char*>(data));
+  }
+  size_t ranges() const {
+    const std::lock_guard lock(mutex_);
+    return ranges_.size();
+  }
+
+  std::atomic<uint64_t> slow_copies{0};  ///< copies of host memory that was not pinned
+
+ private:
+  const bool everything_;
+  mutable std::mutex mutex_;
+  std::map<const char*, FarMemory> ranges_;
+};
+
 class FarDevice final : public Device {
  public:
-  FarDevice(std::unique_ptr<Device> host, std::shared_ptr<std::vector<const FarMemory*>> all, bool linked)
-      : host_(std::move(host)), all_(std::move(all)), linked_(linked), primitives_(host_->primitives(), far_, *all_) {
+  FarDevice(std::unique_ptr<Device> host, std::shared_ptr<std::vector<const FarMemory*>> all, std::shared_ptr<FarPinning> pinning,
+            bool linked)
+      : host_(std::move(host)),
+        all_(std::move(all)),
+        pinning_(std::move(pinning)),
+        linked_(linked),
+        primitives_(host_->primitives(), far_, *all_) {
     info_ = host_->info();
     info_.kind = DeviceKind::gpu;
     info_.name = "far " + std::to_string(info_.ordinal);
@@ -150,7 +191,18 @@ class FarDevice final : public Device {
   bool addresses_peer(const Device&) const noexcept override { return linked_; }
   std::unique_ptr<Stream> create_stream() override { return host_->create_stream(); }
   std::unique_ptr<Event> create_event() override { return host_->create_event(); }
+  bool copies_directly(const void* data) const override { return pinning_->covers(data); }
+  void pin(void* data, size_t bytes) override {
+    if (refuses_to_pin_) throw Error(ErrorCode::device, "Device '" + info_.name + "' can't pin memory");
+    pinning_->add(data, bytes);
+  }
+  void unpin(void* data) noexcept override { pinning_->remove(data); }
   void copy(void* target, const void* source, size_t bytes, Stream& stream) override {
+    for (const void* end : {static_cast<const void*>(target), source}) {
+      const bool on_device = std::any_of(all_->begin(), all_->end(), [&](const FarMemory* m) { return m->holds(end, bytes); });
+      if (!on_device && !pinning_->covers(end)) ++pinning_->slow_copies;
+    }
+    if (copies_until_failure_.fetch_sub(1) == 1) fail(stream);
     host_->copy(target, source, bytes, stream);
   }
   void copy_to_peer(void* target, Device&, const void* source, size_t bytes, Stream& stream) override {
@@ -161,21 +213,40 @@ class FarDevice final : public Device {
   }
   Primitives& primitives() noexcept override { return primitives_; }
 
+  FarPinning& pinning() { return *pinning_; }
+  void refuse_to_pin(bool refuses) { refuses_to_pin_ = refuses; }
+  /// Lets the n-th copy from now (1 = the next) fail, at once or when the stream gets there.
+  void fail_copy(int64_t n, bool at_once) {
+    fails_at_once_ = at_once;
+    copies_until_failure_ = n;
+  }
+
  private:
+  void fail(Stream& stream) const {
+    const Error error(ErrorCode::device, "Device '" + info_.name + "': a copy failed");
+    if (fails_at_once_) throw error;
+    static_cast<HostStream&>(stream).enqueue([error] { throw error; });
+  }
+
   std::unique_ptr<Device> host_;
   FarMemory far_;
   std::shared_ptr<std::vector<const FarMemory*>> all_;
+  std::shared_ptr<FarPinning> pinning_;
   const bool linked_;
+  bool refuses_to_pin_ = false, fails_at_once_ = false;
+  std::atomic<int64_t> copies_until_failure_{0};
   FarPrimitives primitives_;
 };
 
-/// An engine whose host devices are far; `linked`: they address each other's memory.
-inline std::unique_ptr<Engine> make_far_engine(const EngineConfig& config, bool linked = true) {
+/// An engine whose host devices are far; `linked`: they address each other's memory; `pinned`: they copy all host memory
+/// directly.
+inline std::unique_ptr<Engine> make_far_engine(const EngineConfig& config, bool linked = true, bool pinned = false) {
   auto engine = std::make_unique<Engine>(config);
   const auto all = std::make_shared<std::vector<const FarMemory*>>();
+  const auto pinning = std::make_shared<FarPinning>(pinned);
   std::vector<Device*> devices;
   for (auto& device : engine->devices) {
-    device = std::make_unique<FarDevice>(std::move(device), all, linked);
+    device = std::make_unique<FarDevice>(std::move(device), all, pinning, linked);
     devices.push_back(device.get());
   }
   engine->topology = Topology::probe(devices);

@@ -1,0 +1,148 @@
+#include "transfer/schedule.h"
+
+#include <iterator>
+#include <utility>
+
+#include "core/error.h"
+
+namespace warpjoin::transferring {
+namespace {
+
+size_t ceil_div(size_t a, size_t b) { return a / b + (a % b ? 1 : 0); }
+
+}  // namespace
+
+Survey::Survey(std::span<const HostQueue> queues, size_t block_bytes) {
+  for (const HostQueue& queue : queues) {
+    if (!staging) staging = queue.device;
+    std::vector<bool>& own = direct.emplace_back();
+    for (const HostCopy& copy : queue.copies) {
+      size_t staged_bytes = 0, direct_bytes = 0;
+      for (const HostCopy::Stretch& stretch : copy.stretches) {
+        const void* host = queue.direction == HostQueue::Direction::to_device ? stretch.source : stretch.target;
+        own.push_back(stretch.bytes != 0 && queue.device->copies_directly(host));
+        (own.back() ? direct_bytes : staged_bytes) += stretch.bytes;
+      }
+      if (staged_bytes) staging = queue.device;
+      staged_blocks += ceil_div(staged_bytes, block_bytes);
+      direct_blocks += ceil_div(direct_bytes, kDirectBytes);
+    }
+  }
+}
+
+Schedule::Schedule(std::span<const HostQueue> queues, const Survey& survey, size_t workers, size_t block_bytes)
+    : queues_(queues), survey_(survey), block_bytes_(block_bytes), states_(queues.size()) {
+  for (size_t q = 0; q < queues.size(); ++q) {
+    if (queues[q].depth == 0) throw Error(ErrorCode::internal, "The depth of a transfer's queue is at least 1");
+    states_[q].flights.resize(std::min(queues[q].depth, queues[q].copies.size()));
+    for (Flight& flight : states_[q].flights) flight.done.resize(workers);
+  }
+}
+
+std::optional<Block> Schedule::take(size_t worker, bool wait) {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    if (error_) return {};
+    for (size_t i = 0; i < queues_.size(); ++i) {
+      if (auto block = next_block((worker + i) % queues_.size())) return block;
+    }
+    if (!wait || all_taken()) return {};
+    changed_.wait(lock);
+  }
+}
+
+std::optional<Block> Schedule::next_block(size_t q) {
+  State& state = states_[q];
+  if (state.copy == queues_[q].copies.size() || state.copy - state.called >= state.flights.size()) return {};
+  Flight& own = flight(state, state.copy);
+  const bool first = own.copy != state.copy;
+  if (first) {
+    own.copy = state.copy;
+    own.taken = false;
+    std::fill(own.done.begin(), own.done.end(), nullptr);
+  }
+  if (own.held_back) return {};
+  Block block = cut_block(q);
+  own.taken = state.stretch == queues_[q].copies[state.copy].stretches.size();
+  if (first && block.bytes) {
+    block.after = queues_[q].copies[state.copy].after;
+    block.opens = own.held_back = block.after && !own.taken;
+  }
+  ++own.enqueueing;
+  if (own.taken) {
+    state.first += state.stretch;
+    state.stretch = 0;
+    ++state.copy;
+  }
+  return block;
+}
+
+// Moves the state's position past the block, and past the empty stretches before and behind it.
+Block Schedule::cut_block(size_t q) {
+  State& state = states_[q];
+  const std::vector<HostCopy::Stretch>& stretches = queues_[q].copies[state.copy].stretches;
+  const auto skip_empty = [&] {
+    while (state.stretch < stretches.size() && stretches[state.stretch].bytes == 0) ++state.stretch;
+  };
+  const auto is_direct = [&] { return survey_.direct[q][state.first + state.stretch]; };
+  skip_empty();
+  Block block{.queue = q, .copy = state.copy, .stretch = state.stretch, .offset = state.offset};
+  if (state.stretch == stretches.size()) return block;
+  block.direct = is_direct();
+  const size_t most = block.direct ? kDirectBytes : block_bytes_;
+  while (state.stretch < stretches.size() && block.bytes < most && is_direct() == block.direct) {
+    const size_t here = std::min(most - block.bytes, stretches[state.stretch].bytes - state.offset);
+    block.bytes += here;
+    state.offset += here;
+    if (state.offset < stretches[state.stretch].bytes) break;
+    state.offset = 0;
+    ++state.stretch;
+    skip_empty();
+  }
+  return block;
+}
+
+bool Schedule::all_taken() const {
+  for (size_t q = 0; q < queues_.size(); ++q) {
+    if (states_[q].copy < queues_[q].copies.size()) return false;
+  }
+  return true;
+}
+
+void Schedule::enqueued(const Block& block, size_t worker, Event* done) {
+  const HostQueue& queue = queues_[block.queue];
+  State& state = states_[block.queue];
+  std::unique_lock lock(mutex_);
+  Flight& own = flight(state, block.copy);
+  if (done) own.done[worker] = done;
+  --own.enqueueing;
+  if (state.calling) return;  // that call goes on with this copy
+  state.calling = true;
+  std::vector<Event*> events;
+  while (!error_ && state.called < queue.copies.size()) {
+    const Flight& next = flight(state, state.called);
+    if (next.copy != state.called || !next.taken || next.enqueueing) break;
+    events.clear();
+    std::copy_if(next.done.begin(), next.done.end(), std::back_inserter(events), [](Event* event) { return event != nullptr; });
+    lock.unlock();
+    if (queue.enqueued) queue.enqueued(state.called, events);
+    lock.lock();
+    ++state.called;
+    changed_.notify_all();
+  }
+  state.calling = false;
+}
+
+void Schedule::open(const Block& block) {
+  const std::lock_guard lock(mutex_);
+  flight(states_[block.queue], block.copy).held_back = false;
+  changed_.notify_all();
+}
+
+void Schedule::fail(std::exception_ptr error) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (!error_) error_ = std::move(error);
+  changed_.notify_all();
+}
+
+}  // namespace warpjoin::transferring

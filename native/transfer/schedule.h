@@ -1,0 +1,105 @@
+// Which block of which queue is next: what the workers of a transfer share. Internal to native/transfer.
+#pragma once
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstddef>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "transfer/host_transfer.h"
+
+namespace warpjoin::transferring {
+
+/// Direct copies are cut in pieces of this, so that a cancelled job stops within some milliseconds.
+inline constexpr size_t kDirectBytes = size_t{16} << 20;
+
+/// What a transfer has to move, and which of it goes directly.
+struct Survey {
+  explicit Survey(std::span<const HostQueue> queues, size_t block_bytes);
+
+  std::vector<std::vector<bool>> direct;  ///< for each queue, the stretches of all its copies
+  size_t staged_blocks = 0, direct_blocks = 0;
+  Device* staging = nullptr;  ///< one of the devices that need a ring, or any
+};
+
+/// A part of a copy, all staged or all direct: `bytes` from `offset` in `stretch` on, across as many stretches as it takes.
+struct Block {
+  size_t queue = 0, copy = 0;
+  size_t stretch = 0, offset = 0;
+  size_t bytes = 0;  ///< 0: the whole copy is empty
+  bool direct = false;
+  Event* after = nullptr;  ///< to wait for first
+  bool opens = false;      ///< the copy's other blocks are held back until this one has arrived
+};
+
+/// Calls move(target, source, bytes, position in the block) for the block's part of each stretch.
+template <class Move>
+void for_each_part(const HostCopy& copy, const Block& block, Move&& move) {
+  size_t offset = block.offset;
+  for (size_t s = block.stretch, done = 0; done < block.bytes; ++s, offset = 0) {
+    const HostCopy::Stretch& stretch = copy.stretches[s];
+    const size_t bytes = std::min(block.bytes - done, stretch.bytes - offset);
+    if (bytes) move(static_cast<char*>(stretch.target) + offset, static_cast<const char*>(stretch.source) + offset, bytes, done);
+    done += bytes;
+  }
+}
+
+/// Thread-safe.
+class Schedule {
+ public:
+  /// `queues` and `survey` must live as long. Workers are numbered from 0; staged blocks have at most `block_bytes`.
+  Schedule(std::span<const HostQueue> queues, const Survey& survey, size_t workers, size_t block_bytes);
+
+  const HostQueue& queue(const Block& block) const { return queues_[block.queue]; }
+  const HostCopy& copy(const Block& block) const { return queues_[block.queue].copies[block.copy]; }
+
+  /// The worker's next block, of the first queue from its own on that has one. With `wait` it waits until there is one;
+  /// nothing means then that all have been taken, or that the transfer has failed. A worker must not wait while it has a
+  /// block that opens a copy.
+  std::optional<Block> take(size_t worker, bool wait);
+  /// The block is enqueued before `done` (null for an empty block). Calls back for copies that are enqueued now.
+  void enqueued(const Block& block, size_t worker, Event* done);
+  /// A block that opens its copy has arrived.
+  void open(const Block& block);
+
+  /// Stops the transfer; the first error counts.
+  void fail(std::exception_ptr error) noexcept;
+  /// The error, if any; once all workers have ended.
+  const std::exception_ptr& error() const noexcept { return error_; }
+
+ private:
+  // One of the `depth` copies of a queue that may be under way.
+  struct Flight {
+    size_t copy = ~size_t{0};
+    size_t enqueueing = 0;  // blocks taken and not yet enqueued
+    bool taken = false;     // all of its blocks
+    bool held_back = false;
+    std::vector<Event*> done;  // by worker; null: it has enqueued none
+  };
+  struct State {
+    size_t copy = 0, stretch = 0, offset = 0;  // where the next block begins
+    size_t first = 0;                          // the copy's first stretch among the queue's
+    size_t called = 0;                         // copies whose callback has returned
+    bool calling = false;
+    std::vector<Flight> flights;  // copy c has flights[c % size]
+  };
+
+  std::optional<Block> next_block(size_t queue);
+  Block cut_block(size_t queue);
+  bool all_taken() const;
+  Flight& flight(State& state, size_t copy) const { return state.flights[copy % state.flights.size()]; }
+
+  const std::span<const HostQueue> queues_;
+  const Survey& survey_;
+  const size_t block_bytes_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<State> states_;
+  std::exception_ptr error_;
+};
+
+}  // namespace warpjoin::transferring
