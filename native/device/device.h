@@ -66,6 +66,15 @@ class Device {
   virtual std::unique_ptr<Stream> create_stream() = 0;
   virtual std::unique_ptr<Event> create_event() = 0;
 
+  /// True where copy() moves the host memory at `data` by itself: pinned memory on a GPU, all memory on a host device. A
+  /// copy of other memory blocks the thread that enqueues it, and runs at a fraction of the link's speed.
+  virtual bool copies_directly(const void* /*data*/) const { return true; }
+  /// Makes host memory such that this device and its peers copy it directly, until unpin(). Slow (2 to 5 GB/s). Throws
+  /// Error(device), naming device and bytes, where the system has no room for it.
+  virtual void pin(void* /*data*/, size_t /*bytes*/) {}
+  /// `data` is what was pinned; nothing enqueued may refer to it.
+  virtual void unpin(void* /*data*/) noexcept {}
+
   /// Enqueues a copy between any two of: host memory, this device's memory, a peer's memory. `stream` belongs to this
   /// device. Ranges must not overlap.
   virtual void copy(void* target, const void* source, size_t bytes, Stream& stream) = 0;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/format.h"
 #include "device/gpu_device.h"
 #include "device/gpu_runtime.h"
 #include "device/gpu_stream.h"
@@ -94,6 +95,26 @@ class GpuDevice final : public Device {
   }
   std::unique_ptr<Stream> create_stream() override { return std::make_unique<GpuStream>(id_); }
   std::unique_ptr<Event> create_event() override { return std::make_unique<GpuEvent>(id_); }
+
+  bool copies_directly(const void* data) const override {
+    id_.select();
+    gpu_pointer_attributes_t attributes;
+    const bool known = gpu_pointer_get_attributes(&attributes, data) == gpu_success;
+    static_cast<void>(gpu_get_last_error());  // HIP has one for ordinary memory
+    return known && gpu_memory_type(attributes) == gpu_memory_type_host;
+  }
+  void pin(void* data, size_t bytes) override {
+    id_.select();
+    const gpu_error_t error = gpu_pin(data, bytes);
+    if (error == gpu_success) return;
+    static_cast<void>(gpu_get_last_error());
+    throw Error(ErrorCode::device, "Device '" + id_.name + "' can't pin " + format_bytes(bytes) +
+                                       " of host memory: " + gpu_get_error_string(error));
+  }
+  void unpin(void* data) noexcept override {
+    static_cast<void>(gpu_set_device(id_.gpu));
+    static_cast<void>(gpu_unpin(data));
+  }
 
   void copy(void* target, const void* source, size_t bytes, Stream& stream) override {
     if (bytes == 0) return;

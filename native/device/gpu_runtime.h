@@ -21,8 +21,10 @@ using gpu_stream_t = WARPJOIN_GPU_NAME(Stream_t);
 using gpu_event_t = WARPJOIN_GPU_NAME(Event_t);
 #if defined(WARPJOIN_HIP)
 using gpu_device_properties_t = hipDeviceProp_t;
+using gpu_pointer_attributes_t = hipPointerAttribute_t;
 #else
 using gpu_device_properties_t = cudaDeviceProp;
+using gpu_pointer_attributes_t = cudaPointerAttributes;
 #endif
 
 #define gpu_success WARPJOIN_GPU_NAME(Success)
@@ -41,10 +43,16 @@ using gpu_device_properties_t = cudaDeviceProp;
 #if defined(WARPJOIN_HIP)
 #define gpu_malloc_pinned(data, bytes) hipHostMalloc(data, bytes, hipHostMallocPortable | hipHostMallocMapped)
 #define gpu_free_pinned hipHostFree
+#define gpu_pin(data, bytes) hipHostRegister(data, bytes, hipHostRegisterPortable)
+#define gpu_unpin hipHostUnregister
 #else
 #define gpu_malloc_pinned(data, bytes) cudaHostAlloc(data, bytes, cudaHostAllocPortable | cudaHostAllocMapped)
 #define gpu_free_pinned cudaFreeHost
+#define gpu_pin(data, bytes) cudaHostRegister(data, bytes, cudaHostRegisterPortable)
+#define gpu_unpin cudaHostUnregister
 #endif
+#define gpu_pointer_get_attributes WARPJOIN_GPU_NAME(PointerGetAttributes)
+#define gpu_memory_type_host WARPJOIN_GPU_NAME(MemoryTypeHost)
 
 #define gpu_memcpy_async WARPJOIN_GPU_NAME(MemcpyAsync)
 #define gpu_memcpy_default WARPJOIN_GPU_NAME(MemcpyDefault)
@@ -62,6 +70,16 @@ using gpu_device_properties_t = cudaDeviceProp;
 #define gpu_event_record WARPJOIN_GPU_NAME(EventRecord)
 #define gpu_event_synchronize WARPJOIN_GPU_NAME(EventSynchronize)
 #define gpu_event_destroy WARPJOIN_GPU_NAME(EventDestroy)
+
+/// Whose memory a pointer is.
+template <class Attributes>
+auto gpu_memory_type(const Attributes& attributes) {
+  if constexpr (requires { attributes.type; }) {
+    return attributes.type;
+  } else {  // ROCm 5
+    return attributes.memoryType;
+  }
+}
 
 /// Enqueues a call of a host function, which must not call the runtime.
 template <void (*function)(void*)>
