@@ -1,7 +1,9 @@
 /** Plans of sorts: which algorithm, how many chunksets. */
 import { WarpjoinError } from '../errors.js';
+import type { DeviceDescription } from '../native.js';
 import type { SortAlgorithmChoice } from '../options.js';
 import { COSTS, estimate, milliseconds } from './costs.js';
+import { deviceSets, reasonFor } from './device-set.js';
 import {
   type ColumnOrigin,
   type ColumnStep,
@@ -74,7 +76,7 @@ export function sortSteps(
   resources: Resources,
 ): SortSteps {
   const budget = deviceBudget(resources, heldBytes + relation.tuples * tupleBytes(relation));
-  const steps = (algorithm: 'merge' | 'radix') => stepsOf(relation, side, algorithm, budget, deviceBytes, resources);
+  const steps = (algorithm: 'merge' | 'radix') => stepsOnBestSet(relation, side, algorithm, budget, deviceBytes, resources);
   if (choice !== 'auto') return { ...steps(choice), reason: 'asked for' };
   const merge = steps('merge');
   // One device has nothing to exchange; and a partition needs working memory that a tight limit may not leave.
@@ -96,6 +98,31 @@ function attempt<T>(plan: () => T): T | undefined {
   }
 }
 
+/** On the devices whose links are fastest together, of those that need no more chunksets than all devices would. */
+function stepsOnBestSet(
+  relation: Tuples,
+  side: SortStep['side'],
+  algorithm: 'merge' | 'radix',
+  budget: number,
+  deviceBytes: SortDeviceBytes,
+  resources: Resources,
+): Omit<SortSteps, 'reason'> {
+  const { devices, links } = resources;
+  const steps = (on: readonly DeviceDescription[], why: string | null) =>
+    stepsOf(relation, side, algorithm, budget, deviceBytes, { ...resources, devices: on }, why);
+  if (links === null) return steps(devices, null);
+  if (typeof links === 'string') return steps(devices, links);
+  const all = steps(devices, null);
+  const sets = deviceSets(relation.tuples * tupleBytes(relation), devices, links);
+  for (const set of sets) {
+    const on = devices.filter((device) => set.devices.includes(device.ordinal));
+    // Merging more runs on the host costs more than the links could win.
+    const made = attempt(() => steps(on, reasonFor(set, sets)));
+    if (made && made.chunksets <= all.chunksets) return made;
+  }
+  return all;
+}
+
 function stepsOf(
   relation: Tuples,
   side: SortStep['side'],
@@ -103,6 +130,7 @@ function stepsOf(
   budget: number,
   deviceBytes: SortDeviceBytes,
   resources: Resources,
+  devicesReason: string | null,
 ): Omit<SortSteps, 'reason'> {
   const { tuples, keyBytes } = relation;
   const count = resources.devices.length;
@@ -117,6 +145,7 @@ function stepsOf(
       side,
       algorithm,
       devices: resources.devices.map((device) => device.ordinal),
+      devicesReason,
       chunksetEnds: ends,
       estimate: estimate(tuples, sortNanoseconds(keyBytes, count, algorithm), 2 * runBytes * keyBytes, resources.threads),
     },
