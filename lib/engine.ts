@@ -2,12 +2,21 @@
 import { availableParallelism, totalmem } from 'node:os';
 import type { KeyArray } from './columns/input.js';
 import { WarpjoinError } from './errors.js';
+import { Links, type MeasuredLinks } from './links.js';
 import { type DeviceDescription, type NativeAddon, type NativeEngine, native } from './native.js';
-import type { EngineCore } from './operators/call.js';
+import { type EngineCore, runCall } from './operators/call.js';
 import { explainJoin, joinCount, joinIndices, joinTables } from './operators/join.js';
 import { joinKeys, sortPairs } from './operators/pairs.js';
 import { explainSort, sortTable } from './operators/sort.js';
-import { type EngineOptions, type EngineSettings, engineSchema, type JoinKeysOptions, type SortPairsOptions } from './options.js';
+import {
+  type EngineOptions,
+  type EngineSettings,
+  engineSchema,
+  type JoinKeysOptions,
+  type LinkSpeedsOptions,
+  linkSpeedsSchema,
+  type SortPairsOptions,
+} from './options.js';
 import { expected, parse } from './schema.js';
 import { resolveSize } from './sizes.js';
 import type {
@@ -84,17 +93,24 @@ export class Engine implements AsyncDisposable {
 
   /** @internal createEngine() is the public way. */
   constructor(settings: EngineSettings, addon: NativeAddon) {
-    const deviceReason = chooseDevice(settings);
+    const { gpus, reason } = chooseDevices(settings, addon);
     const threads = settings.threads ?? availableParallelism();
     const memoryLimitBytes = resolveSize(settings.memoryLimit, physicalMemory());
+    const deviceBytes = gpus.length > 0 ? Math.min(...gpus.map((gpu) => gpu.memoryBytes)) : memoryLimitBytes;
     this.#native = new addon.Engine({
       threads,
-      hostDevices: settings.hostDevices,
-      gpus: [],
+      hostDevices: gpus.length > 0 ? 0 : settings.hostDevices,
+      gpus: gpus.map((gpu) => gpu.ordinal),
       memoryLimitBytes,
-      deviceMemoryLimitBytes: settings.deviceMemoryLimit ? resolveSize(settings.deviceMemoryLimit, memoryLimitBytes) : 0,
+      deviceMemoryLimitBytes: settings.deviceMemoryLimit ? resolveSize(settings.deviceMemoryLimit, deviceBytes) : 0,
     });
-    this.#core = { native: this.#native, threads, deviceReason, enqueue: (signal, task) => this.#enqueue(signal, task) };
+    this.#core = {
+      native: this.#native,
+      threads,
+      deviceReason: reason,
+      links: new Links(this.#native, addon.backend),
+      enqueue: (signal, task) => this.#enqueue(signal, task),
+    };
   }
 
   async #enqueue<T>(signal: AbortSignal | undefined, task: () => Promise<T>): Promise<T> {
@@ -183,6 +199,15 @@ export class Engine implements AsyncDisposable {
     return this.#native.devices();
   }
 
+  /**
+   * How fast the links of the GPUs are, in bytes a second: alone, together, and to each other. Measured once a host, in
+   * about a second, and kept in a file in WARPJOIN_CACHE_DIR, else in the user's cache directory. null without GPUs.
+   */
+  linkSpeeds(options: LinkSpeedsOptions = {}): Promise<MeasuredLinks | null> {
+    const { measure, signal } = parse(linkSpeedsSchema, 'linkSpeeds', options);
+    return runCall(this.#core, { signal, onProgress: undefined }, (call) => call.linkSpeeds(measure));
+  }
+
   /** Waits for the calls made so far, then frees all memory. Later calls reject. */
   dispose(): Promise<void> {
     this.#disposal ??= this.#queue.run(undefined, () => this.#native.dispose());
@@ -194,25 +219,39 @@ export class Engine implements AsyncDisposable {
   }
 }
 
-/** Why the engine runs on what it does. Operators run on host devices only so far. */
-function chooseDevice({ device, fallback }: EngineSettings): string {
-  if (device === 'cpu') return "device 'cpu' was asked for";
-  if (device === 'auto') return "device 'auto': operators run on the processor, GPU operators are not supported yet";
+/** The GPUs that the engine runs on, none for the processor, and why. */
+function chooseDevices(settings: EngineSettings, addon: NativeAddon): { gpus: DeviceDescription[]; reason: string } {
+  const { device, devices, fallback } = settings;
+  if (device === 'cpu') {
+    if (devices) throw expected('no devices', 'an engine with device "cpu"', devices);
+    return { gpus: [], reason: "device 'cpu' was asked for" };
+  }
+  if (device === 'auto' && !devices) return { gpus: [], reason: "device 'auto': the processor, until joins run on GPUs too" };
+  const there = addon.gpus();
+  if (there.length > 0) {
+    const gpus = (devices ?? there.map((gpu) => gpu.ordinal)).map((ordinal) => {
+      const gpu = there.find((one) => one.ordinal === ordinal);
+      if (!gpu) throw expected(`numbers of the ${there.length} GPUs that the process may use`, 'devices', devices);
+      return gpu;
+    });
+    return { gpus, reason: devices ? `GPUs ${devices.join(', ')} were asked for` : "device 'gpu' was asked for" };
+  }
+  const why = addon.backend === 'none' ? 'the addon was built without a GPU toolkit' : 'there is none that the process may use';
   if (fallback === 'raise') {
     throw new WarpjoinError(
-      'ERR_NOT_SUPPORTED',
-      `GPU operators are not supported yet: expected "auto" or "cpu" for device, or "warn" or "silent" for fallback, but received "gpu".`,
+      'ERR_DEVICE',
+      `GPUs were asked for but ${why}: expected "auto" or "cpu" for device, or "warn" or "silent" for fallback.`,
     );
   }
-  const reason = "device 'gpu' was asked for, but GPU operators are not supported yet: running on the processor";
-  if (fallback === 'warn') process.emitWarning(reason, { type: 'WarpjoinWarning', code: 'ERR_NOT_SUPPORTED' });
-  return reason;
+  const reason = `GPUs were asked for but ${why}: running on the processor`;
+  if (fallback === 'warn') process.emitWarning(reason, { type: 'WarpjoinWarning', code: 'ERR_DEVICE' });
+  return { gpus: [], reason };
 }
 
 /**
  * Makes an engine. `await using engine = await createEngine({ memoryLimit: '64GiB' })` disposes it at the end of the scope.
- * Rejects with ERR_OPTION for options that are not right, ERR_NOT_SUPPORTED for device 'gpu' unless `fallback` allows
- * another, and ERR_NATIVE_MISSING where the addon can't be loaded.
+ * Rejects with ERR_OPTION for options that are not right, ERR_DEVICE for device 'gpu' where there is none, unless
+ * `fallback` allows another, and ERR_NATIVE_MISSING where the addon can't be loaded.
  */
 export async function createEngine(options: EngineOptions = {}): Promise<Engine> {
   return new Engine(parse(engineSchema, 'createEngine', options), native());

@@ -12,7 +12,17 @@ export type { KeyArray } from './columns/input.js';
 export type { RowNumbers } from './columns/result.js';
 export { createEngine, type DeviceInfo, type Engine } from './engine.js';
 export { type ErrorCode, WarpjoinError } from './errors.js';
-export type { EngineOptions, JoinKeysOptions, JoinKind, Progress, SortColumn, SortPairsOptions } from './options.js';
+export type { MeasuredLinks } from './links.js';
+export type { LinkSet, LinkSpeeds } from './native.js';
+export type {
+  EngineOptions,
+  JoinKeysOptions,
+  JoinKind,
+  LinkSpeedsOptions,
+  Progress,
+  SortColumn,
+  SortPairsOptions,
+} from './options.js';
 export type {
   JoinCountOptions,
   JoinedPairs,

@@ -98,6 +98,24 @@ export interface DeviceDescription {
   peers: number[];
 }
 
+/** Devices that copy at the same time, and what their links carry together: bytes a second, to and from pinned memory. */
+export interface LinkSet {
+  /** Ordinals. */
+  devices: number[];
+  h2d: number;
+  d2h: number;
+  /** Both directions at once: the sum. */
+  both: number;
+}
+
+/** How fast the links are, measured; both lists are empty on host devices, which have none. */
+export interface LinkSpeeds {
+  /** Each device alone, then the first 2, 4, 8 and so on, then all. */
+  sets: LinkSet[];
+  /** Each ordered pair, while no other link is busy: bytes a second. */
+  peers: { from: number; to: number; speed: number }[];
+}
+
 export interface PhaseRecord {
   name: string;
   milliseconds: number;
@@ -142,6 +160,9 @@ export interface NativeEngine {
   createJob(): NativeJob;
   /** Waits for running steps, then frees all memory. Later calls reject. */
   dispose(): Promise<void>;
+
+  /** Takes about a second on eight GPUs, and memory within the limits; rejects where these leave too little. */
+  measureLinks(job: NativeJob): Promise<LinkSpeeds>;
 
   /** Checks the buffers of the columns (all of them against their claims, offsets in full). */
   relation(job: NativeJob, columns: NativeColumn[], rows: number): Promise<RelationHandle>;

@@ -13,6 +13,7 @@ import {
   names,
   notSupported,
   type Option,
+  ordinals,
   type Parsed,
   parse,
   pick,
@@ -137,15 +138,18 @@ export const explainJoinSchema = { ...joinSchema, analyze };
 export const explainSortSchema = { ...sortSchema, analyze };
 
 export const engineSchema = {
-  device: choice(['auto', 'gpu', 'cpu'], 'auto', 'Where to run. auto: on the processor, until GPU operators are supported.'),
-  devices: later<readonly number[]>('Which GPUs to use.'),
-  hostDevices: count(1, 1, 'How many devices to show the processor as.', 64),
+  device: choice(['auto', 'gpu', 'cpu'], 'auto', 'Where to run. auto: on the processor, until joins run on GPUs too.'),
+  devices: ordinals("Which of the GPUs that the process may use, by number; implies device 'gpu'. Unset: all."),
+  hostDevices: count(1, 1, 'How many devices to show the processor as, where it is used.', 64),
   threads: count(undefined, 1, 'Threads of the processor to use. Unset: one a core.', 1024),
   memoryLimit: size(
     { share: 0.8 },
     'Most host memory to use; a percentage is of the physical memory, or of the container limit.',
   ),
-  deviceMemoryLimit: size(undefined, 'Most memory to use on each device; a percentage is of memoryLimit for host devices.'),
+  deviceMemoryLimit: size(
+    undefined,
+    'Most memory to use on each device; a percentage is of its memory; of memoryLimit for host devices.',
+  ),
   fallback: choice(
     ['raise', 'warn', 'silent'],
     'raise',
@@ -154,10 +158,16 @@ export const engineSchema = {
   tempDirectory: later<string>('Where to spill.'),
   maxTempDirectorySize: later<number | string>('Most disk space to spill to.'),
 };
+export const linkSpeedsSchema = {
+  measure: flag(false, "Measure anew, whatever the host's file says."),
+  signal: running.signal,
+};
+
 export type EngineOptions = InputOf<typeof engineSchema>;
 export type EngineSettings = Parsed<typeof engineSchema>;
 
 export type JoinKeysOptions = InputOf<typeof joinKeysSchema>;
+export type LinkSpeedsOptions = InputOf<typeof linkSpeedsSchema>;
 export type SortPairsOptions = InputOf<typeof sortPairsSchema>;
 
 /** A join's options, parsed: what remains is to look its columns up. */

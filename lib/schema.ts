@@ -155,6 +155,23 @@ export function count<F extends number | undefined>(
   };
 }
 
+/** Ordinals of devices, each once. */
+export function ordinals(description: string): Option<readonly number[], readonly number[] | undefined> {
+  return {
+    expected: 'an array of device numbers, each once, at least one',
+    description,
+    fallback: undefined,
+    parse(value) {
+      const fits =
+        Array.isArray(value) &&
+        value.length > 0 &&
+        new Set(value).size === value.length &&
+        value.every((ordinal) => Number.isSafeInteger(ordinal) && ordinal >= 0);
+      return fits ? value : undefined;
+    },
+  };
+}
+
 export function size<F extends Size | undefined>(fallback: F, description: string): Option<number | string, Size | F> {
   return { expected: SIZE, description, fallback, parse: (value) => parseSize(value) };
 }

@@ -1,8 +1,10 @@
 /** One user-visible call: its native job and handles, its progress, abort, errors and stats. */
 import { type ErrorCode, WarpjoinError } from '../errors.js';
+import type { Links, MeasuredLinks } from '../links.js';
 import type { DeviceDescription, NativeEngine, NativeJob } from '../native.js';
 import type { Running } from '../options.js';
 import { milliseconds } from '../plan/costs.js';
+import { LEAST_BYTES_FOR_A_CHOICE } from '../plan/device-set.js';
 import type { Plan, Resources, Step } from '../plan/plan.js';
 import type { Stats } from '../types.js';
 import { reclaim } from './reclaim.js';
@@ -13,6 +15,7 @@ export interface EngineCore {
   readonly threads: number;
   /** Why the devices are what they are. */
   readonly deviceReason: string;
+  readonly links: Links;
   /** Runs `task` when all calls before it have ended; rejects at once if `signal` aborts while it waits. */
   enqueue<T>(signal: AbortSignal | undefined, task: () => Promise<T>): Promise<T>;
 }
@@ -67,6 +70,7 @@ export class Call {
       threads: core.threads,
       memoryLimitBytes: limitBytes,
       freeBytes: Math.max(0, limitBytes - usedBytes),
+      links: null,
     };
     this.job = core.native.createJob();
   }
@@ -115,6 +119,25 @@ export class Call {
   currentResources(): Resources {
     const { usedBytes, limitBytes } = this.native.memory();
     return { ...this.resources, freeBytes: Math.max(0, limitBytes - usedBytes) };
+  }
+
+  /** The same for a plan that sends `bytes` through the devices: with the links' speeds where there is a choice to make. */
+  async resourcesFor(bytes: number): Promise<Resources> {
+    const gpus = this.resources.devices.filter((device) => device.kind === 'gpu');
+    if (gpus.length < 2 || bytes < LEAST_BYTES_FOR_A_CHOICE) return this.currentResources();
+    try {
+      const links = await this.linkSpeeds(false);
+      return { ...this.currentResources(), links };
+    } catch (error) {
+      const { code, message } = error as { code?: unknown; message: string };
+      // A limit too small to measure with may be large enough to sort with.
+      if (code !== 'ERR_MEMORY_LIMIT' && code !== 'ERR_DEVICE') throw error;
+      return { ...this.currentResources(), links: `the links could not be measured: ${message}` };
+    }
+  }
+
+  linkSpeeds(anew: boolean): Promise<MeasuredLinks | null> {
+    return this.step('link speeds', () => this.#core.links.speeds(this.job, anew));
   }
 
   #shareOf(step: Step | string): number {

@@ -38,6 +38,7 @@ import {
   type Resources,
   resultBytes,
 } from '../plan/plan.js';
+import { notSupported } from '../schema.js';
 import { quote } from '../suggest.js';
 import type { JoinIndices, ResultTable, Stats } from '../types.js';
 import { type Call, type EngineCore, runCall } from './call.js';
@@ -164,6 +165,9 @@ async function prepare(call: Call, task: JoinTask): Promise<Prepared> {
       'ERR_MEMORY_LIMIT',
       `The cross join has ${crossRows(task)} rows but maxOutputRows is ${settings.maxOutputRows}.`,
     );
+  }
+  if (keyColumns && call.resources.devices.some((device) => device.kind === 'gpu')) {
+    throw notSupported("Joining on GPUs (an engine with device 'cpu' joins)");
   }
   const columns = typeof want === 'string' ? [] : want.columns;
   const needed = (side: Side): number[] => {

@@ -113,8 +113,8 @@ async function prepare(call: Call, task: SortTask, carry: boolean): Promise<Prep
   });
   const deviceBytes: SortDeviceBytes = (shape, tuples, devices, algorithm, several) =>
     call.native.sortDeviceBytes(shape.keyBytes, shape.valueBytes, tuples, devices, algorithm, several);
-  const resources = call.currentResources();
   const { keyBytes, valueBytes } = keys;
+  const resources = await call.resourcesFor(keys.rows * (keyBytes + valueBytes));
   const request = {
     tuples: keys.rows,
     keyBytes,

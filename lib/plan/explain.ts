@@ -18,6 +18,11 @@ export function explain(what: string, plan: Plan, resources: Resources, measured
     `  parts    ${plan.chunksets} ${plan.chunksets === 1 ? 'chunkset' : 'chunksets'}, ${plan.rounds} ${plan.rounds === 1 ? 'round' : 'rounds'}`,
     '',
   ];
+  for (const step of plan.steps) {
+    if (step.op !== 'sort' || step.devicesReason === null) continue;
+    const some = step.devices.length < devices.length ? `devices ${step.devices.join(', ')}` : 'all devices';
+    lines.splice(-1, 0, `  links    ${step.label} on ${some}: ${step.devicesReason}`);
+  }
   const took = new Map(measured?.steps.map((step) => [step.name, step.milliseconds]));
   const head = ['step', 'rows', 'bytes', 'estimate'];
   const rows = plan.steps.map(({ label, estimate }) => [

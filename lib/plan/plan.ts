@@ -1,6 +1,6 @@
 /** A plan is plain data: what an operator will do, in order, and what that should take. */
 import { WarpjoinError } from '../errors.js';
-import type { DeviceDescription, Side } from '../native.js';
+import type { DeviceDescription, LinkSpeeds, Side } from '../native.js';
 import type { SortAlgorithm } from '../options.js';
 import { formatBytes } from '../sizes.js';
 
@@ -23,6 +23,8 @@ export interface SortStep extends StepOf<'sort'> {
   side: Side | null;
   algorithm: SortAlgorithm;
   devices: number[];
+  /** Why these of the engine's devices; null: there was nothing to choose. */
+  devicesReason: string | null;
   chunksetEnds: number[];
 }
 /** Merges the runs of a side into one. */
@@ -78,6 +80,8 @@ export interface Resources {
   memoryLimitBytes: number;
   /** What of the memory limit is not in use. */
   freeBytes: number;
+  /** Speeds of the links, to choose devices by; or why they are not known; null where there is nothing to choose. */
+  links: LinkSpeeds | string | null;
 }
 
 /** A column of the result, as far as plans care. */

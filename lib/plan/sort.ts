@@ -1,7 +1,9 @@
 /** Plans of sorts: which algorithm, how many chunksets. */
 import { WarpjoinError } from '../errors.js';
+import type { DeviceDescription } from '../native.js';
 import type { SortAlgorithm, SortAlgorithmChoice } from '../options.js';
 import { COSTS, estimate, milliseconds } from './costs.js';
+import { deviceSets, reasonFor } from './device-set.js';
 import {
   type ColumnOrigin,
   type ColumnStep,
@@ -75,7 +77,7 @@ export function sortSteps(
   resources: Resources,
 ): SortSteps {
   const budget = deviceBudget(resources, heldBytes + relation.tuples * tupleBytes(relation));
-  const steps = (algorithm: SortAlgorithm) => stepsOf(relation, side, algorithm, budget, deviceBytes, resources);
+  const steps = (algorithm: SortAlgorithm) => stepsOnBestSet(relation, side, algorithm, budget, deviceBytes, resources);
   if (choice !== 'auto') return { ...steps(choice), reason: 'asked for' };
   // Where tuples cross a link, only a sample sort works on them meanwhile; it takes the least memory, too.
   const sample = resources.devices.every(({ kind }) => kind === 'gpu') && attempt(() => steps('sample'));
@@ -100,6 +102,31 @@ function attempt<T>(plan: () => T): T | undefined {
   }
 }
 
+/** On the devices whose links are fastest together, of those that need no more chunksets than all devices would. */
+function stepsOnBestSet(
+  relation: Tuples,
+  side: SortStep['side'],
+  algorithm: SortAlgorithm,
+  budget: number,
+  deviceBytes: SortDeviceBytes,
+  resources: Resources,
+): Omit<SortSteps, 'reason'> {
+  const { devices, links } = resources;
+  const steps = (on: readonly DeviceDescription[], why: string | null) =>
+    stepsOf(relation, side, algorithm, budget, deviceBytes, { ...resources, devices: on }, why);
+  if (links === null) return steps(devices, null);
+  if (typeof links === 'string') return steps(devices, links);
+  const all = steps(devices, null);
+  const sets = deviceSets(relation.tuples * tupleBytes(relation), devices, links);
+  for (const set of sets) {
+    const on = devices.filter((device) => set.devices.includes(device.ordinal));
+    // Merging more runs on the host costs more than the links could win.
+    const made = attempt(() => steps(on, reasonFor(set, sets)));
+    if (made && made.chunksets <= all.chunksets) return made;
+  }
+  return all;
+}
+
 function stepsOf(
   relation: Tuples,
   side: SortStep['side'],
@@ -107,6 +134,7 @@ function stepsOf(
   budget: number,
   deviceBytes: SortDeviceBytes,
   resources: Resources,
+  devicesReason: string | null,
 ): Omit<SortSteps, 'reason'> {
   const { tuples, keyBytes } = relation;
   const count = resources.devices.length;
@@ -121,6 +149,7 @@ function stepsOf(
       side,
       algorithm,
       devices: resources.devices.map((device) => device.ordinal),
+      devicesReason,
       chunksetEnds: ends,
       estimate: estimate(tuples, sortNanoseconds(keyBytes, count, algorithm), 2 * runBytes * keyBytes, resources.threads),
     },

@@ -6,6 +6,7 @@
 #include "binding/handles.h"
 #include "columns/gather.h"
 #include "core/error.h"
+#include "transfer/link_speeds.h"
 
 namespace warpjoin::binding {
 namespace {
@@ -131,6 +132,33 @@ MakeResult column_result(OwnedColumn column) {
   return [made = std::move(made)](Napi::Env env) { return to_result_column(env, std::move(*made)); };
 }
 
+Napi::Value describe_links(Napi::Env env, const LinkSpeeds& speeds) {
+  Napi::Array sets = Napi::Array::New(env, speeds.sets.size());
+  for (uint32_t i = 0; i < speeds.sets.size(); ++i) {
+    const LinkSpeeds::Set& set = speeds.sets[i];
+    Napi::Array devices = Napi::Array::New(env, set.devices.size());
+    for (uint32_t j = 0; j < set.devices.size(); ++j) devices.Set(j, set.devices[j]);
+    Napi::Object object = Napi::Object::New(env);
+    object.Set("devices", devices);
+    object.Set("h2d", set.h2d);
+    object.Set("d2h", set.d2h);
+    object.Set("both", set.both);
+    sets.Set(i, object);
+  }
+  Napi::Array peers = Napi::Array::New(env, speeds.peers.size());
+  for (uint32_t i = 0; i < speeds.peers.size(); ++i) {
+    Napi::Object object = Napi::Object::New(env);
+    object.Set("from", speeds.peers[i].from);
+    object.Set("to", speeds.peers[i].to);
+    object.Set("speed", speeds.peers[i].speed);
+    peers.Set(i, object);
+  }
+  Napi::Object links = Napi::Object::New(env);
+  links.Set("sets", sets);
+  links.Set("peers", peers);
+  return links;
+}
+
 }  // namespace
 
 Napi::Function EngineWrap::define(Napi::Env env) {
@@ -140,6 +168,7 @@ Napi::Function EngineWrap::define(Napi::Env env) {
                       InstanceMethod<&EngineWrap::reset_peaks>("resetPeaks"),
                       InstanceMethod<&EngineWrap::create_job>("createJob"),
                       InstanceMethod<&EngineWrap::dispose>("dispose"),
+                      InstanceMethod<&EngineWrap::measure_links>("measureLinks"),
                       InstanceMethod<&EngineWrap::relation>("relation"),
                       InstanceMethod<&EngineWrap::sort_keys>("sortKeys"),
                       InstanceMethod<&EngineWrap::sort_device_bytes>("sortDeviceBytes"),
@@ -287,6 +316,13 @@ Napi::Value EngineWrap::dispose(const Napi::CallbackInfo& info) {
     return nullptr;
   };
   return queue_.submit(info.Env(), std::move(step));
+}
+
+Napi::Value EngineWrap::measure_links(const Napi::CallbackInfo& info) {
+  return enqueue(info, {}, [](Engine& engine, Job& job) -> MakeResult {
+    const PhaseTimer timer(job, "measure links");
+    return [speeds = warpjoin::measure_links(engine, job)](Napi::Env env) { return describe_links(env, speeds); };
+  });
 }
 
 Napi::Value EngineWrap::relation(const Napi::CallbackInfo& info) {

@@ -21,6 +21,7 @@ class EngineWrap : public Napi::ObjectWrap<EngineWrap> {
   Napi::Value reset_peaks(const Napi::CallbackInfo& info);
   Napi::Value create_job(const Napi::CallbackInfo& info);
   Napi::Value dispose(const Napi::CallbackInfo& info);
+  Napi::Value measure_links(const Napi::CallbackInfo& info);
   Napi::Value relation(const Napi::CallbackInfo& info);
   Napi::Value sort_keys(const Napi::CallbackInfo& info);
   Napi::Value sort_device_bytes(const Napi::CallbackInfo& info);

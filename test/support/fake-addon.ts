@@ -5,6 +5,7 @@
 import type {
   DeviceDescription,
   JoinKeysHandle,
+  LinkSpeeds,
   NativeAddon,
   NativeColumn,
   NativeEngine,
@@ -34,6 +35,12 @@ export interface FakeSettings {
   failing: { step: string; error: Error } | null;
   /** What memory() says is in use. */
   usedBytes: () => number;
+  /** How many rows sort keys say they have, for plans of more than is there; null: as many as they have. */
+  plannedRows: number | null;
+  /** How many GPUs the process may use. */
+  gpus: number;
+  /** What measureLinks finds. */
+  links: LinkSpeeds;
 }
 
 type Cell = { bytes: Uint8Array; value: number | bigint | string | boolean } | null;
@@ -69,13 +76,11 @@ class SortKeys extends FakeHandle {
     readonly by: SortColumnSpec[],
     readonly payload: number | null,
     readonly complete: boolean,
+    readonly rows: number,
   ) {
     super();
     this.carriesPayload = payload !== null && complete;
     this.valueBytes = this.carriesPayload ? (relation.columns[payload!]!.info.width as 4 | 8) : 4;
-  }
-  get rows(): number {
-    return this.relation.rows;
   }
 }
 class Run extends FakeHandle {
@@ -229,8 +234,8 @@ export interface FakeAddon extends NativeAddon {
 export function fakeAddon(settings: Partial<FakeSettings> = {}): FakeAddon {
   FakeHandle.live = 0;
   const addon: FakeAddon = {
-    backend: 'none',
-    gpus: () => [],
+    backend: settings.gpus ? 'cuda' : 'none',
+    gpus: () => Array.from({ length: addon.settings.gpus }, (_, gpu) => fakeDevice('gpu', gpu, 2 ** 37, gpu, [])),
     config: null,
     calls: [],
     settings: {
@@ -242,6 +247,9 @@ export function fakeAddon(settings: Partial<FakeSettings> = {}): FakeAddon {
       bytesPerTuple: 32,
       failing: null,
       usedBytes: () => 0,
+      plannedRows: null,
+      gpus: 0,
+      links: { sets: [], peers: [] },
       ...settings,
     },
     liveHandles: () => FakeHandle.live,
@@ -253,13 +261,27 @@ export function fakeAddon(settings: Partial<FakeSettings> = {}): FakeAddon {
   return addon;
 }
 
+function fakeDevice(
+  kind: DeviceDescription['kind'],
+  ordinal: number,
+  limitBytes: number,
+  number: number,
+  peers: number[],
+): DeviceDescription {
+  const name = kind === 'gpu' ? `Fake GPU ${number}` : `host ${number}`;
+  return { kind, ordinal, name, memoryBytes: limitBytes, limitBytes, peakBytes: 0, peers };
+}
+
 function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine {
   const options = addon.settings;
   let disposed = false;
   const limitBytes = config.deviceMemoryLimitBytes || config.memoryLimitBytes;
-  const devices = Array.from({ length: config.hostDevices }, (_, ordinal): DeviceDescription => {
-    const peers = Array.from({ length: config.hostDevices }, (_, other) => other).filter((other) => other !== ordinal);
-    return { kind: 'host', ordinal, name: `host ${ordinal}`, memoryBytes: limitBytes, limitBytes, peakBytes: 0, peers };
+  const count = config.hostDevices + config.gpus.length;
+  const devices = Array.from({ length: count }, (_, ordinal): DeviceDescription => {
+    const peers = Array.from({ length: count }, (_, other) => other).filter((other) => other !== ordinal);
+    return ordinal < config.hostDevices
+      ? fakeDevice('host', ordinal, limitBytes, ordinal, peers)
+      : fakeDevice('gpu', ordinal, limitBytes, config.gpus[ordinal - config.hostDevices]!, peers);
   });
 
   interface Job extends NativeJob {
@@ -343,6 +365,7 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
       addon.calls.push('dispose');
       disposed = true;
     },
+    measureLinks: (job) => step('measureLinks', job, () => options.links),
     relation: (job, columns, rows) =>
       step(
         'relation',
@@ -354,7 +377,11 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
           ) as unknown as RelationHandle,
       ),
     sortKeys: (job, relation, by, payload) =>
-      step('sortKeys', job, () => new SortKeys(use(relation), by, payload, options.complete) as unknown as SortKeysHandle),
+      step('sortKeys', job, () => {
+        const { rows } = use<Relation>(relation);
+        const keys = new SortKeys(use(relation), by, payload, options.complete, options.plannedRows ?? rows);
+        return keys as unknown as SortKeysHandle;
+      }),
     sortDeviceBytes: (_key, _value, tuples, count, _algorithm, several) =>
       Math.ceil(tuples / count) * options.bytesPerTuple * (several ? 2 : 1),
     sortChunksets: (job, handle, { chunksetEnds }) =>

@@ -301,12 +301,48 @@ describe('engines', () => {
     expect(addon.calls.filter((call) => call === 'dispose')).toHaveLength(1);
   });
 
+  test("device 'gpu' is all GPUs, devices are some, and 'auto' and 'cpu' none", async () => {
+    const addon = fakeAddon({ gpus: 4 });
+    const onGpus = await engineOn(addon, { device: 'gpu', hostDevices: 3, deviceMemoryLimit: '25%' }).sort(left, { by: 'a' });
+    expect(addon.config).toMatchObject({ hostDevices: 0, gpus: [0, 1, 2, 3], deviceMemoryLimitBytes: 2 ** 35 });
+    expect(onGpus.stats).toMatchObject({ device: 'gpu', deviceReason: "device 'gpu' was asked for" });
+    expect(onGpus.stats.devices.map((device) => device.name)).toEqual([0, 1, 2, 3].map((gpu) => `Fake GPU ${gpu}`));
+    const some = engineOn(addon, { devices: [3, 1] });
+    expect(addon.config).toMatchObject({ hostDevices: 0, gpus: [3, 1] });
+    expect((await some.sort(left, { by: 'a' })).stats.deviceReason).toBe('GPUs 3, 1 were asked for');
+    for (const device of ['auto', 'cpu'] as const) {
+      engineOn(addon, { device });
+      expect(addon.config).toMatchObject({ hostDevices: 1, gpus: [] });
+    }
+    expect(() => engineOn(addon, { devices: [0, 4] })).toThrow(
+      'Expected numbers of the 4 GPUs that the process may use for devices but received [0, 4].',
+    );
+    expect(() => engineOn(addon, { device: 'cpu', devices: [0] })).toThrow(
+      /^Expected no devices for an engine with device "cpu"/,
+    );
+  });
+
+  test('joins on GPUs are refused until they are supported', async () => {
+    const addon = fakeAddon({ gpus: 2 });
+    const engine = engineOn(addon, { device: 'gpu' });
+    for (const call of [engine.join(left, right, { on: 'id' }), engine.joinCount(left, right, { on: 'id' })]) {
+      expect(await failure(call)).toMatchObject({
+        code: 'ERR_NOT_SUPPORTED',
+        message: "Joining on GPUs (an engine with device 'cpu' joins) is not supported yet.",
+      });
+    }
+    expect((await engine.join(left, right, { how: 'cross' })).numRows).toBe(16);
+    expect(addon.liveHandles()).toBe(0);
+  });
+
   test("device 'gpu' fails unless fallback allows the processor, which stats then tell", async () => {
     const warn = vi.spyOn(process, 'emitWarning').mockImplementation(() => {});
     const addon = fakeAddon();
-    expect(() => engineOn(addon, { device: 'gpu' })).toThrow(/GPU operators are not supported yet/);
+    expect(() => engineOn(addon, { device: 'gpu' })).toThrow(/^GPUs were asked for but the addon was built without/);
+    const builtIn = Object.assign(fakeAddon(), { backend: 'cuda' });
+    expect(() => engineOn(builtIn, { devices: [0] })).toThrow(/^GPUs were asked for but there is none that the process may use/);
     const silent = await engineOn(addon, { device: 'gpu', fallback: 'silent' }).sort(left, { by: 'a' });
-    expect(silent.stats).toMatchObject({ device: 'cpu', deviceReason: expect.stringContaining("'gpu' was asked for") });
+    expect(silent.stats).toMatchObject({ device: 'cpu', deviceReason: expect.stringContaining('running on the processor') });
     expect(warn).not.toHaveBeenCalled();
     engineOn(addon, { device: 'gpu', fallback: 'warn' });
     expect(warn).toHaveBeenCalledOnce();

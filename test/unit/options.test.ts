@@ -169,7 +169,7 @@ describe('engine options', () => {
     expect(error.message).toMatch(message);
   });
 
-  test.each(['devices', 'tempDirectory', 'maxTempDirectorySize'])('%s is for later', (name) => {
+  test.each(['tempDirectory', 'maxTempDirectorySize'])('%s is for later', (name) => {
     expect(refusal(() => engine({ [name]: 'x' }))).toMatchObject({
       code: 'ERR_NOT_SUPPORTED',
       message: `${name} is not supported yet.`,

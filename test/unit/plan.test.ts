@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import type { DeviceDescription } from '../../lib/native.js';
+import type { DeviceDescription, LinkSpeeds } from '../../lib/native.js';
+import { deviceSets } from '../../lib/plan/device-set.js';
 import { explain } from '../../lib/plan/explain.js';
 import {
   expectedRows,
@@ -9,7 +10,7 @@ import {
   planCrossJoin,
   planJoin,
 } from '../../lib/plan/join.js';
-import { chunksetEnds, deviceBudget, largestFitting, type Resources } from '../../lib/plan/plan.js';
+import { chunksetEnds, deviceBudget, largestFitting, type Resources, type SortStep } from '../../lib/plan/plan.js';
 import { planSort, type SortDeviceBytes, type SortRequest } from '../../lib/plan/sort.js';
 
 const GIB = 2 ** 30;
@@ -23,7 +24,13 @@ function resources(devices: number, deviceLimit: number, memoryLimitBytes = 64 *
     peakBytes: 0,
     peers: [],
   });
-  return { devices: Array.from({ length: devices }, (_, ordinal) => device(ordinal)), threads: 4, memoryLimitBytes, freeBytes };
+  return {
+    devices: Array.from({ length: devices }, (_, ordinal) => device(ordinal)),
+    threads: 4,
+    memoryLimitBytes,
+    freeBytes,
+    links: null,
+  };
 }
 
 const sortBytes: SortDeviceBytes = ({ keyBytes, valueBytes }, tuples, devices, _algorithm, several) =>
@@ -130,6 +137,74 @@ describe('sorts', () => {
       algorithm: 'radix',
       reason: 'asked for',
     });
+  });
+});
+
+describe('the GPUs of a sort', () => {
+  // GB/s to and from so many devices, measured on a host of eight H200 and on one of four.
+  const EIGHT = { 1: [55, 55], 2: [111, 110], 4: [184, 160], 8: [196, 113] };
+  const FOUR = { 1: [55, 55], 2: [111, 111], 4: [178, 146] };
+
+  function speeds(measured: Record<number, number[]>): LinkSpeeds {
+    const set = (devices: number[], [h2d, d2h]: number[]) => ({ devices, h2d: h2d! * 1e9, d2h: d2h! * 1e9, both: 1e9 });
+    const counts = Object.keys(measured).map(Number);
+    const alone = Array.from({ length: Math.max(...counts) }, (_, ordinal) => set([ordinal], measured[1]!));
+    const together = counts.filter((count) => count > 1).map((count) => set([...Array(count).keys()], measured[count]!));
+    return { sets: [...alone, ...together], peers: [] };
+  }
+  function gpus(count: number, links: Resources['links'], limit = 80 * GIB): Resources {
+    const all = resources(count, limit, 512 * GIB);
+    return { ...all, devices: all.devices.map((device) => ({ ...device, kind: 'gpu', name: `GPU ${device.ordinal}` })), links };
+  }
+  const request: SortRequest = { tuples: 4e9, keyBytes: 8, valueBytes: 0, refine: false, columns: [], algorithm: 'radix' };
+  const sortOf = (on: Resources, of: SortRequest = request) => planSort(of, sortBytes, on).steps[0] as SortStep;
+
+  test('are those whose links bring the tuples there and back soonest', () => {
+    expect(sortOf(gpus(8, speeds(EIGHT)))).toMatchObject({
+      devices: [0, 1, 2, 3],
+      devicesReason: '373.9 ms over their links, there and back, 8 devices take 446.5 ms',
+    });
+    expect(sortOf(gpus(4, speeds(FOUR))).devices).toEqual([0, 1, 2, 3]);
+    expect(sortOf(gpus(4, speeds(FOUR))).devicesReason).toBe(
+      '399.0 ms over their links, there and back, 2 devices take 576.6 ms',
+    );
+    expect(sortOf(gpus(8, speeds({ ...EIGHT, 8: [196, 160] }))).devices).toHaveLength(8);
+  });
+
+  test('are the fewer of equal sets', () => {
+    expect(sortOf(gpus(4, speeds({ ...FOUR, 4: FOUR[2] }))).devices).toEqual([0, 1]);
+    expect(sortOf(gpus(3, speeds({ 1: [50, 50], 3: [50, 50] }))).devices).toEqual([0]);
+  });
+
+  test('are within the devices of the engine', () => {
+    const sets = deviceSets(1e9, gpus(2, null).devices, speeds(EIGHT));
+    expect(sets.map((set) => set.devices)).toEqual([[0, 1], [0], [1]]);
+    expect(sets[0]!.milliseconds).toBeCloseTo(1e3 / 111 + 1e3 / 110);
+    expect(sortOf({ ...gpus(8, speeds(EIGHT)), devices: gpus(8, null).devices.slice(0, 2) }).devices).toEqual([0, 1]);
+    expect(sortOf({ ...gpus(8, speeds(EIGHT)), devices: gpus(8, null).devices.slice(5, 6) }).devices).toEqual([5]);
+  });
+
+  test('are more where fewer would need more chunksets', () => {
+    // 4e9 tuples of 8 bytes, twice: 64 GB, on four devices 16 GB each.
+    expect(sortOf(gpus(8, speeds(EIGHT), 16.1e9)).devices).toHaveLength(4);
+    const tight = sortOf(gpus(8, speeds(EIGHT), 15.9e9));
+    expect(tight).toMatchObject({ devices: [0, 1, 2, 3, 4, 5, 6, 7], chunksetEnds: [4e9] });
+    expect(tight.devicesReason).toBe(
+      '446.5 ms over their links, there and back, 4 devices take 373.9 ms but need more chunksets',
+    );
+    const tiny = sortOf(gpus(8, speeds(EIGHT), 3e9));
+    expect(tiny.devices).toHaveLength(8);
+    expect(() => sortOf(gpus(8, speeds(EIGHT), 900))).toThrow(/deviceMemoryLimit is 900 bytes/);
+  });
+
+  test('are all where nothing is known of the links, which explain() says', () => {
+    expect(sortOf(gpus(8, null))).toMatchObject({ devices: [0, 1, 2, 3, 4, 5, 6, 7], devicesReason: null });
+    const unknown = gpus(3, 'the links could not be measured: no room');
+    expect(sortOf(unknown)).toMatchObject({ devices: [0, 1, 2], devicesReason: 'the links could not be measured: no room' });
+    const text = (on: Resources): string => explain('sort', planSort(request, sortBytes, on), on, null);
+    expect(text(unknown)).toContain('\n  links    sort on all devices: the links could not be measured: no room\n');
+    expect(text(gpus(8, speeds(EIGHT)))).toContain('\n  links    sort on devices 0, 1, 2, 3: 373.9 ms over their links');
+    expect(text(gpus(8, null))).not.toContain('  links');
   });
 });
 
