@@ -1,10 +1,13 @@
 // Sorts on GPUs beside the ceilings of their links, all in one run:
 //
-//   warpjoin_gpu_sort_bench [--keys N] [--pairs N] [--runs N] [--json FILE]
+//   warpjoin_gpu_sort_bench [--keys N] [--pairs N] [--resident N] [--runs N] [--json FILE]
 //
 // Host to host from pinned memory: uint64 keys, and (uint64, uint64) pairs whose values are row numbers. The floor is the
 // bytes over the host-to-device ceiling plus the bytes over the device-to-host ceiling of the same GPUs. Every result is
 // checked: in order, stable, and made of the input's tuples.
+//
+// Resident: as many pairs on each GPU, sorted from device memory to device memory. One GPU runs the radix sort of CUB or
+// rocPRIM alone; several are compared with as many times its rate.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -19,6 +22,7 @@
 
 #include "core/engine.h"
 #include "device/gpu_device.h"
+#include "primitives/primitives.h"
 #include "sort/sample_sort.h"
 #include "transfer/link_speeds.h"
 
@@ -26,7 +30,7 @@ namespace warpjoin {
 namespace {
 
 struct Options {
-  uint64_t keys = 4'000'000'000, pairs = 2'000'000'000;
+  uint64_t keys = 4'000'000'000, pairs = 2'000'000'000, resident = uint64_t{1} << 29;
   unsigned runs = 3;
   std::string json;
 };
@@ -197,6 +201,102 @@ void measure_host_to_host(Engine& engine, const LinkSpeeds& links, const Options
   }
 }
 
+// Pairs on one GPU.
+struct Resident {
+  Device* device;
+  Buffer keys, values, out_keys, out_values;
+  TupleView in;
+  TupleSpan out;
+
+  Resident(Device& on, uint64_t size, uint64_t room) : device(&on) {
+    keys = on.memory().allocate(size * 8), values = on.memory().allocate(size * 8);
+    out_keys = on.memory().allocate(room * 8), out_values = on.memory().allocate(room * 8);
+    in = {keys.data(), values.data(), 0, size};
+    out = {out_keys.data(), out_values.data(), room};
+  }
+};
+
+void measure_resident(Engine& engine, const LinkSpeeds& links, const Options& options, Report& report) {
+  constexpr TupleLayout layout{8, 8};
+  const uint64_t each = options.resident;
+  double alone = 0;
+  for (const LinkSpeeds::Set& set : links.sets) {
+    if (set.devices.size() == 1 && set.devices[0] != 0) continue;
+    const std::vector<Device*> devices = engine.select(set.devices);
+    const uint64_t size = each * devices.size();
+    Pinned host(*devices[0], size * 16);
+    fill(engine.pool, host, [&](uint64_t i) { return i < size ? random_word(i) : i - size; });
+    const TupleView all{host.at(0), host.at(size), 0, size};
+    const Fingerprint expected = fingerprint(engine.pool, all, true);
+    std::vector<Resident> residents;
+    std::vector<std::unique_ptr<Stream>> streams;
+    Buffer scratch;
+    const size_t scratch_bytes = devices[0]->primitives().sort_scratch_bytes(layout, each);
+    for (size_t i = 0; i < devices.size(); ++i) {
+      devices[i]->memory().release();
+      devices[i]->memory().reserve(each * 72 + scratch_bytes);  // in, out with some room, a copy, and parts
+      residents.emplace_back(*devices[i], each, each + each / 16);
+      streams.push_back(devices[i]->create_stream());
+      devices[i]->copy(residents[i].keys.data(), host.at(each * i), each * 8, *streams[i]);
+      devices[i]->copy(residents[i].values.data(), host.at(size + each * i), each * 8, *streams[i]);
+    }
+    for (auto& stream : streams) stream->synchronize();
+    std::vector<TupleView> in;
+    std::vector<TupleSpan> out;
+    for (const Resident& resident : residents) in.push_back(resident.in), out.push_back(resident.out);
+    std::vector<uint64_t> sizes{each};
+    std::vector<double> milliseconds;
+    for (unsigned run = 0; run <= options.runs; ++run) {
+      Job job;
+      double took;
+      if (devices.size() == 1) {
+        scratch = devices[0]->memory().allocate(scratch_bytes);
+        Buffer keys = devices[0]->memory().allocate(each * 8), values = devices[0]->memory().allocate(each * 8);
+        const TupleSpan a{keys.data(), values.data(), each};
+        devices[0]->copy(a.keys, in[0].keys, each * 8, *streams[0]);
+        devices[0]->copy(a.values, in[0].values, each * 8, *streams[0]);
+        streams[0]->synchronize();
+        TupleSpan sorted;
+        took = milliseconds_of([&] {
+          sorted = devices[0]->primitives().sort(layout, a.view(), a, out[0].slice(layout, 0, each), ~uint64_t{0}, scratch.data(), job,
+                                                 *streams[0]);
+          streams[0]->synchronize();
+        });
+        if (sorted.keys != out[0].keys) {
+          devices[0]->copy(out[0].keys, sorted.keys, each * 8, *streams[0]);
+          devices[0]->copy(out[0].values, sorted.values, each * 8, *streams[0]);
+          streams[0]->synchronize();
+        }
+        scratch = {};
+      } else {
+        took = milliseconds_of([&] { sizes = sorting::sample_sort_resident(engine, layout, devices, in, out, ~uint64_t{0}, job); });
+      }
+      if (run > 0) milliseconds.push_back(took);
+    }
+    std::memset(host.at(0), 0xEE, size_t{1} << 20);
+    uint64_t at = 0;
+    for (size_t i = 0; i < devices.size(); at += sizes[i++]) {
+      devices[i]->copy(host.at(at), out[i].keys, sizes[i] * 8, *streams[i]);
+      devices[i]->copy(host.at(size + at), out[i].values, sizes[i] * 8, *streams[i]);
+    }
+    for (auto& stream : streams) stream->synchronize();
+    const Fingerprint got = fingerprint(engine.pool, all, true);
+    const bool right = at == size && got.ordered && got.sum == expected.sum && got.mixed == expected.mixed;
+    report.wrong = report.wrong || !right;
+    const Times times = times_of(milliseconds);
+    if (devices.size() == 1) alone = times.median;
+    const double efficiency = alone / times.median;
+    std::printf("resident %d GPUs  %7.2f ms (%.2f to %.2f)  %.2f G tuples/s, %.0f %% of as many single ones  %s\n",
+                static_cast<int>(devices.size()), times.median, times.least, times.most,
+                static_cast<double>(size) / times.median / 1e6, 100 * efficiency, right ? "right" : "WRONG");
+    std::fflush(stdout);
+    report.rows.push_back("{\"sort\": \"resident\", \"tuples\": " + std::to_string(size) + ", \"keyBytes\": 8, \"valueBytes\": 8, \"gpus\": " +
+                          std::to_string(devices.size()) + ", \"milliseconds\": " + json_of(times) + ", \"shareOfSingleRate\": " +
+                          std::to_string(efficiency) + ", \"right\": " + (right ? "true" : "false") + "}");
+  }
+  for (Device* device : engine.select(links.sets.back().devices)) device->memory().release();
+}
+
 int run(const Options& options) {
   EngineConfig config;
   config.host_devices = 0;
@@ -218,7 +318,8 @@ int run(const Options& options) {
             std::to_string(set.h2d / 1e9) + ", \"d2hGBps\": " + std::to_string(set.d2h / 1e9) + ", \"bothGBps\": " +
             std::to_string(set.both / 1e9) + "}";
   }
-  measure_host_to_host(engine, links, options, report);
+  if (options.resident) measure_resident(engine, links, options, report);
+  if (options.keys + options.pairs) measure_host_to_host(engine, links, options, report);
   if (!options.json.empty()) {
     std::FILE* file = std::fopen(options.json.c_str(), "w");
     if (!file) {
@@ -240,6 +341,7 @@ Options parse(int argc, char** argv) {
     const std::string name = argv[i], value = argv[i + 1];
     if (name == "--keys") options.keys = std::stoull(value);
     else if (name == "--pairs") options.pairs = std::stoull(value);
+    else if (name == "--resident") options.resident = std::stoull(value);
     else if (name == "--runs") options.runs = static_cast<unsigned>(std::stoul(value));
     else if (name == "--json") options.json = value;
     else throw std::invalid_argument("unknown option " + name);

@@ -5,15 +5,12 @@
 namespace warpjoin::sorting {
 namespace {
 
-// One key from each of `count` stretches of `in` of equal length, at a place that looks random.
 std::vector<uint64_t> sample(ThreadPool& pool, TupleLayout layout, const TupleView& in, uint64_t count) {
   std::vector<uint64_t> keys(count);
   static const Job never_cancelled;
   pool.for_blocks(count, 1024, never_cancelled, [&](uint64_t begin, uint64_t end) {
     for (uint64_t i = begin; i < end; ++i) {
-      const uint64_t first = in.size / count * i + std::min(i, in.size % count);
-      const uint64_t length = in.size / count + (i < in.size % count ? 1 : 0);
-      const uint64_t at = first + mix_key(i + 1) % length;
+      const uint64_t at = sampled_row(in.size, count, i);
       keys[i] = layout.key_bytes == 4 ? static_cast<const uint32_t*>(in.keys)[at] : static_cast<const uint64_t*>(in.keys)[at];
     }
   });
@@ -23,10 +20,13 @@ std::vector<uint64_t> sample(ThreadPool& pool, TupleLayout layout, const TupleVi
 }  // namespace
 
 KeyRanges KeyRanges::choose(ThreadPool& pool, TupleLayout layout, const TupleView& in, size_t most, uint64_t oversampling) {
+  return of_sample(layout, sample(pool, layout, in, std::min(in.size, most * oversampling)), most);
+}
+
+KeyRanges KeyRanges::of_sample(TupleLayout layout, std::vector<uint64_t> keys, size_t most) {
   KeyRanges ranges;
   ranges.greatest_ = layout.key_bytes == 4 ? UINT32_MAX : UINT64_MAX;
-  if (in.size == 0 || most < 2) return ranges;
-  std::vector<uint64_t> keys = sample(pool, layout, in, std::min(in.size, most * oversampling));
+  if (keys.empty()) return ranges;
   std::sort(keys.begin(), keys.end());
   std::vector<uint64_t>& bounds = ranges.bounds_;
   for (size_t q = 1; q < most; ++q) {

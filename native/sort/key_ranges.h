@@ -1,6 +1,7 @@
 // Key ranges of about equal weight, from a sample. Internal to native/sort.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <vector>
@@ -10,6 +11,12 @@
 
 namespace warpjoin::sorting {
 
+/// Row `i` of `count` that are sampled of `size`: one of each stretch of equal length, at a place that looks random.
+constexpr uint64_t sampled_row(uint64_t size, uint64_t count, uint64_t i) {
+  const uint64_t first = size / count * i + std::min(i, size % count), length = size / count + (i < size % count ? 1 : 0);
+  return first + mix_key(i + 1) % length;
+}
+
 /// Ranges of keys in ascending order; together they hold every key.
 class KeyRanges {
  public:
@@ -17,6 +24,8 @@ class KeyRanges {
   /// quantiles of a sample are the bounds. A key that is a quantile more than once is a range of its own, so that only
   /// ranges of equal keys can be much larger than the others. `oversampling` sampled keys are taken for each range.
   static KeyRanges choose(ThreadPool& pool, TupleLayout layout, const TupleView& in, size_t most, uint64_t oversampling);
+  /// As choose(), from keys that were sampled already.
+  static KeyRanges of_sample(TupleLayout layout, std::vector<uint64_t> keys, size_t most);
 
   size_t size() const { return bounds_.size() + 1; }
   /// The least key of each range but the first.

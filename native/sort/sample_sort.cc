@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "core/error.h"
 #include "core/format.h"
@@ -98,7 +100,7 @@ struct Piece {
 struct SampleLane {
   Device* device = nullptr;
   bool direct = false;  // the device's kernels read the input and write the result where they are
-  TupleSpan out;        // where its parts' results go one behind the other, if direct
+  TupleSpan out;        // resident: where its stretch of the result goes
   OwnedTuples chunk;
   std::vector<Piece> pieces;
   std::vector<Part> parts;
@@ -149,6 +151,7 @@ class SampleSort {
       partition();
     }
     if (!assign_parts()) return false;
+    check_room();
     PhaseTimer timer(job_, "sort", 2 * size_ * layout_.tuple_bytes());
     collect(run);
     return true;
@@ -238,6 +241,17 @@ class SampleSort {
     return true;
   }
 
+  void check_room() const {
+    for (const SampleLane& lane : lanes_) {
+      if (!lane.out.keys || lane.parts.empty()) continue;
+      const uint64_t size = lane.parts.back().begin + lane.parts.back().size - lane.parts.front().begin;
+      if (size > lane.out.size) {
+        throw Error(ErrorCode::device, "Device '" + lane.device->info().name + "' has room for " + std::to_string(lane.out.size) +
+                                           " tuples of the result but gets " + std::to_string(size));
+      }
+    }
+  }
+
   // Tuples [begin, begin + size) of `from`, taken as one sequence.
   std::vector<TupleView> cut(const std::vector<TupleView>& from, uint64_t begin, uint64_t size) const {
     std::vector<TupleView> found;
@@ -259,8 +273,8 @@ class SampleSort {
       if (lane.parts.empty()) continue;
       make_buffers(lane);
       if (lane.direct) {
-        if (run.size) lane.out = run.slice(layout_, lane.parts.front().begin, lane.parts.back().begin + lane.parts.back().size);
-        for (size_t k = 0; k < lane.parts.size(); ++k) sort_in_place(lane, k);
+        const TupleSpan out = run.size ? run.slice(layout_, lane.parts.front().begin, run.size) : lane.out;
+        for (size_t k = 0; k < lane.parts.size(); ++k) sort_in_place(lane, k, out);
       } else {
         send_home(lane, run, queues[i]);
       }
@@ -284,10 +298,11 @@ class SampleSort {
     for (Buffer& table : lane.part_tables) table = allocate(device, lane.primitives().concatenate_scratch_bytes(most_from));
   }
 
-  void sort_in_place(SampleLane& lane, size_t k) {
+  // Into `out`, where the lane's parts go one behind the other.
+  void sort_in_place(SampleLane& lane, size_t k, const TupleSpan& out) {
     const Part& part = lane.parts[k];
     const uint64_t at = part.begin - lane.parts.front().begin;
-    const TupleSpan target = lane.out.slice(layout_, at, at + part.size);
+    const TupleSpan target = out.slice(layout_, at, at + part.size);
     // An odd number of digits, as of four or eight bytes less the one that the range decides, ends in `target`.
     const TupleSpan sorted = sort_part(lane, k, part.bits ? lane.buffers[k % kPairs].span.slice(layout_, 0, part.size) : target, target);
     if (sorted.keys != target.keys) {
@@ -395,6 +410,67 @@ void sample_sort(Engine& engine, TupleLayout layout, const std::vector<Device*>&
   sort_with_samples(sort, in.size, run, layout.tuple_bytes(), [&](uint64_t oversampling) {
     return KeyRanges::choose(engine.pool, layout, in, most_ranges(in.size), oversampling);
   });
+}
+
+namespace {
+
+// Keys of the lanes' inputs, sampled on the devices: each device gives its share of the sample.
+std::vector<uint64_t> sample_resident(TupleLayout layout, const std::vector<Device*>& devices, const std::vector<TupleView>& in,
+                                      uint64_t size, uint64_t wanted, const Job& job) {
+  const TupleLayout keys_only{layout.key_bytes, 0};
+  std::vector<uint64_t> keys;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    const uint64_t count = std::min(in[i].size, wanted * in[i].size / size + 1);
+    if (count == 0) continue;
+    Device& device = *devices[i];
+    std::vector<TupleView> rows;
+    for (uint64_t k = 0; k < count; ++k) {
+      const uint64_t row = sampled_row(in[i].size, count, k);
+      rows.push_back(TupleView{in[i].keys, nullptr, 0, in[i].size}.slice(keys_only, row, row + 1));
+    }
+    const Buffer found = allocate(device, count * layout.key_bytes);
+    const Buffer table = allocate(device, device.primitives().concatenate_scratch_bytes(rows.size()));
+    std::vector<unsigned char> bytes(count * layout.key_bytes);
+    const auto stream = device.create_stream();
+    device.primitives().concatenate(keys_only, rows, {found.data(), nullptr, count}, table.data(), job, *stream);
+    device.copy(bytes.data(), found.data(), bytes.size(), *stream);
+    stream->synchronize();
+    for (uint64_t k = 0; k < count; ++k) {
+      uint64_t key = 0;
+      std::memcpy(&key, &bytes[k * layout.key_bytes], layout.key_bytes);
+      keys.push_back(key);
+    }
+  }
+  return keys;
+}
+
+}  // namespace
+
+std::vector<uint64_t> sample_sort_resident(Engine& engine, TupleLayout layout, const std::vector<Device*>& devices,
+                                           const std::vector<TupleView>& in, const std::vector<TupleSpan>& out,
+                                           uint64_t varying_bits, Job& job) {
+  std::vector<SampleLane> lanes(devices.size());
+  uint64_t size = 0;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    SampleLane& lane = lanes[i];
+    lane.device = devices[i];
+    lane.direct = true;
+    lane.out = out[i];
+    lane.chunk = OwnedTuples(*devices[i], layout, in[i].size);
+    lane.pieces.push_back({in[i], lane.chunk.span, {}});
+    size += in[i].size;
+  }
+  std::vector<uint64_t> sizes(devices.size());
+  if (size == 0) return sizes;
+  SampleSort sort(engine, layout, std::move(lanes), varying_bits, job);
+  sort_with_samples(sort, size, {}, layout.tuple_bytes(), [&](uint64_t oversampling) {
+    const size_t most = most_ranges(size);
+    return KeyRanges::of_sample(layout, sample_resident(layout, devices, in, size, most * oversampling, job), most);
+  });
+  for (size_t i = 0; i < devices.size(); ++i) {
+    for (const Part& part : sort.lanes()[i].parts) sizes[i] += part.size;
+  }
+  return sizes;
 }
 
 }  // namespace warpjoin::sorting

@@ -18,4 +18,11 @@ size_t sample_sort_bytes(Device& device, TupleLayout layout, uint64_t tuples, si
 void sample_sort(Engine& engine, TupleLayout layout, const std::vector<Device*>& devices, TupleView in, TupleSpan run,
                  uint64_t varying_bits, Job& job);
 
+/// Sorts tuples that lie in memory that the devices' kernels address, each device's own: devices[i] holds in[i], and gets the
+/// i-th stretch of the result, about an equal share, in out[i], whose size is the room there is. Returns the stretches'
+/// sizes. Takes device memory for another copy of in[i]. Throws Error(device) where a stretch does not fit.
+std::vector<uint64_t> sample_sort_resident(Engine& engine, TupleLayout layout, const std::vector<Device*>& devices,
+                                           const std::vector<TupleView>& in, const std::vector<TupleSpan>& out,
+                                           uint64_t varying_bits, Job& job);
+
 }  // namespace warpjoin::sorting

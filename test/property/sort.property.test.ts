@@ -1,21 +1,10 @@
 import fc from 'fast-check';
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import { createEngine, type Engine } from '../../lib/index.js';
+import { expect, test } from 'vitest';
+import type { Engine } from '../../lib/index.js';
 import { checkPayload, DEVICE_COUNTS, KEY_TYPES, makeTable, nullRates, rowCounts, SPREADS, seeds } from './cases.js';
-import { Oracle } from './oracle.js';
-import { parameters, tightEngine } from './run.js';
+import { parameters, setUp } from './run.js';
 
-let oracle: Oracle;
-const engines = new Map<number, Engine>();
-
-beforeAll(async () => {
-  oracle = await Oracle.create();
-  for (const devices of DEVICE_COUNTS) engines.set(devices, await createEngine({ device: 'cpu', hostDevices: devices }));
-});
-afterAll(async () => {
-  oracle.close();
-  for (const engine of engines.values()) await engine.dispose();
-});
+const setup = setUp();
 
 const column = fc.record({
   type: fc.constantFrom(...KEY_TYPES),
@@ -41,9 +30,9 @@ test('sort gives the order that DuckDB gives, stable', async () => {
     fc.asyncProperty(sortCase, async ({ seed, rows, tableChunks, columns, devices, algorithm, chunksets }) => {
       const specs = columns.map((spec, i) => ({ name: `k${i}`, ...spec }));
       const input = makeTable(seed, 't_', rows, tableChunks, specs);
-      await oracle.load('t', input);
+      await setup.oracle.load('t', input);
       const order = specs.map((s) => `${s.name} ${s.descending ? 'DESC' : 'ASC'} NULLS ${s.nullsLast ? 'LAST' : 'FIRST'}`);
-      const expected = ((await oracle.columns(`SELECT row FROM t ORDER BY ${order.join(', ')}, row`))[0] ?? []) as number[];
+      const expected = ((await setup.oracle.columns(`SELECT row FROM t ORDER BY ${order.join(', ')}, row`))[0] ?? []) as number[];
 
       const by = specs.map((s) => ({ column: s.name, descending: s.descending, nullsLast: s.nullsLast }));
       const run = async (engine: Engine) => {
@@ -59,8 +48,8 @@ test('sort gives the order that DuckDB gives, stable', async () => {
           }
         }
       };
-      if (chunksets === 1 || rows < 2) await run(engines.get(devices)!);
-      else await tightEngine({ devices, rows, chunksets, partitions: algorithm === 'radix' || algorithm === 'sample', extraBytes: 0 }, run);
+      const partitions = algorithm === 'radix' || algorithm === 'sample';
+      await setup.onEngine({ devices, rows, chunksets, partitions, extraBytes: 0 }, run);
     }),
     parameters(500),
   );
