@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the native tests on GPUs, then the small ones under compute-sanitizer.
 #
-#   scripts/gpu-native-tests.sh build   compiles build/gpu-tests/warpjoin_tests: linked statically but for libc, so that
+#   scripts/gpu-native-tests.sh build   compiles build/gpu/warpjoin_tests: linked statically but for libc, so that
 #                                       it also runs on a GPU host without GoogleTest
 #   scripts/gpu-native-tests.sh run     runs it (the default; builds it first where it is missing)
 #
@@ -9,16 +9,14 @@
 # fewer: skipped tests must not look like passed ones).
 set -euo pipefail
 cd "$(dirname "$0")/.."
-dir=build/gpu-tests
+dir=build/gpu
 tests=$dir/warpjoin_tests
 
 build() {
-  cmake -S . -B "$dir" -G Ninja -DWARPJOIN_TESTS=ON -DWARPJOIN_GPU=cuda \
+  cmake -S . -B "$dir" -G Ninja -DWARPJOIN_TESTS=ON -DWARPJOIN_BENCH=ON -DWARPJOIN_GPU=cuda \
     -DWARPJOIN_CUDA_ARCHITECTURES="${WARPJOIN_CUDA_ARCHITECTURES:-90}" \
-    -DCMAKE_EXE_LINKER_FLAGS="-static-libstdc++ -static-libgcc"
+    -DCMAKE_EXE_LINKER_FLAGS="-static-libstdc++ -static-libgcc -s"
   ninja -C "$dir" -j "${JOBS:-$(nproc)}" warpjoin_tests
-  strip -o "$tests.stripped" "$tests" && mv "$tests.stripped" "$tests"
-  ls -l "$tests"
 }
 
 run() {

@@ -1,0 +1,244 @@
+// The primitives of a GPU against the ceiling of its memory: a copy, measured in the same run. A plain program, so that it
+// runs on hosts without Google Benchmark: gpu_bench [--json FILE] [--tuples N] [--samples N].
+//
+// A sample is one call, from its enqueueing until its results are on the host. GB/s count what must be read and written
+// once: for a split or sort each tuple twice, for a copy of peer memory each byte once.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/engine.h"
+#include "device/gpu_device.h"
+#include "primitives/primitives.h"
+
+namespace warpjoin {
+namespace {
+
+struct Options {
+  uint64_t tuples = uint64_t{1} << 27;
+  size_t samples = 9;
+  std::string json;
+};
+
+struct Result {
+  std::string name;
+  double bytes, median_ms, least_ms, most_ms, copy_ratio;
+  double gb_per_s() const { return bytes / median_ms * 1e-6; }
+};
+
+constexpr unsigned kWarmUps = 2;
+constexpr uint64_t kParts = 256;
+constexpr uint64_t kPartBytes = uint64_t{1} << 20;
+constexpr TupleLayout kLayouts[] = {{4, 0}, {4, 4}, {8, 0}, {8, 8}};
+
+std::string name_of(TupleLayout layout) { return std::to_string(layout.key_bytes) + "+" + std::to_string(layout.value_bytes); }
+
+class Bench {
+ public:
+  explicit Bench(const Options& options)
+      : options_(options),
+        engine_({.threads = 2,
+                 .host_devices = 0,
+                 .gpus = visible_gpus().size() > 1 ? std::vector<int>{0, 1} : std::vector<int>{0},
+                 .memory_limit_bytes = size_t{8} << 30}),
+        device_(*engine_.devices[0]),
+        stream_(device_.create_stream()) {}
+
+  void run() {
+    const size_t column = options_.tuples * 8;
+    device_.memory().reserve(7 * column + (size_t{2} << 30));
+    random_ = device_.memory().allocate(column);
+    from_ = {device_.memory().allocate(column), device_.memory().allocate(column)};
+    to_ = {device_.memory().allocate(column), device_.memory().allocate(column)};
+    fill_randomly();
+    measure_copy();
+    for (const TupleLayout layout : kLayouts) {
+      for (const unsigned buckets : {64, 128, 256}) measure_partition_ranges(layout, buckets);
+    }
+    for (const TupleLayout layout : kLayouts) {
+      measure_partition(layout, {static_cast<uint8_t>(layout.key_bytes * 8 - 8), 8, false});
+      measure_partition(layout, {56, 8, true});
+      measure_partition(layout, {52, 12, true});
+    }
+    for (const TupleLayout layout : kLayouts) measure_sort(layout);
+    measure_concatenate(device_, "local");
+    if (engine_.devices.size() > 1 && engine_.topology.link(0, 1).direct) measure_concatenate(*engine_.devices[1], "peer");
+    if (!options_.json.empty()) write_json();
+  }
+
+ private:
+  struct Columns {
+    Buffer keys, values;
+    TupleSpan span(TupleLayout layout, uint64_t size) const {
+      return {keys.data(), layout.value_bytes ? values.data() : nullptr, size};
+    }
+  };
+
+  void fill_randomly() {
+    std::mt19937_64 random(1);
+    std::vector<uint64_t> numbers(options_.tuples);
+    for (uint64_t& number : numbers) number = random();
+    device_.copy(random_.data(), numbers.data(), numbers.size() * 8, *stream_);
+    restore();
+    device_.copy(from_.values.data(), random_.data(), random_.size(), *stream_);
+    stream_->synchronize();
+  }
+  void restore() { device_.copy(from_.keys.data(), random_.data(), random_.size(), *stream_); }
+
+  void measure(
+      const std::string& name, double bytes, const std::function<void()>& call, const std::function<void()>& prepare = [] {}) {
+    std::vector<double> times;
+    for (size_t sample = 0; sample < kWarmUps + options_.samples; ++sample) {
+      prepare();
+      stream_->synchronize();
+      const auto begin = std::chrono::steady_clock::now();
+      call();
+      stream_->synchronize();
+      const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - begin;
+      if (sample >= kWarmUps) times.push_back(time.count());
+    }
+    std::sort(times.begin(), times.end());
+    Result result{name, bytes, times[times.size() / 2], times.front(), times.back(), 1};
+    if (!results_.empty()) result.copy_ratio = result.gb_per_s() / results_[0].gb_per_s();
+    std::printf("%-36s %9.3f ms  (%.3f .. %.3f)  %7.0f GB/s  %5.2f of a copy\n", name.c_str(), result.median_ms, result.least_ms,
+                result.most_ms, result.gb_per_s(), result.copy_ratio);
+    std::fflush(stdout);
+    results_.push_back(result);
+  }
+
+  double tuple_bytes(TupleLayout layout) const {
+    return 2.0 * static_cast<double>(layout.tuple_bytes()) * static_cast<double>(options_.tuples);
+  }
+
+  void measure_copy() {
+    measure("copy", 2.0 * static_cast<double>(random_.size()),
+            [&] { device_.copy(to_.keys.data(), random_.data(), random_.size(), *stream_); });
+  }
+
+  void measure_partition_ranges(TupleLayout layout, unsigned ranges) {
+    std::vector<uint64_t> bounds, offsets(ranges + 1);
+    for (uint64_t r = 1; r < ranges; ++r) bounds.push_back((r << 32) / ranges << (layout.key_bytes == 8 ? 32 : 0));
+    Primitives& primitives = device_.primitives();
+    const Buffer scratch = device_.memory().allocate(primitives.partition_ranges_scratch_bytes(layout, options_.tuples, ranges));
+    measure("partition_ranges " + name_of(layout) + " into " + std::to_string(ranges), tuple_bytes(layout), [&] {
+      primitives.partition_ranges(layout, from_.span(layout, options_.tuples).view(), bounds, to_.span(layout, options_.tuples),
+                                  offsets.data(), scratch.data(), job_, *stream_);
+    });
+  }
+
+  void measure_partition(TupleLayout layout, Digit digit) {
+    std::vector<uint64_t> offsets(digit.count() + 1);
+    Primitives& primitives = device_.primitives();
+    const Buffer scratch = device_.memory().allocate(primitives.partition_scratch_bytes(layout, options_.tuples, digit));
+    measure("partition " + name_of(layout) + " by " + std::to_string(digit.bits) + (digit.mixed ? " mixed bits" : " bits"),
+            tuple_bytes(layout), [&] {
+              primitives.partition(layout, from_.span(layout, options_.tuples).view(), digit, to_.span(layout, options_.tuples),
+                                   offsets.data(), scratch.data(), job_, *stream_);
+            });
+  }
+
+  void measure_sort(TupleLayout layout) {
+    const uint64_t all_bits = ~uint64_t{0} >> (64 - layout.key_bytes * 8);
+    Primitives& primitives = device_.primitives();
+    const Buffer scratch = device_.memory().allocate(primitives.sort_scratch_bytes(layout, options_.tuples));
+    const TupleSpan a = from_.span(layout, options_.tuples), b = to_.span(layout, options_.tuples);
+    measure(
+        "sort " + name_of(layout), tuple_bytes(layout),
+        [&] { primitives.sort(layout, a.view(), a, b, all_bits, scratch.data(), job_, *stream_); }, [&] { restore(); });
+    restore();
+  }
+
+  void measure_concatenate(Device& source, const std::string& where) {
+    constexpr TupleLayout layout{8, 8};
+    constexpr uint64_t rows = kPartBytes / layout.tuple_bytes(), total = kParts * rows;
+    Buffer own;
+    const char* data = random_.as<char>();
+    if (&source != &device_) {
+      source.memory().reserve(kParts * kPartBytes);
+      own = source.memory().allocate(kParts * kPartBytes);
+      const auto stream = source.create_stream();
+      source.fill(own.data(), 0x5A, own.size(), *stream);
+      stream->synchronize();
+      data = own.as<char>();
+    }
+    std::vector<TupleView> parts;
+    for (uint64_t p = 0; p < kParts; ++p) {
+      const char* part = data + p * kPartBytes;
+      parts.push_back({part, part + kPartBytes / 2, 0, rows});
+    }
+    const Buffer scratch = device_.memory().allocate(device_.primitives().concatenate_scratch_bytes(kParts));
+    const double bytes = static_cast<double>(kParts * kPartBytes) * (&source == &device_ ? 2 : 1);
+    const auto call = [&] {
+      device_.primitives().concatenate(layout, parts, to_.span(layout, total), scratch.data(), job_, *stream_);
+    };
+    measure("concatenate 256 " + where + " parts of 1 MB", bytes, call);
+    if (&source == &device_) return;
+    measure("copy of as much from the peer", bytes, [&] { device_.copy(to_.keys.data(), own.data(), own.size(), *stream_); });
+  }
+
+  void write_json() const {
+    std::FILE* file = std::fopen(options_.json.c_str(), "w");
+    if (!file) throw Error(ErrorCode::internal, "Can't write " + options_.json);
+    std::fprintf(file, "{\n  \"device\": \"%s\",\n  \"tuples\": %llu,\n  \"samples\": %zu,\n  \"results\": [\n",
+                 device_.info().name.c_str(), static_cast<unsigned long long>(options_.tuples), options_.samples);
+    for (size_t i = 0; i < results_.size(); ++i) {
+      const Result& r = results_[i];
+      std::fprintf(file,
+                   "    {\"name\": \"%s\", \"bytes\": %.0f, \"medianMs\": %.4f, \"leastMs\": %.4f, \"mostMs\": %.4f, "
+                   "\"gbPerS\": %.1f, \"ofCopy\": %.3f}%s\n",
+                   r.name.c_str(), r.bytes, r.median_ms, r.least_ms, r.most_ms, r.gb_per_s(), r.copy_ratio,
+                   i + 1 < results_.size() ? "," : "");
+    }
+    std::fprintf(file, "  ]\n}\n");
+    std::fclose(file);
+  }
+
+  Options options_;
+  Engine engine_;
+  Device& device_;
+  std::unique_ptr<Stream> stream_;
+  Job job_;
+  Buffer random_;
+  Columns from_, to_;
+  std::vector<Result> results_;
+};
+
+int run(int count, char** arguments) {
+  Options options;
+  for (int i = 1; i < count; i += 2) {
+    const std::string name = arguments[i];
+    const char* value = i + 1 < count ? arguments[i + 1] : nullptr;
+    if (value && name == "--json") {
+      options.json = value;
+    } else if (value && name == "--tuples" && std::atoll(value) >= 1 << 24) {
+      options.tuples = std::strtoull(value, nullptr, 10);
+    } else if (value && name == "--samples" && std::atoll(value) >= 1) {
+      options.samples = std::strtoull(value, nullptr, 10);
+    } else {
+      std::fprintf(stderr, "usage: %s [--json FILE] [--tuples N (at least 2^24)] [--samples N]\n", arguments[0]);
+      return 2;
+    }
+  }
+  if (visible_gpus().empty()) {
+    std::fprintf(stderr, "There is no GPU (this build: %s)\n", gpu_backend());
+    return 1;
+  }
+  try {
+    Bench(options).run();
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace warpjoin
+
+int main(int count, char** arguments) { return warpjoin::run(count, arguments); }
