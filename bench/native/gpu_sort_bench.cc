@@ -133,6 +133,14 @@ std::string json_of(const Times& times) {
   return text;
 }
 
+std::string phases_of(const Job& job) {
+  std::string phases;
+  for (const PhaseStats& phase : job.phases()) {
+    phases += (phases.empty() ? "" : ", ") + ("\"" + phase.name + "\": ") + std::to_string(phase.milliseconds);
+  }
+  return phases;
+}
+
 struct Report {
   std::vector<std::string> rows;
   bool wrong = false;
@@ -155,10 +163,7 @@ void sort_host_to_host(Engine& engine, const LinkSpeeds::Set& set, TupleLayout l
       right = got.ordered && got.sum == expected.sum && got.mixed == expected.mixed;
       std::memset(out.keys, 0xEE, size_t{1} << 20);
     }
-    phases.clear();
-    for (const PhaseStats& phase : job.phases()) {
-      phases += (phases.empty() ? "" : ", ") + ("\"" + phase.name + "\": ") + std::to_string(phase.milliseconds);
-    }
+    phases = phases_of(job);
   }
   report.wrong = report.wrong || !right;
   const double bytes = static_cast<double>(in.size * layout.tuple_bytes());
@@ -246,6 +251,7 @@ void measure_resident(Engine& engine, const LinkSpeeds& links, const Options& op
     for (const Resident& resident : residents) in.push_back(resident.in), out.push_back(resident.out);
     std::vector<uint64_t> sizes{each};
     std::vector<double> milliseconds;
+    std::string phases;
     for (unsigned run = 0; run <= options.runs; ++run) {
       Job job;
       double took;
@@ -272,6 +278,7 @@ void measure_resident(Engine& engine, const LinkSpeeds& links, const Options& op
         took = milliseconds_of([&] { sizes = sorting::sample_sort_resident(engine, layout, devices, in, out, ~uint64_t{0}, job); });
       }
       if (run > 0) milliseconds.push_back(took);
+      phases = phases_of(job);
     }
     std::memset(host.at(0), 0xEE, size_t{1} << 20);
     uint64_t at = 0;
@@ -286,13 +293,15 @@ void measure_resident(Engine& engine, const LinkSpeeds& links, const Options& op
     const Times times = times_of(milliseconds);
     if (devices.size() == 1) alone = times.median;
     const double efficiency = alone / times.median;
-    std::printf("resident %d GPUs  %7.2f ms (%.2f to %.2f)  %.2f G tuples/s, %.0f %% of as many single ones  %s\n",
+    std::printf("resident %d GPUs  %7.2f ms (%.2f to %.2f)  %.2f G tuples/s, %.0f %% of as many single ones  %s  [%s]\n",
                 static_cast<int>(devices.size()), times.median, times.least, times.most,
-                static_cast<double>(size) / times.median / 1e6, 100 * efficiency, right ? "right" : "WRONG");
+                static_cast<double>(size) / times.median / 1e6, 100 * efficiency, right ? "right" : "WRONG",
+                phases.c_str());
     std::fflush(stdout);
     report.rows.push_back("{\"sort\": \"resident\", \"tuples\": " + std::to_string(size) + ", \"keyBytes\": 8, \"valueBytes\": 8, \"gpus\": " +
                           std::to_string(devices.size()) + ", \"milliseconds\": " + json_of(times) + ", \"shareOfSingleRate\": " +
-                          std::to_string(efficiency) + ", \"right\": " + (right ? "true" : "false") + "}");
+                          std::to_string(efficiency) + ", \"right\": " + (right ? "true" : "false") + ", \"phases\": {" + phases +
+                          "}}");
   }
   for (Device* device : engine.select(links.sets.back().devices)) device->memory().release();
 }

@@ -267,10 +267,10 @@ class SampleSort {
   // Collects and sorts each device's parts, and takes them to their place in the result.
   void collect(const TupleSpan& run) {
     std::vector<HostQueue> queues(lanes_.size());  // callbacks refer to them
-    for (size_t i = 0; i < lanes_.size(); ++i) {
+    engine_.pool.parallel_for(lanes_.size(), [&](uint64_t i) {
       SampleLane& lane = lanes_[i];
       queues[i].device = lane.device;
-      if (lane.parts.empty()) continue;
+      if (lane.parts.empty()) return;
       make_buffers(lane);
       if (lane.direct) {
         const TupleSpan out = run.size ? run.slice(layout_, lane.parts.front().begin, run.size) : lane.out;
@@ -278,7 +278,7 @@ class SampleSort {
       } else {
         send_home(lane, run, queues[i]);
       }
-    }
+    });
     transfer(engine_, queues, job_);
     wait();
   }
@@ -315,17 +315,20 @@ class SampleSort {
   void send_home(SampleLane& lane, const TupleSpan& run, HostQueue& queue) {
     queue.direction = HostQueue::Direction::to_host;
     queue.depth = kPairs;
-    queue.copies.resize(lane.parts.size());
-    const auto prepare = [this, &lane, run, &queue](size_t k) {
-      const Part& part = lane.parts[k];
-      const auto buffer = [&](size_t b) { return lane.buffers[k % kPairs * 2 + b].span.slice(layout_, 0, part.size); };
-      const TupleSpan sorted = sort_part(lane, k, buffer(0), buffer(1));
+    for (const Part& part : lane.parts) {
       const TupleSpan target = run.slice(layout_, part.begin, part.begin + part.size);
+      HostCopy& home = queue.copies.emplace_back();
+      home.stretches.push_back({target.keys, nullptr, part.size * layout_.key_bytes});
+      if (layout_.value_bytes) home.stretches.push_back({target.values, nullptr, part.size * layout_.value_bytes});
+    }
+    const auto prepare = [this, &lane, &queue](size_t k) {
+      const auto buffer = [&](size_t b) { return lane.buffers[k % kPairs * 2 + b].span.slice(layout_, 0, lane.parts[k].size); };
+      const TupleSpan sorted = sort_part(lane, k, buffer(0), buffer(1));
       lane.compute->record(*lane.sorted[k % kPairs]);
       HostCopy& home = queue.copies[k];
       home.after = lane.sorted[k % kPairs].get();
-      home.stretches.push_back({target.keys, sorted.keys, part.size * layout_.key_bytes});
-      if (layout_.value_bytes) home.stretches.push_back({target.values, sorted.values, part.size * layout_.value_bytes});
+      home.stretches[0].source = sorted.keys;
+      if (layout_.value_bytes) home.stretches[1].source = sorted.values;
     };
     for (size_t k = 0; k < std::min(kPairs, lane.parts.size()); ++k) prepare(k);
     queue.enqueued = [&lane, prepare](size_t k, std::span<Event* const> done) {
@@ -408,20 +411,21 @@ void sample_sort(Engine& engine, TupleLayout layout, const std::vector<Device*>&
   }
   SampleSort sort(engine, layout, std::move(lanes), varying_bits, job);
   sort_with_samples(sort, in.size, run, layout.tuple_bytes(), [&](uint64_t oversampling) {
+    PhaseTimer timer(job, "sample");
     return KeyRanges::choose(engine.pool, layout, in, most_ranges(in.size), oversampling);
   });
 }
 
 namespace {
 
-// Keys of the lanes' inputs, sampled on the devices: each device gives its share of the sample.
-std::vector<uint64_t> sample_resident(TupleLayout layout, const std::vector<Device*>& devices, const std::vector<TupleView>& in,
-                                      uint64_t size, uint64_t wanted, const Job& job) {
+// Keys sampled of what the devices hold: each gives its share of the sample.
+std::vector<uint64_t> sample_resident(Engine& engine, TupleLayout layout, const std::vector<Device*>& devices,
+                                      const std::vector<TupleView>& in, uint64_t size, uint64_t wanted, const Job& job) {
   const TupleLayout keys_only{layout.key_bytes, 0};
-  std::vector<uint64_t> keys;
-  for (size_t i = 0; i < devices.size(); ++i) {
+  std::vector<std::vector<uint64_t>> samples(devices.size());
+  engine.pool.parallel_for(devices.size(), [&](uint64_t i) {
     const uint64_t count = std::min(in[i].size, wanted * in[i].size / size + 1);
-    if (count == 0) continue;
+    if (count == 0) return;
     Device& device = *devices[i];
     std::vector<TupleView> rows;
     for (uint64_t k = 0; k < count; ++k) {
@@ -436,12 +440,13 @@ std::vector<uint64_t> sample_resident(TupleLayout layout, const std::vector<Devi
     device.copy(bytes.data(), found.data(), bytes.size(), *stream);
     stream->synchronize();
     for (uint64_t k = 0; k < count; ++k) {
-      uint64_t key = 0;
+      uint64_t& key = samples[i].emplace_back();
       std::memcpy(&key, &bytes[k * layout.key_bytes], layout.key_bytes);
-      keys.push_back(key);
     }
-  }
-  return keys;
+  });
+  std::vector<uint64_t> all;
+  for (const std::vector<uint64_t>& sample : samples) all.insert(all.end(), sample.begin(), sample.end());
+  return all;
 }
 
 }  // namespace
@@ -464,8 +469,9 @@ std::vector<uint64_t> sample_sort_resident(Engine& engine, TupleLayout layout, c
   if (size == 0) return sizes;
   SampleSort sort(engine, layout, std::move(lanes), varying_bits, job);
   sort_with_samples(sort, size, {}, layout.tuple_bytes(), [&](uint64_t oversampling) {
+    PhaseTimer timer(job, "sample");
     const size_t most = most_ranges(size);
-    return KeyRanges::of_sample(layout, sample_resident(layout, devices, in, size, most * oversampling, job), most);
+    return KeyRanges::of_sample(layout, sample_resident(engine, layout, devices, in, size, most * oversampling, job), most);
   });
   for (size_t i = 0; i < devices.size(); ++i) {
     for (const Part& part : sort.lanes()[i].parts) sizes[i] += part.size;

@@ -36,8 +36,8 @@ struct HostQueue {
   Device* device = nullptr;  ///< one of the engine's
   Direction direction = Direction::to_device;
   std::vector<HostCopy> copies;
-  /// A copy does not begin, nor is its `after` looked at, before `enqueued` has returned for the copy `depth` before it.
-  /// At least 1.
+  /// A copy does not begin, nor are its `after` and its device memory looked at, before `enqueued` has returned for the copy
+  /// `depth` before it: the callback may set them. At least 1.
   size_t depth = 2;
   /// Called once for each copy, in order, one call at a time for a queue, from any thread: the whole copy has been
   /// enqueued. Once all of `done` are, its device memory has been written (to_device), or has been read and may be

@@ -9,7 +9,9 @@ namespace {
 using gpu::kLanes;
 using gpu::kThreads;
 
-constexpr unsigned kPieceBytes = 16 << 10;
+constexpr unsigned kMostPieceBytes = 16 << 10;
+constexpr unsigned kLeastPieceBytes = 256;  // of few tuples, too, many lanes take a part each: parts may be single tuples
+constexpr unsigned kPieces = 1 << 14;       // several for each group of lanes that a GPU runs at a time
 constexpr unsigned kDeep = 8;  // words that a lane has under way
 
 struct Part {
@@ -67,8 +69,9 @@ __device__ unsigned part_of(const Part* parts, unsigned count, uint64_t row) {
 }
 
 // `parts` has an entry behind the last one, which begins where the output ends. No part is empty.
-__global__ void __launch_bounds__(kThreads) copy_parts(const Part* parts, unsigned count, Columns columns) {
-  const unsigned column = blockIdx.y, width = columns.width[column], piece_rows = kPieceBytes / width;
+__global__ void __launch_bounds__(kThreads) copy_parts(const Part* parts, unsigned count, unsigned piece_bytes,
+                                                          Columns columns) {
+  const unsigned column = blockIdx.y, width = columns.width[column], piece_rows = piece_bytes / width;
   const uint64_t size = parts[count].begin, pieces = (size + piece_rows - 1) / piece_rows;
   constexpr unsigned kGroups = kThreads / kLanes;
   const uint64_t groups = uint64_t{gridDim.x} * kGroups;
@@ -110,9 +113,10 @@ void GpuPrimitives::concatenate(TupleLayout layout, std::span<const TupleView> p
   table[count] = {{nullptr, nullptr}, row};
   GPU_CHECK(id_.name, gpu_memcpy_async(scratch, table, (size_t{count} + 1) * sizeof(Part), gpu_memcpy_default, on));
   const Columns columns{{static_cast<char*>(out.keys), static_cast<char*>(out.values)}, {layout.key_bytes, layout.value_bytes}};
-  const uint64_t lanes = row * std::max(layout.key_bytes, layout.value_bytes) / kPieceBytes * kLanes;
-  const dim3 grid(gpu::loop_blocks(lanes), layout.value_bytes ? 2 : 1);
-  copy_parts<<<grid, kThreads, 0, on>>>(static_cast<const Part*>(scratch), count, columns);
+  const uint64_t bytes = row * std::max(layout.key_bytes, layout.value_bytes);
+  const auto piece = static_cast<unsigned>(std::clamp<uint64_t>(bytes / kPieces, kLeastPieceBytes, kMostPieceBytes) / 16 * 16);
+  const dim3 grid(gpu::loop_blocks((bytes / piece + 1) * kLanes), layout.value_bytes ? 2 : 1);
+  copy_parts<<<grid, kThreads, 0, on>>>(static_cast<const Part*>(scratch), count, piece, columns);
   check_launch("copy_parts");
   results_.finish(
       slot, [] {}, on);
