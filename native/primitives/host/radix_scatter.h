@@ -24,6 +24,9 @@ namespace warpjoin::host {
 
 inline constexpr uint32_t kMaxDigitBits = 12;
 
+/// Keys whose digits are found together.
+inline constexpr uint32_t kDigitBatch = 8;
+
 /// Outputs from this size on are written past the caches.
 inline constexpr uint64_t kStreamBytes = uint64_t{8} << 20;
 
@@ -99,16 +102,19 @@ class RangeDigit {
  public:
   /// Fewer than kMostRanges bounds, strictly ascending. Ranges of bounds beyond every key stay empty.
   explicit RangeDigit(std::span<const uint64_t> bounds) {
-    const auto end = std::upper_bound(bounds.begin(), bounds.end(), uint64_t{kGreatest});
-    last_ = static_cast<uint32_t>(end - bounds.begin());
-    levels_ = static_cast<uint32_t>(std::bit_width(last_));
+    // The tree has the greatest bound first, so that a node is passed to the right by the keys below its bound: no key is
+    // below the zeros that fill the tree up.
+    const auto reached = std::upper_bound(bounds.begin(), bounds.end(), uint64_t{std::numeric_limits<Key>::max()});
+    const auto count = static_cast<uint32_t>(reached - bounds.begin());
+    levels_ = static_cast<uint32_t>(std::bit_width(count));
     for (uint32_t level = 0; level < levels_; ++level) {
       const uint32_t nodes = uint32_t{1} << level;
       for (uint32_t i = 0; i < nodes; ++i) {
-        const uint32_t bound = ((2 * i + 1) << (levels_ - 1 - level)) - 1;
-        tree_[nodes + i] = bound < last_ ? static_cast<Key>(bounds[bound]) : kGreatest;
+        const uint32_t above = ((2 * i + 1) << (levels_ - 1 - level)) - 1;
+        if (above < count) tree_[nodes + i] = static_cast<Key>(bounds[count - 1 - above]);
       }
     }
+    last_leaf_ = (uint32_t{1} << levels_) + count;
   }
 
   uint32_t operator()(Key key) const {
@@ -116,34 +122,35 @@ class RangeDigit {
     find<1>(&key, &digit);
     return digit;
   }
-  /// The digits of `count` keys. Their searches take turns, so that each waits for its loads while the others go on.
-  template <uint32_t count>
-  void find(const Key* keys, uint32_t* digits) const {
-    uint32_t node[count];
-    for (uint32_t k = 0; k < count; ++k) node[k] = 1;
-    for (uint32_t level = 0; level < levels_; ++level) {
-      for (uint32_t k = 0; k < count; ++k) node[k] = 2 * node[k] + (tree_[node[k]] <= keys[k]);
-    }
-    // The greatest key passes the nodes that only fill the tree up: it belongs to the last range all the same.
-    const uint32_t leaves = uint32_t{1} << levels_;
-    for (uint32_t k = 0; k < count; ++k) digits[k] = std::min(node[k] - leaves, last_);
-  }
+  /// The digits of kDigitBatch keys. Their searches take turns, so that each waits for its loads while the others go on.
+  void operator()(const Key* keys, uint32_t* digits) const { find<kDigitBatch>(keys, digits); }
 
  private:
-  static constexpr Key kGreatest = std::numeric_limits<Key>::max();
+  template <uint32_t count>
+  void find(const Key* keys, uint32_t* digits) const {
+    uint64_t node[count];
+    for (uint32_t k = 0; k < count; ++k) node[k] = 1;
+    for (uint32_t level = 0; level < levels_; ++level) {
+      for (uint32_t k = 0; k < count; ++k) node[k] = node[k] + node[k] + (keys[k] < tree_[node[k]]);
+    }
+    for (uint32_t k = 0; k < count; ++k) digits[k] = last_leaf_ - static_cast<uint32_t>(node[k]);
+  }
 
-  uint32_t levels_, last_;
+  uint32_t levels_, last_leaf_;
   Key tree_[Primitives::kMostRanges] = {};  // node n has children 2n and 2n + 1; the root is node 1
 };
 
-/// Digits that are looked up together.
-inline constexpr uint32_t kDigitBatch = 8;
+/// A digit that takes long to find: several together take less.
+template <class DigitOf, class Key>
+concept SearchedDigit = requires(const DigitOf& digit, const Key* keys, uint32_t* digits) {
+  digit(keys, digits);
+};
 
-/// digits[i] = digit(keys[i]) for kDigitBatch keys.
-template <class Key, class DigitOf>
+/// digits[k] = digit(keys[k]) for kDigitBatch keys.
+template <class DigitOf, class Key>
 void find_digits(const DigitOf& digit, const Key* keys, uint32_t* digits) {
-  if constexpr (requires { digit.template find<kDigitBatch>(keys, digits); }) {
-    digit.template find<kDigitBatch>(keys, digits);
+  if constexpr (SearchedDigit<DigitOf, Key>) {
+    digit(keys, digits);
   } else {
     for (uint32_t k = 0; k < kDigitBatch; ++k) digits[k] = digit(keys[k]);
   }
@@ -272,10 +279,12 @@ class Scatter {
       if (slot == kLast) flush(p, at - kLast);
     };
     uint64_t i = begin;
-    for (; i + kDigitBatch <= end; i += kDigitBatch) {
-      uint32_t digits[kDigitBatch];
-      find_digits(digit, keys + i, digits);
-      for (uint32_t k = 0; k < kDigitBatch; ++k) place(i + k, digits[k]);
+    if constexpr (SearchedDigit<DigitOf, Key>) {  // others are found while the tuple before is placed
+      for (; i + kDigitBatch <= end; i += kDigitBatch) {
+        uint32_t digits[kDigitBatch];
+        digit(keys + i, digits);
+        for (uint32_t k = 0; k < kDigitBatch; ++k) place(i + k, digits[k]);
+      }
     }
     for (; i < end; ++i) place(i, digit(keys[i]));
   }
