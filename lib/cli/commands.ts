@@ -2,8 +2,8 @@
 import type { Table } from 'apache-arrow';
 import { createEngine, type Engine, type JoinOptions } from '../index.js';
 import { type FileOptions, formatOf, readTable, writeTable } from '../io/index.js';
-import { formatBytes } from '../sizes.js';
 import { type Options, parseBy, type Request, UsageError } from './arguments.js';
+import { describeDevice, describeLinks } from './devices.js';
 import { type ProgressLine, progressLine } from './progress.js';
 import { renderTable, withSeparators } from './table.js';
 
@@ -130,18 +130,25 @@ async function explain(context: Context, run: (engine: Engine) => Promise<string
   }
 }
 
-async function devices(options: Options): Promise<void> {
-  const engine = await createEngine(engineOptions(options));
-  try {
-    for (const { kind, ordinal, name, memoryBytes, limitBytes, peers } of engine.devices()) {
-      const reach = peers.length > 0 ? `, copies directly to ${peers.join(', ')}` : '';
-      console.log(
-        `${kind} ${ordinal}: ${name}, ${formatBytes(memoryBytes)} of memory, of which warpjoin uses up to ${formatBytes(limitBytes)}${reach}`,
-      );
-    }
-  } finally {
-    await engine.dispose();
+/** Lists the processor and the GPUs, or one of them where --device says which, and the links of the GPUs. */
+async function devices({ options, progress, signal }: Context): Promise<void> {
+  const chosen = engineOptions(options);
+  const both = chosen.device === undefined || chosen.device === 'auto';
+  if (both) {
+    await using processor = await createEngine({ ...chosen, device: 'cpu' });
+    for (const device of processor.devices()) console.log(describeDevice(device));
   }
+  await using engine = await createEngine(both ? { ...chosen, device: 'gpu', fallback: 'silent' } : chosen);
+  const gpus = engine.devices().filter((device) => device.kind === 'gpu');
+  for (const device of both ? gpus : engine.devices()) console.log(describeDevice(device));
+  if (gpus.length === 0) {
+    if (options.has('measure')) throw new Error('there are no GPUs whose links could be measured');
+    return;
+  }
+  progress.show('measuring links');
+  const links = await engine.linkSpeeds({ measure: options.has('measure'), signal });
+  progress.clear();
+  if (links) console.log(`\n${describeLinks(links)}`);
 }
 
 /** Runs a command; rejects with the reason of `signal` if it aborts. */
@@ -191,7 +198,7 @@ export async function run(request: Run, signal: AbortSignal): Promise<void> {
         return await explain(context, async (engine) => engine.explain('sort', await read(context, first), chosen));
       }
       case 'devices':
-        return await devices(options);
+        return await devices(context);
     }
   } finally {
     progress.clear();

@@ -64,6 +64,10 @@ const sortOptions: Record<string, OptionSpec> = {
 
 const analyze: Record<string, OptionSpec> = { analyze: { help: 'run the plan too, and show what its steps took' } };
 
+const links: Record<string, OptionSpec> = {
+  measure: { help: 'measure the links of the GPUs anew, whatever the cache of this host says' },
+};
+
 export const commands = {
   join: {
     operands: ['LEFT', 'RIGHT'],
@@ -98,9 +102,9 @@ export const commands = {
   },
   devices: {
     operands: [],
-    summary: 'list the devices that this machine has',
-    options: { ...engine, ...everywhere },
-    examples: ['warpjoin devices --host-devices 4'],
+    summary: 'list the devices that this machine has, and how fast the links of its GPUs are',
+    options: { ...links, ...engine, ...everywhere },
+    examples: ['warpjoin devices', 'warpjoin devices --host-devices 4', 'warpjoin devices --device gpu --measure'],
   },
 } as const satisfies Record<string, CommandSpec>;
 

@@ -1,4 +1,5 @@
 /** A plan as text. */
+import { align } from '../align.js';
 import { formatBytes } from '../sizes.js';
 import type { Stats } from '../types.js';
 import { milliseconds } from './costs.js';
@@ -49,15 +50,4 @@ export function explain(what: string, plan: Plan, resources: Resources, measured
     );
   }
   return `${lines.join('\n')}\n`;
-}
-
-/** Pads cells so that columns line up: the first to the left, the others to the right. */
-function align(table: readonly (readonly string[])[]): string[] {
-  const widths = table[0]!.map((_, column) => Math.max(...table.map((row) => row[column]!.length)));
-  return table.map((row) =>
-    row
-      .map((cell, column) => (column === 0 ? cell.padEnd(widths[column]!) : cell.padStart(widths[column]!)))
-      .join('  ')
-      .trimEnd(),
-  );
 }

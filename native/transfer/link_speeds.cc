@@ -85,8 +85,7 @@ class Measurement {
 
  private:
   static size_t copy_bytes(const Engine& engine, const std::vector<Device*>& devices) {
-    const size_t limit = engine.memory->limit_bytes(), used = engine.memory->used_bytes();
-    size_t bytes = std::min(kCopyBytes, (limit - std::min(limit, used)) / (2 * devices.size()));
+    size_t bytes = std::min(kCopyBytes, engine.memory->free_bytes() / (2 * devices.size()));
     for (Device* device : devices) bytes = std::min(bytes, device->memory().limit_bytes() / 2);
     return std::max(kLeastCopyBytes, bytes / kGrain * kGrain);
   }

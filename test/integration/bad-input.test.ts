@@ -120,7 +120,12 @@ test.each<[string, Call, string, RegExp]>([
     'ERR_NOT_SUPPORTED',
     /^Joining on several columns \("id" and "name"\) is not supported yet\.$/,
   ],
-  ['GPUs', () => createEngine({ device: 'gpu' }), 'ERR_NOT_SUPPORTED', /^GPU operators are not supported yet/],
+  [
+    'GPUs for the processor',
+    () => createEngine({ device: 'cpu', devices: [0] }),
+    'ERR_OPTION',
+    /^Expected no devices for an engine with device "cpu" but received \[0\]\.$/,
+  ],
   [
     'arrays of different length',
     (of) => of.sortPairs(Int32Array.of(1, 2), Int32Array.of(1)),

@@ -1,6 +1,7 @@
 import * as arrow from 'apache-arrow';
-import { afterAll, describe, expect, test } from 'vitest';
-import { createEngine, type Engine, type EngineOptions, type JoinKind } from '../../lib/index.js';
+import { describe, expect, test } from 'vitest';
+import type { JoinKind } from '../../lib/index.js';
+import { describeDevices, engineMaker, testEngine } from '../support/engines.js';
 import { KEY_TYPES } from '../support/keys.js';
 import { referenceJoin } from '../support/reference.js';
 import { chunked, type Row, random, rows, table, unordered } from '../support/tables.js';
@@ -9,15 +10,7 @@ const HOWS = ['inner', 'left', 'right', 'full', 'semi', 'anti'] as const satisfi
 const ALGORITHMS = ['radix-hash', 'sort-merge'] as const;
 const names = (of: arrow.Table): string[] => of.schema.fields.map((field) => field.name);
 
-const engines: Engine[] = [];
-const engineOf = async (options: EngineOptions): Promise<Engine> => {
-  const engine = await createEngine({ memoryLimit: '1GiB', threads: 2, ...options });
-  engines.push(engine);
-  return engine;
-};
-afterAll(async () => {
-  for (const engine of engines) await engine.dispose();
-});
+const engineOf = engineMaker({ memoryLimit: '1GiB', threads: 2 });
 
 /** Two tables with keys drawn from `values`, a tenth of them null, in chunks; payloads tell rows apart. */
 function inputs(
@@ -61,7 +54,7 @@ function expectJoin(
 }
 
 describe.each(ALGORITHMS)('%s', (algorithm) => {
-  const engine = engineOf({});
+  const engine = engineOf(1);
 
   describe.each(KEY_TYPES)('key type $name', ({ type, values }) => {
     test.each(HOWS)('%s', async (how) => {
@@ -71,8 +64,8 @@ describe.each(ALGORITHMS)('%s', (algorithm) => {
     });
   });
 
-  describe.each([1, 2, 3, 4, 8])('on %d host devices', (hostDevices) => {
-    const own = engineOf({ hostDevices });
+  describeDevices((devices) => {
+    const own = engineOf(devices);
     test.each(HOWS)('%s: all sizes and multiplicities', async (how) => {
       for (const [leftRows, rightRows, distinct] of [
         [0, 0, 1],
@@ -140,7 +133,7 @@ describe.each(ALGORITHMS)('%s', (algorithm) => {
 });
 
 describe('columns', () => {
-  const engine = engineOf({});
+  const engine = engineOf(1);
   const [left, right] = inputs(new arrow.Int32(), [1, 2, 3, 4, 5, 6, 7, 8, 9], 80, 90);
   const project = (of: readonly Row[], select: readonly string[]): Row[] =>
     of.map((row) => Object.fromEntries(select.map((name) => [name, row[name]])));
@@ -277,7 +270,7 @@ describe('columns', () => {
 
   test('inputs are not changed, and results outlive their engine', async () => {
     const before = rows(left);
-    const own = await createEngine({ memoryLimit: '256MiB' });
+    const own = await testEngine(1, { memoryLimit: '256MiB' });
     const out = await own.join(left, right, { on: 'key' });
     const seen = rows(out);
     await own.dispose();
@@ -287,7 +280,7 @@ describe('columns', () => {
 });
 
 describe('counting and row numbers', () => {
-  const engine = engineOf({ hostDevices: 2 });
+  const engine = engineOf(2);
   const [left, right] = inputs(new arrow.Utf8(), ['', 'a', 'b', 'a long one', 'a long one too'], 120, 90, 5);
 
   test.each(HOWS)('%s', async (how) => {

@@ -1,19 +1,12 @@
 import * as arrow from 'apache-arrow';
-import { afterAll, describe, expect, test } from 'vitest';
-import { createEngine, type Engine, type EngineOptions, type SortColumn } from '../../lib/index.js';
+import { describe, expect, test } from 'vitest';
+import type { Engine, SortColumn } from '../../lib/index.js';
+import { describeDevices, engineMaker, testOn } from '../support/engines.js';
 import { KEY_TYPES } from '../support/keys.js';
 import { type ReferenceKey, referenceSort } from '../support/reference.js';
 import { chunked, random, rows, table } from '../support/tables.js';
 
-const engines: Engine[] = [];
-const engineOf = async (options: EngineOptions): Promise<Engine> => {
-  const engine = await createEngine({ memoryLimit: '1GiB', threads: 2, ...options });
-  engines.push(engine);
-  return engine;
-};
-afterAll(async () => {
-  for (const engine of engines) await engine.dispose();
-});
+const engineOf = engineMaker({ memoryLimit: '1GiB', threads: 2 });
 
 function input(
   columns: readonly { type: arrow.DataType; values: readonly unknown[] }[],
@@ -47,7 +40,7 @@ async function expectSort(
 }
 
 describe.each(KEY_TYPES)('key type $name', ({ type, values }) => {
-  const engine = engineOf({});
+  const engine = engineOf(1);
   test.each([
     { descending: false, nullsLast: true },
     { descending: true, nullsLast: true },
@@ -59,8 +52,8 @@ describe.each(KEY_TYPES)('key type $name', ({ type, values }) => {
   });
 });
 
-describe.each([1, 2, 3, 4, 8])('on %d host devices', (hostDevices) => {
-  const engine = engineOf({ hostDevices });
+describeDevices((devices) => {
+  const engine = engineOf(devices);
   test.each(['merge', 'radix', 'sample'] as const)('%s: all sizes', async (algorithm) => {
     for (const length of [0, 1, 2, 31, 64, 65, 1000, 5000]) {
       const column = {
@@ -85,8 +78,8 @@ describe.each([1, 2, 3, 4, 8])('on %d host devices', (hostDevices) => {
   });
 });
 
-test('several columns of mixed types and directions', async () => {
-  const engine = await engineOf({ hostDevices: 2 });
+testOn(2)('several columns of mixed types and directions', async () => {
+  const engine = await engineOf(2);
   const byName = Object.fromEntries(KEY_TYPES.map((key) => [key.name, key]));
   const columns = ['bool', 'utf8', 'float64', 'int8'].map((name) => byName[name]!);
   const of = input(columns, 800);
@@ -102,7 +95,7 @@ test('several columns of mixed types and directions', async () => {
 });
 
 test('a float key with -0 keeps its sign where one payload could be carried', async () => {
-  const engine = await engineOf({});
+  const engine = await engineOf(1);
   const of = table(
     { k: new arrow.Float64(), v: new arrow.Int32() },
     { k: [1, -0, 0, Number.NaN, -1, -0], v: [0, 1, 2, 3, 4, 5] },
@@ -111,7 +104,7 @@ test('a float key with -0 keeps its sign where one payload could be carried', as
 });
 
 test('select keeps what is asked for, in its order', async () => {
-  const engine = await engineOf({});
+  const engine = await engineOf(1);
   const of = input([{ type: new arrow.Int16(), values: [3, 1, 2] }], 100);
   const expected = referenceSort(rows(of), [{ column: 'k0' }]);
   const out = await engine.sort(of, { by: 'k0', select: ['row'] });
@@ -120,7 +113,7 @@ test('select keeps what is asked for, in its order', async () => {
 });
 
 test('every payload type comes out as it went in', async () => {
-  const engine = await engineOf({});
+  const engine = await engineOf(1);
   const length = 50;
   const bytes = (width: number): Uint8Array => Uint8Array.from({ length: length * width }, (_, index) => (index * 37) % 251);
   const fixed = (type: arrow.DataType, width: number): arrow.Data => {
@@ -162,7 +155,7 @@ test('every payload type comes out as it went in', async () => {
 });
 
 test('IPC bytes and tables of another apache-arrow', async () => {
-  const engine = await engineOf({});
+  const engine = await engineOf(1);
   const of = input([{ type: new arrow.Utf8(), values: ['b', 'a', 'ccc'] }], 90);
   const expected = referenceSort(rows(of), [{ column: 'k0' }]);
   expect(rows(await engine.sort(arrow.tableToIPC(of), { by: 'k0' }))).toEqual(expected);
@@ -176,8 +169,8 @@ test('IPC bytes and tables of another apache-arrow', async () => {
   expect(rows(await engine.sort(foreign, { by: 'k0' }))).toEqual(expected);
 });
 
-test('typed arrays', async () => {
-  const engine = await engineOf({ hostDevices: 3 });
+testOn(3)('typed arrays', async () => {
+  const engine = await engineOf(3);
   const draw = random(4);
   for (const [keys, values] of [
     [

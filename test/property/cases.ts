@@ -41,7 +41,6 @@ export type KeyType =
 /** What a key value is in JavaScript; null for a null. */
 export type Value = number | bigint | string | boolean | null;
 
-export const DEVICE_COUNTS = [1, 2, 3, 4, 8] as const;
 export const KEY_TYPES: readonly KeyType[] = [
   'int8',
   'int16',

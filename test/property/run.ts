@@ -1,9 +1,9 @@
 /** What the property tests share: how they run, the oracle, and engines, some of them too small for their input. */
 import type fc from 'fast-check';
 import { afterAll, beforeAll } from 'vitest';
-import { createEngine, type Engine } from '../../lib/index.js';
+import type { Engine } from '../../lib/index.js';
 import { native } from '../../lib/native.js';
-import { DEVICE_COUNTS } from './cases.js';
+import { DEVICE_COUNTS, nativeDevices, testEngine } from '../support/engines.js';
 import { Oracle } from './oracle.js';
 
 /** `runs` cases; WARPJOIN_SEED repeats a run. fast-check prints the seed and the shrunk case of a failure. */
@@ -36,7 +36,7 @@ export function setUp(): Setup {
   const roomy = new Map<number, Engine>();
   beforeAll(async () => {
     oracle = await Oracle.create();
-    for (const devices of DEVICE_COUNTS) roomy.set(devices, await createEngine({ device: 'cpu', hostDevices: devices }));
+    for (const devices of DEVICE_COUNTS) roomy.set(devices, await testEngine(devices));
   });
   afterAll(async () => {
     oracle?.close();
@@ -56,21 +56,23 @@ export function setUp(): Setup {
 
 async function tightEngine(room: Room): Promise<Engine> {
   const deviceMemoryLimit = (await chunksetBytes(room)) + room.extraBytes;
-  return createEngine({ device: 'cpu', threads: 2, hostDevices: room.devices, deviceMemoryLimit });
+  return testEngine(room.devices, { threads: 2, deviceMemoryLimit });
 }
 
 /** Device memory that holds a `chunksets`-th of so many rows at a time, or less where tuples are wider than 8 bytes. */
 async function chunksetBytes({ devices, rows, chunksets, partitions }: Room): Promise<number> {
   const probe = new (native().Engine)({
     threads: 2,
-    hostDevices: devices,
-    gpus: [],
+    ...nativeDevices(devices),
     memoryLimitBytes: 2 ** 30,
     deviceMemoryLimitBytes: 0,
   });
   const tuples = Math.ceil(rows / chunksets);
   const merge = probe.sortDeviceBytes(4, 4, tuples, devices, 'merge', true);
   const radix = [4, 8].map((keyBytes) => probe.sortDeviceBytes(keyBytes, 8, tuples, devices, 'radix', true));
+  // What a GPU needs for one wide tuple may be more than for a few narrow ones.
+  const algorithms = partitions ? (['merge', 'radix', 'sample'] as const) : (['merge'] as const);
+  const least = algorithms.map((algorithm) => probe.sortDeviceBytes(8, 8, 1, devices, algorithm, true));
   await probe.dispose();
-  return partitions ? Math.max(merge, ...radix) : merge;
+  return Math.max(merge, ...least, ...(partitions ? radix : []));
 }

@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Engine } from '../../lib/index.js';
-import { checkPayload, DEVICE_COUNTS, KEY_TYPES, makeTable, nullRates, rowCounts, SPREADS, seeds } from './cases.js';
+import { DEVICE_COUNTS } from '../support/engines.js';
+import { checkPayload, KEY_TYPES, makeTable, nullRates, rowCounts, SPREADS, seeds } from './cases.js';
 import { parameters, setUp } from './run.js';
 
 const setup = setUp();

@@ -1,0 +1,54 @@
+/**
+ * Engines for tests: n devices are n host devices or, with WARPJOIN_TEST_DEVICES=gpu, the first n GPUs. What the host has
+ * too few devices for is skipped, and said.
+ */
+import { afterAll, describe, test } from 'vitest';
+import { createEngine, type Engine, type EngineOptions } from '../../lib/index.js';
+import { type NativeEngineConfig, native } from '../../lib/native.js';
+
+const onGpus = process.env.WARPJOIN_TEST_DEVICES === 'gpu';
+const most = onGpus ? native().gpus().length : Number.POSITIVE_INFINITY;
+const COUNTS = [1, 2, 3, 4, 8];
+
+/** The numbers of devices that operators are tested on, as far as the host has them. */
+export const DEVICE_COUNTS = COUNTS.filter((count) => count <= most);
+if (DEVICE_COUNTS.length < COUNTS.length) {
+  console.warn(`This host has ${most} GPUs: tests on more, of ${COUNTS.join(', ')}, are skipped`);
+}
+
+/** A test on so many devices. */
+export const testOn = (devices: number): typeof test | typeof test.skip => (devices <= most ? test : test.skip);
+
+/** A describe() for each number of devices. */
+export function describeDevices(body: (devices: number) => void): void {
+  for (const devices of COUNTS) {
+    const name = `on ${devices} ${onGpus ? 'GPUs' : 'host devices'}`;
+    if (devices <= most) describe(name, () => body(devices));
+    else test.skip(`${name}: this host has ${most}`, () => {});
+  }
+}
+
+/** `devices` devices as the addon wants them. */
+export function nativeDevices(devices: number): Pick<NativeEngineConfig, 'hostDevices' | 'gpus'> {
+  return onGpus ? { hostDevices: 0, gpus: [...Array(devices).keys()] } : { hostDevices: devices, gpus: [] };
+}
+
+type Options = Omit<EngineOptions, 'device' | 'devices' | 'hostDevices'>;
+
+export function testEngine(devices: number, options: Options = {}): Promise<Engine> {
+  const chosen = onGpus ? { devices: [...Array(devices).keys()] } : { device: 'cpu' as const, hostDevices: devices };
+  return createEngine({ ...chosen, ...options });
+}
+
+/** Makes engines that are disposed after the tests of the file that calls this. */
+export function engineMaker(defaults: Options): (devices: number, options?: Options) => Promise<Engine> {
+  const engines: Promise<Engine>[] = [];
+  afterAll(async () => {
+    for (const engine of engines) await (await engine).dispose();
+  });
+  return (devices, options) => {
+    const engine = testEngine(devices, { ...defaults, ...options });
+    engines.push(engine);
+    return engine;
+  };
+}
