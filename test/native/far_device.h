@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -203,6 +205,9 @@ class FarDevice final : public Device {
       if (!on_device && !pinning_->covers(end)) ++pinning_->slow_copies;
     }
     if (copies_until_failure_.fetch_sub(1) == 1) fail(stream);
+    if (copy_delay_.count()) {
+      static_cast<HostStream&>(stream).enqueue([delay = copy_delay_] { std::this_thread::sleep_for(delay); });
+    }
     host_->copy(target, source, bytes, stream);
   }
   void copy_to_peer(void* target, Device&, const void* source, size_t bytes, Stream& stream) override {
@@ -215,6 +220,8 @@ class FarDevice final : public Device {
 
   FarPinning& pinning() { return *pinning_; }
   void refuse_to_pin(bool refuses) { refuses_to_pin_ = refuses; }
+  /// Each copy takes so much longer.
+  void delay_copies(std::chrono::microseconds delay) { copy_delay_ = delay; }
   /// Lets the n-th copy from now (1 = the next) fail, at once or when the stream gets there.
   void fail_copy(int64_t n, bool at_once) {
     fails_at_once_ = at_once;
@@ -234,6 +241,7 @@ class FarDevice final : public Device {
   std::shared_ptr<FarPinning> pinning_;
   const bool linked_;
   bool refuses_to_pin_ = false, fails_at_once_ = false;
+  std::chrono::microseconds copy_delay_{0};
   std::atomic<int64_t> copies_until_failure_{0};
   FarPrimitives primitives_;
 };

@@ -45,6 +45,7 @@ TEST_P(Transfer, MovesRandomStretches) {
         EXPECT_EQ(slow, pinned ? 0u : queues) << "a copy took memory that is not pinned";
       }
     }
+    EXPECT_EQ(engine->pinned.held_bytes() == 0, pinned) << "only ordinary memory needs a ring";
     EXPECT_EQ(engine->memory->used_bytes(), engine->pinned.held_bytes());
   }
 }
@@ -60,6 +61,20 @@ TEST_P(Transfer, OverwritesNothingBeforeItIsConsumed) {
       for (const size_t bytes : {kBlock / 2, 3 * kBlock + 1}) {
         check_consumers(*engine, depth, 12, bytes, pinned, slow_down);
         check_producers(*engine, depth, 12, bytes, pinned, slow_down);
+      }
+    }
+  }
+}
+
+TEST_P(Transfer, GivesAllEventsOfACopy) {
+  const auto [threads, pinned] = GetParam();
+  for (const int devices : {1, 2}) {
+    const auto engine = make_engine(devices, threads, pinned);
+    for (const auto& device : engine->devices) far(*device).delay_copies(std::chrono::microseconds(100));
+    for (const size_t depth : {1, 2}) {
+      for (const size_t bytes : {kBlock / 2, 7 * kBlock + 1}) {
+        check_consumers(*engine, depth, 6, bytes, pinned, [](Device&, Stream&) {});
+        check_producers(*engine, depth, 6, bytes, pinned, [](Device&, Stream&) {});
       }
     }
   }
