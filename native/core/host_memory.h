@@ -62,8 +62,8 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   /// `size == 0` gives a buffer with a valid, non-null address.
   HostBuffer allocate(size_t size, const char* purpose);
 
-  /// Called, on the thread that allocates, when an allocation does not fit: an owner of memory that lies idle gives it
-  /// back. One owner at a time; an empty function takes its place back, and returns when no call is running.
+  /// `give_back` is called, on the thread that allocates, when an allocation does not fit: it releases memory that lies
+  /// idle. It must not allocate. There is one; an empty function removes it, once no call of it is running.
   void on_shortage(std::function<void()> give_back);
 
   /// Gives kept blocks back to the system.

@@ -42,8 +42,8 @@ struct HostQueue {
   /// Called once for each copy, in order, one call at a time for a queue, from any thread: the whole copy has been
   /// enqueued. Once all of `done` are, its device memory has been written (to_device), or has been read and may be
   /// written again (to_host); host memory is complete when transfer() returns. Streams must be made to wait for `done`
-  /// within the call, as the events are used again. It may take its time, for other copies go on, but must not call
-  /// transfer(). May be empty.
+  /// within the call, as the events are used again. Other threads go on meanwhile. It must not call transfer().
+  /// May be empty.
   std::function<void(size_t copy, std::span<Event* const> done)> enqueued;
 };
 
