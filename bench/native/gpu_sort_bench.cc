@@ -239,7 +239,8 @@ void measure_resident(Engine& engine, const LinkSpeeds& links, const Options& op
     const size_t scratch_bytes = devices[0]->primitives().sort_scratch_bytes(layout, each);
     for (size_t i = 0; i < devices.size(); ++i) {
       devices[i]->memory().release();
-      devices[i]->memory().reserve(each * 72 + scratch_bytes);  // in, out with some room, a copy, and parts
+      const size_t beside = sorting::sample_sort_resident_bytes(*devices[i], layout, each, size, devices.size());
+      devices[i]->memory().reserve((each + each + each / 16) * 16 + std::max(beside, each * 16 + scratch_bytes + 4096));
       residents.emplace_back(*devices[i], each, each + each / 16);
       streams.push_back(devices[i]->create_stream());
       devices[i]->copy(residents[i].keys.data(), host.at(each * i), each * 8, *streams[i]);

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <functional>
+#include <future>
 #include <memory>
 #include <string>
 
@@ -45,25 +46,22 @@ size_t buffer_bytes(TupleLayout layout, uint64_t tuples) {
   return StackAllocator::aligned(tuples * layout.key_bytes) + StackAllocator::aligned(tuples * layout.value_bytes);
 }
 
-struct Sizes {
-  uint64_t share, piece, part;
-  size_t pieces;  // of all devices
-  size_t arrival, sorting;  // bytes
+// Bytes of device memory beside the partitioned pieces.
+size_t arrival_bytes(Device& device, TupleLayout layout, uint64_t tuples, uint64_t piece, bool direct) {
+  return (direct ? 0 : kSlots * buffer_bytes(layout, piece)) +
+         StackAllocator::aligned(device.primitives().partition_ranges_scratch_bytes(layout, piece, most_ranges(tuples)));
+}
 
-  Sizes(Device& device, TupleLayout layout, uint64_t tuples, size_t devices) {
-    Primitives& primitives = device.primitives();
-    share = share_of(tuples, devices);
-    const bool in_place = device.addresses_host_memory();
-    piece = in_place ? share : std::min(share, piece_tuples(layout, share));
-    part = most_in_part(tuples);
-    pieces = devices * static_cast<size_t>((share + piece - 1) / std::max<uint64_t>(piece, 1));
-    const size_t partition = primitives.partition_ranges_scratch_bytes(layout, piece, most_ranges(tuples));
-    arrival = (in_place ? 0 : kSlots * buffer_bytes(layout, piece)) + StackAllocator::aligned(partition);
-    sorting = (in_place ? 1 : 2) * kPairs * buffer_bytes(layout, part) +
-              StackAllocator::aligned(primitives.sort_scratch_bytes(layout, part)) +
-              kPairs * StackAllocator::aligned(primitives.concatenate_scratch_bytes(pieces));
-  }
-};
+size_t collection_bytes(Device& device, TupleLayout layout, uint64_t tuples, size_t pieces, bool direct) {
+  const uint64_t part = most_in_part(tuples);
+  return (direct ? 1 : 2) * kPairs * buffer_bytes(layout, part) +
+         StackAllocator::aligned(device.primitives().sort_scratch_bytes(layout, part)) +
+         kPairs * StackAllocator::aligned(device.primitives().concatenate_scratch_bytes(pieces));
+}
+
+uint64_t piece_of(Device& device, TupleLayout layout, uint64_t share) {
+  return device.addresses_host_memory() ? share : std::min(share, piece_tuples(layout, share));
+}
 
 Buffer allocate(Device& device, size_t bytes) { return bytes ? device.memory().allocate(bytes) : Buffer(); }
 
@@ -143,12 +141,11 @@ class SampleSort {
   }
 
   /// Sorts into `run`, host memory, what lanes that are not direct send there. False where a part would be larger than there
-  /// is room for: `ranges` come from too small a sample.
-  bool run(KeyRanges ranges, const TupleSpan& run) {
-    ranges_ = std::move(ranges);
+  /// is room for: the ranges come from too small a sample. They are chosen while the first pieces are on the link.
+  bool run(const std::function<KeyRanges()>& choose, const TupleSpan& run) {
     {
       PhaseTimer timer(job_, "partition", 2 * size_ * layout_.tuple_bytes());
-      partition();
+      partition(choose);
     }
     if (!assign_parts()) return false;
     check_room();
@@ -161,7 +158,8 @@ class SampleSort {
 
  private:
   // Takes each device's share to it and partitions every piece as soon as it is there.
-  void partition() {
+  void partition(const std::function<KeyRanges()>& choose) {
+    std::shared_future<void> chosen = std::async(std::launch::async, [&] { ranges_ = choose(); }).share();
     std::vector<HostQueue> queues;
     for (SampleLane& lane : lanes_) {
       Device& device = *lane.device;
@@ -169,19 +167,21 @@ class SampleSort {
       for (const Piece& piece : lane.pieces) largest = std::max(largest, piece.in.size);
       lane.buffers.clear();
       lane.scratch = {};
-      lane.scratch = allocate(device, lane.primitives().partition_ranges_scratch_bytes(layout_, largest, ranges_.size()));
+      lane.scratch = allocate(device, lane.primitives().partition_ranges_scratch_bytes(layout_, largest, most_ranges(size_)));
       if (lane.direct) {
+        chosen.get();
         for (Piece& piece : lane.pieces) partition_piece(lane, piece, piece.in);
         continue;
       }
       for (size_t s = 0; s < kSlots; ++s) lane.buffers.emplace_back(device, layout_, largest);
-      queues.push_back(arrival_of(lane));
+      queues.push_back(arrival_of(lane, chosen));
     }
     transfer(engine_, queues, job_);
+    chosen.get();
     wait();
   }
 
-  HostQueue arrival_of(SampleLane& lane) {
+  HostQueue arrival_of(SampleLane& lane, const std::shared_future<void>& chosen) {
     HostQueue queue;
     queue.device = lane.device;
     queue.direction = HostQueue::Direction::to_device;
@@ -194,7 +194,8 @@ class SampleSort {
       if (in.values) copy.stretches.push_back({slot.values, in.values, in.size * layout_.value_bytes});
       if (p >= kSlots) copy.after = lane.slot_free[p % kSlots].get();
     }
-    queue.enqueued = [this, &lane](size_t p, std::span<Event* const> done) {
+    queue.enqueued = [this, &lane, chosen](size_t p, std::span<Event* const> done) {
+      chosen.get();
       for (Event* event : done) lane.compute->wait(*event);
       Piece& piece = lane.pieces[p];
       const TupleSpan& slot = lane.buffers[p % kSlots].span;
@@ -379,7 +380,7 @@ void sort_with_samples(SampleSort& sort, uint64_t size, const TupleSpan& run, si
                        const std::function<KeyRanges(uint64_t oversampling)>& choose) {
   uint64_t oversampling = kOversampling;
   for (unsigned attempt = 0; attempt < kAttempts; ++attempt, oversampling *= 16) {
-    if (sort.run(choose(oversampling), run)) return;
+    if (sort.run([&] { return choose(oversampling); }, run)) return;
   }
   throw Error(ErrorCode::device, "A key range of the sort outgrew the " + format_bytes(most_in_part(size) * tuple_bytes) +
                                      " that each device keeps for one");
@@ -388,8 +389,19 @@ void sort_with_samples(SampleSort& sort, uint64_t size, const TupleSpan& run, si
 }  // namespace
 
 size_t sample_sort_bytes(Device& device, TupleLayout layout, uint64_t tuples, size_t devices) {
-  const Sizes sizes(device, layout, tuples, devices);
-  return buffer_bytes(layout, sizes.share) + std::max(sizes.arrival, sizes.sorting);
+  const bool direct = device.addresses_host_memory();
+  const uint64_t share = share_of(tuples, devices), piece = piece_of(device, layout, share);
+  const size_t pieces = devices * static_cast<size_t>(share / std::max<uint64_t>(piece, 1) + 1);
+  return buffer_bytes(layout, share) + std::max(arrival_bytes(device, layout, tuples, piece, direct),
+                                                collection_bytes(device, layout, tuples, pieces, direct));
+}
+
+size_t sample_sort_resident_bytes(Device& device, TupleLayout layout, uint64_t own, uint64_t tuples, size_t devices) {
+  const uint64_t sampled = most_ranges(tuples) * kOversampling + 1;
+  const size_t sampling = StackAllocator::aligned(sampled * layout.key_bytes) +
+                          StackAllocator::aligned(device.primitives().concatenate_scratch_bytes(sampled));
+  return buffer_bytes(layout, std::max<uint64_t>(own, 1)) + sampling +
+         std::max(arrival_bytes(device, layout, tuples, own, true), collection_bytes(device, layout, tuples, devices, true));
 }
 
 void sample_sort(Engine& engine, TupleLayout layout, const std::vector<Device*>& devices, TupleView in, TupleSpan run,
@@ -399,13 +411,13 @@ void sample_sort(Engine& engine, TupleLayout layout, const std::vector<Device*>&
     Device& device = *devices[i];
     SampleLane& lane = lanes[i];
     const uint64_t begin = share_begin(in.size, devices.size(), i), end = share_begin(in.size, devices.size(), i + 1);
-    const Sizes sizes(device, layout, in.size, devices.size());
     device.memory().reserve(sample_sort_bytes(device, layout, in.size, devices.size()));
     lane.device = &device;
     lane.direct = device.addresses_host_memory();
-    lane.chunk = OwnedTuples(device, layout, sizes.share);
-    for (uint64_t at = begin; at < end; at += sizes.piece) {
-      const uint64_t piece_end = std::min(end, at + sizes.piece);
+    lane.chunk = OwnedTuples(device, layout, end - begin);
+    const uint64_t piece = piece_of(device, layout, share_of(in.size, devices.size()));
+    for (uint64_t at = begin; at < end; at += piece) {
+      const uint64_t piece_end = std::min(end, at + piece);
       lane.pieces.push_back({in.slice(layout, at, piece_end), lane.chunk.span.slice(layout, at - begin, piece_end - begin), {}});
     }
   }
@@ -461,7 +473,7 @@ std::vector<uint64_t> sample_sort_resident(Engine& engine, TupleLayout layout, c
     lane.device = devices[i];
     lane.direct = true;
     lane.out = out[i];
-    lane.chunk = OwnedTuples(*devices[i], layout, in[i].size);
+    lane.chunk = OwnedTuples(*devices[i], layout, std::max<uint64_t>(in[i].size, 1));  // holds the reserved memory
     lane.pieces.push_back({in[i], lane.chunk.span, {}});
     size += in[i].size;
   }

@@ -173,6 +173,8 @@ TEST(SampleSortResident, SortsWhereTheTuplesAre) {
           memory.push_back(engine->memory->allocate(room * layout.key_bytes, "keys"));
           memory.push_back(engine->memory->allocate(room * layout.value_bytes + 1, "values"));
           out.push_back({memory[2 * i].data(), layout.value_bytes ? memory[2 * i + 1].data() : nullptr, room});
+          Device& device = *engine->devices[i];
+          device.memory().reserve(sorting::sample_sort_resident_bytes(device, layout, in.back().size, size, devices));
         }
         Job job;
         const std::vector<uint64_t> sizes = sorting::sample_sort_resident(
@@ -199,13 +201,16 @@ TEST(SampleSortResident, NamesTheDeviceWithoutRoom) {
   const Tuples tuples(TupleLayout{8, 0}, keys, true);
   std::vector<uint64_t> left(1000), right(10);
   Job job;
+  for (const auto& device : engine->devices) {
+    device->memory().reserve(sorting::sample_sort_resident_bytes(*device, {8, 0}, 1000, 2000, 2));
+  }
   try {
     sorting::sample_sort_resident(*engine, {8, 0}, engine->select({0, 1}), {tuples.view(), tuples.view()},
                                   {{left.data(), nullptr, 10}, {right.data(), nullptr, 10}}, ~uint64_t{0}, job);
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::device);
-    EXPECT_NE(std::string(error.what()).find("host 0"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("host 1"), std::string::npos) << error.what();
   }
 }
 
