@@ -64,18 +64,21 @@ describeDevices((devices) => {
     }
   });
 
-  test.each(['merge', 'radix', 'sample'] as const)('%s: the same answer for 64-bit keys, skew and payloads', async (algorithm) => {
-    const draw = random(9);
-    const length = 3000;
-    const keys = Array.from({ length }, () => (draw(3) ? 7n : BigInt(draw(2 ** 31)) * BigInt(draw(2 ** 31)) - 2n ** 60n));
-    const of = table(
-      { k: new arrow.Int64(), v: new arrow.Float64() },
-      { k: keys, v: Array.from({ length }, (_, row) => row / 3) },
-    );
-    const out = await (await engine).sort(of, { by: 'k', algorithm });
-    expect(rows(out)).toEqual(referenceSort(rows(of), [{ column: 'k' }]));
-    expect(out.stats.algorithm).toBe(algorithm);
-  });
+  test.each(['merge', 'radix', 'sample'] as const)(
+    '%s: the same answer for 64-bit keys, skew and payloads',
+    async (algorithm) => {
+      const draw = random(9);
+      const length = 3000;
+      const keys = Array.from({ length }, () => (draw(3) ? 7n : BigInt(draw(2 ** 31)) * BigInt(draw(2 ** 31)) - 2n ** 60n));
+      const of = table(
+        { k: new arrow.Int64(), v: new arrow.Float64() },
+        { k: keys, v: Array.from({ length }, (_, row) => row / 3) },
+      );
+      const out = await (await engine).sort(of, { by: 'k', algorithm });
+      expect(rows(out)).toEqual(referenceSort(rows(of), [{ column: 'k' }]));
+      expect(out.stats.algorithm).toBe(algorithm);
+    },
+  );
 });
 
 testOn(2)('several columns of mixed types and directions', async () => {
