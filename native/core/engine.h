@@ -18,9 +18,10 @@ struct EngineConfig {
   std::vector<int> gpus;                 ///< ordinals of the GPUs to use
   size_t memory_limit_bytes = 0;         ///< host memory, hard
   size_t device_memory_limit_bytes = 0;  ///< each device, hard; 0: 80 % of the device's memory (host: the host limit)
-  /// What a transfer moves at a time through pinned memory. Two buffers of 1 MiB for each of 64 threads stay in the
-  /// last-level cache, which the copy engines read from and write to; with four times as much half of the speed is lost.
-  size_t transfer_block_bytes = size_t{1} << 20;
+  /// What a transfer moves at a time through pinned memory to the host; half of it to the devices. On the way there, two
+  /// buffers of 1 MiB for each of 64 threads stay in the last-level cache, which the copy engines read; with 2 MiB a
+  /// quarter of the speed is lost. On the way back, threads wait for their block, and the fewer waits the better.
+  size_t transfer_block_bytes = size_t{2} << 20;
 };
 
 struct Engine {

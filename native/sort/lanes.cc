@@ -116,7 +116,8 @@ void Lanes::copy_to_peer(Lane& lane, TupleSpan target, Lane& peer, TupleView sou
 
 namespace warpjoin {
 
-size_t sort_device_bytes(TupleLayout layout, uint64_t tuples, size_t devices, SortAlgorithm algorithm, bool, Engine& engine) {
+size_t sort_device_bytes(TupleLayout layout, uint64_t tuples, size_t devices, SortAlgorithm algorithm, bool several_chunksets,
+                         Engine& engine) {
   std::vector<Device*> all;
   for (const auto& device : engine.devices) all.push_back(device.get());
   const bool in_place = sorting::all_address_host_memory(all);
@@ -124,8 +125,12 @@ size_t sort_device_bytes(TupleLayout layout, uint64_t tuples, size_t devices, So
   size_t most = 0;
   for (Device* device : all) {
     const size_t count = std::max<size_t>(devices, 1);
-    most = std::max(most, runs == SortAlgorithm::sample ? sorting::sample_sort_bytes(*device, layout, tuples, count)
-                                                        : sorting::lane_bytes(*device, in_place, layout, tuples, count, runs));
+    if (runs != SortAlgorithm::sample) {
+      most = std::max(most, sorting::lane_bytes(*device, in_place, layout, tuples, count, runs));
+      continue;
+    }
+    most = std::max(most, sorting::sample_sort_bytes(*device, layout, tuples, count));
+    if (several_chunksets && !in_place) most = std::max(most, sorting::spilled_sample_sort_bytes(*device, layout, tuples, count));
   }
   return most;
 }

@@ -11,88 +11,35 @@
 #include "core/error.h"
 #include "core/format.h"
 #include "primitives/primitives.h"
-#include "sort/key_ranges.h"
 #include "sort/lanes.h"
+#include "sort/parts.h"
 #include "transfer/host_transfer.h"
 
 namespace warpjoin::sorting {
 namespace {
 
-constexpr size_t kPieceBytes = size_t{64} << 20;      // of keys and values that are partitioned together
-constexpr size_t kSlots = 3;                          // pieces that arrive, wait and are partitioned at a time
-constexpr uint64_t kPiecesPerShare = 8;               // at least, so that small inputs overlap too
-constexpr uint64_t kLeastTuples = 4096;               // of a piece or a range: less only costs launches
-constexpr uint64_t kOversampling = 128;
-constexpr unsigned kAttempts = 3;                     // each with 16 times the sample of the one before
-constexpr size_t kPairs = 2;                          // parts that are sorted or on their way home at a time
-
-uint64_t piece_tuples(TupleLayout layout, uint64_t share) {
-  return std::clamp<uint64_t>(share / kPiecesPerShare, kLeastTuples, kPieceBytes / layout.tuple_bytes());
-}
-
-size_t most_ranges(uint64_t tuples) {
-  return static_cast<size_t>(std::clamp<uint64_t>(tuples / kLeastTuples, 1, Primitives::kMostRanges));
-}
-
-// The most tuples of a part; grows with the number of tuples. A range between two quantiles of the sample holds at most two
-// shares of it (a key that is a quantile once may have up to a share on either side); the rest is for the sample's error.
-uint64_t most_in_part(uint64_t tuples) {
-  return std::min(tuples, 3 * (std::max(2 * kLeastTuples, tuples / Primitives::kMostRanges) + 1));
-}
+constexpr size_t kPieceBytes = size_t{64} << 20;
+constexpr size_t kPairs = 2;  // parts that are sorted or on their way home at a time
 
 uint64_t share_of(uint64_t tuples, size_t devices) { return share_begin(tuples, devices, 1); }
 
-size_t buffer_bytes(TupleLayout layout, uint64_t tuples) {
-  return StackAllocator::aligned(tuples * layout.key_bytes) + StackAllocator::aligned(tuples * layout.value_bytes);
-}
-
 // Bytes of device memory beside the partitioned pieces.
 size_t arrival_bytes(Device& device, TupleLayout layout, uint64_t tuples, uint64_t piece, bool direct) {
-  return (direct ? 0 : kSlots * buffer_bytes(layout, piece)) +
+  return (direct ? 0 : kSlots * OwnedTuples::bytes(layout, piece)) +
          StackAllocator::aligned(device.primitives().partition_ranges_scratch_bytes(layout, piece, most_ranges(tuples)));
 }
 
 size_t collection_bytes(Device& device, TupleLayout layout, uint64_t tuples, size_t pieces, bool direct) {
   const uint64_t part = most_in_part(tuples);
-  return (direct ? 1 : 2) * kPairs * buffer_bytes(layout, part) +
+  return (direct ? 1 : 2) * kPairs * OwnedTuples::bytes(layout, part) +
          StackAllocator::aligned(device.primitives().sort_scratch_bytes(layout, part)) +
          kPairs * StackAllocator::aligned(device.primitives().concatenate_scratch_bytes(pieces));
 }
 
+// Devices that address host memory partition their share in one go.
 uint64_t piece_of(Device& device, TupleLayout layout, uint64_t share) {
-  return device.addresses_host_memory() ? share : std::min(share, piece_tuples(layout, share));
+  return device.addresses_host_memory() ? share : piece_tuples(layout, share, kPieceBytes);
 }
-
-Buffer allocate(Device& device, size_t bytes) { return bytes ? device.memory().allocate(bytes) : Buffer(); }
-
-// Tuples in a device's memory.
-struct OwnedTuples {
-  Buffer keys, values;
-  TupleSpan span;
-
-  OwnedTuples() = default;
-  OwnedTuples(Device& device, TupleLayout layout, uint64_t size) {
-    keys = allocate(device, size * layout.key_bytes);
-    values = allocate(device, size * layout.value_bytes);
-    span = {keys.data(), values.data(), size};
-  }
-};
-
-// A stretch of the run that one device collects, sorts and sends home in one go.
-struct Part {
-  uint64_t begin = 0, size = 0;  // in the run
-  uint64_t bits = 0;             // key bits that vary
-  std::vector<TupleView> from;   // in the order of the input
-};
-
-// Tuples of the input that are partitioned together.
-struct Piece {
-  TupleView in;
-  TupleSpan out;
-  std::vector<uint64_t> offsets;  // where its ranges begin
-
-  TupleView range(TupleLayout layout, size_t r) const { return out.slice(layout, offsets[r], offsets[r + 1]).view(); }
-};
 
 // One device's work. Streams come last: they wait for their work before what it refers to goes.
 struct SampleLane {
@@ -147,7 +94,13 @@ class SampleSort {
       PhaseTimer timer(job_, "partition", 2 * size_ * layout_.tuple_bytes());
       partition(choose);
     }
-    if (!assign_parts()) return false;
+    std::vector<const Piece*> pieces;
+    for (const SampleLane& lane : lanes_) {
+      for (const Piece& piece : lane.pieces) pieces.push_back(&piece);
+    }
+    std::vector<std::vector<Part>> parts = assign_parts(layout_, pieces, ranges_, varying_bits_, size_, lanes_.size());
+    if (parts.empty()) return false;
+    for (size_t i = 0; i < lanes_.size(); ++i) lanes_[i].parts = std::move(parts[i]);
     check_room();
     PhaseTimer timer(job_, "sort", 2 * size_ * layout_.tuple_bytes());
     collect(run);
@@ -212,36 +165,6 @@ class SampleSort {
     job_.add_done(piece.in.size);
   }
 
-  // Gives every range to the device whose share of the result it falls into; ranges of equal keys are cut where they need be.
-  bool assign_parts() {
-    const size_t devices = lanes_.size();
-    const uint64_t most = most_in_part(size_);
-    uint64_t begin = 0;
-    size_t device = 0;
-    for (SampleLane& lane : lanes_) lane.parts.clear();
-    for (size_t r = 0; r < ranges_.size(); ++r) {
-      const uint64_t bits = ranges_.varying_bits(r, varying_bits_);
-      std::vector<TupleView> from;
-      uint64_t size = 0;
-      for (const SampleLane& lane : lanes_) {
-        for (const Piece& piece : lane.pieces) {
-          from.push_back(piece.range(layout_, r));
-          size += from.back().size;
-        }
-      }
-      if (bits != 0 && size > most) return false;
-      for (uint64_t at = begin; at < begin + size;) {
-        const uint64_t left = begin + size - at, middle = bits ? at + left / 2 : at;
-        while (share_begin(size_, devices, device + 1) <= middle) ++device;
-        const uint64_t part = bits ? left : std::min({left, most, share_begin(size_, devices, device + 1) - at});
-        lanes_[device].parts.push_back({at, part, bits, cut(from, at - begin, part)});
-        at += part;
-      }
-      begin += size;
-    }
-    return true;
-  }
-
   void check_room() const {
     for (const SampleLane& lane : lanes_) {
       if (!lane.out.keys || lane.parts.empty()) continue;
@@ -251,18 +174,6 @@ class SampleSort {
                                            " tuples of the result but gets " + std::to_string(size));
       }
     }
-  }
-
-  // Tuples [begin, begin + size) of `from`, taken as one sequence.
-  std::vector<TupleView> cut(const std::vector<TupleView>& from, uint64_t begin, uint64_t size) const {
-    std::vector<TupleView> found;
-    uint64_t at = 0;
-    for (const TupleView& view : from) {
-      const uint64_t first = std::clamp(begin, at, at + view.size) - at, last = std::clamp(begin + size, at, at + view.size) - at;
-      if (first < last) found.push_back(view.slice(layout_, first, last));
-      at += view.size;
-    }
-    return found;
   }
 
   // Collects and sorts each device's parts, and takes them to their place in the result.
@@ -375,24 +286,13 @@ class SampleSort {
   std::vector<SampleLane> lanes_;
 };
 
-// Runs `sort` with larger and larger samples, until its parts fit.
-void sort_with_samples(SampleSort& sort, uint64_t size, const TupleSpan& run, size_t tuple_bytes,
-                       const std::function<KeyRanges(uint64_t oversampling)>& choose) {
-  uint64_t oversampling = kOversampling;
-  for (unsigned attempt = 0; attempt < kAttempts; ++attempt, oversampling *= 16) {
-    if (sort.run([&] { return choose(oversampling); }, run)) return;
-  }
-  throw Error(ErrorCode::device, "A key range of the sort outgrew the " + format_bytes(most_in_part(size) * tuple_bytes) +
-                                     " that each device keeps for one");
-}
-
 }  // namespace
 
 size_t sample_sort_bytes(Device& device, TupleLayout layout, uint64_t tuples, size_t devices) {
   const bool direct = device.addresses_host_memory();
   const uint64_t share = share_of(tuples, devices), piece = piece_of(device, layout, share);
   const size_t pieces = devices * static_cast<size_t>(share / std::max<uint64_t>(piece, 1) + 1);
-  return buffer_bytes(layout, share) + std::max(arrival_bytes(device, layout, tuples, piece, direct),
+  return OwnedTuples::bytes(layout, share) + std::max(arrival_bytes(device, layout, tuples, piece, direct),
                                                 collection_bytes(device, layout, tuples, pieces, direct));
 }
 
@@ -400,7 +300,7 @@ size_t sample_sort_resident_bytes(Device& device, TupleLayout layout, uint64_t o
   const uint64_t sampled = most_ranges(tuples) * kOversampling + 1;
   const size_t sampling = StackAllocator::aligned(sampled * layout.key_bytes) +
                           StackAllocator::aligned(device.primitives().concatenate_scratch_bytes(sampled));
-  return buffer_bytes(layout, std::max<uint64_t>(own, 1)) + sampling +
+  return OwnedTuples::bytes(layout, std::max<uint64_t>(own, 1)) + sampling +
          std::max(arrival_bytes(device, layout, tuples, own, true), collection_bytes(device, layout, tuples, devices, true));
 }
 
@@ -422,9 +322,8 @@ void sample_sort(Engine& engine, TupleLayout layout, const std::vector<Device*>&
     }
   }
   SampleSort sort(engine, layout, std::move(lanes), varying_bits, job);
-  sort_with_samples(sort, in.size, run, layout.tuple_bytes(), [&](uint64_t oversampling) {
-    PhaseTimer timer(job, "sample");
-    return KeyRanges::choose(engine.pool, layout, in, most_ranges(in.size), oversampling);
+  sort_with_samples(in.size, layout, [&](uint64_t oversampling) {
+    return sort.run([&] { return KeyRanges::choose(engine.pool, layout, in, most_ranges(in.size), oversampling); }, run);
   });
 }
 
@@ -480,10 +379,13 @@ std::vector<uint64_t> sample_sort_resident(Engine& engine, TupleLayout layout, c
   std::vector<uint64_t> sizes(devices.size());
   if (size == 0) return sizes;
   SampleSort sort(engine, layout, std::move(lanes), varying_bits, job);
-  sort_with_samples(sort, size, {}, layout.tuple_bytes(), [&](uint64_t oversampling) {
-    PhaseTimer timer(job, "sample");
-    const size_t most = most_ranges(size);
-    return KeyRanges::of_sample(layout, sample_resident(engine, layout, devices, in, size, most * oversampling, job), most);
+  const size_t most = most_ranges(size);
+  sort_with_samples(size, layout, [&](uint64_t oversampling) {
+    const auto choose = [&] {
+      PhaseTimer timer(job, "sample");
+      return KeyRanges::of_sample(layout, sample_resident(engine, layout, devices, in, size, most * oversampling, job), most);
+    };
+    return sort.run(choose, {});
   });
   for (size_t i = 0; i < devices.size(); ++i) {
     for (const Part& part : sort.lanes()[i].parts) sizes[i] += part.size;

@@ -18,6 +18,19 @@ size_t sample_sort_bytes(Device& device, TupleLayout layout, uint64_t tuples, si
 void sample_sort(Engine& engine, TupleLayout layout, const std::vector<Device*>& devices, TupleView in, TupleSpan run,
                  uint64_t varying_bits, Job& job);
 
+/// Bytes of device memory that spilled_sample_sort() takes on `device`, one of `devices`, for chunksets of up to `tuples`.
+size_t spilled_sample_sort_bytes(Device& device, TupleLayout layout, uint64_t tuples, size_t devices);
+
+/// Whether it can sort `tuples` in chunksets of up to `largest_chunkset`: devices must hold a key range twice, and there are
+/// at most 256 of them.
+bool can_spill(const std::vector<Device*>& devices, uint64_t tuples, uint64_t largest_chunkset);
+
+/// As sample_sort(), of more tuples than the devices hold: chunkset after chunkset is partitioned into `spill` (host memory,
+/// as large as `in`), then range after range is sorted into `run`.
+void spilled_sample_sort(Engine& engine, TupleLayout layout, const std::vector<Device*>& devices, TupleView in,
+                         const std::vector<uint64_t>& chunkset_ends, TupleSpan spill, TupleSpan run, uint64_t varying_bits,
+                         Job& job);
+
 /// Sorts tuples that lie in memory that the devices' kernels address, each device's own: devices[i] holds in[i], and gets the
 /// i-th stretch of the result, about an equal share, in out[i], whose size is the room there is. Returns the stretches'
 /// sizes. Takes sample_sort_resident_bytes() on each device, which its caller has reserved. Throws Error(device) where a stretch does not fit.

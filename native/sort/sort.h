@@ -38,7 +38,8 @@ size_t sort_device_bytes(TupleLayout layout, uint64_t tuples, size_t devices, So
                          Engine& engine);
 
 /// Sorts each chunkset of `in` (host memory; implied values allowed) into a run of its own, stable. Chunksets overlap:
-/// while one goes home the next arrives (3.1.3). Equal results for every number of devices.
+/// while one goes home the next arrives (3.1.3). Equal results for every number of devices. A sample sort on devices that do
+/// not address host memory sorts all chunksets into one run, where that is possible: see sample_sort.h.
 /// Throws Error(device) naming the device where a chunkset does not fit. Host memory: the runs.
 std::vector<SortedRun> sort_chunksets(Engine& engine, TupleLayout layout, TupleView in, uint64_t varying_bits,
                                       const SortPlan& plan, Job& job);

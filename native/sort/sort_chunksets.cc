@@ -93,6 +93,13 @@ std::vector<SortedRun> sort_chunksets(Engine& engine, TupleLayout layout, TupleV
   const SortAlgorithm algorithm = sorting::runnable(plan.algorithm, engine, devices);
   if (algorithm == SortAlgorithm::sample) {
     job.add_planned(2 * in.size);
+    if (parts.size() > 1 && sorting::can_spill(devices, in.size, largest)) {
+      const SortedRun spill = allocate_run(engine, layout, in.size);
+      runs.push_back(allocate_run(engine, layout, in.size));
+      sorting::spilled_sample_sort(engine, layout, devices, in, plan.chunkset_ends, spill.span(), runs.back().span(), varying_bits,
+                                   job);
+      return runs;
+    }
     for (const TupleView& part : parts) {
       runs.push_back(allocate_run(engine, layout, part.size));
       if (part.size) sorting::sample_sort(engine, layout, devices, part, runs.back().span(), varying_bits, job);

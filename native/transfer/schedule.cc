@@ -89,7 +89,8 @@ Block Schedule::cut_block(size_t q) {
   Block block{.queue = q, .copy = state.copy, .stretch = state.stretch, .offset = state.offset};
   if (state.stretch == stretches.size()) return block;
   block.direct = is_direct();
-  const size_t most = block.direct ? kDirectBytes : block_bytes_;
+  const bool to_device = queues_[q].direction == HostQueue::Direction::to_device;
+  const size_t most = block.direct ? kDirectBytes : to_device ? block_bytes_ / 2 : block_bytes_;
   while (state.stretch < stretches.size() && block.bytes < most && is_direct() == block.direct) {
     const size_t here = std::min(most - block.bytes, stretches[state.stretch].bytes - state.offset);
     block.bytes += here;

@@ -51,7 +51,8 @@ void for_each_part(const HostCopy& copy, const Block& block, Move&& move) {
 /// Thread-safe.
 class Schedule {
  public:
-  /// `queues` and `survey` must live as long. Workers are numbered from 0; staged blocks have at most `block_bytes`.
+  /// `queues` and `survey` must live as long. Workers are numbered from 0; staged blocks have at most
+  /// `block_bytes`, half of that to a device.
   Schedule(std::span<const HostQueue> queues, const Survey& survey, size_t workers, size_t block_bytes);
 
   const HostQueue& queue(const Block& block) const { return queues_[block.queue]; }

@@ -11,7 +11,7 @@ using gpu::kThreads;
 
 constexpr unsigned kMostPieceBytes = 16 << 10;
 constexpr unsigned kLeastPieceBytes = 256;  // of few tuples, too, many lanes take a part each: parts may be single tuples
-constexpr unsigned kPieces = 1 << 14;       // several for each group of lanes that a GPU runs at a time
+constexpr unsigned kPieces = 1 << 12;       // enough to keep a link busy, or memory
 constexpr unsigned kDeep = 8;  // words that a lane has under way
 
 struct Part {
@@ -25,17 +25,20 @@ struct Columns {
   unsigned width[2];
 };
 
+// All words that a lane copies in a turn are under way together, in the last turn too: a link's latency is long.
 template <class Word>
 __device__ void copy_words(Word* to, const Word* from, uint64_t count) {
-  uint64_t at = gpu::lane();
-  for (; at + (kDeep - 1) * kLanes < count; at += kDeep * kLanes) {
+  for (uint64_t at = gpu::lane(); at < count; at += kDeep * kLanes) {
     Word words[kDeep];
 #pragma unroll
-    for (unsigned i = 0; i < kDeep; ++i) words[i] = from[at + i * kLanes];
+    for (unsigned i = 0; i < kDeep; ++i) {
+      if (at + i * kLanes < count) words[i] = from[at + i * kLanes];
+    }
 #pragma unroll
-    for (unsigned i = 0; i < kDeep; ++i) to[at + i * kLanes] = words[i];
+    for (unsigned i = 0; i < kDeep; ++i) {
+      if (at + i * kLanes < count) to[at + i * kLanes] = words[i];
+    }
   }
-  for (; at < count; at += kLanes) to[at] = from[at];
 }
 
 // 16 bytes at a time where both ends are aligned alike.

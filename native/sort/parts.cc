@@ -1,0 +1,61 @@
+#include "sort/parts.h"
+
+#include "core/error.h"
+#include "core/format.h"
+#include "sort/lanes.h"
+
+namespace warpjoin::sorting {
+namespace {
+
+// Tuples [begin, begin + size) of `from`, taken as one sequence.
+std::vector<TupleView> cut(TupleLayout layout, const std::vector<TupleView>& from, uint64_t begin, uint64_t size) {
+  std::vector<TupleView> found;
+  uint64_t at = 0;
+  for (const TupleView& view : from) {
+    const uint64_t first = std::clamp(begin, at, at + view.size) - at, last = std::clamp(begin + size, at, at + view.size) - at;
+    if (first < last) found.push_back(view.slice(layout, first, last));
+    at += view.size;
+  }
+  return found;
+}
+
+}  // namespace
+
+std::vector<std::vector<Part>> assign_parts(TupleLayout layout, const std::vector<const Piece*>& pieces, const KeyRanges& ranges,
+                                            uint64_t varying_bits, uint64_t size, size_t devices) {
+  const uint64_t most = most_in_part(size);
+  std::vector<std::vector<Part>> parts(devices);
+  uint64_t begin = 0;
+  size_t device = 0;
+  for (size_t r = 0; r < ranges.size(); ++r) {
+    const uint64_t bits = ranges.varying_bits(r, varying_bits);
+    std::vector<TupleView> from;
+    uint64_t end = begin;
+    for (const Piece* piece : pieces) {
+      from.push_back(piece->range(layout, r));
+      end += from.back().size;
+    }
+    if (bits != 0 && end - begin > most) return {};
+    for (uint64_t at = begin; at < end;) {
+      const uint64_t left = end - at, middle = bits ? at + left / 2 : at;
+      while (share_begin(size, devices, device + 1) <= middle) ++device;
+      const uint64_t part = bits ? left : std::min({left, most, share_begin(size, devices, device + 1) - at});
+      parts[device].push_back({at, part, bits, cut(layout, from, at - begin, part)});
+      at += part;
+    }
+    begin = end;
+  }
+  return parts;
+}
+
+void sort_with_samples(uint64_t size, TupleLayout layout, const std::function<bool(uint64_t)>& attempt) {
+  constexpr unsigned kAttempts = 3;  // each with 16 times the sample of the one before
+  uint64_t oversampling = kOversampling;
+  for (unsigned i = 0; i < kAttempts; ++i, oversampling *= 16) {
+    if (attempt(oversampling)) return;
+  }
+  throw Error(ErrorCode::device, "A key range of the sort outgrew the " + format_bytes(most_in_part(size) * layout.tuple_bytes()) +
+                                     " that each device keeps for one");
+}
+
+}  // namespace warpjoin::sorting

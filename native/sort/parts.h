@@ -1,0 +1,78 @@
+// What sample sorts cut their input and result into. Internal to native/sort.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "device/device.h"
+#include "primitives/primitives.h"
+#include "sort/key_ranges.h"
+
+namespace warpjoin::sorting {
+
+inline constexpr uint64_t kLeastTuples = 4096;  // of a piece or a range: less only costs launches
+inline constexpr uint64_t kOversampling = 128;  // keys sampled for each range, at first
+inline constexpr size_t kSlots = 3;             // pieces that arrive, wait and are partitioned at a time
+
+inline size_t most_ranges(uint64_t tuples) {
+  return static_cast<size_t>(std::clamp<uint64_t>(tuples / kLeastTuples, 1, Primitives::kMostRanges));
+}
+
+/// The most tuples of a part; grows with the number of tuples. A range between two quantiles of the sample holds at most two
+/// shares of it (a key that is a quantile once may have up to a share on either side); the rest is for the sample's error.
+inline uint64_t most_in_part(uint64_t tuples) {
+  return std::min(tuples, 3 * (std::max(2 * kLeastTuples, tuples / Primitives::kMostRanges) + 1));
+}
+
+/// Tuples that are partitioned together, of a device's share: at most `most_bytes`, and at least eight pieces where they are
+/// not tiny, so that small inputs overlap too.
+inline uint64_t piece_tuples(TupleLayout layout, uint64_t share, size_t most_bytes) {
+  return std::min(share, std::clamp<uint64_t>(share / 8, kLeastTuples, most_bytes / layout.tuple_bytes()));
+}
+
+inline Buffer allocate(Device& device, size_t bytes) { return bytes ? device.memory().allocate(bytes) : Buffer(); }
+
+/// Tuples in a device's memory.
+struct OwnedTuples {
+  Buffer keys, values;
+  TupleSpan span;
+
+  OwnedTuples() = default;
+  OwnedTuples(Device& device, TupleLayout layout, uint64_t size)
+      : keys(allocate(device, size * layout.key_bytes)),
+        values(allocate(device, size * layout.value_bytes)),
+        span{keys.data(), values.data(), size} {}
+
+  static size_t bytes(TupleLayout layout, uint64_t size) {
+    return StackAllocator::aligned(size * layout.key_bytes) + StackAllocator::aligned(size * layout.value_bytes);
+  }
+};
+
+/// Tuples of the input that are partitioned together.
+struct Piece {
+  TupleView in;
+  TupleSpan out;                  ///< where they are, partitioned
+  std::vector<uint64_t> offsets;  ///< where each range begins in it
+
+  TupleView range(TupleLayout layout, size_t r) const { return out.slice(layout, offsets[r], offsets[r + 1]).view(); }
+};
+
+/// A stretch of the result that one device sorts in one go.
+struct Part {
+  uint64_t begin = 0, size = 0;  ///< in the result
+  uint64_t bits = 0;             ///< key bits that vary; 0: all keys are equal
+  std::vector<TupleView> from;   ///< in the order of the input
+};
+
+/// The parts of each device, ascending: every range goes to the device whose equal share of the result it falls into; ranges
+/// of equal keys are cut where they need be. `pieces` are all of them in the order of the input, `size` their tuples. No
+/// parts where a range of different keys has more than most_in_part(size) tuples: the sample was too small.
+std::vector<std::vector<Part>> assign_parts(TupleLayout layout, const std::vector<const Piece*>& pieces, const KeyRanges& ranges,
+                                            uint64_t varying_bits, uint64_t size, size_t devices);
+
+/// Calls attempt(oversampling) with larger and larger samples, until it is true; throws Error(device) where it never is.
+void sort_with_samples(uint64_t size, TupleLayout layout, const std::function<bool(uint64_t oversampling)>& attempt);
+
+}  // namespace warpjoin::sorting
