@@ -1,10 +1,13 @@
 // Sorts on GPUs beside the ceilings of their links, all in one run:
 //
-//   warpjoin_gpu_sort_bench [--keys N] [--pairs N] [--resident N] [--runs N] [--json FILE]
+//   warpjoin_gpu_sort_bench [--keys N] [--pairs N] [--resident N] [--chunksets N] [--runs N] [--json FILE]
 //
 // Host to host from pinned memory: uint64 keys, and (uint64, uint64) pairs whose values are row numbers. The floor is the
 // bytes over the host-to-device ceiling plus the bytes over the device-to-host ceiling of the same GPUs. Every result is
 // checked: in order, stable, and made of the input's tuples.
+//
+// Out of core: the keys in so many chunksets (4; 0: not at all), on all GPUs, also from pinned memory through pinned memory.
+// The floor is that of its two passes, each of which moves all bytes both ways at once.
 //
 // Resident: as many pairs on each GPU, sorted from device memory to device memory. One GPU runs the radix sort of CUB or
 // rocPRIM alone; several are compared with as many times its rate.
@@ -31,7 +34,7 @@ namespace {
 
 struct Options {
   uint64_t keys = 4'000'000'000, pairs = 2'000'000'000, resident = uint64_t{1} << 29;
-  unsigned runs = 3;
+  unsigned runs = 3, chunksets = 4;
   std::string json;
 };
 
@@ -146,8 +149,14 @@ struct Report {
   bool wrong = false;
 };
 
+struct HostSort {
+  const char* name;
+  double floor;  // milliseconds
+  std::function<void(const std::vector<Device*>& devices, Job& job)> run;
+};
+
 void sort_host_to_host(Engine& engine, const LinkSpeeds::Set& set, TupleLayout layout, const TupleView& in, const TupleSpan& out,
-                       unsigned runs, Report& report) {
+                       const HostSort& sort, unsigned runs, Report& report) {
   const std::vector<Device*> devices = engine.select(set.devices);
   const bool pairs = layout.value_bytes != 0;
   const Fingerprint expected = fingerprint(engine.pool, in, pairs);
@@ -156,7 +165,7 @@ void sort_host_to_host(Engine& engine, const LinkSpeeds::Set& set, TupleLayout l
   bool right = true;
   for (unsigned run = 0; run <= runs; ++run) {  // the first is the warm-up, whose result is checked
     Job job;
-    const double took = milliseconds_of([&] { sorting::sample_sort(engine, layout, devices, in, out, ~uint64_t{0}, job); });
+    const double took = milliseconds_of([&] { sort.run(devices, job); });
     if (run > 0) milliseconds.push_back(took);
     if (run == 0) {
       const Fingerprint got = fingerprint(engine.pool, out.view(), pairs);
@@ -166,14 +175,13 @@ void sort_host_to_host(Engine& engine, const LinkSpeeds::Set& set, TupleLayout l
     phases = phases_of(job);
   }
   report.wrong = report.wrong || !right;
-  const double bytes = static_cast<double>(in.size * layout.tuple_bytes());
-  const double floor = 1e3 * (bytes / set.h2d + bytes / set.d2h);
+  const double floor = sort.floor;
   const Times times = times_of(milliseconds);
-  std::printf("%-6s %d GPUs  %7.1f ms (%.1f to %.1f)  floor %7.1f ms  ratio %.3f  %6.2f G tuples/s  %s  [%s]\n",
-              pairs ? "pairs" : "keys", static_cast<int>(set.devices.size()), times.median, times.least, times.most, floor,
+  std::printf("%s, %-6s %d GPUs  %7.1f ms (%.1f to %.1f)  floor %7.1f ms  ratio %.3f  %6.2f G tuples/s  %s  [%s]\n",
+              sort.name, pairs ? "pairs" : "keys", static_cast<int>(set.devices.size()), times.median, times.least, times.most, floor,
               times.median / floor, static_cast<double>(in.size) / times.median / 1e6, right ? "right" : "WRONG", phases.c_str());
   std::fflush(stdout);
-  report.rows.push_back("{\"sort\": \"host to host\", \"tuples\": " + std::to_string(in.size) + ", \"keyBytes\": 8, \"valueBytes\": " +
+  report.rows.push_back("{\"sort\": \"" + std::string(sort.name) + "\", \"tuples\": " + std::to_string(in.size) + ", \"keyBytes\": 8, \"valueBytes\": " +
                         std::to_string(layout.value_bytes) + ", \"gpus\": " + std::to_string(set.devices.size()) +
                         ", \"milliseconds\": " + json_of(times) + ", \"floorMilliseconds\": " + std::to_string(floor) +
                         ", \"ratioToFloor\": " + std::to_string(times.median / floor) + ", \"right\": " + (right ? "true" : "false") +
@@ -194,7 +202,12 @@ void measure_host_to_host(Engine& engine, const LinkSpeeds& links, const Options
 
   const auto each_set = [&](TupleLayout layout, const TupleView& from, const TupleSpan& to) {
     for (const LinkSpeeds::Set& set : links.sets) {
-      if (set.devices.size() > 1 || set.devices[0] == 0) sort_host_to_host(engine, set, layout, from, to, options.runs, report);
+      if (set.devices.size() == 1 && set.devices[0] != 0) continue;
+      const double bytes = static_cast<double>(from.size * layout.tuple_bytes());
+      const HostSort sort{"host to host", 1e3 * (bytes / set.h2d + bytes / set.d2h), [&](const auto& devices, Job& job) {
+                            sorting::sample_sort(engine, layout, devices, from, to, ~uint64_t{0}, job);
+                          }};
+      sort_host_to_host(engine, set, layout, from, to, sort, options.runs, report);
     }
   };
   if (options.pairs) {
@@ -203,6 +216,25 @@ void measure_host_to_host(Engine& engine, const LinkSpeeds& links, const Options
   if (options.keys) {
     fill(engine.pool, in, random_word);
     each_set({8, 0}, {in.at(0), nullptr, 0, options.keys}, {out.at(0), nullptr, options.keys});
+  }
+  if (options.keys && options.chunksets) {
+    Pinned spill(device, options.keys * sizeof(uint64_t));
+    fill(engine.pool, spill, [](uint64_t) { return 0; });
+    spill.pin();
+    const LinkSpeeds::Set& set = links.sets.back();
+    std::vector<uint64_t> ends;
+    for (unsigned c = 1; c <= options.chunksets; ++c) ends.push_back(options.keys / options.chunksets * c);
+    ends.back() = options.keys;
+    const TupleLayout layout{8, 0};
+    const TupleView from{in.at(0), nullptr, 0, options.keys};
+    const TupleSpan to{out.at(0), nullptr, options.keys};
+    for (Device* each : engine.select(set.devices)) each->memory().release();
+    const HostSort sort{"out of core", 1e3 * 2 * 2 * static_cast<double>(options.keys) * 8 / set.both,
+                        [&](const auto& devices, Job& job) {
+                          sorting::spilled_sample_sort(engine, layout, devices, from, ends, {spill.at(0), nullptr, options.keys}, to,
+                                                       ~uint64_t{0}, job);
+                        }};
+    sort_host_to_host(engine, set, layout, from, to, sort, options.runs, report);
   }
 }
 
@@ -352,6 +384,7 @@ Options parse(int argc, char** argv) {
     if (name == "--keys") options.keys = std::stoull(value);
     else if (name == "--pairs") options.pairs = std::stoull(value);
     else if (name == "--resident") options.resident = std::stoull(value);
+    else if (name == "--chunksets") options.chunksets = static_cast<unsigned>(std::stoul(value));
     else if (name == "--runs") options.runs = static_cast<unsigned>(std::stoul(value));
     else if (name == "--json") options.json = value;
     else throw std::invalid_argument("unknown option " + name);

@@ -5,6 +5,7 @@
 
 #include "gpu_engine.h"
 #include "primitives/primitives.h"
+#include "sort/sample_sort.h"
 #include "sort_cases.h"
 
 namespace warpjoin {
@@ -227,6 +228,81 @@ TEST_P(GpuSort, FitsTheMemoryThatItAnnounces) {
   for (const auto& device : enough->devices) EXPECT_LE(device->memory().peak_bytes(), bytes);
   const auto short_of = make_gpu_engine(gpus, bytes - 1);
   EXPECT_THROW(sort_chunksets(*short_of, layout, tuples.view(), ~uint64_t{0}, plan, job), Error);
+}
+
+TEST(GpuSpilledSampleSort, SortsIntoOneRun) {
+  const int gpus = static_cast<int>(visible_gpus().size());
+  SKIP_WITHOUT_GPUS(1);
+  for (int used = 1; used <= gpus; ++used) {
+    const auto engine = make_gpu_engine(used);
+    for (const Keys kind : kAllKeys) {
+      for (const size_t chunksets : {2, 3, 5, 9}) {
+        SCOPED_TRACE(std::to_string(used) + " GPUs");
+        const uint64_t size = 150000 * static_cast<uint64_t>(used) * chunksets / 2 + 7;
+        const auto keys = make_keys(kind, size, 8, size);
+        const Tuples tuples({8, 8}, keys, true, 0);
+        SortPlan plan{SortAlgorithm::sample, first_devices(used), {}};
+        for (size_t c = 1; c <= chunksets; ++c) plan.chunkset_ends.push_back(size * c / chunksets);
+        Job job;
+        const auto runs = sort_chunksets(*engine, {8, 8}, tuples.view(), ~uint64_t{0}, plan, job);
+        ASSERT_EQ(runs.size(), 1u);
+        expect_sorted(runs[0], tuples, keys, 0, size);
+        if (::testing::Test::HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST(GpuResidentSampleSort, SortsWhereTheTuplesAre) {
+  const size_t gpus = visible_gpus().size();
+  SKIP_WITHOUT_GPUS(1);
+  for (size_t used = 1; used <= gpus; ++used) {
+    for (const Keys kind : kAllKeys) {
+      for (const uint64_t size : {uint64_t{3}, uint64_t{70001} * used, uint64_t{1500000} * used}) {
+        for (const TupleLayout layout : {TupleLayout{8, 8}, TupleLayout{4, 4}, TupleLayout{8, 0}}) {
+          SCOPED_TRACE(std::to_string(used) + " GPUs, " + name_of(kind) + ", " + std::to_string(size));
+          const auto engine = make_gpu_engine(static_cast<int>(used));
+          const std::vector<Device*> devices = engine->select(first_devices(static_cast<int>(used)));
+          const auto keys = make_keys(kind, size, layout.key_bytes, size);
+          const Tuples tuples(layout, keys, false);
+          const uint64_t room = size / used + size / used / 16 + 3 * (2 * 4096 + 1);
+          std::vector<OnDevice> in, out;
+          std::vector<std::unique_ptr<Stream>> streams;
+          for (size_t i = 0; i < used; ++i) {
+            const uint64_t begin = size * i / used, own = size * (i + 1) / used - begin;
+            devices[i]->memory().reserve(
+                (own + room) * layout.tuple_bytes() + 4096 +
+                sorting::sample_sort_resident_bytes(*devices[i], layout, own, size, used));
+            streams.push_back(devices[i]->create_stream());
+            in.emplace_back(*devices[i], layout, own);
+            out.emplace_back(*devices[i], layout, room);
+            in.back().write(tuples.view().slice(layout, begin, begin + own), *streams[i]);
+            devices[i]->fill(out.back().span().keys, 0xEE, room * layout.key_bytes, *streams[i]);
+          }
+          std::vector<TupleView> views;
+          std::vector<TupleSpan> spans;
+          for (size_t i = 0; i < used; ++i) views.push_back(in[i].span().view()), spans.push_back(out[i].span());
+          Job job;
+          const auto sizes = sorting::sample_sort_resident(*engine, layout, devices, views, spans, ~uint64_t{0}, job);
+          SortedRun all{layout, size, engine->memory->allocate(size * layout.key_bytes, "keys"),
+                        engine->memory->allocate(size * layout.value_bytes, "values")};
+          uint64_t at = 0;
+          for (size_t i = 0; i < used; at += sizes[i++]) {
+            ASSERT_LE(at + sizes[i], size);
+            devices[i]->copy(all.keys.as<char>() + at * layout.key_bytes, spans[i].keys, sizes[i] * layout.key_bytes, *streams[i]);
+            if (layout.value_bytes) {
+              devices[i]->copy(all.values.as<char>() + at * layout.value_bytes, spans[i].values, sizes[i] * layout.value_bytes,
+                               *streams[i]);
+            }
+            streams[i]->synchronize();
+          }
+          ASSERT_EQ(at, size);
+          expect_sorted(all, tuples, keys, 0, size);
+          if (::testing::Test::HasFatalFailure()) return;
+        }
+      }
+    }
+  }
 }
 
 // Small enough for compute-sanitizer.

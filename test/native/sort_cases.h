@@ -143,8 +143,9 @@ inline void check_sort(Engine& engine, SortAlgorithm algorithm, int devices, con
   Job job;
   std::vector<SortedRun> runs =
       sort_chunksets(engine, c.layout, tuples.view(), c.known_bits ? varying_bits_of(keys) : ~uint64_t{0}, plan, job);
-  ASSERT_EQ(runs.size(), c.chunksets);
   EXPECT_EQ(job.planned(), job.done());
+  if (algorithm == SortAlgorithm::sample && runs.size() == 1) return expect_sorted(runs[0], tuples, keys, 0, c.size);
+  ASSERT_EQ(runs.size(), c.chunksets);
   uint64_t begin = 0;
   for (size_t i = 0; i < runs.size(); ++i) {
     expect_sorted(runs[i], tuples, keys, begin, plan.chunkset_ends[i]);
