@@ -92,9 +92,20 @@ await connection.run(`CREATE TABLE t AS SELECT (hash(range) >> 1)::BIGINT AS key
 const peer = await time(async () => {
   await connection.run('CREATE OR REPLACE TEMP TABLE s AS SELECT * FROM t ORDER BY key');
 });
-console.log(`DuckDB    ${peer.median.toFixed(0)} ms (${peer.min.toFixed(0)} to ${peer.max.toFixed(0)}) on ${availableParallelism()} threads`);
+console.log(
+  `DuckDB    ${peer.median.toFixed(0)} ms (${peer.min.toFixed(0)} to ${peer.max.toFixed(0)}) on ${availableParallelism()} threads`,
+);
 console.log(`warpjoin is ${(peer.median / own.median).toFixed(2)}x`);
 if (given.json) {
-  const report = { date: new Date().toISOString(), rows, runs, threads: availableParallelism(), devices, warpjoin: own, duckdb: peer, stats };
+  const report = {
+    date: new Date().toISOString(),
+    rows,
+    runs,
+    threads: availableParallelism(),
+    devices,
+    warpjoin: own,
+    duckdb: peer,
+    stats,
+  };
   writeFileSync(given.json, `${JSON.stringify(report, (_, value) => (typeof value === 'bigint' ? Number(value) : value), 1)}\n`);
 }

@@ -118,7 +118,8 @@ class Pinned {
 void fill(ThreadPool& pool, const Pinned& memory, const std::function<uint64_t(uint64_t)>& word) {
   pool.parallel_for(16 * uint64_t{pool.threads()}, [&](uint64_t b) {
     const uint64_t blocks = 16 * uint64_t{pool.threads()};
-    const uint64_t begin = memory.words() / blocks * b, end = b + 1 == blocks ? memory.words() : memory.words() / blocks * (b + 1);
+    const uint64_t begin = memory.words() / blocks * b,
+                   end = b + 1 == blocks ? memory.words() : memory.words() / blocks * (b + 1);
     for (uint64_t i = begin; i < end; ++i) *memory.at(i) = word(i);
   });
 }
@@ -177,15 +178,16 @@ void sort_host_to_host(Engine& engine, const LinkSpeeds::Set& set, TupleLayout l
   report.wrong = report.wrong || !right;
   const double floor = sort.floor;
   const Times times = times_of(milliseconds);
-  std::printf("%s, %-6s %d GPUs  %7.1f ms (%.1f to %.1f)  floor %7.1f ms  ratio %.3f  %6.2f G tuples/s  %s  [%s]\n",
-              sort.name, pairs ? "pairs" : "keys", static_cast<int>(set.devices.size()), times.median, times.least, times.most, floor,
+  std::printf("%s, %-6s %d GPUs  %7.1f ms (%.1f to %.1f)  floor %7.1f ms  ratio %.3f  %6.2f G tuples/s  %s  [%s]\n", sort.name,
+              pairs ? "pairs" : "keys", static_cast<int>(set.devices.size()), times.median, times.least, times.most, floor,
               times.median / floor, static_cast<double>(in.size) / times.median / 1e6, right ? "right" : "WRONG", phases.c_str());
   std::fflush(stdout);
-  report.rows.push_back("{\"sort\": \"" + std::string(sort.name) + "\", \"tuples\": " + std::to_string(in.size) + ", \"keyBytes\": 8, \"valueBytes\": " +
-                        std::to_string(layout.value_bytes) + ", \"gpus\": " + std::to_string(set.devices.size()) +
-                        ", \"milliseconds\": " + json_of(times) + ", \"floorMilliseconds\": " + std::to_string(floor) +
-                        ", \"ratioToFloor\": " + std::to_string(times.median / floor) + ", \"right\": " + (right ? "true" : "false") +
-                        ", \"phases\": {" + phases + "}}");
+  report.rows.push_back("{\"sort\": \"" + std::string(sort.name) + "\", \"tuples\": " + std::to_string(in.size) +
+                        ", \"keyBytes\": 8, \"valueBytes\": " + std::to_string(layout.value_bytes) +
+                        ", \"gpus\": " + std::to_string(set.devices.size()) + ", \"milliseconds\": " + json_of(times) +
+                        ", \"floorMilliseconds\": " + std::to_string(floor) +
+                        ", \"ratioToFloor\": " + std::to_string(times.median / floor) +
+                        ", \"right\": " + (right ? "true" : "false") + ", \"phases\": {" + phases + "}}");
 }
 
 void measure_host_to_host(Engine& engine, const LinkSpeeds& links, const Options& options, Report& report) {
@@ -231,8 +233,8 @@ void measure_host_to_host(Engine& engine, const LinkSpeeds& links, const Options
     for (Device* each : engine.select(set.devices)) each->memory().release();
     const HostSort sort{"out of core", 1e3 * 2 * 2 * static_cast<double>(options.keys) * 8 / set.both,
                         [&](const auto& devices, Job& job) {
-                          sorting::spilled_sample_sort(engine, layout, devices, from, ends, {spill.at(0), nullptr, options.keys}, to,
-                                                       ~uint64_t{0}, job);
+                          sorting::spilled_sample_sort(engine, layout, devices, from, ends, {spill.at(0), nullptr, options.keys},
+                                                       to, ~uint64_t{0}, job);
                         }};
     sort_host_to_host(engine, set, layout, from, to, sort, options.runs, report);
   }
@@ -297,8 +299,8 @@ void measure_resident(Engine& engine, const LinkSpeeds& links, const Options& op
         streams[0]->synchronize();
         TupleSpan sorted;
         took = milliseconds_of([&] {
-          sorted = devices[0]->primitives().sort(layout, a.view(), a, out[0].slice(layout, 0, each), ~uint64_t{0}, scratch.data(), job,
-                                                 *streams[0]);
+          sorted = devices[0]->primitives().sort(layout, a.view(), a, out[0].slice(layout, 0, each), ~uint64_t{0}, scratch.data(),
+                                                 job, *streams[0]);
           streams[0]->synchronize();
         });
         if (sorted.keys != out[0].keys) {
@@ -308,7 +310,8 @@ void measure_resident(Engine& engine, const LinkSpeeds& links, const Options& op
         }
         scratch = {};
       } else {
-        took = milliseconds_of([&] { sizes = sorting::sample_sort_resident(engine, layout, devices, in, out, ~uint64_t{0}, job); });
+        took =
+            milliseconds_of([&] { sizes = sorting::sample_sort_resident(engine, layout, devices, in, out, ~uint64_t{0}, job); });
       }
       if (run > 0) milliseconds.push_back(took);
       phases = phases_of(job);
@@ -328,13 +331,12 @@ void measure_resident(Engine& engine, const LinkSpeeds& links, const Options& op
     const double efficiency = alone / times.median;
     std::printf("resident %d GPUs  %7.2f ms (%.2f to %.2f)  %.2f G tuples/s, %.0f %% of as many single ones  %s  [%s]\n",
                 static_cast<int>(devices.size()), times.median, times.least, times.most,
-                static_cast<double>(size) / times.median / 1e6, 100 * efficiency, right ? "right" : "WRONG",
-                phases.c_str());
+                static_cast<double>(size) / times.median / 1e6, 100 * efficiency, right ? "right" : "WRONG", phases.c_str());
     std::fflush(stdout);
-    report.rows.push_back("{\"sort\": \"resident\", \"tuples\": " + std::to_string(size) + ", \"keyBytes\": 8, \"valueBytes\": 8, \"gpus\": " +
-                          std::to_string(devices.size()) + ", \"milliseconds\": " + json_of(times) + ", \"shareOfSingleRate\": " +
-                          std::to_string(efficiency) + ", \"right\": " + (right ? "true" : "false") + ", \"phases\": {" + phases +
-                          "}}");
+    report.rows.push_back("{\"sort\": \"resident\", \"tuples\": " + std::to_string(size) +
+                          ", \"keyBytes\": 8, \"valueBytes\": 8, \"gpus\": " + std::to_string(devices.size()) +
+                          ", \"milliseconds\": " + json_of(times) + ", \"shareOfSingleRate\": " + std::to_string(efficiency) +
+                          ", \"right\": " + (right ? "true" : "false") + ", \"phases\": {" + phases + "}}");
   }
   for (Device* device : engine.select(links.sets.back().devices)) device->memory().release();
 }
@@ -350,15 +352,23 @@ int run(const Options& options) {
   config.memory_limit_bytes = size_t{64} << 30;
   Engine engine(config);
   Report report;
-  const LinkSpeeds links = measure_links(engine, Job());
+  LinkSpeeds links = measure_links(engine, Job());
+  for (unsigned again = 0; again < 4; ++again) {  // a ceiling is the best of several
+    const LinkSpeeds more = measure_links(engine, Job());
+    for (size_t i = 0; i < links.sets.size(); ++i) {
+      links.sets[i].h2d = std::max(links.sets[i].h2d, more.sets[i].h2d);
+      links.sets[i].d2h = std::max(links.sets[i].d2h, more.sets[i].d2h);
+      links.sets[i].both = std::max(links.sets[i].both, more.sets[i].both);
+    }
+  }
   std::string sets;
   for (const LinkSpeeds::Set& set : links.sets) {
     if (set.devices.size() == 1 && set.devices[0] != 0) continue;
-    std::printf("%d GPUs: H2D %.1f, D2H %.1f, both %.1f GB/s\n", static_cast<int>(set.devices.size()), set.h2d / 1e9, set.d2h / 1e9,
-                set.both / 1e9);
-    sets += (sets.empty() ? "" : ", ") + ("{\"gpus\": " + std::to_string(set.devices.size())) + ", \"h2dGBps\": " +
-            std::to_string(set.h2d / 1e9) + ", \"d2hGBps\": " + std::to_string(set.d2h / 1e9) + ", \"bothGBps\": " +
-            std::to_string(set.both / 1e9) + "}";
+    std::printf("%d GPUs: H2D %.1f, D2H %.1f, both %.1f GB/s\n", static_cast<int>(set.devices.size()), set.h2d / 1e9,
+                set.d2h / 1e9, set.both / 1e9);
+    sets += (sets.empty() ? "" : ", ") + ("{\"gpus\": " + std::to_string(set.devices.size())) +
+            ", \"h2dGBps\": " + std::to_string(set.h2d / 1e9) + ", \"d2hGBps\": " + std::to_string(set.d2h / 1e9) +
+            ", \"bothGBps\": " + std::to_string(set.both / 1e9) + "}";
   }
   if (options.resident) measure_resident(engine, links, options, report);
   if (options.keys + options.pairs) measure_host_to_host(engine, links, options, report);
@@ -368,9 +378,10 @@ int run(const Options& options) {
       std::perror(options.json.c_str());
       return 1;
     }
-    std::fprintf(file, "{\"gpu\": \"%s\", \"hostThreads\": %u, \"links\": [%s],\n \"results\": [\n", engine.devices[0]->info().name.c_str(),
-                 engine.pool.threads(), sets.c_str());
-    for (size_t i = 0; i < report.rows.size(); ++i) std::fprintf(file, "  %s%s\n", report.rows[i].c_str(), i + 1 < report.rows.size() ? "," : "");
+    std::fprintf(file, "{\"gpu\": \"%s\", \"hostThreads\": %u, \"links\": [%s],\n \"results\": [\n",
+                 engine.devices[0]->info().name.c_str(), engine.pool.threads(), sets.c_str());
+    for (size_t i = 0; i < report.rows.size(); ++i)
+      std::fprintf(file, "  %s%s\n", report.rows[i].c_str(), i + 1 < report.rows.size() ? "," : "");
     std::fprintf(file, " ]}\n");
     std::fclose(file);
   }
@@ -381,13 +392,20 @@ Options parse(int argc, char** argv) {
   Options options;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string name = argv[i], value = argv[i + 1];
-    if (name == "--keys") options.keys = std::stoull(value);
-    else if (name == "--pairs") options.pairs = std::stoull(value);
-    else if (name == "--resident") options.resident = std::stoull(value);
-    else if (name == "--chunksets") options.chunksets = static_cast<unsigned>(std::stoul(value));
-    else if (name == "--runs") options.runs = static_cast<unsigned>(std::stoul(value));
-    else if (name == "--json") options.json = value;
-    else throw std::invalid_argument("unknown option " + name);
+    if (name == "--keys")
+      options.keys = std::stoull(value);
+    else if (name == "--pairs")
+      options.pairs = std::stoull(value);
+    else if (name == "--resident")
+      options.resident = std::stoull(value);
+    else if (name == "--chunksets")
+      options.chunksets = static_cast<unsigned>(std::stoul(value));
+    else if (name == "--runs")
+      options.runs = static_cast<unsigned>(std::stoul(value));
+    else if (name == "--json")
+      options.json = value;
+    else
+      throw std::invalid_argument("unknown option " + name);
   }
   return options;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <functional>
 #include <future>
@@ -215,8 +216,11 @@ class SampleSort {
     const Part& part = lane.parts[k];
     const uint64_t at = part.begin - lane.parts.front().begin;
     const TupleSpan target = out.slice(layout_, at, at + part.size);
-    // An odd number of digits, as of four or eight bytes less the one that the range decides, ends in `target`.
-    const TupleSpan sorted = sort_part(lane, k, part.bits ? lane.buffers[k % kPairs].span.slice(layout_, 0, part.size) : target, target);
+    const TupleSpan other = lane.buffers[k % kPairs].span.slice(layout_, 0, part.size);
+    // Radix sorts go to and fro, a digit of eight bits at a time: begin such that the last one ends in `target`. Where a
+    // device sorts otherwise, that is one copy more.
+    const bool odd = (std::bit_width(part.bits) - (part.bits ? std::countr_zero(part.bits) : 0) + 7) / 8 % 2 != 0;
+    const TupleSpan sorted = odd ? sort_part(lane, k, other, target) : sort_part(lane, k, target, other);
     if (sorted.keys != target.keys) {
       lane.device->copy(target.keys, sorted.keys, part.size * layout_.key_bytes, *lane.compute);
       if (layout_.value_bytes) lane.device->copy(target.values, sorted.values, part.size * layout_.value_bytes, *lane.compute);
@@ -292,8 +296,8 @@ size_t sample_sort_bytes(Device& device, TupleLayout layout, uint64_t tuples, si
   const bool direct = device.addresses_host_memory();
   const uint64_t share = share_of(tuples, devices), piece = piece_of(device, layout, share);
   const size_t pieces = devices * static_cast<size_t>(share / std::max<uint64_t>(piece, 1) + 1);
-  return OwnedTuples::bytes(layout, share) + std::max(arrival_bytes(device, layout, tuples, piece, direct),
-                                                collection_bytes(device, layout, tuples, pieces, direct));
+  return OwnedTuples::bytes(layout, share) +
+         std::max(arrival_bytes(device, layout, tuples, piece, direct), collection_bytes(device, layout, tuples, pieces, direct));
 }
 
 size_t sample_sort_resident_bytes(Device& device, TupleLayout layout, uint64_t own, uint64_t tuples, size_t devices) {

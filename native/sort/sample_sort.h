@@ -33,7 +33,8 @@ void spilled_sample_sort(Engine& engine, TupleLayout layout, const std::vector<D
 
 /// Sorts tuples that lie in memory that the devices' kernels address, each device's own: devices[i] holds in[i], and gets the
 /// i-th stretch of the result, about an equal share, in out[i], whose size is the room there is. Returns the stretches'
-/// sizes. Takes sample_sort_resident_bytes() on each device, which its caller has reserved. Throws Error(device) where a stretch does not fit.
+/// sizes. Takes sample_sort_resident_bytes() on each device, which its caller has reserved. Throws Error(device) where a stretch
+/// does not fit.
 std::vector<uint64_t> sample_sort_resident(Engine& engine, TupleLayout layout, const std::vector<Device*>& devices,
                                            const std::vector<TupleView>& in, const std::vector<TupleSpan>& out,
                                            uint64_t varying_bits, Job& job);

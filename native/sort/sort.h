@@ -11,8 +11,8 @@
 namespace warpjoin {
 
 enum class SortAlgorithm {
-  merge,  ///< P2P merge sort (3.1.1): sort chunks, cut them all at the devices' boundaries, exchange once, merge locally
-  radix,  ///< P2P radix sort (3.1.2): partition by most significant bits, exchange buckets, sort them
+  merge,   ///< P2P merge sort (3.1.1): sort chunks, cut them all at the devices' boundaries, exchange once, merge locally
+  radix,   ///< P2P radix sort (3.1.2): partition by most significant bits, exchange buckets, sort them
   sample,  ///< sample sort: partition by key range while tuples arrive, collect and sort ranges while others go home
 };
 

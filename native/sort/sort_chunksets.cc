@@ -96,8 +96,8 @@ std::vector<SortedRun> sort_chunksets(Engine& engine, TupleLayout layout, TupleV
     if (parts.size() > 1 && sorting::can_spill(devices, in.size, largest)) {
       const SortedRun spill = allocate_run(engine, layout, in.size);
       runs.push_back(allocate_run(engine, layout, in.size));
-      sorting::spilled_sample_sort(engine, layout, devices, in, plan.chunkset_ends, spill.span(), runs.back().span(), varying_bits,
-                                   job);
+      sorting::spilled_sample_sort(engine, layout, devices, in, plan.chunkset_ends, spill.span(), runs.back().span(),
+                                   varying_bits, job);
       return runs;
     }
     for (const TupleView& part : parts) {

@@ -125,10 +125,9 @@ class SpilledSampleSort {
       Piece& piece = pieces[p];
       const TupleSpan& slot = lane.buffers[p % kSlots].span;
       piece.offsets.assign(ranges_.size() + 1, 0);
-      lane.primitives().partition_ranges(layout_,
-                                         {slot.keys, piece.in.values ? slot.values : nullptr, piece.in.first_value, piece.in.size},
-                                         ranges_.bounds(), piece.out, piece.offsets.data(), lane.scratch.data(), job_,
-                                         *lane.compute);
+      lane.primitives().partition_ranges(
+          layout_, {slot.keys, piece.in.values ? slot.values : nullptr, piece.in.first_value, piece.in.size}, ranges_.bounds(),
+          piece.out, piece.offsets.data(), lane.scratch.data(), job_, *lane.compute);
       lane.compute->record(*lane.slot_free[p % kSlots]);
       job_.add_done(piece.in.size);
     };
@@ -231,8 +230,8 @@ class SpilledSampleSort {
     job_.add_done(part.size);
     if (part.bits == 0) return;
     const TupleSpan other = lane.buffers[0].span.slice(layout_, 0, part.size);
-    const TupleSpan sorted = lane.primitives().sort(layout_, at.view(), at, other, part.bits, lane.scratch.data(), job_,
-                                                    *lane.compute);
+    const TupleSpan sorted =
+        lane.primitives().sort(layout_, at.view(), at, other, part.bits, lane.scratch.data(), job_, *lane.compute);
     if (sorted.keys == at.keys) return;
     lane.device->copy(at.keys, sorted.keys, part.size * layout_.key_bytes, *lane.compute);
     if (layout_.value_bytes) lane.device->copy(at.values, sorted.values, part.size * layout_.value_bytes, *lane.compute);
@@ -245,8 +244,8 @@ class SpilledSampleSort {
     // In copies of a piece each, so that a cancelled job stops early and staging has something to share.
     for (uint64_t at = 0; at < size; at += piece_) {
       const uint64_t end = std::min(size, at + piece_);
-      queue.copies.push_back(copy_of(run_.slice(layout_, begin + at, begin + end),
-                                     lane.areas[batch % 2].span.slice(layout_, at, end).view()));
+      queue.copies.push_back(
+          copy_of(run_.slice(layout_, begin + at, begin + end), lane.areas[batch % 2].span.slice(layout_, at, end).view()));
     }
     return queue;
   }
@@ -281,8 +280,9 @@ class SpilledSampleSort {
 size_t spilled_sample_sort_bytes(Device& device, TupleLayout layout, uint64_t tuples, size_t devices) {
   const uint64_t area = share_begin(tuples, devices, 1), piece = piece_tuples(layout, area, kPieceBytes), part = area / 2 + 1;
   Primitives& primitives = device.primitives();
-  const size_t partition = kSlots * OwnedTuples::bytes(layout, piece) +
-                           StackAllocator::aligned(primitives.partition_ranges_scratch_bytes(layout, piece, Primitives::kMostRanges));
+  const size_t partition =
+      kSlots * OwnedTuples::bytes(layout, piece) +
+      StackAllocator::aligned(primitives.partition_ranges_scratch_bytes(layout, piece, Primitives::kMostRanges));
   const size_t sort = OwnedTuples::bytes(layout, part) + StackAllocator::aligned(primitives.sort_scratch_bytes(layout, part));
   return 2 * OwnedTuples::bytes(layout, area) + std::max(partition, sort);
 }

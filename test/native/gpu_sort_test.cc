@@ -270,9 +270,8 @@ TEST(GpuResidentSampleSort, SortsWhereTheTuplesAre) {
           std::vector<std::unique_ptr<Stream>> streams;
           for (size_t i = 0; i < used; ++i) {
             const uint64_t begin = size * i / used, own = size * (i + 1) / used - begin;
-            devices[i]->memory().reserve(
-                (own + room) * layout.tuple_bytes() + 4096 +
-                sorting::sample_sort_resident_bytes(*devices[i], layout, own, size, used));
+            devices[i]->memory().reserve((own + room) * layout.tuple_bytes() + 4096 +
+                                         sorting::sample_sort_resident_bytes(*devices[i], layout, own, size, used));
             streams.push_back(devices[i]->create_stream());
             in.emplace_back(*devices[i], layout, own);
             out.emplace_back(*devices[i], layout, room);
@@ -289,7 +288,8 @@ TEST(GpuResidentSampleSort, SortsWhereTheTuplesAre) {
           uint64_t at = 0;
           for (size_t i = 0; i < used; at += sizes[i++]) {
             ASSERT_LE(at + sizes[i], size);
-            devices[i]->copy(all.keys.as<char>() + at * layout.key_bytes, spans[i].keys, sizes[i] * layout.key_bytes, *streams[i]);
+            devices[i]->copy(all.keys.as<char>() + at * layout.key_bytes, spans[i].keys, sizes[i] * layout.key_bytes,
+                             *streams[i]);
             if (layout.value_bytes) {
               devices[i]->copy(all.values.as<char>() + at * layout.value_bytes, spans[i].values, sizes[i] * layout.value_bytes,
                                *streams[i]);

@@ -148,8 +148,7 @@ std::vector<Setup> all_setups() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, SortOperator, ::testing::ValuesIn(all_setups()), [](const auto& info) {
-  return name_of(info.param.algorithm) + std::to_string(info.param.devices) +
-         (info.param.far ? "Far" : "Host");
+  return name_of(info.param.algorithm) + std::to_string(info.param.devices) + (info.param.far ? "Far" : "Host");
 });
 
 TEST(SpilledSampleSort, SortsIntoOneRun) {
@@ -213,7 +212,8 @@ TEST(SampleSortResident, SortsWhereTheTuplesAre) {
         for (size_t i = 0; i < devices; at += sizes[i++]) {
           ASSERT_LE(at + sizes[i], size);
           std::memcpy(all.keys.as<char>() + at * layout.key_bytes, out[i].keys, sizes[i] * layout.key_bytes);
-          if (layout.value_bytes) std::memcpy(all.values.as<char>() + at * layout.value_bytes, out[i].values, sizes[i] * layout.value_bytes);
+          if (layout.value_bytes)
+            std::memcpy(all.values.as<char>() + at * layout.value_bytes, out[i].values, sizes[i] * layout.value_bytes);
         }
         ASSERT_EQ(at, size);
         expect_sorted(all, tuples, keys, 0, size);

@@ -3,7 +3,7 @@ import type fc from 'fast-check';
 import { afterAll, beforeAll } from 'vitest';
 import type { Engine } from '../../lib/index.js';
 import { native } from '../../lib/native.js';
-import { DEVICE_COUNTS, nativeDevices, testEngine } from '../support/engines.js';
+import { DEVICE_COUNTS, LEAST_DEVICE_LIMIT, nativeDevices, testEngine } from '../support/engines.js';
 import { Oracle } from './oracle.js';
 
 /** `runs` cases; WARPJOIN_SEED repeats a run. fast-check prints the seed and the shrunk case of a failure. */
@@ -55,7 +55,7 @@ export function setUp(): Setup {
 }
 
 async function tightEngine(room: Room): Promise<Engine> {
-  const deviceMemoryLimit = (await chunksetBytes(room)) + room.extraBytes;
+  const deviceMemoryLimit = Math.max(LEAST_DEVICE_LIMIT, (await chunksetBytes(room)) + room.extraBytes);
   return testEngine(room.devices, { threads: 2, deviceMemoryLimit });
 }
 

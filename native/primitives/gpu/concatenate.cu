@@ -12,7 +12,7 @@ using gpu::kThreads;
 constexpr unsigned kMostPieceBytes = 16 << 10;
 constexpr unsigned kLeastPieceBytes = 256;  // of few tuples, too, many lanes take a part each: parts may be single tuples
 constexpr unsigned kPieces = 1 << 12;       // enough to keep a link busy, or memory
-constexpr unsigned kDeep = 8;  // words that a lane has under way
+constexpr unsigned kDeep = 8;               // words that a lane has under way
 
 struct Part {
   const char* columns[2];  // keys and values
@@ -72,8 +72,7 @@ __device__ unsigned part_of(const Part* parts, unsigned count, uint64_t row) {
 }
 
 // `parts` has an entry behind the last one, which begins where the output ends. No part is empty.
-__global__ void __launch_bounds__(kThreads) copy_parts(const Part* parts, unsigned count, unsigned piece_bytes,
-                                                          Columns columns) {
+__global__ void __launch_bounds__(kThreads) copy_parts(const Part* parts, unsigned count, unsigned piece_bytes, Columns columns) {
   const unsigned column = blockIdx.y, width = columns.width[column], piece_rows = piece_bytes / width;
   const uint64_t size = parts[count].begin, pieces = (size + piece_rows - 1) / piece_rows;
   constexpr unsigned kGroups = kThreads / kLanes;
