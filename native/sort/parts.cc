@@ -22,8 +22,7 @@ std::vector<TupleView> cut(TupleLayout layout, const std::vector<TupleView>& fro
 }  // namespace
 
 std::vector<std::vector<Part>> assign_parts(TupleLayout layout, const std::vector<const Piece*>& pieces, const KeyRanges& ranges,
-                                            uint64_t varying_bits, uint64_t size, size_t devices) {
-  const uint64_t most = most_in_part(size);
+                                            uint64_t varying_bits, uint64_t size, uint64_t most, size_t devices) {
   std::vector<std::vector<Part>> parts(devices);
   uint64_t begin = 0;
   size_t device = 0;
@@ -48,14 +47,14 @@ std::vector<std::vector<Part>> assign_parts(TupleLayout layout, const std::vecto
   return parts;
 }
 
-void sort_with_samples(uint64_t size, TupleLayout layout, const std::function<bool(uint64_t)>& attempt) {
+void sort_with_samples(uint64_t most, TupleLayout layout, const std::function<bool(uint64_t)>& attempt) {
   constexpr unsigned kAttempts = 3;  // each with 16 times the sample of the one before
   uint64_t oversampling = kOversampling;
   for (unsigned i = 0; i < kAttempts; ++i, oversampling *= 16) {
     if (attempt(oversampling)) return;
   }
-  throw Error(ErrorCode::device, "A key range of the sort outgrew the " +
-                                     format_bytes(most_in_part(size) * layout.tuple_bytes()) + " that each device keeps for one");
+  throw Error(ErrorCode::device, "A key range of the sort outgrew the " + format_bytes(most * layout.tuple_bytes()) +
+                                     " that each device keeps for one");
 }
 
 }  // namespace warpjoin::sorting

@@ -20,10 +20,11 @@ inline size_t most_ranges(uint64_t tuples) {
   return static_cast<size_t>(std::clamp<uint64_t>(tuples / kLeastTuples, 1, Primitives::kMostRanges));
 }
 
-/// The most tuples of a part; grows with the number of tuples. A range between two quantiles of the sample holds at most two
-/// shares of it (a key that is a quantile once may have up to a share on either side); the rest is for the sample's error.
-inline uint64_t most_in_part(uint64_t tuples) {
-  return std::min(tuples, 3 * (std::max(2 * kLeastTuples, tuples / Primitives::kMostRanges) + 1));
+/// The most tuples of a part where so many ranges are chosen; grows with the number of tuples. A range between two quantiles of
+/// the sample holds at most two shares of it (a key that is a quantile once may have up to a share on either side); the rest is
+/// for the sample's error.
+inline uint64_t most_in_part(uint64_t tuples, size_t ranges = Primitives::kMostRanges) {
+  return std::min(tuples, 3 * (std::max(2 * kLeastTuples, tuples / ranges) + 1));
 }
 
 /// Tuples that are partitioned together, of a device's share: at most `most_bytes`, and at least eight pieces where they are
@@ -68,11 +69,12 @@ struct Part {
 
 /// The parts of each device, ascending: every range goes to the device whose equal share of the result it falls into; ranges
 /// of equal keys are cut where they need be. `pieces` are all of them in the order of the input, `size` their tuples. No
-/// parts where a range of different keys has more than most_in_part(size) tuples: the sample was too small.
+/// parts where a range of different keys has more than `most` tuples: the sample was too small.
 std::vector<std::vector<Part>> assign_parts(TupleLayout layout, const std::vector<const Piece*>& pieces, const KeyRanges& ranges,
-                                            uint64_t varying_bits, uint64_t size, size_t devices);
+                                            uint64_t varying_bits, uint64_t size, uint64_t most, size_t devices);
 
-/// Calls attempt(oversampling) with larger and larger samples, until it is true; throws Error(device) where it never is.
-void sort_with_samples(uint64_t size, TupleLayout layout, const std::function<bool(uint64_t oversampling)>& attempt);
+/// Calls attempt(oversampling) with larger and larger samples, until it is true; throws Error(device) where it never is and
+/// a range keeps outgrowing `most` tuples.
+void sort_with_samples(uint64_t most, TupleLayout layout, const std::function<bool(uint64_t oversampling)>& attempt);
 
 }  // namespace warpjoin::sorting

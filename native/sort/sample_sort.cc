@@ -20,7 +20,7 @@ namespace warpjoin::sorting {
 namespace {
 
 constexpr size_t kPieceBytes = size_t{64} << 20;
-constexpr size_t kPairs = 2;  // parts that are sorted or on their way home at a time
+constexpr size_t kPairs = 2;                     // parts that are sorted or on their way home at a time
 
 uint64_t share_of(uint64_t tuples, size_t devices) { return share_begin(tuples, devices, 1); }
 
@@ -30,8 +30,7 @@ size_t arrival_bytes(Device& device, TupleLayout layout, uint64_t tuples, uint64
          StackAllocator::aligned(device.primitives().partition_ranges_scratch_bytes(layout, piece, most_ranges(tuples)));
 }
 
-size_t collection_bytes(Device& device, TupleLayout layout, uint64_t tuples, size_t pieces, bool direct) {
-  const uint64_t part = most_in_part(tuples);
+size_t collection_bytes(Device& device, TupleLayout layout, uint64_t part, size_t pieces, bool direct) {
   return (direct ? 1 : 2) * kPairs * OwnedTuples::bytes(layout, part) +
          StackAllocator::aligned(device.primitives().sort_scratch_bytes(layout, part)) +
          kPairs * StackAllocator::aligned(device.primitives().concatenate_scratch_bytes(pieces));
@@ -41,6 +40,9 @@ size_t collection_bytes(Device& device, TupleLayout layout, uint64_t tuples, siz
 uint64_t piece_of(Device& device, TupleLayout layout, uint64_t share) {
   return device.addresses_host_memory() ? share : piece_tuples(layout, share, kPieceBytes);
 }
+
+// Fewer than where ranges go home one by one: each costs a thread time to start, and there is no link to wait for.
+size_t resident_ranges(uint64_t tuples, size_t devices) { return std::min(most_ranges(tuples), 64 * devices); }
 
 // One device's work. Streams come last: they wait for their work before what it refers to goes.
 struct SampleLane {
@@ -68,8 +70,14 @@ struct SampleLane {
 class SampleSort {
  public:
   /// Each lane has its device and pieces.
-  SampleSort(Engine& engine, TupleLayout layout, std::vector<SampleLane> lanes, uint64_t varying_bits, Job& job)
-      : engine_(engine), layout_(layout), varying_bits_(varying_bits), job_(job), lanes_(std::move(lanes)) {
+  SampleSort(Engine& engine, TupleLayout layout, std::vector<SampleLane> lanes, uint64_t most_in_part, uint64_t varying_bits,
+             Job& job)
+      : engine_(engine),
+        layout_(layout),
+        most_in_part_(most_in_part),
+        varying_bits_(varying_bits),
+        job_(job),
+        lanes_(std::move(lanes)) {
     for (SampleLane& lane : lanes_) {
       size_ += lane.input_size();
       const auto create = [&](auto& events) {
@@ -99,7 +107,8 @@ class SampleSort {
     for (const SampleLane& lane : lanes_) {
       for (const Piece& piece : lane.pieces) pieces.push_back(&piece);
     }
-    std::vector<std::vector<Part>> parts = assign_parts(layout_, pieces, ranges_, varying_bits_, size_, lanes_.size());
+    std::vector<std::vector<Part>> parts =
+        assign_parts(layout_, pieces, ranges_, varying_bits_, size_, most_in_part_, lanes_.size());
     if (parts.empty()) return false;
     for (size_t i = 0; i < lanes_.size(); ++i) lanes_[i].parts = std::move(parts[i]);
     check_room();
@@ -258,12 +267,27 @@ class SampleSort {
   TupleSpan sort_part(SampleLane& lane, size_t k, const TupleSpan& a, const TupleSpan& b) {
     const Part& part = lane.parts[k];
     if (k >= kPairs) lane.collect->wait(*lane.sorted[k % kPairs]);
-    lane.primitives().concatenate(layout_, part.from, a, lane.part_tables[k % kPairs].data(), job_, *lane.collect);
+    if (part.from.size() <= lanes_.size()) {
+      copy_together(lane, part, a);
+    } else {
+      lane.primitives().concatenate(layout_, part.from, a, lane.part_tables[k % kPairs].data(), job_, *lane.collect);
+    }
     lane.collect->record(*lane.collected[k % kPairs]);
     lane.compute->wait(*lane.collected[k % kPairs]);
     job_.add_done(part.size);
     if (part.bits == 0) return a;
     return lane.primitives().sort(layout_, a.view(), a, b, part.bits, lane.scratch.data(), job_, *lane.compute);
+  }
+
+  // As concatenate() does, by the copy engines, which leave the processors to the sort.
+  void copy_together(SampleLane& lane, const Part& part, const TupleSpan& to) const {
+    uint64_t at = 0;
+    for (const TupleView& from : part.from) {
+      const TupleSpan target = to.slice(layout_, at, at + from.size);
+      lane.device->copy(target.keys, from.keys, from.size * layout_.key_bytes, *lane.collect);
+      if (layout_.value_bytes) lane.device->copy(target.values, from.values, from.size * layout_.value_bytes, *lane.collect);
+      at += from.size;
+    }
   }
 
   void wait() {
@@ -283,7 +307,7 @@ class SampleSort {
 
   Engine& engine_;
   const TupleLayout layout_;
-  const uint64_t varying_bits_;
+  const uint64_t most_in_part_, varying_bits_;
   Job& job_;
   uint64_t size_ = 0;
   KeyRanges ranges_;
@@ -296,16 +320,18 @@ size_t sample_sort_bytes(Device& device, TupleLayout layout, uint64_t tuples, si
   const bool direct = device.addresses_host_memory();
   const uint64_t share = share_of(tuples, devices), piece = piece_of(device, layout, share);
   const size_t pieces = devices * static_cast<size_t>(share / std::max<uint64_t>(piece, 1) + 1);
-  return OwnedTuples::bytes(layout, share) +
-         std::max(arrival_bytes(device, layout, tuples, piece, direct), collection_bytes(device, layout, tuples, pieces, direct));
+  return OwnedTuples::bytes(layout, share) + std::max(arrival_bytes(device, layout, tuples, piece, direct),
+                                                      collection_bytes(device, layout, most_in_part(tuples), pieces, direct));
 }
 
 size_t sample_sort_resident_bytes(Device& device, TupleLayout layout, uint64_t own, uint64_t tuples, size_t devices) {
-  const uint64_t sampled = most_ranges(tuples) * kOversampling + 1;
+  const size_t ranges = resident_ranges(tuples, devices);
+  const uint64_t sampled = ranges * kOversampling + 1;
   const size_t sampling = StackAllocator::aligned(sampled * layout.key_bytes) +
                           StackAllocator::aligned(device.primitives().concatenate_scratch_bytes(sampled));
   return OwnedTuples::bytes(layout, std::max<uint64_t>(own, 1)) + sampling +
-         std::max(arrival_bytes(device, layout, tuples, own, true), collection_bytes(device, layout, tuples, devices, true));
+         std::max(arrival_bytes(device, layout, tuples, own, true),
+                  collection_bytes(device, layout, most_in_part(tuples, ranges), devices, true));
 }
 
 void sample_sort(Engine& engine, TupleLayout layout, const std::vector<Device*>& devices, TupleView in, TupleSpan run,
@@ -325,8 +351,9 @@ void sample_sort(Engine& engine, TupleLayout layout, const std::vector<Device*>&
       lane.pieces.push_back({in.slice(layout, at, piece_end), lane.chunk.span.slice(layout, at - begin, piece_end - begin), {}});
     }
   }
-  SampleSort sort(engine, layout, std::move(lanes), varying_bits, job);
-  sort_with_samples(in.size, layout, [&](uint64_t oversampling) {
+  const uint64_t most = most_in_part(in.size);
+  SampleSort sort(engine, layout, std::move(lanes), most, varying_bits, job);
+  sort_with_samples(most, layout, [&](uint64_t oversampling) {
     return sort.run([&] { return KeyRanges::choose(engine.pool, layout, in, most_ranges(in.size), oversampling); }, run);
   });
 }
@@ -382,12 +409,13 @@ std::vector<uint64_t> sample_sort_resident(Engine& engine, TupleLayout layout, c
   }
   std::vector<uint64_t> sizes(devices.size());
   if (size == 0) return sizes;
-  SampleSort sort(engine, layout, std::move(lanes), varying_bits, job);
-  const size_t most = most_ranges(size);
-  sort_with_samples(size, layout, [&](uint64_t oversampling) {
+  const size_t ranges = resident_ranges(size, devices.size());
+  const uint64_t most = most_in_part(size, ranges);
+  SampleSort sort(engine, layout, std::move(lanes), most, varying_bits, job);
+  sort_with_samples(most, layout, [&](uint64_t oversampling) {
     const auto choose = [&] {
       PhaseTimer timer(job, "sample");
-      return KeyRanges::of_sample(layout, sample_resident(engine, layout, devices, in, size, most * oversampling, job), most);
+      return KeyRanges::of_sample(layout, sample_resident(engine, layout, devices, in, size, ranges * oversampling, job), ranges);
     };
     return sort.run(choose, {});
   });

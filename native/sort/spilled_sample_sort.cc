@@ -160,7 +160,8 @@ class SpilledSampleSort {
         for (const Piece& piece : lane.pieces[c]) pieces.push_back(&piece);
       }
     }
-    std::vector<std::vector<Part>> parts = assign_parts(layout_, pieces, ranges_, varying_bits_, in_.size, lanes_.size());
+    std::vector<std::vector<Part>> parts =
+        assign_parts(layout_, pieces, ranges_, varying_bits_, in_.size, most_in_part(in_.size), lanes_.size());
     if (parts.empty()) return false;
     for (size_t i = 0; i < lanes_.size(); ++i) {
       lanes_[i].batches.clear();
@@ -296,7 +297,7 @@ void spilled_sample_sort(Engine& engine, TupleLayout layout, const std::vector<D
                          const std::vector<uint64_t>& chunkset_ends, TupleSpan spill, TupleSpan run, uint64_t varying_bits,
                          Job& job) {
   SpilledSampleSort sort(engine, layout, devices, in, chunkset_ends, spill, run, varying_bits, job);
-  sort_with_samples(in.size, layout, [&](uint64_t oversampling) {
+  sort_with_samples(most_in_part(in.size), layout, [&](uint64_t oversampling) {
     return sort.run(KeyRanges::choose(engine.pool, layout, in, most_ranges(in.size), oversampling));
   });
 }
