@@ -15,7 +15,7 @@ build() {
   cmake -S . -B "$dir" -G Ninja -DWARPJOIN_TESTS=ON -DWARPJOIN_BENCH=ON -DWARPJOIN_GPU=cuda \
     -DWARPJOIN_CUDA_ARCHITECTURES="${WARPJOIN_CUDA_ARCHITECTURES:-90}" \
     -DCMAKE_EXE_LINKER_FLAGS="-static-libstdc++ -static-libgcc -s"
-  ninja -C "$dir" -j "${JOBS:-$(nproc)}" warpjoin_gpu_primitives_bench warpjoin_gpu_sort_bench
+  ninja -C "$dir" -j "${JOBS:-$(nproc)}" warpjoin_gpu_primitives_bench warpjoin_gpu_sort_bench warpjoin_transfer_bench
 }
 
 case "${1:-}" in

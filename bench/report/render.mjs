@@ -3,6 +3,7 @@
 // and fails where the page is out of date.
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+import { gpuSections } from './gpus.mjs';
 
 const path = (name) => fileURLToPath(new URL(`../../${name}`, import.meta.url));
 const page = path('docs/performance.md');
@@ -124,13 +125,14 @@ const sections = {
   memory,
   environments,
 };
+const gpus = gpuSections(folder, table);
 
 const before = readFileSync(page, 'utf8');
 let text = before;
-for (const [name, render] of Object.entries(sections)) {
+for (const [name, render] of Object.entries({ ...sections, ...gpus })) {
   const marked = new RegExp(`(<!-- bench:${name} -->\n)[^]*?(<!-- /bench:${name} -->)`);
   if (!marked.test(text)) throw new Error(`${page} has no markers for ${name}`);
-  const content = newest.size > 0 ? render() : 'No results yet.';
+  const content = newest.size > 0 || name in gpus ? render() : 'No results yet.';
   text = text.replace(marked, (_, start, end) => `${start}${content}\n${end}`);
 }
 if (!process.argv.includes('--check')) writeFileSync(page, text);

@@ -1,0 +1,105 @@
+// Tables of the GPU programs' results: bench/results/DATE-COMMIT-gpu-{sort,transfer,primitives,table-sort}.json, the newest of
+// each. Made by scripts/gpu-bench.sh and bench/js/gpu-sort.mjs on a GPU host, which knows neither date nor commit.
+import { readdirSync, readFileSync } from 'node:fs';
+
+const range = ({ median, min, max }, digits) => `${median.toFixed(digits)} (${min.toFixed(digits)} to ${max.toFixed(digits)})`;
+const billions = (n) => (n / 1e9).toFixed(2);
+
+/** Sections by name; `table` makes Markdown of a head and rows. */
+export function gpuSections(folder, table) {
+  const newest = (kind) => {
+    const name = readdirSync(folder)
+      .filter((file) => file.endsWith(`-gpu-${kind}.json`))
+      .sort()
+      .at(-1);
+    if (!name) return undefined;
+    const commit = name.slice('2026-11-21-'.length, -`-gpu-${kind}.json`.length);
+    return { name, commit, ...JSON.parse(readFileSync(`${folder}/${name}`, 'utf8')) };
+  };
+  const from = (kind, render) => () => {
+    const report = newest(kind);
+    return report ? `${render(report)}\n\nFrom \`${report.name}\`, commit ${report.commit}.` : 'No results yet.';
+  };
+  return {
+    'gpu-links': from('sort', ({ gpu, hostThreads, links }) =>
+      [
+        `${gpu.replace(/ \d+$/, '')}, ${hostThreads} host threads; pinned memory, GB/s, all GPUs of the row at once:`,
+        '',
+        table(
+          ['GPUs', 'to the devices', 'to the host', 'both at once'],
+          links.map((l) => [l.gpus, ...[l.h2dGBps, l.d2hGBps, l.bothGBps].map((speed) => speed.toFixed(1))]),
+        ),
+      ].join('\n'),
+    ),
+    'gpu-host-sorts': from('sort', ({ results }) =>
+      table(
+        ['sort', 'tuples, 10^9', 'key + value bytes', 'GPUs', 'ms', '10^9 tuples/s', 'floor, ms', 'times the floor'],
+        results
+          .filter(({ floorMilliseconds }) => floorMilliseconds)
+          .map((r) => [
+            r.sort,
+            billions(r.tuples),
+            `${r.keyBytes} + ${r.valueBytes}`,
+            r.gpus,
+            range(r.milliseconds, 0),
+            billions((r.tuples / r.milliseconds.median) * 1000),
+            r.floorMilliseconds.toFixed(0),
+            r.ratioToFloor.toFixed(3),
+          ]),
+      ),
+    ),
+    'gpu-resident-sorts': from('sort', ({ results }) =>
+      table(
+        ['GPUs', 'tuples, 10^9', 'ms', '10^9 tuples/s', 'of as many single GPUs'],
+        results
+          .filter(({ sort }) => sort === 'resident')
+          .map((r) => [
+            r.gpus,
+            billions(r.tuples),
+            range(r.milliseconds, 1),
+            billions((r.tuples / r.milliseconds.median) * 1000),
+            `${(100 * r.shareOfSingleRate).toFixed(0)} %`,
+          ]),
+      ),
+    ),
+    'gpu-transfers': from('transfer', ({ results }) =>
+      table(
+        ['GPUs', 'direction', 'memory', 'block to the host, KiB', 'GB/s', 'of the pinned ceiling'],
+        results.map((r) => [
+          r.gpus,
+          r.direction.replace('_', ' '),
+          r.what,
+          r.blockBytes ? r.blockBytes / 1024 : '',
+          `${r.gbPerSecond.toFixed(1)} (${r.least.toFixed(1)} to ${r.most.toFixed(1)})`,
+          `${(100 * r.ofCeiling).toFixed(0)} %`,
+        ]),
+      ),
+    ),
+    'gpu-table-sort': from('table-sort', ({ rows, threads, devices, warpjoin, duckdb }) =>
+      table(
+        ['rows, 10^6', 'GPUs', 'host threads', 'warpjoin, ms', 'DuckDB, ms', 'warpjoin is'],
+        [
+          [
+            rows / 1e6,
+            devices.length,
+            threads,
+            range(warpjoin, 0),
+            range(duckdb, 0),
+            `${(duckdb.median / warpjoin.median).toFixed(2)}x`,
+          ],
+        ],
+      ),
+    ),
+    'gpu-primitives': from('primitives', ({ results }) =>
+      table(
+        ['primitive', 'ms', 'GB/s', 'of a copy'],
+        results.map((r) => [
+          r.name,
+          range({ median: r.medianMs, min: r.leastMs, max: r.mostMs }, 3),
+          r.gbPerS.toFixed(0),
+          `${(100 * r.ofCopy).toFixed(0)} %`,
+        ]),
+      ),
+    ),
+  };
+}
