@@ -16,16 +16,28 @@ inline constexpr uint64_t kLeastTuples = 4096;  // of a piece or a range: less o
 inline constexpr uint64_t kOversampling = 128;  // keys sampled for each range, at first
 inline constexpr size_t kSlots = 3;             // pieces that arrive, wait and are partitioned at a time
 
-inline size_t most_ranges(uint64_t tuples) {
-  return static_cast<size_t>(std::clamp<uint64_t>(tuples / kLeastTuples, 1, Primitives::kMostRanges));
+/// Tuples that a range holds where there are as many ranges as may be.
+inline uint64_t finest_range(uint64_t tuples) {
+  return std::max(kLeastTuples, (tuples + Primitives::kMostRanges - 1) / Primitives::kMostRanges);
 }
 
-/// The most tuples of a part where so many ranges are chosen; grows with the number of tuples. A range between two quantiles of
-/// the sample holds at most two shares of it (a key that is a quantile once may have up to a share on either side); the rest is
-/// for the sample's error.
-inline uint64_t most_in_part(uint64_t tuples, size_t ranges = Primitives::kMostRanges) {
-  return std::min(tuples, 3 * (std::max(2 * kLeastTuples, tuples / ranges) + 1));
+/// Tuples that a range should hold where it goes home on its own: 32 MiB, for its blocks to keep a link busy, but so many
+/// ranges that the first one goes home soon. Grows with the number of tuples.
+inline uint64_t range_tuples(TupleLayout layout, uint64_t tuples, size_t devices) {
+  constexpr size_t kBytes = size_t{32} << 20;
+  const uint64_t eighth = tuples / (8 * devices) + 1;
+  return std::max(finest_range(tuples), std::min<uint64_t>(eighth, kBytes / layout.tuple_bytes()));
 }
+
+/// How many ranges are chosen for ranges of so many tuples.
+inline size_t ranges_of(uint64_t tuples, uint64_t range) {
+  return static_cast<size_t>(std::clamp<uint64_t>((tuples + range - 1) / range, 1, Primitives::kMostRanges));
+}
+
+/// The most tuples of a part where ranges should hold `range` of them. A range between two quantiles of the sample holds at
+/// most two shares of it (a key that is a quantile once may have up to a share on either side); the rest is for the sample's
+/// error.
+inline uint64_t most_in_part(uint64_t tuples, uint64_t range) { return std::min(tuples, 3 * (range + 1)); }
 
 /// Tuples that are partitioned together, of a device's share: at most `most_bytes`, and at least eight pieces where they are
 /// not tiny, so that small inputs overlap too.

@@ -20,14 +20,14 @@ namespace warpjoin::sorting {
 namespace {
 
 constexpr size_t kPieceBytes = size_t{64} << 20;
-constexpr size_t kPairs = 2;                     // parts that are sorted or on their way home at a time
+constexpr size_t kPairs = 2;  // parts that are sorted or on their way home at a time
 
 uint64_t share_of(uint64_t tuples, size_t devices) { return share_begin(tuples, devices, 1); }
 
 // Bytes of device memory beside the partitioned pieces.
-size_t arrival_bytes(Device& device, TupleLayout layout, uint64_t tuples, uint64_t piece, bool direct) {
+size_t arrival_bytes(Device& device, TupleLayout layout, uint64_t piece, bool direct) {
   return (direct ? 0 : kSlots * OwnedTuples::bytes(layout, piece)) +
-         StackAllocator::aligned(device.primitives().partition_ranges_scratch_bytes(layout, piece, most_ranges(tuples)));
+         StackAllocator::aligned(device.primitives().partition_ranges_scratch_bytes(layout, piece, Primitives::kMostRanges));
 }
 
 size_t collection_bytes(Device& device, TupleLayout layout, uint64_t part, size_t pieces, bool direct) {
@@ -42,7 +42,9 @@ uint64_t piece_of(Device& device, TupleLayout layout, uint64_t share) {
 }
 
 // Fewer than where ranges go home one by one: each costs a thread time to start, and there is no link to wait for.
-size_t resident_ranges(uint64_t tuples, size_t devices) { return std::min(most_ranges(tuples), 64 * devices); }
+uint64_t resident_range_tuples(uint64_t tuples, size_t devices) {
+  return std::max(finest_range(tuples), tuples / (64 * devices) + 1);
+}
 
 // One device's work. Streams come last: they wait for their work before what it refers to goes.
 struct SampleLane {
@@ -130,7 +132,8 @@ class SampleSort {
       for (const Piece& piece : lane.pieces) largest = std::max(largest, piece.in.size);
       lane.buffers.clear();
       lane.scratch = {};
-      lane.scratch = allocate(device, lane.primitives().partition_ranges_scratch_bytes(layout_, largest, most_ranges(size_)));
+      lane.scratch =
+          allocate(device, lane.primitives().partition_ranges_scratch_bytes(layout_, largest, Primitives::kMostRanges));
       if (lane.direct) {
         chosen.get();
         for (Piece& piece : lane.pieces) partition_piece(lane, piece, piece.in);
@@ -319,19 +322,19 @@ class SampleSort {
 size_t sample_sort_bytes(Device& device, TupleLayout layout, uint64_t tuples, size_t devices) {
   const bool direct = device.addresses_host_memory();
   const uint64_t share = share_of(tuples, devices), piece = piece_of(device, layout, share);
+  const uint64_t part = most_in_part(tuples, range_tuples(layout, tuples, devices));
   const size_t pieces = devices * static_cast<size_t>(share / std::max<uint64_t>(piece, 1) + 1);
-  return OwnedTuples::bytes(layout, share) + std::max(arrival_bytes(device, layout, tuples, piece, direct),
-                                                      collection_bytes(device, layout, most_in_part(tuples), pieces, direct));
+  return OwnedTuples::bytes(layout, share) +
+         std::max(arrival_bytes(device, layout, piece, direct), collection_bytes(device, layout, part, pieces, direct));
 }
 
 size_t sample_sort_resident_bytes(Device& device, TupleLayout layout, uint64_t own, uint64_t tuples, size_t devices) {
-  const size_t ranges = resident_ranges(tuples, devices);
-  const uint64_t sampled = ranges * kOversampling + 1;
+  const uint64_t range = resident_range_tuples(tuples, devices), sampled = ranges_of(tuples, range) * kOversampling + 1;
   const size_t sampling = StackAllocator::aligned(sampled * layout.key_bytes) +
                           StackAllocator::aligned(device.primitives().concatenate_scratch_bytes(sampled));
   return OwnedTuples::bytes(layout, std::max<uint64_t>(own, 1)) + sampling +
-         std::max(arrival_bytes(device, layout, tuples, own, true),
-                  collection_bytes(device, layout, most_in_part(tuples, ranges), devices, true));
+         std::max(arrival_bytes(device, layout, own, true),
+                  collection_bytes(device, layout, most_in_part(tuples, range), devices, true));
 }
 
 void sample_sort(Engine& engine, TupleLayout layout, const std::vector<Device*>& devices, TupleView in, TupleSpan run,
@@ -351,10 +354,10 @@ void sample_sort(Engine& engine, TupleLayout layout, const std::vector<Device*>&
       lane.pieces.push_back({in.slice(layout, at, piece_end), lane.chunk.span.slice(layout, at - begin, piece_end - begin), {}});
     }
   }
-  const uint64_t most = most_in_part(in.size);
+  const uint64_t range = range_tuples(layout, in.size, devices.size()), most = most_in_part(in.size, range);
   SampleSort sort(engine, layout, std::move(lanes), most, varying_bits, job);
   sort_with_samples(most, layout, [&](uint64_t oversampling) {
-    return sort.run([&] { return KeyRanges::choose(engine.pool, layout, in, most_ranges(in.size), oversampling); }, run);
+    return sort.run([&] { return KeyRanges::choose(engine.pool, layout, in, ranges_of(in.size, range), oversampling); }, run);
   });
 }
 
@@ -409,8 +412,8 @@ std::vector<uint64_t> sample_sort_resident(Engine& engine, TupleLayout layout, c
   }
   std::vector<uint64_t> sizes(devices.size());
   if (size == 0) return sizes;
-  const size_t ranges = resident_ranges(size, devices.size());
-  const uint64_t most = most_in_part(size, ranges);
+  const uint64_t range = resident_range_tuples(size, devices.size()), most = most_in_part(size, range);
+  const size_t ranges = ranges_of(size, range);
   SampleSort sort(engine, layout, std::move(lanes), most, varying_bits, job);
   sort_with_samples(most, layout, [&](uint64_t oversampling) {
     const auto choose = [&] {

@@ -160,8 +160,8 @@ class SpilledSampleSort {
         for (const Piece& piece : lane.pieces[c]) pieces.push_back(&piece);
       }
     }
-    std::vector<std::vector<Part>> parts =
-        assign_parts(layout_, pieces, ranges_, varying_bits_, in_.size, most_in_part(in_.size), lanes_.size());
+    std::vector<std::vector<Part>> parts = assign_parts(layout_, pieces, ranges_, varying_bits_, in_.size,
+                                                        most_in_part(in_.size, finest_range(in_.size)), lanes_.size());
     if (parts.empty()) return false;
     for (size_t i = 0; i < lanes_.size(); ++i) {
       lanes_[i].batches.clear();
@@ -289,7 +289,7 @@ size_t spilled_sample_sort_bytes(Device& device, TupleLayout layout, uint64_t tu
 }
 
 bool can_spill(const std::vector<Device*>& devices, uint64_t tuples, uint64_t largest_chunkset) {
-  return most_in_part(tuples) <= share_begin(largest_chunkset, devices.size(), 1) / 2 &&
+  return most_in_part(tuples, finest_range(tuples)) <= share_begin(largest_chunkset, devices.size(), 1) / 2 &&
          std::none_of(devices.begin(), devices.end(), [](const Device* device) { return device->addresses_host_memory(); });
 }
 
@@ -297,8 +297,8 @@ void spilled_sample_sort(Engine& engine, TupleLayout layout, const std::vector<D
                          const std::vector<uint64_t>& chunkset_ends, TupleSpan spill, TupleSpan run, uint64_t varying_bits,
                          Job& job) {
   SpilledSampleSort sort(engine, layout, devices, in, chunkset_ends, spill, run, varying_bits, job);
-  sort_with_samples(most_in_part(in.size), layout, [&](uint64_t oversampling) {
-    return sort.run(KeyRanges::choose(engine.pool, layout, in, most_ranges(in.size), oversampling));
+  sort_with_samples(most_in_part(in.size, finest_range(in.size)), layout, [&](uint64_t oversampling) {
+    return sort.run(KeyRanges::choose(engine.pool, layout, in, ranges_of(in.size, finest_range(in.size)), oversampling));
   });
 }
 
