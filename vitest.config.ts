@@ -3,7 +3,7 @@ import { defineConfig } from 'vitest/config';
 export default defineConfig({
   test: {
     include: ['test/{unit,integration,property}/**/*.test.ts'],
-    testTimeout: 20_000,
+    testTimeout: 60_000,
     hookTimeout: 20_000,
     // Each file gets a process of its own: the addon holds threads and memory that tests measure.
     pool: 'forks',

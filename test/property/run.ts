@@ -3,7 +3,8 @@ import type fc from 'fast-check';
 import { afterAll, beforeAll } from 'vitest';
 import type { Engine } from '../../lib/index.js';
 import { native } from '../../lib/native.js';
-import { DEVICE_COUNTS, LEAST_DEVICE_LIMIT, nativeDevices, testEngine } from '../support/engines.js';
+import type { SortAlgorithm } from '../../lib/options.js';
+import { DEVICE_COUNTS, LEAST_DEVICE_LIMIT, nativeDevices, onGpus, testEngine } from '../support/engines.js';
 import { Oracle } from './oracle.js';
 
 /** `runs` cases; WARPJOIN_SEED repeats a run. fast-check prints the seed and the shrunk case of a failure. */
@@ -20,6 +21,8 @@ export interface Room {
   chunksets: number;
   /** Whether the call will partition, which needs some memory even for a few rows. */
   partitions: boolean;
+  /** Whether it may partition by key range, which needs more. */
+  ranges?: boolean;
   /** Bytes that each device gets on top. */
   extraBytes: number;
 }
@@ -60,7 +63,7 @@ async function tightEngine(room: Room): Promise<Engine> {
 }
 
 /** Device memory that holds a `chunksets`-th of so many rows at a time, or less where tuples are wider than 8 bytes. */
-async function chunksetBytes({ devices, rows, chunksets, partitions }: Room): Promise<number> {
+async function chunksetBytes({ devices, rows, chunksets, partitions, ranges }: Room): Promise<number> {
   const probe = new (native().Engine)({
     threads: 2,
     ...nativeDevices(devices),
@@ -70,9 +73,10 @@ async function chunksetBytes({ devices, rows, chunksets, partitions }: Room): Pr
   const tuples = Math.ceil(rows / chunksets);
   const merge = probe.sortDeviceBytes(4, 4, tuples, devices, 'merge', true);
   const radix = [4, 8].map((keyBytes) => probe.sortDeviceBytes(keyBytes, 8, tuples, devices, 'radix', true));
-  // What a GPU needs for one wide tuple may be more than for a few narrow ones.
-  const algorithms = partitions ? (['merge', 'radix', 'sample'] as const) : (['merge'] as const);
-  const least = algorithms.map((algorithm) => probe.sortDeviceBytes(8, 8, 1, devices, algorithm, true));
+  // What is needed for one wide tuple may be more than for a few narrow ones: always on GPUs, and where there are ranges.
+  const least = (algorithm: SortAlgorithm): number => probe.sortDeviceBytes(8, 8, 1, devices, algorithm, true);
+  const onAny = ranges ? [least('sample')] : [];
+  const onGpu = onGpus ? [least('merge'), ...(partitions ? [least('radix'), least('sample')] : [])] : [];
   await probe.dispose();
-  return Math.max(merge, ...least, ...(partitions ? radix : []));
+  return Math.max(merge, ...onAny, ...onGpu, ...(partitions ? radix : []));
 }

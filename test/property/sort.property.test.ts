@@ -49,8 +49,8 @@ test('sort gives the order that DuckDB gives, stable', async () => {
           }
         }
       };
-      const partitions = algorithm === 'radix' || algorithm === 'sample';
-      await setup.onEngine({ devices, rows, chunksets, partitions, extraBytes: 0 }, run);
+      const ranges = algorithm === 'sample';
+      await setup.onEngine({ devices, rows, chunksets, partitions: ranges || algorithm === 'radix', ranges, extraBytes: 0 }, run);
     }),
     parameters(500),
   );
