@@ -2,7 +2,8 @@
 // runs on hosts without Google Benchmark: gpu_bench [--json FILE] [--tuples N] [--samples N].
 //
 // A sample is one call, from its enqueueing until its results are on the host. GB/s count what must be read and written
-// once: for a split or sort each tuple twice, for a copy of peer memory each byte once.
+// once: for a split or sort each tuple twice, for a copy of peer memory each byte once. What the passes of a split move is a
+// second figure: they read the keys once more, and by range they also write and read a byte for each tuple.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -26,10 +27,18 @@ struct Options {
   std::string json;
 };
 
+struct Bytes {
+  double once;       // what must be read and written
+  double moved = 0;  // what is, where that is known
+};
+
 struct Result {
   std::string name;
-  double bytes, median_ms, least_ms, most_ms, copy_ratio;
-  double gb_per_s() const { return bytes / median_ms * 1e-6; }
+  Bytes bytes;
+  double median_ms, least_ms, most_ms, copy_gb_per_s;
+  double gb_per_s() const { return bytes.once / median_ms * 1e-6; }
+  double moved_gb_per_s() const { return bytes.moved / median_ms * 1e-6; }
+  double of_copy(double gb_per_s) const { return gb_per_s / copy_gb_per_s; }
 };
 
 constexpr unsigned kWarmUps = 2;
@@ -92,7 +101,7 @@ class Bench {
   void restore() { device_.copy(from_.keys.data(), random_.data(), random_.size(), *stream_); }
 
   void measure(
-      const std::string& name, double bytes, const std::function<void()>& call, const std::function<void()>& prepare = [] {}) {
+      const std::string& name, Bytes bytes, const std::function<void()>& call, const std::function<void()>& prepare = [] {}) {
     std::vector<double> times;
     for (size_t sample = 0; sample < kWarmUps + options_.samples; ++sample) {
       prepare();
@@ -104,20 +113,29 @@ class Bench {
       if (sample >= kWarmUps) times.push_back(time.count());
     }
     std::sort(times.begin(), times.end());
-    Result result{name, bytes, times[times.size() / 2], times.front(), times.back(), 1};
-    if (!results_.empty()) result.copy_ratio = result.gb_per_s() / results_[0].gb_per_s();
-    std::printf("%-36s %9.3f ms  (%.3f .. %.3f)  %7.0f GB/s  %5.2f of a copy\n", name.c_str(), result.median_ms, result.least_ms,
-                result.most_ms, result.gb_per_s(), result.copy_ratio);
+    Result result{name, bytes, times[times.size() / 2], times.front(), times.back(), 0};
+    result.copy_gb_per_s = results_.empty() ? result.gb_per_s() : results_[0].gb_per_s();
+    std::printf("%-36s %9.3f ms  (%.3f .. %.3f)  %7.0f GB/s  %5.2f of a copy", name.c_str(), result.median_ms, result.least_ms,
+                result.most_ms, result.gb_per_s(), result.of_copy(result.gb_per_s()));
+    const double moved = result.moved_gb_per_s();
+    if (moved > 0) std::printf("  moved: %5.0f GB/s  %5.2f of a copy", moved, result.of_copy(moved));
+    std::printf("\n");
     std::fflush(stdout);
     results_.push_back(result);
   }
 
-  double tuple_bytes(TupleLayout layout) const {
-    return 2.0 * static_cast<double>(layout.tuple_bytes()) * static_cast<double>(options_.tuples);
+  Bytes tuple_bytes(TupleLayout layout) const {
+    return {2.0 * static_cast<double>(layout.tuple_bytes()) * static_cast<double>(options_.tuples)};
+  }
+  /// Of `splits` that group all tuples, with `kept` bytes written and read for each.
+  Bytes split_bytes(TupleLayout layout, size_t splits, size_t kept) const {
+    const Bytes bytes = tuple_bytes(layout);
+    const auto more = static_cast<double>((layout.key_bytes + 2 * kept) * options_.tuples);
+    return {bytes.once, static_cast<double>(splits) * (bytes.once + more)};
   }
 
   void measure_copy() {
-    measure("copy", 2.0 * static_cast<double>(random_.size()),
+    measure("copy", {2.0 * static_cast<double>(random_.size())},
             [&] { device_.copy(to_.keys.data(), random_.data(), random_.size(), *stream_); });
   }
 
@@ -126,7 +144,7 @@ class Bench {
     for (uint64_t r = 1; r < ranges; ++r) bounds.push_back((r << 32) / ranges << (layout.key_bytes == 8 ? 32 : 0));
     Primitives& primitives = device_.primitives();
     const Buffer scratch = device_.memory().allocate(primitives.partition_ranges_scratch_bytes(layout, options_.tuples, ranges));
-    measure("partition_ranges " + name_of(layout) + " into " + std::to_string(ranges), tuple_bytes(layout), [&] {
+    measure("partition_ranges " + name_of(layout) + " into " + std::to_string(ranges), split_bytes(layout, 1, 1), [&] {
       primitives.partition_ranges(layout, from_.span(layout, options_.tuples).view(), bounds, to_.span(layout, options_.tuples),
                                   offsets.data(), scratch.data(), job_, *stream_);
     });
@@ -137,7 +155,7 @@ class Bench {
     Primitives& primitives = device_.primitives();
     const Buffer scratch = device_.memory().allocate(primitives.partition_scratch_bytes(layout, options_.tuples, digit));
     measure("partition " + name_of(layout) + " by " + std::to_string(digit.bits) + (digit.mixed ? " mixed bits" : " bits"),
-            tuple_bytes(layout), [&] {
+            split_bytes(layout, digit.bits > 8 ? 2 : 1, 0), [&] {
               primitives.partition(layout, from_.span(layout, options_.tuples).view(), digit, to_.span(layout, options_.tuples),
                                    offsets.data(), scratch.data(), job_, *stream_);
             });
@@ -173,7 +191,7 @@ class Bench {
       parts.push_back({part, part + kPartBytes / 2, 0, rows});
     }
     const Buffer scratch = device_.memory().allocate(device_.primitives().concatenate_scratch_bytes(kParts));
-    const double bytes = static_cast<double>(kParts * kPartBytes) * (&source == &device_ ? 2 : 1);
+    const Bytes bytes{static_cast<double>(kParts * kPartBytes) * (&source == &device_ ? 2 : 1)};
     const auto call = [&] {
       device_.primitives().concatenate(layout, parts, to_.span(layout, total), scratch.data(), job_, *stream_);
     };
@@ -191,9 +209,13 @@ class Bench {
       const Result& r = results_[i];
       std::fprintf(file,
                    "    {\"name\": \"%s\", \"bytes\": %.0f, \"medianMs\": %.4f, \"leastMs\": %.4f, \"mostMs\": %.4f, "
-                   "\"gbPerS\": %.1f, \"ofCopy\": %.3f}%s\n",
-                   r.name.c_str(), r.bytes, r.median_ms, r.least_ms, r.most_ms, r.gb_per_s(), r.copy_ratio,
-                   i + 1 < results_.size() ? "," : "");
+                   "\"gbPerS\": %.1f, \"ofCopy\": %.3f",
+                   r.name.c_str(), r.bytes.once, r.median_ms, r.least_ms, r.most_ms, r.gb_per_s(), r.of_copy(r.gb_per_s()));
+      if (r.bytes.moved > 0) {
+        std::fprintf(file, ", \"movedBytes\": %.0f, \"movedGbPerS\": %.1f, \"movedOfCopy\": %.3f", r.bytes.moved,
+                     r.moved_gb_per_s(), r.of_copy(r.moved_gb_per_s()));
+      }
+      std::fprintf(file, "}%s\n", i + 1 < results_.size() ? "," : "");
     }
     std::fprintf(file, "  ]\n}\n");
     std::fclose(file);

@@ -1,7 +1,8 @@
 // Groups tuples by bucket, stable: at most 256 buckets in one pass that reads every key twice and everything else once.
 //
 // The tuples are cut into tiles, each the work of one block, and tiles into chunks.
-//   count_tiles    counts each chunk's buckets, tile after tile, and notes the counts before every tile
+//   count_tiles    counts each chunk's buckets, tile after tile, and notes the counts before every tile; buckets that are
+//                  dear to find are kept for scatter_tiles, a byte for each tuple
 //   sum_chunks     adds the counts up over the chunks
 //   place_buckets  adds them up over the buckets: now the place of each tile's first tuple of each bucket is known
 //   scatter_tiles  groups a tile in shared memory, then writes each bucket's tuples to their place
@@ -26,8 +27,9 @@ constexpr unsigned kMostBuckets = 256;
 /// The bucket is a digit of the key, or of the mixed key.
 template <class Key, bool mixed>
 struct DigitBuckets {
-  /// Whether a tuple's bucket is kept rather than found again from its key.
+  /// Whether count_tiles keeps a tuple's bucket for scatter_tiles, or that finds it again from the key.
   static constexpr bool kKept = false;
+  static constexpr unsigned kCountItems = 32 / sizeof(Key);  ///< keys that a thread of count_tiles has under way
   struct Shared {};
 
   unsigned shift, mask;
@@ -36,97 +38,152 @@ struct DigitBuckets {
     if (!mixed && shift >= 8 * sizeof(Key)) shift = mask = 0;  // a shift that the processor would cut
   }
   __device__ void prepare(Shared&) const {}
+  __device__ unsigned of(Key key) const {
+    if constexpr (mixed) {
+      return static_cast<unsigned>(mix_key(key) >> shift) & mask;
+    } else {
+      return static_cast<unsigned>(key >> shift) & mask;
+    }
+  }
   template <unsigned count>
   __device__ void find(const Shared&, const Key* keys, unsigned* buckets) const {
 #pragma unroll
-    for (unsigned i = 0; i < count; ++i) {
-      if constexpr (mixed) {
-        buckets[i] = static_cast<unsigned>(mix_key(keys[i]) >> shift) & mask;
-      } else {
-        buckets[i] = static_cast<unsigned>(keys[i] >> shift) & mask;
-      }
-    }
+    for (unsigned i = 0; i < count; ++i) buckets[i] = of(keys[i]);
   }
 };
 
-/// The bucket is the number of bounds not greater than the key.
+/// The bucket is the number of bounds not greater than the key. The keys from the first bound to the last are cut into
+/// cells of 2^shift keys; a table says between which buckets to search in a cell: mostly there is one, or two.
 template <class Key>
 struct RangeBuckets {
   static constexpr bool kKept = true;
+  static constexpr unsigned kCountItems = 4;
+  static constexpr unsigned kCellBits = 10, kCells = 1u << kCellBits;
   struct Shared {
-    Key tree[kMostBuckets];
+    Key bounds[kMostBuckets];
+    uint16_t cell[kCells];  // the first bucket, and the last one in the upper byte
   };
 
-  /// A search tree in level order, entry 0 unused: the upper levels lie in different banks of shared memory.
-  const Key* tree;
-  unsigned levels, last;
+  const Key* bounds;  // `last` of them, ascending, in device memory
+  unsigned last;      // bucket
+  unsigned shift = 0;
+  Key base = 0;
 
-  /// Writes the tree of `count` ascending bounds, [0, size()) of `nodes`. The places left over hold the greatest key; a
-  /// search that ends behind them is in the last bucket.
-  template <class Bounds>
-  static void plant(const Bounds& bounds, unsigned count, Key* nodes) {
-    nodes[0] = 0;
-    const unsigned size = std::bit_ceil(count + 1);
-    for (unsigned node = 1; node < size; ++node) {
-      const unsigned width = std::bit_floor(node);
-      const unsigned at = (2 * (node - width) + 1) * (size / width / 2) - 1;
-      nodes[node] = at < count ? static_cast<Key>(bounds[at]) : static_cast<Key>(~Key{0});
-    }
+  /// `host_bounds` are those that will be in device memory at `bounds`.
+  RangeBuckets(const Key* bounds, const Key* host_bounds, unsigned count) : bounds(bounds), last(count) {
+    if (count == 0) return;
+    base = host_bounds[0];
+    const auto width = static_cast<unsigned>(std::bit_width(static_cast<Key>(host_bounds[count - 1] - base)));
+    shift = width > kCellBits ? width - kCellBits : 0;
   }
-  RangeBuckets(const Key* tree, unsigned count)
-      : tree(tree), levels(static_cast<unsigned>(std::bit_width(std::bit_ceil(count + 1)) - 1)), last(count) {}
 
+  /// All threads of a block call it, which synchronizes them.
   __device__ void prepare(Shared& shared) const {
-    for (unsigned i = threadIdx.x; i < 1u << levels; i += blockDim.x) shared.tree[i] = tree[i];
+    for (unsigned i = threadIdx.x; i < last; i += blockDim.x) shared.bounds[i] = bounds[i];
+    __syncthreads();
+    for (unsigned c = threadIdx.x; c < kCells; c += blockDim.x) {
+      const Key begin = static_cast<Key>(base + (Key{c} << shift)), end = static_cast<Key>(begin + ((Key{1} << shift) - 1));
+      // The outer cells also have the keys before the first bound and those behind the last one.
+      const unsigned lower = c == 0 || last == 0 ? 0 : search(shared, begin, 0, last);
+      // Cells whose numbers no key has may be past the greatest key.
+      const unsigned upper = c == kCells - 1 || end < begin || begin < base ? last : search(shared, end, lower, last);
+      shared.cell[c] = static_cast<uint16_t>(lower | upper << 8);
+    }
+    __syncthreads();
   }
   template <unsigned count>
   __device__ void find(const Shared& shared, const Key* keys, unsigned* buckets) const {
-#pragma unroll
-    for (unsigned i = 0; i < count; ++i) buckets[i] = 1;
-    for (unsigned level = 0; level < levels; ++level) {
-#pragma unroll
-      for (unsigned i = 0; i < count; ++i) buckets[i] = 2 * buckets[i] + (keys[i] >= shared.tree[buckets[i]]);
-    }
+    unsigned end[count];
+    bool more = false;
 #pragma unroll
     for (unsigned i = 0; i < count; ++i) {
-      const unsigned bucket = buckets[i] - (1u << levels);
-      buckets[i] = bucket < last ? bucket : last;
+      const Key cell = keys[i] < base ? Key{0} : static_cast<Key>(keys[i] - base) >> shift;
+      const unsigned range = shared.cell[cell < kCells ? static_cast<unsigned>(cell) : kCells - 1];
+      buckets[i] = range & 255;
+      end[i] = range >> 8;
+      more = more || buckets[i] < end[i];
     }
+    while (more) {
+      more = false;
+#pragma unroll
+      for (unsigned i = 0; i < count; ++i) {
+        if (buckets[i] >= end[i]) continue;
+        const unsigned middle = (buckets[i] + end[i]) / 2;
+        if (keys[i] >= shared.bounds[middle]) {
+          buckets[i] = middle + 1;
+        } else {
+          end[i] = middle;
+        }
+        more = more || buckets[i] < end[i];
+      }
+    }
+  }
+
+ private:
+  __device__ static unsigned search(const Shared& shared, Key key, unsigned begin, unsigned end) {
+    while (begin < end) {
+      const unsigned middle = (begin + end) / 2;
+      if (key >= shared.bounds[middle]) {
+        begin = middle + 1;
+      } else {
+        end = middle;
+      }
+    }
+    return begin;
   }
 };
 
 // --- Tiles and counts -------------------------------------------------------------------------------------------
 
-/// How lanes find those with the same bucket.
+/// How the lanes of a row find those with the same bucket.
 enum class Match {
   ballots,  ///< a vote on each bit of the bucket
-  masks,    ///< a bit for each lane, set in shared memory
-#if !defined(WARPJOIN_HIP)
-  any,  ///< the match instruction
-#endif
+  marks,    ///< a bit for each lane in the word of the bucket's count, which has 16 to spare: so many lanes are a row
+};
+
+/// How a tile's tuples go through shared memory, where they take the place of the counts.
+enum class Through {
+  turns,  ///< keys, then values
+  pairs,  ///< keys with their values: fewer steps, but twice the memory
 };
 
 /// A tile: `threads` of a block with `items` tuples each, and how many `blocks` share a multiprocessor.
-template <unsigned threads, unsigned items, unsigned blocks, Match match_>
+template <unsigned threads, unsigned items, unsigned blocks, Match match, Through through>
 struct Shape {
   static constexpr unsigned kThreads = threads, kItems = items, kBlocks = blocks;
-  static constexpr Match kMatch = match_;
+  static constexpr Match kMatch = match;
+  static constexpr Through kThrough = through;
   static constexpr unsigned kTile = threads * items;
-  static constexpr unsigned kGroups = threads / kLanes;  // of lanes
-  static_assert(threads >= kMostBuckets && kTile <= uint32_t{UINT16_MAX} + 1);
+  static constexpr unsigned kRow = match == Match::marks ? 16 : kLanes;
+  static constexpr unsigned kGroups = threads / kRow;  // of threads that share rows
+  static_assert(threads >= kMostBuckets && kTile < UINT16_MAX && items % 4 == 0);
 };
 
 // Limits are the registers of a multiprocessor, which hold a tile's keys and places, and its shared memory.
 #if defined(WARPJOIN_HIP)
-template <size_t width>
-using ShapeOf = Shape<256, 16, 2, Match::ballots>;
-#else
-template <size_t width>
-using ShapeOf = Shape<512, width == 4 ? 24 : 16, 2, Match::ballots>;
-#endif
-
 template <class Key, class Value>
-constexpr size_t widest = is_value<Value> && sizeof(Value) > sizeof(Key) ? sizeof(Value) : sizeof(Key);
+using ShapeOf = Shape<256, 16, 2, Match::ballots, Through::turns>;
+#else
+// The fastest of those that were measured on an H200.
+template <class Key, class Value>
+struct ShapeFor {
+  using type = Shape<1024, 16, 1, Match::marks, Through::turns>;
+};
+template <>
+struct ShapeFor<uint32_t, uint32_t> {
+  using type = Shape<1024, 16, 1, Match::marks, Through::pairs>;
+};
+template <>
+struct ShapeFor<uint64_t, NoValue> {
+  using type = Shape<512, 16, 2, Match::marks, Through::turns>;
+};
+template <>
+struct ShapeFor<uint32_t, NoValue> {
+  using type = Shape<512, 24, 2, Match::marks, Through::turns>;
+};
+template <class Key, class Value>
+using ShapeOf = typename ShapeFor<Key, Value>::type;
+#endif
 
 /// The counts of a split, in device memory.
 struct SplitCounts {
@@ -136,8 +193,11 @@ struct SplitCounts {
   uint32_t* in_chunk = nullptr;       ///< [chunk][bucket]
   uint64_t* before_chunk = nullptr;   ///< [chunk][bucket]: tuples before the chunk
   uint64_t* bucket_begins = nullptr;  ///< [bucket]; the buckets' sizes until place_buckets
+  /// Null, or every tuple's bucket as scatter_tiles reads them: four rows of a group of threads are kRow words, in which
+  /// byte r belongs to row r.
+  uint32_t* kept = nullptr;
 
-  SplitCounts(host::Carver& scratch, unsigned tile, uint64_t size, unsigned buckets) : tile(tile), buckets(buckets) {
+  SplitCounts(host::Carver& scratch, unsigned tile, uint64_t size, unsigned buckets, bool keep) : tile(tile), buckets(buckets) {
     constexpr uint64_t kMostChunks = 1024;  // several for each multiprocessor
     tiles = (size + tile - 1) / tile;
     tiles_in_chunk = static_cast<unsigned>(tiles ? (tiles + kMostChunks - 1) / kMostChunks : 1);
@@ -146,21 +206,24 @@ struct SplitCounts {
     in_chunk = scratch.take<uint32_t>(chunks * buckets);
     before_chunk = scratch.take<uint64_t>(chunks * buckets);
     bucket_begins = scratch.take<uint64_t>(buckets);
+    if (keep) kept = scratch.take<uint32_t>(tiles * (tile / 4));
   }
 };
 
-constexpr unsigned kCountThreads = 512;
-constexpr unsigned kCountBytes = 32;  // that a thread has under way
+constexpr unsigned kCountThreads = 512, kCountBlocks = 4;  // on a multiprocessor
 
 // Block c counts chunk c.
-template <class Key, class Buckets>
-__global__ void __launch_bounds__(kCountThreads, 2048 / kCountThreads)
+template <unsigned row, class Key, class Buckets>
+__global__ void __launch_bounds__(kCountThreads, kCountBlocks)
     count_tiles(const Key* keys, uint64_t size, Buckets buckets, SplitCounts to) {
-  constexpr unsigned kItems = kCountBytes / sizeof(Key);
+  constexpr unsigned kItems = Buckets::kCountItems;
+  static_assert(kItems % 4 == 0);
   __shared__ uint32_t counts[kMostBuckets + 1];  // the last one is for lanes without a tuple
   __shared__ typename Buckets::Shared shared;
   for (unsigned b = threadIdx.x; b <= kMostBuckets; b += kCountThreads) counts[b] = 0;
   buckets.prepare(shared);
+  // The first of four tuples that are one row apart.
+  const unsigned first = threadIdx.x / row * (4 * row) + threadIdx.x % row;
   const uint64_t first_tile = uint64_t{blockIdx.x} * to.tiles_in_chunk;
   const uint64_t last_tile = first_tile + to.tiles_in_chunk < to.tiles ? first_tile + to.tiles_in_chunk : to.tiles;
   for (uint64_t tile = first_tile; tile < last_tile; ++tile) {
@@ -170,18 +233,24 @@ __global__ void __launch_bounds__(kCountThreads, 2048 / kCountThreads)
     const Key* from = keys + tile * to.tile;
     const uint64_t left = size - tile * to.tile;
     const unsigned count = left < to.tile ? static_cast<unsigned>(left) : to.tile;
-    for (unsigned begin = threadIdx.x; begin - threadIdx.x < count; begin += kCountThreads * kItems) {
+    for (unsigned begin = 0; begin < count; begin += kCountThreads * kItems) {
       Key key[kItems];
       unsigned bucket[kItems];
+      const auto place = [&](unsigned i) { return begin + i / 4 * (4 * kCountThreads) + first + i % 4 * row; };
 #pragma unroll
-      for (unsigned i = 0; i < kItems; ++i) {
-        const unsigned at = begin + i * kCountThreads;
-        key[i] = at < count ? load_once(from + at) : Key{0};
-      }
+      for (unsigned i = 0; i < kItems; ++i) key[i] = place(i) < count ? load_once(from + place(i)) : Key{0};
       buckets.template find<kItems>(shared, key, bucket);
+      if constexpr (Buckets::kKept) {
+#pragma unroll
+        for (unsigned i = 0; i < kItems; i += 4) {
+          if (place(i) >= count) continue;
+          to.kept[(tile * to.tile + begin) / 4 + i / 4 * kCountThreads + threadIdx.x] =
+              bucket[i] | bucket[i + 1] << 8 | bucket[i + 2] << 16 | bucket[i + 3] << 24;
+        }
+      }
 #pragma unroll
       for (unsigned i = 0; i < kItems; ++i) {
-        if (begin + i * kCountThreads >= count) bucket[i] = kMostBuckets;
+        if (place(i) >= count) bucket[i] = kMostBuckets;
         // Additions to one word go one after the other: sorted and skewed keys would take 32 turns.
         if (ballot(bucket[i] != shuffle(bucket[i], 0)) == 0) {
           if (lane() == 0) atomicAdd(&counts[bucket[i]], kLanes);
@@ -206,179 +275,242 @@ void place_tiles(const SplitCounts& counts, uint64_t* offsets, gpu_stream_t on, 
 template <unsigned count, unsigned bits>
 class Packed {
  public:
+  static constexpr unsigned kEach = 32 / bits, kWords = (count + kEach - 1) / kEach;
+
   __device__ unsigned operator[](unsigned i) const { return words_[i / kEach] >> (i % kEach * bits) & kMask; }
   __device__ void set(unsigned i, unsigned value) {
     uint32_t& word = words_[i / kEach];
     word = (word & ~(kMask << (i % kEach * bits))) | value << (i % kEach * bits);
     make_opaque(word);  // or the compiler would keep the numbers as they were before they were packed
   }
+  __device__ void set_word(unsigned w, uint32_t word) { words_[w] = word; }
 
  private:
-  static constexpr unsigned kEach = 32 / bits, kMask = (1u << bits) - 1;
-  uint32_t words_[(count + kEach - 1) / kEach] = {};
+  static constexpr unsigned kMask = (1u << bits) - 1;
+  uint32_t words_[kWords] = {};
 };
 
-/// The shared memory of scatter_tiles: counts first, then the grouped keys, then the grouped values.
-template <class Shape, class Key, class Value, class Buckets>
-struct TileMemory {
-  struct Counts {
-    uint32_t of[Shape::kGroups][kMostBuckets];
-    LaneMask lanes[Shape::kMatch == Match::masks ? Shape::kGroups : 1][kMostBuckets];
-  };
-  union {
-    Counts counts;
-    Key keys[Shape::kTile];
-    std::conditional_t<is_value<Value>, Value, Key> values[Shape::kTile];
-  };
-  uint64_t out_begins[kMostBuckets];  // where slot 0 would go in `out` if it belonged to the bucket
-  uint32_t sums[Shape::kGroups];
-  typename Buckets::Shared shared;
-  uint8_t bucket_of_slot[Buckets::kKept ? Shape::kTile : 1];
+/// In whose place scatter_tiles reads the buckets that were kept.
+struct KeptBuckets {
+  static constexpr bool kKept = true;
 };
+template <class Buckets>
+using BucketsToScatter = std::conditional_t<Buckets::kKept, KeptBuckets, Buckets>;
 
-/// The lanes with the same bucket as this one. `masks` has a zero for each bucket, and is left so by `forget_lanes`.
-template <Match match>
-__device__ LaneMask lanes_with(unsigned bucket, [[maybe_unused]] LaneMask* masks) {
-  if constexpr (match == Match::ballots) {
+/// The counts of each group, and how its lanes find each other.
+template <class Shape, Match match = Shape::kMatch>
+struct GroupCounts {
+  uint16_t of[Shape::kGroups][kMostBuckets];
+
+  __device__ void clear(unsigned group) {
+    for (unsigned b = lane(); b < kMostBuckets; b += kLanes) of[group][b] = 0;
+    sync_lanes();
+  }
+  /// The number of the group's tuples in the bucket until now, and adds the row.
+  __device__ unsigned add_row(unsigned group, unsigned bucket) {
     LaneMask same = ~LaneMask{0};
 #pragma unroll
     for (unsigned bit = 1; bit < kMostBuckets; bit *= 2) {
       const LaneMask set = ballot(bucket & bit);
       same &= bucket & bit ? set : ~set;
     }
-    return same;
-  } else if constexpr (match == Match::masks) {
-    atomicOr(&masks[bucket], LaneMask{1} << lane());
+    const unsigned rank = of[group][bucket] + popcount(same & lanes_below());
     sync_lanes();
-    return masks[bucket];
-#if !defined(WARPJOIN_HIP)
-  } else {
-    return __match_any_sync(~LaneMask{0}, bucket);
-#endif
+    if (same >> lane() == 1) of[group][bucket] = static_cast<uint16_t>(rank + 1);  // the last one of them
+    sync_lanes();
+    return rank;
   }
-}
+  /// Writes where the group's first tuple of the bucket goes, and returns where the next group's one does.
+  __device__ unsigned place(unsigned group, unsigned bucket, unsigned next) {
+    const unsigned here = of[group][bucket];
+    of[group][bucket] = static_cast<uint16_t>(next);
+    return next + here;
+  }
+};
+template <class Shape>
+struct GroupCounts<Shape, Match::marks> {
+  uint32_t of[Shape::kGroups][kMostBuckets];  // the count is in the upper half until it is placed
 
-// A block groups a tile. A group of lanes has consecutive tuples, and its rows of kLanes are ranked one after the other.
+  __device__ void clear(unsigned group) {
+    for (unsigned b = threadIdx.x % Shape::kRow; b < kMostBuckets; b += Shape::kRow) of[group][b] = 0;
+    sync_lanes();
+  }
+  __device__ unsigned add_row(unsigned group, unsigned bucket) {
+    uint32_t& word = of[group][bucket];
+    const uint32_t own = 1u << threadIdx.x % Shape::kRow;
+    atomicOr(&word, own);
+    sync_lanes();
+    const uint32_t marked = word;
+    const unsigned rank = (marked >> 16) + popcount(marked & (own - 1));
+    sync_lanes();
+    if ((marked & 0xFFFF) < 2 * own) word = (rank + 1) << 16;  // the last one of them
+    sync_lanes();
+    return rank;
+  }
+  __device__ unsigned place(unsigned group, unsigned bucket, unsigned next) {
+    const unsigned here = of[group][bucket] >> 16;
+    of[group][bucket] = next;
+    return next + here;
+  }
+};
+
+template <class Key, class Value>
+struct alignas(sizeof(Key) + sizeof(Value)) Pair {  // one access of shared memory
+  Key key;
+  Value value;
+};
+
+/// The shared memory of scatter_tiles.
+template <class Shape, class Key, class Value, class Buckets>
+struct TileMemory {
+  union Turns {
+    GroupCounts<Shape> counts;
+    Key keys[Shape::kTile];
+    std::conditional_t<is_value<Value>, Value, Key> values[Shape::kTile];
+  };
+  union Pairs {
+    GroupCounts<Shape> counts;
+    Pair<Key, Value> pairs[Shape::kTile];
+  };
+  std::conditional_t<Shape::kThrough == Through::pairs, Pairs, Turns> through;
+  uint64_t out_begins[kMostBuckets];  // where slot 0 would go in `out` if it belonged to the bucket
+  uint32_t sums[Shape::kThreads / kLanes];
+  uint8_t bucket_of_slot[Buckets::kKept ? Shape::kTile : 1];
+};
+
+// A block groups a tile. A group of threads has consecutive tuples, and its rows are ranked one after the other.
 template <bool full, class Shape, class Key, class Value, class Buckets>
 __device__ __forceinline__ void scatter_tile(TileMemory<Shape, Key, Value, Buckets>& memory, const Run<Key, Value>& in,
                                              uint64_t tile, const Buckets& buckets, const SplitCounts& counts, Key* out_keys,
                                              Value* out_values) {
-  constexpr unsigned kItems = Shape::kItems, kBatch = Buckets::kKept && kItems % 4 == 0 ? 4 : 1;
+  constexpr unsigned kItems = Shape::kItems, kRow = Shape::kRow;
+  constexpr bool kPairs = Shape::kThrough == Through::pairs;
+  static_assert(!kPairs || is_value<Value>);
   const uint64_t tile_begin = tile * Shape::kTile;
   const unsigned count = full ? Shape::kTile : static_cast<unsigned>(in.size - tile_begin);
-  const unsigned group = threadIdx.x / kLanes, first = group * kLanes * kItems + lane();
-  // This thread reads the tile's tuples first + i * kLanes, and writes those in slots threadIdx.x + i * kThreads. What is
+  const unsigned group = threadIdx.x / kRow, first = group * kRow * kItems + threadIdx.x % kRow;
+  // This thread reads the tile's tuples first + i * kRow, and writes those in slots threadIdx.x + i * kThreads. What is
   // left of the tile behind the first of them: comparing i alone with that keeps 2 * kItems sums out of registers.
   const unsigned left = first < count ? count - first : 0, left_to_write = threadIdx.x < count ? count - threadIdx.x : 0;
 
   Key keys[kItems];
   const Key* const in_keys = in.keys + tile_begin + first;
 #pragma unroll
-  for (unsigned i = 0; i < kItems; ++i) keys[i] = full || i * kLanes < left ? load_once(in_keys + i * kLanes) : Key{0};
-  if (threadIdx.x < counts.buckets) {
-    const uint64_t chunk = static_cast<uint32_t>(tile) / counts.tiles_in_chunk;
-    memory.out_begins[threadIdx.x] = counts.bucket_begins[threadIdx.x] +
-                                     counts.before_chunk[chunk * counts.buckets + threadIdx.x] +
-                                     counts.before_tile[tile * counts.buckets + threadIdx.x];
-  }
-  buckets.prepare(memory.shared);
-  uint32_t* const own = memory.counts.of[group];
-  LaneMask* const masks = memory.counts.lanes[Shape::kMatch == Match::masks ? group : 0];
-  for (unsigned b = lane(); b < kMostBuckets; b += kLanes) {
-    own[b] = 0;
-    if constexpr (Shape::kMatch == Match::masks) masks[b] = 0;
-  }
-  __syncthreads();
-
-  // Places within the bucket, among the tuples of these lanes. Lanes without a tuple are last in the last bucket.
+  for (unsigned i = 0; i < kItems; ++i) keys[i] = full || i * kRow < left ? load_once(in_keys + i * kRow) : Key{0};
   Packed<kItems, 8> bucket;
+  if constexpr (Buckets::kKept) {
+    const uint32_t* const words = counts.kept + tile_begin / 4 + group * (kRow * kItems / 4) + threadIdx.x % kRow;
+#pragma unroll
+    for (unsigned w = 0; w < bucket.kWords; ++w) {
+      bucket.set_word(w, full || w * 4 * kRow < left ? load_once(words + w * kRow) : 0);
+    }
+  }
+  // Lanes without a tuple are last in the last bucket.
+  const auto bucket_of = [&](unsigned i) {
+    if (!full && i * kRow >= left) return kMostBuckets - 1;
+    if constexpr (Buckets::kKept) {
+      return bucket[i];
+    } else {
+      return buckets.of(keys[i]);
+    }
+  };
+
+  // Counts are known already: the tile's next ones less its own.
+  uint64_t out_begin = 0;
+  uint32_t size = 0;
+  if (threadIdx.x < counts.buckets) {
+    const auto chunk = static_cast<uint32_t>(tile) / counts.tiles_in_chunk;
+    const bool last = tile + 1 == counts.tiles || static_cast<uint32_t>(tile) + 1 == (chunk + 1) * counts.tiles_in_chunk;
+    const uint64_t at = tile * counts.buckets + threadIdx.x, in_chunk = uint64_t{chunk} * counts.buckets + threadIdx.x;
+    const uint32_t before = counts.before_tile[at];
+    size = (last ? counts.in_chunk[in_chunk] : counts.before_tile[at + counts.buckets]) - before;
+    out_begin = counts.bucket_begins[threadIdx.x] + counts.before_chunk[in_chunk] + before;
+  }
+  GroupCounts<Shape>& groups = memory.through.counts;
+  groups.clear(group);
+  unsigned next = sum_before<Shape::kThreads>(size, memory.sums);
+  if (threadIdx.x < kMostBuckets) memory.out_begins[threadIdx.x] = out_begin - next;
+
+  // Places within the bucket, among the group's tuples.
   Packed<kItems, 16> slot;
 #pragma unroll
-  for (unsigned begin = 0; begin < kItems; begin += kBatch) {
-    unsigned found[kBatch];
-    buckets.template find<kBatch>(memory.shared, keys + begin, found);
-#pragma unroll
-    for (unsigned i = begin; i < begin + kBatch; ++i) {
-      const unsigned b = full || i * kLanes < left ? found[i - begin] : kMostBuckets - 1;
-      const LaneMask same = lanes_with<Shape::kMatch>(b, masks);
-      const unsigned rank = own[b] + popcount(same & lanes_below());
-      sync_lanes();
-      if (same >> lane() == 1) {  // the last one of them
-        own[b] = rank + 1;
-        if constexpr (Shape::kMatch == Match::masks) masks[b] = 0;
-      }
-      sync_lanes();
-      bucket.set(i, b);
-      slot.set(i, rank);
-    }
-  }
-  __syncthreads();
-
-  // Counts become slots: bucket after bucket, and in a bucket one group's tuples after the other's.
-  uint32_t total = 0;
-  if (threadIdx.x < kMostBuckets) {
-#pragma unroll 4  // the keys leave no more registers
-    for (unsigned g = 0; g < Shape::kGroups; ++g) total += memory.counts.of[g][threadIdx.x];
-  }
-  uint32_t next = sum_before<Shape::kThreads>(total, memory.sums);
-  if (threadIdx.x < kMostBuckets) {
-    memory.out_begins[threadIdx.x] -= next;
-#pragma unroll 4
-    for (unsigned g = 0; g < Shape::kGroups; ++g) {
-      const uint32_t here = memory.counts.of[g][threadIdx.x];
-      memory.counts.of[g][threadIdx.x] = next;
-      next += here;
-    }
-  }
-  __syncthreads();
-#pragma unroll
-  for (unsigned i = 0; i < kItems; ++i) slot.set(i, slot[i] + own[bucket[i]]);
-  __syncthreads();  // the keys take the place of the counts
-
-#pragma unroll
-  for (unsigned i = 0; i < kItems; ++i) {
-    memory.keys[slot[i]] = keys[i];
-    if constexpr (Buckets::kKept) memory.bucket_of_slot[slot[i]] = static_cast<uint8_t>(bucket[i]);
-  }
-  __syncthreads();
-  // Values are under way while the keys are written.
+  for (unsigned i = 0; i < kItems; ++i) slot.set(i, groups.add_row(group, bucket_of(i)));
   std::conditional_t<is_value<Value>, Value, char> values[is_value<Value> ? kItems : 1];
-  if constexpr (is_value<Value>) {
-    if (in.values) {
-      const Value* const in_values = in.values + tile_begin + first;
+  const auto load_values = [&] {
+    if constexpr (is_value<Value>) {
+      if (in.values) {
+        const Value* const in_values = in.values + tile_begin + first;
 #pragma unroll
-      for (unsigned i = 0; i < kItems; ++i) values[i] = full || i * kLanes < left ? load_once(in_values + i * kLanes) : Value{0};
-    } else {
-      const auto value = static_cast<Value>(in.first_value + tile_begin + first);
+        for (unsigned i = 0; i < kItems; ++i) values[i] = full || i * kRow < left ? load_once(in_values + i * kRow) : Value{0};
+      } else {
+        const auto value = static_cast<Value>(in.first_value + tile_begin + first);
 #pragma unroll
-      for (unsigned i = 0; i < kItems; ++i) values[i] = value + i * kLanes;
+        for (unsigned i = 0; i < kItems; ++i) values[i] = value + i * kRow;
+      }
     }
+  };
+  if constexpr (kPairs) load_values();
+  __syncthreads();
+  // Counts become slots: bucket after bucket, and in a bucket one group's tuples after the other's.
+  if (threadIdx.x < kMostBuckets) {
+#pragma unroll 8
+    for (unsigned g = 0; g < Shape::kGroups; ++g) next = groups.place(g, threadIdx.x, next);
   }
-  Packed<kItems, 8> out_bucket;
+  __syncthreads();
+#pragma unroll
+  for (unsigned i = 0; i < kItems; ++i) slot.set(i, slot[i] + groups.of[group][bucket_of(i)]);
+  __syncthreads();  // the tuples take the place of the counts
+
 #pragma unroll
   for (unsigned i = 0; i < kItems; ++i) {
-    const unsigned row = i * Shape::kThreads;
-    if (!full && row >= left_to_write) continue;
-    const Key key = memory.keys[threadIdx.x + row];
-    unsigned b;
-    if constexpr (Buckets::kKept) {
-      b = memory.bucket_of_slot[threadIdx.x + row];
+    if constexpr (kPairs) {
+      memory.through.pairs[slot[i]] = {keys[i], values[i]};
     } else {
-      buckets.template find<1>(memory.shared, &key, &b);
+      memory.through.keys[slot[i]] = keys[i];
     }
-    out_bucket.set(i, b);
-    (out_keys + threadIdx.x)[memory.out_begins[b] + row] = key;
+    if constexpr (Buckets::kKept) memory.bucket_of_slot[slot[i]] = static_cast<uint8_t>(bucket_of(i));
   }
-  if constexpr (is_value<Value>) {
-    __syncthreads();
-#pragma unroll
-    for (unsigned i = 0; i < kItems; ++i) memory.values[slot[i]] = values[i];
-    __syncthreads();
+  __syncthreads();
+  const auto out_bucket_of = [&](unsigned row, Key key) -> unsigned {
+    if constexpr (Buckets::kKept) {
+      return memory.bucket_of_slot[threadIdx.x + row];
+    } else {
+      return buckets.of(key);
+    }
+  };
+  if constexpr (kPairs) {
 #pragma unroll
     for (unsigned i = 0; i < kItems; ++i) {
       const unsigned row = i * Shape::kThreads;
       if (!full && row >= left_to_write) continue;
-      (out_values + threadIdx.x)[memory.out_begins[out_bucket[i]] + row] = memory.values[threadIdx.x + row];
+      const Pair<Key, Value> pair = memory.through.pairs[threadIdx.x + row];
+      const uint64_t to = memory.out_begins[out_bucket_of(row, pair.key)] + row;
+      (out_keys + threadIdx.x)[to] = pair.key;
+      (out_values + threadIdx.x)[to] = pair.value;
+    }
+  } else {
+    load_values();  // they are under way while the keys are written
+    Packed<kItems, 8> out_bucket;
+#pragma unroll
+    for (unsigned i = 0; i < kItems; ++i) {
+      const unsigned row = i * Shape::kThreads;
+      if (!full && row >= left_to_write) continue;
+      const Key key = memory.through.keys[threadIdx.x + row];
+      const unsigned b = out_bucket_of(row, key);
+      (out_keys + threadIdx.x)[memory.out_begins[b] + row] = key;
+      if constexpr (is_value<Value>) out_bucket.set(i, b);
+    }
+    if constexpr (is_value<Value>) {
+      __syncthreads();
+#pragma unroll
+      for (unsigned i = 0; i < kItems; ++i) memory.through.values[slot[i]] = values[i];
+      __syncthreads();
+#pragma unroll
+      for (unsigned i = 0; i < kItems; ++i) {
+        const unsigned row = i * Shape::kThreads;
+        if (!full && row >= left_to_write) continue;
+        (out_values + threadIdx.x)[memory.out_begins[out_bucket[i]] + row] = memory.through.values[threadIdx.x + row];
+      }
     }
   }
 }
@@ -405,13 +537,19 @@ template <class Shape, class Key, class Value, class Buckets>
 void split(const Run<Key, Value>& in, const Buckets& buckets, const SplitCounts& counts, Key* out_keys, Value* out_values,
            uint64_t* offsets, gpu_stream_t on, const std::string& device_name) {
   const auto check_launch = [&](const char* kernel) { gpu_check(gpu_get_last_error(), kernel, device_name); };
-  count_tiles<<<static_cast<unsigned>(counts.chunks), kCountThreads, 0, on>>>(in.keys, in.size, buckets, counts);
+  count_tiles<Shape::kRow><<<static_cast<unsigned>(counts.chunks), kCountThreads, 0, on>>>(in.keys, in.size, buckets, counts);
   check_launch("count_tiles");
   place_tiles(counts, offsets, on, device_name);
-  constexpr size_t bytes = sizeof(TileMemory<Shape, Key, Value, Buckets>);
-  const auto scatter = scatter_tiles<Shape, Key, Value, Buckets>;
+  using ToScatter = BucketsToScatter<Buckets>;
+  constexpr size_t bytes = sizeof(TileMemory<Shape, Key, Value, ToScatter>);
+  const auto scatter = scatter_tiles<Shape, Key, Value, ToScatter>;
   GPU_CHECK(device_name, gpu_allow_shared_memory(scatter, bytes));
-  scatter<<<static_cast<unsigned>(counts.tiles), Shape::kThreads, bytes, on>>>(in, buckets, counts, out_keys, out_values);
+  const auto blocks = static_cast<unsigned>(counts.tiles);
+  if constexpr (Buckets::kKept) {
+    scatter<<<blocks, Shape::kThreads, bytes, on>>>(in, KeptBuckets{}, counts, out_keys, out_values);
+  } else {
+    scatter<<<blocks, Shape::kThreads, bytes, on>>>(in, buckets, counts, out_keys, out_values);
+  }
   check_launch("scatter_tiles");
 }
 

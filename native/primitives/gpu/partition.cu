@@ -30,7 +30,7 @@ __global__ void find_offsets(const Key* keys, uint64_t size, Digit digit, uint64
 /// The stable splits that group by a digit, least significant first, and their scratch.
 template <class Key, class Value>
 struct DigitSplits {
-  using Shape = gpu::ShapeOf<gpu::widest<Key, Value>>;
+  using Shape = gpu::ShapeOf<Key, Value>;
 
   bool two;
   Digit first, second;  // with one split, it is the second
@@ -46,7 +46,7 @@ struct DigitSplits {
       : two(digit.bits > kSplitBits),
         first{digit.shift, static_cast<uint8_t>(two ? digit.bits / 2 : 0), digit.mixed},
         second{static_cast<uint8_t>(digit.shift + first.bits), static_cast<uint8_t>(digit.bits - first.bits), digit.mixed},
-        counts(carver, Shape::kTile, size, second.count()) {
+        counts(carver, Shape::kTile, size, second.count(), false) {
     if (two) {
       between_keys = carver.take<Key>(size);
       if constexpr (gpu::is_value<Value>) between_values = carver.take<Value>(size);

@@ -1,4 +1,4 @@
-// Partitions by key range: one split, whose buckets are found by binary search.
+// Partitions by key range: one split, whose buckets are found once, in a table of cells of the keys.
 #include <algorithm>
 
 #include "primitives/gpu/gpu_primitives.h"
@@ -9,9 +9,10 @@ namespace {
 
 template <class Key, class Value>
 struct RangeSplit {
-  using Shape = gpu::ShapeOf<gpu::widest<Key, Value>>;
+  using Shape = gpu::ShapeOf<Key, Value>;
+  using Buckets = gpu::RangeBuckets<Key>;
 
-  Key* tree;
+  Key* bounds;
   gpu::SplitCounts counts;
   size_t bytes;
 
@@ -19,8 +20,8 @@ struct RangeSplit {
 
  private:
   RangeSplit(host::Carver carver, uint64_t size, size_t ranges)
-      : tree(carver.take<Key>(std::bit_ceil(ranges))),
-        counts(carver, Shape::kTile, size, static_cast<unsigned>(ranges)),
+      : bounds(carver.take<Key>(ranges)),
+        counts(carver, Shape::kTile, size, static_cast<unsigned>(ranges), Buckets::kKept),
         bytes(carver.bytes()) {}
 };
 
@@ -44,10 +45,10 @@ void GpuPrimitives::partition_ranges(TupleLayout layout, TupleView in, std::span
     // Bounds that no key reaches, being wider than keys, leave the ranges above them empty.
     const auto reached = static_cast<unsigned>(
         std::upper_bound(bounds.begin(), bounds.end(), uint64_t{static_cast<Key>(~Key{0})}) - bounds.begin());
-    auto* const planted = slot.as<Key>();
-    gpu::RangeBuckets<Key>::plant(bounds, reached, planted);
-    const gpu::RangeBuckets<Key> buckets(own.tree, reached);
-    GPU_CHECK(id_.name, gpu_memcpy_async(own.tree, planted, (size_t{1} << buckets.levels) * sizeof(Key), gpu_memcpy_default, on));
+    auto* const narrow = slot.as<Key>();
+    for (unsigned b = 0; b < reached; ++b) narrow[b] = static_cast<Key>(bounds[b]);
+    GPU_CHECK(id_.name, gpu_memcpy_async(own.bounds, narrow, reached * sizeof(Key), gpu_memcpy_default, on));
+    const typename RangeSplit<Key, Value>::Buckets buckets(own.bounds, narrow, reached);
     gpu::split<typename RangeSplit<Key, Value>::Shape>(gpu::Run<Key, Value>(in), buckets, own.counts, static_cast<Key*>(out.keys),
                                                        static_cast<Value*>(out.values), offsets, on, id_.name);
   });
