@@ -27,6 +27,7 @@
 #include "device/gpu_device.h"
 #include "primitives/primitives.h"
 #include "sort/sample_sort.h"
+#include "transfer/host_transfer.h"
 #include "transfer/link_speeds.h"
 
 namespace warpjoin {
@@ -150,6 +151,32 @@ struct Report {
   bool wrong = false;
 };
 
+// Copies of 2 GiB of pinned memory for each GPU, all at once, in bytes a second: the best of three. Small buffers that are
+// copied again and again, as measure_links() does for the planner, stay in the last-level cache and look faster.
+double ceiling(Engine& engine, const std::vector<Device*>& devices, const Pinned& from, const Pinned& to, bool there, bool back) {
+  const size_t bytes = std::min(size_t{2} << 30, from.words() * 8 / devices.size());
+  std::vector<Buffer> memory;
+  std::vector<HostQueue> queues;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    devices[i]->memory().release();
+    devices[i]->memory().reserve(2 * bytes + 4096);
+    const auto queue = [&](HostQueue::Direction direction, const Pinned& host) {
+      void* const own = memory.emplace_back(devices[i]->memory().allocate(bytes)).data();
+      void* const at = host.at(bytes / 8 * i);
+      const bool to_device = direction == HostQueue::Direction::to_device;
+      queues.push_back({devices[i], direction, {{{{to_device ? own : at, to_device ? at : own, bytes}}, nullptr}}, 1, {}});
+    };
+    if (there) queue(HostQueue::Direction::to_device, from);
+    if (back) queue(HostQueue::Direction::to_host, to);
+  }
+  double least = 0;
+  for (int run = 0; run < 4; ++run) {
+    const double took = milliseconds_of([&] { transfer(engine, queues, Job()); });
+    if (run > 0) least = run == 1 ? took : std::min(least, took);
+  }
+  return static_cast<double>(bytes * queues.size()) / least * 1e3;
+}
+
 struct HostSort {
   const char* name;
   double floor;  // milliseconds
@@ -190,7 +217,8 @@ void sort_host_to_host(Engine& engine, const LinkSpeeds::Set& set, TupleLayout l
                         ", \"right\": " + (right ? "true" : "false") + ", \"phases\": {" + phases + "}}");
 }
 
-void measure_host_to_host(Engine& engine, const LinkSpeeds& links, const Options& options, Report& report) {
+// Sets the speeds of `links` to the ceilings of the buffers that are sorted.
+void measure_host_to_host(Engine& engine, LinkSpeeds& links, const Options& options, Report& report) {
   const uint64_t words = std::max(options.keys, 2 * options.pairs);
   Device& device = *engine.devices[0];
   Pinned in(device, words * sizeof(uint64_t)), out(device, words * sizeof(uint64_t));
@@ -202,6 +230,16 @@ void measure_host_to_host(Engine& engine, const LinkSpeeds& links, const Options
   pin_in.join();
   std::printf("pinned 2 x %.1f GB\n", static_cast<double>(words) * 8 / 1e9);
 
+  for (LinkSpeeds::Set& set : links.sets) {
+    if (set.devices.size() == 1 && set.devices[0] != 0) continue;
+    const std::vector<Device*> devices = engine.select(set.devices);
+    set.h2d = ceiling(engine, devices, in, out, true, false);
+    set.d2h = ceiling(engine, devices, in, out, false, true);
+    set.both = ceiling(engine, devices, in, out, true, true);
+    for (Device* each : devices) each->memory().release();
+    std::printf("%d GPUs: H2D %.1f, D2H %.1f, both %.1f GB/s\n", static_cast<int>(set.devices.size()), set.h2d / 1e9,
+                set.d2h / 1e9, set.both / 1e9);
+  }
   const auto each_set = [&](TupleLayout layout, const TupleView& from, const TupleSpan& to) {
     for (const LinkSpeeds::Set& set : links.sets) {
       if (set.devices.size() == 1 && set.devices[0] != 0) continue;
@@ -353,25 +391,15 @@ int run(const Options& options) {
   Engine engine(config);
   Report report;
   LinkSpeeds links = measure_links(engine, Job());
-  for (unsigned again = 0; again < 4; ++again) {  // a ceiling is the best of several
-    const LinkSpeeds more = measure_links(engine, Job());
-    for (size_t i = 0; i < links.sets.size(); ++i) {
-      links.sets[i].h2d = std::max(links.sets[i].h2d, more.sets[i].h2d);
-      links.sets[i].d2h = std::max(links.sets[i].d2h, more.sets[i].d2h);
-      links.sets[i].both = std::max(links.sets[i].both, more.sets[i].both);
-    }
-  }
+  if (options.resident) measure_resident(engine, links, options, report);
+  if (options.keys + options.pairs) measure_host_to_host(engine, links, options, report);
   std::string sets;
   for (const LinkSpeeds::Set& set : links.sets) {
     if (set.devices.size() == 1 && set.devices[0] != 0) continue;
-    std::printf("%d GPUs: H2D %.1f, D2H %.1f, both %.1f GB/s\n", static_cast<int>(set.devices.size()), set.h2d / 1e9,
-                set.d2h / 1e9, set.both / 1e9);
     sets += (sets.empty() ? "" : ", ") + ("{\"gpus\": " + std::to_string(set.devices.size())) +
             ", \"h2dGBps\": " + std::to_string(set.h2d / 1e9) + ", \"d2hGBps\": " + std::to_string(set.d2h / 1e9) +
             ", \"bothGBps\": " + std::to_string(set.both / 1e9) + "}";
   }
-  if (options.resident) measure_resident(engine, links, options, report);
-  if (options.keys + options.pairs) measure_host_to_host(engine, links, options, report);
   if (!options.json.empty()) {
     std::FILE* file = std::fopen(options.json.c_str(), "w");
     if (!file) {
