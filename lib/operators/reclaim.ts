@@ -7,8 +7,8 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import type { NativeEngine } from '../native.js';
 
-/** Turns of a millisecond without a buffer freed that end the wait. */
-const QUIET_TURNS = 10;
+/** Turns of a millisecond without a buffer freed that end the wait: on a busy machine sweeping takes its time. */
+const QUIET_TURNS = 20;
 
 let collect: (() => void) | undefined;
 
@@ -21,7 +21,9 @@ export async function reclaim(native: NativeEngine): Promise<boolean> {
     collect = runInNewContext('gc') as () => void;
   }
   collect();
-  // V8 sweeps buffers on another thread and frees each in a turn of its own: wait until no more come.
+  await setTimeout(1);
+  collect(); // ends the sweep that the first one began on another thread
+  // Each buffer is freed in a turn of its own: wait until no more come.
   let least = usedBytes;
   for (let quiet = 0; quiet < QUIET_TURNS; quiet++) {
     await setTimeout(1);
