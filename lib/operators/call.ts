@@ -25,8 +25,6 @@ interface Releasable {
 }
 
 const PROGRESS_INTERVAL_MS = 50;
-/** The most collections of garbage that a call short of memory asks for. */
-const COLLECTIONS = 3;
 /** The share of a call's progress that the steps before there is a plan get together. */
 const BEFORE_PLAN = 0.1;
 
@@ -200,20 +198,19 @@ export class Call {
 /**
  * Runs `body` as one call of the engine, after those before it. Rejects with the signal's reason once aborted, with what
  * a progress callback throws, and else with a WarpjoinError; whatever happens, all handles are released. Where memory is
- * short it runs again, as long as results that nobody holds any more were in the way: one collection may not find all.
+ * short it runs a second time, if results that nobody holds any more were in the way.
  */
 export async function runCall<T>(core: EngineCore, running: Running, body: (call: Call) => Promise<T>): Promise<T> {
   running.signal?.throwIfAborted();
   return core.enqueue(running.signal, async () => {
-    for (let left = COLLECTIONS; left > 0; left--) {
-      try {
-        return await attempt(core, running, body);
-      } catch (error) {
-        const short = error instanceof WarpjoinError && error.code === 'ERR_MEMORY_LIMIT';
-        if (!short || !(await reclaim(core.native))) throw error;
-      }
-      running.signal?.throwIfAborted();
+    const { usedBytes: heldBytes } = core.native.memory();
+    try {
+      return await attempt(core, running, body);
+    } catch (error) {
+      const short = error instanceof WarpjoinError && error.code === 'ERR_MEMORY_LIMIT';
+      if (!short || !(await reclaim(core.native, heldBytes))) throw error;
     }
+    running.signal?.throwIfAborted();
     return attempt(core, running, body);
   });
 }

@@ -83,8 +83,7 @@ describe('the host memory limit', () => {
     await engine.dispose();
   });
 
-  // When garbage is collected is V8's affair: on a busy machine not always in time.
-  test('results that nobody holds make room for others', { retry: 4 }, async () => {
+  test('results that nobody holds make room for others', async () => {
     const table = pairs(400_000, 10);
     const engine = await createEngine({ memoryLimit: '24MiB', threads: 2 });
     for (let round = 0; round < 12; round++) expect((await engine.sort(table, { by: 'k' })).numRows).toBe(400_000);
