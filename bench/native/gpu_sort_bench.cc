@@ -3,8 +3,8 @@
 //   warpjoin_gpu_sort_bench [--keys N] [--pairs N] [--resident N] [--chunksets N] [--runs N] [--json FILE]
 //
 // Host to host from pinned memory: uint64 keys, and (uint64, uint64) pairs whose values are row numbers. The floor is the
-// bytes over the host-to-device ceiling plus the bytes over the device-to-host ceiling of the same GPUs. Every result is
-// checked: in order, stable, and made of the input's tuples.
+// bytes over the host-to-device ceiling plus the bytes over the device-to-host ceiling of the same GPUs, the best of those that
+// are measured before and after each sort. Every result is checked: in order, stable, and made of the input's tuples.
 //
 // Out of core: the keys in so many chunksets (4; 0: not at all), on all GPUs, also from pinned memory through pinned memory.
 // The floor is that of its two passes, each of which moves all bytes both ways at once.
@@ -177,44 +177,62 @@ double ceiling(Engine& engine, const std::vector<Device*>& devices, const Pinned
   return static_cast<double>(bytes * queues.size()) / least * 1e3;
 }
 
-struct HostSort {
-  const char* name;
-  double floor;  // milliseconds
-  std::function<void(const std::vector<Device*>& devices, Job& job)> run;
+// The best ceilings of a set of GPUs: measured before and after each sort, for others use the host's memory too.
+struct Ceilings {
+  const std::vector<Device*> devices;
+  double h2d = 0, d2h = 0, both = 0;  // bytes a second
+
+  void measure(Engine& engine, const Pinned& in, const Pinned& out) {
+    h2d = std::max(h2d, ceiling(engine, devices, in, out, true, false));
+    d2h = std::max(d2h, ceiling(engine, devices, in, out, false, true));
+    both = std::max(both, ceiling(engine, devices, in, out, true, true));
+    for (Device* device : devices) device->memory().release();
+  }
 };
 
-void sort_host_to_host(Engine& engine, const LinkSpeeds::Set& set, TupleLayout layout, const TupleView& in, const TupleSpan& out,
-                       const HostSort& sort, unsigned runs, Report& report) {
-  const std::vector<Device*> devices = engine.select(set.devices);
-  const bool pairs = layout.value_bytes != 0;
-  const Fingerprint expected = fingerprint(engine.pool, in, pairs);
+struct HostSort {
+  const char* name;
+  size_t set;  // of Ceilings
+  TupleLayout layout;
+  TupleView in;
+  TupleSpan out;
+  std::function<double(const Ceilings&)> floor;  // milliseconds
+  std::function<void(const std::vector<Device*>& devices, Job& job)> run;
   std::vector<double> milliseconds;
   std::string phases;
   bool right = true;
+};
+
+void measure(Engine& engine, HostSort& sort, const std::vector<Device*>& devices, unsigned runs) {
+  const bool pairs = sort.layout.value_bytes != 0;
+  const Fingerprint expected = fingerprint(engine.pool, sort.in, pairs);
   for (unsigned run = 0; run <= runs; ++run) {  // the first is the warm-up, whose result is checked
     Job job;
     const double took = milliseconds_of([&] { sort.run(devices, job); });
-    if (run > 0) milliseconds.push_back(took);
+    if (run > 0) sort.milliseconds.push_back(took);
     if (run == 0) {
-      const Fingerprint got = fingerprint(engine.pool, out.view(), pairs);
-      right = got.ordered && got.sum == expected.sum && got.mixed == expected.mixed;
-      std::memset(out.keys, 0xEE, size_t{1} << 20);
+      const Fingerprint got = fingerprint(engine.pool, sort.out.view(), pairs);
+      sort.right = got.ordered && got.sum == expected.sum && got.mixed == expected.mixed;
+      std::memset(sort.out.keys, 0xEE, size_t{1} << 20);
     }
-    phases = phases_of(job);
+    sort.phases = phases_of(job);
   }
-  report.wrong = report.wrong || !right;
-  const double floor = sort.floor;
-  const Times times = times_of(milliseconds);
+}
+
+void report_host_sort(const HostSort& sort, const Ceilings& ceilings, Report& report) {
+  report.wrong = report.wrong || !sort.right;
+  const double floor = sort.floor(ceilings);
+  const Times times = times_of(sort.milliseconds);
   std::printf("%s, %-6s %d GPUs  %7.1f ms (%.1f to %.1f)  floor %7.1f ms  ratio %.3f  %6.2f G tuples/s  %s  [%s]\n", sort.name,
-              pairs ? "pairs" : "keys", static_cast<int>(set.devices.size()), times.median, times.least, times.most, floor,
-              times.median / floor, static_cast<double>(in.size) / times.median / 1e6, right ? "right" : "WRONG", phases.c_str());
-  std::fflush(stdout);
-  report.rows.push_back("{\"sort\": \"" + std::string(sort.name) + "\", \"tuples\": " + std::to_string(in.size) +
-                        ", \"keyBytes\": 8, \"valueBytes\": " + std::to_string(layout.value_bytes) +
-                        ", \"gpus\": " + std::to_string(set.devices.size()) + ", \"milliseconds\": " + json_of(times) +
+              sort.layout.value_bytes ? "pairs" : "keys", static_cast<int>(ceilings.devices.size()), times.median, times.least,
+              times.most, floor, times.median / floor, static_cast<double>(sort.in.size) / times.median / 1e6,
+              sort.right ? "right" : "WRONG", sort.phases.c_str());
+  report.rows.push_back("{\"sort\": \"" + std::string(sort.name) + "\", \"tuples\": " + std::to_string(sort.in.size) +
+                        ", \"keyBytes\": 8, \"valueBytes\": " + std::to_string(sort.layout.value_bytes) +
+                        ", \"gpus\": " + std::to_string(ceilings.devices.size()) + ", \"milliseconds\": " + json_of(times) +
                         ", \"floorMilliseconds\": " + std::to_string(floor) +
                         ", \"ratioToFloor\": " + std::to_string(times.median / floor) +
-                        ", \"right\": " + (right ? "true" : "false") + ", \"phases\": {" + phases + "}}");
+                        ", \"right\": " + (sort.right ? "true" : "false") + ", \"phases\": {" + sort.phases + "}}");
 }
 
 // Sets the speeds of `links` to the ceilings of the buffers that are sorted.
@@ -230,52 +248,76 @@ void measure_host_to_host(Engine& engine, LinkSpeeds& links, const Options& opti
   pin_in.join();
   std::printf("pinned 2 x %.1f GB\n", static_cast<double>(words) * 8 / 1e9);
 
-  for (LinkSpeeds::Set& set : links.sets) {
-    if (set.devices.size() == 1 && set.devices[0] != 0) continue;
-    const std::vector<Device*> devices = engine.select(set.devices);
-    set.h2d = ceiling(engine, devices, in, out, true, false);
-    set.d2h = ceiling(engine, devices, in, out, false, true);
-    set.both = ceiling(engine, devices, in, out, true, true);
-    for (Device* each : devices) each->memory().release();
-    std::printf("%d GPUs: H2D %.1f, D2H %.1f, both %.1f GB/s\n", static_cast<int>(set.devices.size()), set.h2d / 1e9,
-                set.d2h / 1e9, set.both / 1e9);
-  }
-  const auto each_set = [&](TupleLayout layout, const TupleView& from, const TupleSpan& to) {
-    for (const LinkSpeeds::Set& set : links.sets) {
-      if (set.devices.size() == 1 && set.devices[0] != 0) continue;
-      const double bytes = static_cast<double>(from.size * layout.tuple_bytes());
-      const HostSort sort{"host to host", 1e3 * (bytes / set.h2d + bytes / set.d2h), [&](const auto& devices, Job& job) {
-                            sorting::sample_sort(engine, layout, devices, from, to, ~uint64_t{0}, job);
-                          }};
-      sort_host_to_host(engine, set, layout, from, to, sort, options.runs, report);
+  std::vector<Ceilings> ceilings;
+  for (const LinkSpeeds::Set& set : links.sets) ceilings.push_back({engine.select(set.devices)});
+  const auto each_set = [&](const std::function<void(size_t)>& body) {
+    for (size_t s = 0; s < links.sets.size(); ++s) {
+      if (links.sets[s].devices.size() > 1 || links.sets[s].devices[0] == 0) body(s);
     }
   };
+  std::vector<HostSort> sorts;
+  const auto sort = [&](HostSort what) {
+    Ceilings& set = ceilings[what.set];
+    set.measure(engine, in, out);
+    measure(engine, what, set.devices, options.runs);
+    for (Device* each : set.devices) each->memory().release();
+    set.measure(engine, in, out);
+    sorts.push_back(std::move(what));
+  };
+  const auto in_core = [&](TupleLayout layout, const TupleView& from, const TupleSpan& to) {
+    const double bytes = static_cast<double>(from.size * layout.tuple_bytes());
+    each_set([&](size_t set) {
+      sort({"host to host",
+            set,
+            layout,
+            from,
+            to,
+            [=](const Ceilings& best) { return 1e3 * (bytes / best.h2d + bytes / best.d2h); },
+            [&engine, layout, from, to](const auto& devices, Job& job) {
+              sorting::sample_sort(engine, layout, devices, from, to, ~uint64_t{0}, job);
+            },
+            {},
+            {}});
+    });
+  };
   if (options.pairs) {
-    each_set({8, 8}, {in.at(0), in.at(options.pairs), 0, options.pairs}, {out.at(0), out.at(options.pairs), options.pairs});
+    in_core({8, 8}, {in.at(0), in.at(options.pairs), 0, options.pairs}, {out.at(0), out.at(options.pairs), options.pairs});
   }
   if (options.keys) {
     fill(engine.pool, in, random_word);
-    each_set({8, 0}, {in.at(0), nullptr, 0, options.keys}, {out.at(0), nullptr, options.keys});
+    in_core({8, 0}, {in.at(0), nullptr, 0, options.keys}, {out.at(0), nullptr, options.keys});
   }
   if (options.keys && options.chunksets) {
     Pinned spill(device, options.keys * sizeof(uint64_t));
     fill(engine.pool, spill, [](uint64_t) { return 0; });
     spill.pin();
-    const LinkSpeeds::Set& set = links.sets.back();
     std::vector<uint64_t> ends;
     for (unsigned c = 1; c <= options.chunksets; ++c) ends.push_back(options.keys / options.chunksets * c);
     ends.back() = options.keys;
     const TupleLayout layout{8, 0};
     const TupleView from{in.at(0), nullptr, 0, options.keys};
     const TupleSpan to{out.at(0), nullptr, options.keys};
-    for (Device* each : engine.select(set.devices)) each->memory().release();
-    const HostSort sort{"out of core", 1e3 * 2 * 2 * static_cast<double>(options.keys) * 8 / set.both,
-                        [&](const auto& devices, Job& job) {
-                          sorting::spilled_sample_sort(engine, layout, devices, from, ends, {spill.at(0), nullptr, options.keys},
-                                                       to, ~uint64_t{0}, job);
-                        }};
-    sort_host_to_host(engine, set, layout, from, to, sort, options.runs, report);
+    const double bytes = static_cast<double>(options.keys) * 8;
+    sort({"out of core",
+          links.sets.size() - 1,
+          layout,
+          from,
+          to,
+          [=](const Ceilings& best) { return 1e3 * 2 * 2 * bytes / best.both; },
+          [&](const auto& devices, Job& job) {
+            sorting::spilled_sample_sort(engine, layout, devices, from, ends, {spill.at(0), nullptr, options.keys}, to,
+                                         ~uint64_t{0}, job);
+          },
+          {},
+          {}});
   }
+  each_set([&](size_t s) {
+    LinkSpeeds::Set& set = links.sets[s];
+    set.h2d = ceilings[s].h2d, set.d2h = ceilings[s].d2h, set.both = ceilings[s].both;
+    std::printf("%d GPUs: H2D %.1f, D2H %.1f, both %.1f GB/s\n", static_cast<int>(set.devices.size()), set.h2d / 1e9,
+                set.d2h / 1e9, set.both / 1e9);
+  });
+  for (const HostSort& each : sorts) report_host_sort(each, ceilings[each.set], report);
 }
 
 // Pairs on one GPU.
