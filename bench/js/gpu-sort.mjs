@@ -9,6 +9,7 @@ import { parseArgs } from 'node:util';
 import { DuckDBInstance } from '@duckdb/node-api';
 import { Int64, makeData, Table, Vector } from 'apache-arrow';
 import { createEngine } from '../../dist/index.js';
+import { int64, random } from '../workloads/random.mjs';
 import { summary } from './statistics.mjs';
 
 const { values: given } = parseArgs({
@@ -18,25 +19,10 @@ const rows = Math.round(Number(given.rows));
 const runs = Number(given.runs);
 
 function randomKeys(length) {
-  const keys = new BigInt64Array(length);
-  const words = new Uint32Array(keys.buffer);
-  let [a, b] = [0x9e3779b9, 0x243f6a88];
-  for (let i = 0; i < words.length; i++) {
-    // xorshift of two words
-    let t = a ^ (a << 11);
-    t ^= t >>> 8;
-    a = b;
-    b = b ^ (b >>> 19) ^ t;
-    words[i] = b;
-  }
-  return keys;
-}
-
-function rowNumbers(length) {
-  const values = new BigInt64Array(length);
-  const words = new Uint32Array(values.buffer);
-  for (let i = 0; i < length; i++) words[2 * i] = i;
-  return values;
+  const { uint32 } = random(1);
+  const words = new Uint32Array(2 * length);
+  for (let i = 0; i < words.length; i++) words[i] = uint32();
+  return new BigInt64Array(words.buffer);
 }
 
 const column = (data) => new Vector([makeData({ type: new Int64(), length: data.length, nullCount: 0, data })]);
@@ -69,7 +55,7 @@ async function time(work) {
 }
 
 const keys = randomKeys(rows);
-const table = new Table({ key: column(keys), value: column(rowNumbers(rows)) });
+const table = new Table({ key: column(keys), value: column(int64(rows, (row) => row)) });
 const engine = await createEngine({ device: 'gpu', memoryLimit: '64GiB' });
 let stats;
 let checked = false;

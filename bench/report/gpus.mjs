@@ -13,7 +13,7 @@ export function gpuSections(folder, table) {
       .sort()
       .at(-1);
     if (!name) return undefined;
-    const commit = name.slice('2026-11-21-'.length, -`-gpu-${kind}.json`.length);
+    const commit = name.match(/^\d+-\d+-\d+-(\w+)-gpu-/)[1];
     return { name, commit, ...JSON.parse(readFileSync(`${folder}/${name}`, 'utf8')) };
   };
   const from = (kind, render) => () => {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <set>
 
 #include "gpu_engine.h"
 #include "primitives/primitives.h"
@@ -155,19 +154,6 @@ void check_ranges(Bench& bench, const Input& input, const std::vector<uint64_t>&
         const std::vector<uint64_t> until_the_call = bounds;
         primitives.partition_ranges(input.layout, in, until_the_call, out, offsets, scratch, bench.job, *bench.stream);
       });
-}
-
-/// `count` ascending bounds: the least and the greatest key now and then, keys and their successors, and random ones.
-std::vector<uint64_t> draw_bounds(TupleLayout layout, const std::vector<uint64_t>& keys, size_t count, std::mt19937_64& random) {
-  std::set<uint64_t> bounds;
-  const auto add = [&](uint64_t bound) {
-    if (bounds.size() < count) bounds.insert(cut(layout, bound));
-  };
-  if (random() % 3 == 0) add(0);
-  if (random() % 3 == 0) add(~uint64_t{0});
-  for (size_t i = 0; i < 2 * count && !keys.empty(); ++i) add(keys[random() % keys.size()] + random() % 2);
-  while (bounds.size() < count) add(random() >> random() % 33);
-  return {bounds.begin(), bounds.end()};
 }
 
 Input draw_input(TupleLayout layout, const Distribution& distribution, uint64_t size, std::mt19937_64& random) {

@@ -1,7 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <set>
-
 #include "primitives/host/radix_scatter.h"
 #include "tuple_data.h"
 
@@ -11,19 +9,6 @@ namespace {
 using namespace test;
 
 constexpr uint64_t kPoison = 0xBADBADBADBADBAD;
-
-/// `count` ascending bounds: the least and the greatest key now and then, keys and their successors, and random ones.
-std::vector<uint64_t> draw_bounds(TupleLayout layout, const std::vector<uint64_t>& keys, size_t count, std::mt19937_64& random) {
-  std::set<uint64_t> bounds;
-  const auto add = [&](uint64_t bound) {
-    if (bounds.size() < count) bounds.insert(cut(layout, bound));
-  };
-  if (random() % 3 == 0) add(0);
-  if (random() % 3 == 0) add(~uint64_t{0});
-  for (size_t i = 0; i < 2 * count && !keys.empty(); ++i) add(keys[random() % keys.size()] + random() % 2);
-  while (bounds.size() < count) add(random() >> random() % 33);
-  return {bounds.begin(), bounds.end()};
-}
 
 void check_ranges(HostBench& bench, TupleLayout layout, const std::vector<uint64_t>& keys, const std::vector<uint64_t>& bounds,
                   bool implied, uint64_t in_shift, uint64_t out_shift) {

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -175,6 +176,20 @@ struct HostBench {
 };
 
 inline uint64_t cut(TupleLayout layout, uint64_t key) { return layout.key_bytes == 4 ? key & 0xFFFFFFFFu : key; }
+
+/// `count` ascending bounds: the least and the greatest key now and then, keys and their successors, and random ones.
+inline std::vector<uint64_t> draw_bounds(TupleLayout layout, const std::vector<uint64_t>& keys, size_t count,
+                                         std::mt19937_64& random) {
+  std::set<uint64_t> bounds;
+  const auto add = [&](uint64_t bound) {
+    if (bounds.size() < count) bounds.insert(cut(layout, bound));
+  };
+  if (random() % 3 == 0) add(0);
+  if (random() % 3 == 0) add(~uint64_t{0});
+  for (size_t i = 0; i < 2 * count && !keys.empty(); ++i) add(keys[random() % keys.size()] + random() % 2);
+  while (bounds.size() < count) add(random() >> random() % 33);
+  return {bounds.begin(), bounds.end()};
+}
 
 inline std::string describe(TupleLayout layout, const char* what, uint64_t size, unsigned threads) {
   return std::string(what) + " key " + std::to_string(layout.key_bytes) + " value " + std::to_string(layout.value_bytes) +
