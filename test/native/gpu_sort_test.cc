@@ -213,6 +213,23 @@ TEST_P(GpuSort, SortsMillions) {
   }
 }
 
+TEST_P(GpuSort, SortsKeysOfEveryNumberOfBits) {
+  const auto [algorithm, gpus] = GetParam();
+  SKIP_WITHOUT_GPUS(gpus);
+  const auto engine = make_gpu_engine(gpus);
+  for (unsigned bits = 1; bits <= 64; ++bits) {
+    SCOPED_TRACE(std::to_string(bits) + " bits");
+    auto keys = make_keys(Keys::uniform, 20000, 8, bits);
+    for (uint64_t& key : keys) key >>= 64 - bits;
+    const Tuples tuples({8, 4}, keys, true);
+    Job job;
+    const SortPlan plan{algorithm, first_devices(gpus), {keys.size()}};
+    const uint64_t varying = bits % 2 ? varying_bits_of(keys) : ~uint64_t{0};
+    expect_sorted(sort_chunksets(*engine, {8, 4}, tuples.view(), varying, plan, job)[0], tuples, keys, 0, keys.size());
+    if (HasFatalFailure()) return;
+  }
+}
+
 TEST_P(GpuSort, FitsTheMemoryThatItAnnounces) {
   const auto [algorithm, gpus] = GetParam();
   SKIP_WITHOUT_GPUS(gpus);

@@ -16,19 +16,27 @@
 
 namespace warpjoin::testing {
 
-enum class Keys { uniform, sorted, reverse, equal, few, hot, narrow, gaps, zipf };
-inline constexpr Keys kAllKeys[] = {Keys::uniform, Keys::sorted, Keys::reverse, Keys::equal, Keys::few,
-                                    Keys::hot,     Keys::narrow, Keys::gaps,    Keys::zipf};
+enum class Keys { uniform, sorted, nearly_sorted, reverse, equal, few, hot, narrow, gaps, zipf_half, zipf, zipf_steep };
+inline constexpr Keys kAllKeys[] = {Keys::uniform, Keys::sorted,    Keys::nearly_sorted, Keys::reverse,
+                                    Keys::equal,   Keys::few,       Keys::hot,           Keys::narrow,
+                                    Keys::gaps,    Keys::zipf_half, Keys::zipf,          Keys::zipf_steep};
 inline constexpr TupleLayout kAllLayouts[] = {{8, 8}, {4, 4}, {8, 4}, {4, 8}, {8, 0}, {4, 0}};
 
 inline std::string name_of(Keys keys) {
-  constexpr const char* names[] = {"uniform", "sorted", "reverse", "equal", "few", "hot", "narrow", "gaps", "zipf"};
+  constexpr const char* names[] = {"uniform", "sorted", "nearly sorted", "reverse",  "equal", "few",
+                                   "hot",     "narrow", "gaps",          "Zipf 0.5", "Zipf",  "Zipf 1.5"};
   return names[static_cast<size_t>(keys)];
 }
 
 inline std::string name_of(SortAlgorithm algorithm) {
   constexpr const char* names[] = {"Merge", "Radix", "Sample"};
   return names[static_cast<size_t>(algorithm)];
+}
+
+/// A rank below 10^5 whose probability falls with its power of `exponent`; from a uniform number below 2^64.
+inline uint64_t zipf_rank(uint64_t uniform, double exponent) {
+  const double u = static_cast<double>(uniform >> 11) * 0x1p-53, rest = 1 - exponent;
+  return static_cast<uint64_t>(rest == 0 ? std::pow(1e5, u) : std::pow(1 + u * (std::pow(1e5, rest) - 1), 1 / rest));
 }
 
 inline std::vector<uint64_t> make_keys(Keys kind, uint64_t size, unsigned key_bytes, uint64_t seed) {
@@ -41,12 +49,15 @@ inline std::vector<uint64_t> make_keys(Keys kind, uint64_t size, unsigned key_by
       case Keys::uniform:
       case Keys::sorted:
       case Keys::reverse: keys[i] = r; break;
+      case Keys::nearly_sorted: keys[i] = r % 50 == 0 ? random() % (3 * size) : 3 * i; break;
       case Keys::equal: keys[i] = 0xABCDEF0123456789; break;
       case Keys::few: keys[i] = (r % 5) * 0x2492492492492492; break;
       case Keys::hot: keys[i] = r % 10 < 8 ? 0x7654321076543210 : random(); break;
       case Keys::narrow: keys[i] = 0x1234567800005000 + r % 700; break;
       case Keys::gaps: keys[i] = r & 0x8010000401000103; break;
-      case Keys::zipf: keys[i] = static_cast<uint64_t>(std::pow(1e5, static_cast<double>(r >> 11) * 0x1p-53)) << 7; break;
+      case Keys::zipf_half: keys[i] = zipf_rank(r, 0.5) << 7; break;
+      case Keys::zipf: keys[i] = zipf_rank(r, 1) << 7; break;
+      case Keys::zipf_steep: keys[i] = zipf_rank(r, 1.5) << 7; break;
     }
     keys[i] &= mask;
   }
