@@ -1,23 +1,16 @@
 #!/usr/bin/env bash
 # Runs the native tests on GPUs, then the small ones under compute-sanitizer.
 #
-#   scripts/gpu-native-tests.sh build   compiles build/gpu/warpjoin_tests: linked statically but for libc, so that
-#                                       it also runs on a GPU host without GoogleTest
+#   scripts/gpu-native-tests.sh build   compiles it
 #   scripts/gpu-native-tests.sh run     runs it (the default; builds it first where it is missing)
 #
-# WARPJOIN_CUDA_ARCHITECTURES (default 90), WARPJOIN_TEST_FILTER (default *Gpu*), WARPJOIN_EXPECT_GPUS (fails if there are
-# fewer: skipped tests must not look like passed ones).
+# WARPJOIN_TEST_FILTER (default *Gpu*), WARPJOIN_EXPECT_GPUS (fails if there are fewer: skipped tests must not look like
+# passed ones), and those of scripts/gpu-build.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-dir=build/gpu
-tests=$dir/warpjoin_tests
+tests=build/gpu/warpjoin_tests
 
-build() {
-  cmake -S . -B "$dir" -G Ninja -DWARPJOIN_TESTS=ON -DWARPJOIN_BENCH=ON -DWARPJOIN_GPU=cuda \
-    -DWARPJOIN_CUDA_ARCHITECTURES="${WARPJOIN_CUDA_ARCHITECTURES:-90}" \
-    -DCMAKE_EXE_LINKER_FLAGS="-static-libstdc++ -static-libgcc -s"
-  ninja -C "$dir" -j "${JOBS:-$(nproc)}" warpjoin_tests
-}
+build() { bash scripts/gpu-build.sh warpjoin_tests; }
 
 run() {
   [ -x "$tests" ] || build
