@@ -4,6 +4,7 @@
 #include <bit>
 #include <exception>
 
+#include "device/streams.h"
 #include "join/join_rows.h"
 
 namespace warpjoin {
@@ -316,18 +317,13 @@ void LocalJoins::start_match(Local& local, uint32_t partitions) {
 }
 
 void LocalJoins::synchronize() {
-  // All of them, even after an error: what they write to may go once this has thrown.
-  std::exception_ptr error;
+  std::vector<Stream*> streams;
   for (const auto& local : locals_) {
     for (Stream* stream : {local->stream.get(), local->second_stream.get()}) {
-      try {
-        if (stream) stream->synchronize();
-      } catch (...) {
-        if (!error) error = std::current_exception();
-      }
+      if (stream) streams.push_back(stream);
     }
   }
-  if (error) std::rethrow_exception(error);
+  synchronize_all(streams);
 }
 
 uint64_t LocalJoins::rows_of(const Local& local, JoinEmit what) const {

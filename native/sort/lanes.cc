@@ -1,9 +1,9 @@
 #include "sort/lanes.h"
 
-#include <exception>
 #include <functional>
 
 #include "core/error.h"
+#include "device/streams.h"
 #include "sort/sample_sort.h"
 
 namespace warpjoin::sorting {
@@ -75,15 +75,9 @@ Lanes::Lanes(Engine& engine, TupleLayout layout, const std::vector<Device*>& dev
 void Lanes::for_each(const std::function<void(size_t)>& body) { engine.pool.parallel_for(lanes_.size(), body); }
 
 void Lanes::wait(std::unique_ptr<Stream> Lane::*stream) {
-  std::exception_ptr error;
-  for (Lane& lane : lanes_) {
-    try {
-      (lane.*stream)->synchronize();
-    } catch (...) {
-      if (!error) error = std::current_exception();
-    }
-  }
-  if (error) std::rethrow_exception(error);
+  std::vector<Stream*> streams;
+  for (Lane& lane : lanes_) streams.push_back((lane.*stream).get());
+  synchronize_all(streams);
   job.check();
 }
 

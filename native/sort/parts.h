@@ -2,13 +2,17 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <vector>
 
+#include "core/job.h"
 #include "device/device.h"
 #include "primitives/primitives.h"
 #include "sort/key_ranges.h"
+#include "transfer/host_transfer.h"
 
 namespace warpjoin::sorting {
 
@@ -71,6 +75,17 @@ struct Piece {
 
   TupleView range(TupleLayout layout, size_t r) const { return out.slice(layout, offsets[r], offsets[r + 1]).view(); }
 };
+
+/// The way of `pieces` to a device, over `slots` that they take turns in; the event of a slot says when it is free again.
+/// Each piece, in order, is given to `partition` with the place where it will be on `compute`, which waits for it: what is
+/// enqueued there then may read it.
+HostQueue arrival_of(Device& device, TupleLayout layout, std::vector<Piece>& pieces, const std::vector<OwnedTuples>& slots,
+                     const std::array<std::unique_ptr<Event>, kSlots>& slot_free, Stream& compute,
+                     std::function<void(Piece& piece, const TupleView& arrived)> partition);
+
+/// Partitions a piece that has arrived into its place, and counts it as done.
+void partition_piece(Primitives& primitives, TupleLayout layout, Piece& piece, const TupleView& arrived, const KeyRanges& ranges,
+                     void* scratch, Job& job, Stream& compute);
 
 /// A stretch of the result that one device sorts in one go.
 struct Part {

@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "core/format.h"
+#include "device/streams.h"
 #include "primitives/primitives.h"
 #include "sort/lanes.h"
 #include "sort/parts.h"
@@ -136,46 +137,23 @@ class SampleSort {
           allocate(device, lane.primitives().partition_ranges_scratch_bytes(layout_, largest, Primitives::kMostRanges));
       if (lane.direct) {
         chosen.get();
-        for (Piece& piece : lane.pieces) partition_piece(lane, piece, piece.in);
+        for (Piece& piece : lane.pieces) partition_arrived(lane, piece, piece.in);
         continue;
       }
       for (size_t s = 0; s < kSlots; ++s) lane.buffers.emplace_back(device, layout_, largest);
-      queues.push_back(arrival_of(lane, chosen));
+      queues.push_back(arrival_of(device, layout_, lane.pieces, lane.buffers, lane.slot_free, *lane.compute,
+                                  [this, &lane, chosen](Piece& piece, const TupleView& arrived) {
+                                    chosen.get();
+                                    partition_arrived(lane, piece, arrived);
+                                  }));
     }
     transfer(engine_, queues, job_);
     chosen.get();
     wait();
   }
 
-  HostQueue arrival_of(SampleLane& lane, const std::shared_future<void>& chosen) {
-    HostQueue queue;
-    queue.device = lane.device;
-    queue.direction = HostQueue::Direction::to_device;
-    queue.depth = kSlots;
-    for (size_t p = 0; p < lane.pieces.size(); ++p) {
-      const TupleView& in = lane.pieces[p].in;
-      const TupleSpan& slot = lane.buffers[p % kSlots].span;
-      HostCopy& copy = queue.copies.emplace_back();
-      copy.stretches.push_back({slot.keys, in.keys, in.size * layout_.key_bytes});
-      if (in.values) copy.stretches.push_back({slot.values, in.values, in.size * layout_.value_bytes});
-      if (p >= kSlots) copy.after = lane.slot_free[p % kSlots].get();
-    }
-    queue.enqueued = [this, &lane, chosen](size_t p, std::span<Event* const> done) {
-      chosen.get();
-      for (Event* event : done) lane.compute->wait(*event);
-      Piece& piece = lane.pieces[p];
-      const TupleSpan& slot = lane.buffers[p % kSlots].span;
-      partition_piece(lane, piece, {slot.keys, piece.in.values ? slot.values : nullptr, piece.in.first_value, piece.in.size});
-      lane.compute->record(*lane.slot_free[p % kSlots]);
-    };
-    return queue;
-  }
-
-  void partition_piece(SampleLane& lane, Piece& piece, const TupleView& arrived) {
-    piece.offsets.assign(ranges_.size() + 1, 0);
-    lane.primitives().partition_ranges(layout_, arrived, ranges_.bounds(), piece.out, piece.offsets.data(), lane.scratch.data(),
-                                       job_, *lane.compute);
-    job_.add_done(piece.in.size);
+  void partition_arrived(SampleLane& lane, Piece& piece, const TupleView& arrived) {
+    partition_piece(lane.primitives(), layout_, piece, arrived, ranges_, lane.scratch.data(), job_, *lane.compute);
   }
 
   void check_room() const {
@@ -294,17 +272,9 @@ class SampleSort {
   }
 
   void wait() {
-    std::exception_ptr error;
-    for (SampleLane& lane : lanes_) {
-      for (Stream* stream : {lane.collect.get(), lane.compute.get()}) {
-        try {
-          stream->synchronize();
-        } catch (...) {
-          if (!error) error = std::current_exception();
-        }
-      }
-    }
-    if (error) std::rethrow_exception(error);
+    std::vector<Stream*> streams;
+    for (SampleLane& lane : lanes_) streams.insert(streams.end(), {lane.collect.get(), lane.compute.get()});
+    synchronize_all(streams);
     job_.check();
   }
 

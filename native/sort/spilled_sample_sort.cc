@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/error.h"
+#include "device/streams.h"
 #include "sort/lanes.h"
 #include "sort/parts.h"
 #include "sort/sample_sort.h"
@@ -99,39 +100,24 @@ class SpilledSampleSort {
       std::vector<HostQueue> queues;
       for (SpillLane& lane : lanes_) {
         if (c > 0) queues.push_back(spill_of(lane, c - 1));
-        if (c < chunksets_) queues.push_back(arrival_of(lane, c));
+        if (c < chunksets_) queues.push_back(arrive(lane, c));
       }
       transfer(engine_, queues, job_);
       wait();
     }
   }
 
-  HostQueue arrival_of(SpillLane& lane, size_t chunkset) {
-    HostQueue queue{lane.device, HostQueue::Direction::to_device, {}, kSlots, {}};
-    std::vector<Piece>& pieces = lane.pieces[chunkset];
+  HostQueue arrive(SpillLane& lane, size_t chunkset) {
     uint64_t at = 0;
-    for (size_t p = 0; p < pieces.size(); ++p) {
-      Piece& piece = pieces[p];
-      const TupleSpan& slot = lane.buffers[p % kSlots].span;
-      HostCopy& copy = queue.copies.emplace_back();
-      copy.stretches.push_back({slot.keys, piece.in.keys, piece.in.size * layout_.key_bytes});
-      if (piece.in.values) copy.stretches.push_back({slot.values, piece.in.values, piece.in.size * layout_.value_bytes});
-      if (p >= kSlots) copy.after = lane.slot_free[p % kSlots].get();
+    for (Piece& piece : lane.pieces[chunkset]) {
       piece.out = lane.areas[chunkset % 2].span.slice(layout_, at, at + piece.in.size);
       at += piece.in.size;
     }
-    queue.enqueued = [this, &lane, &pieces](size_t p, std::span<Event* const> done) {
-      for (Event* event : done) lane.compute->wait(*event);
-      Piece& piece = pieces[p];
-      const TupleSpan& slot = lane.buffers[p % kSlots].span;
-      piece.offsets.assign(ranges_.size() + 1, 0);
-      lane.primitives().partition_ranges(
-          layout_, {slot.keys, piece.in.values ? slot.values : nullptr, piece.in.first_value, piece.in.size}, ranges_.bounds(),
-          piece.out, piece.offsets.data(), lane.scratch.data(), job_, *lane.compute);
-      lane.compute->record(*lane.slot_free[p % kSlots]);
-      job_.add_done(piece.in.size);
-    };
-    return queue;
+    return arrival_of(*lane.device, layout_, lane.pieces[chunkset], lane.buffers, lane.slot_free, *lane.compute,
+                      [this, &lane](Piece& piece, const TupleView& arrived) {
+                        partition_piece(lane.primitives(), layout_, piece, arrived, ranges_, lane.scratch.data(), job_,
+                                        *lane.compute);
+                      });
   }
 
   // A partitioned piece takes the rows of the input that it came from.
@@ -252,15 +238,9 @@ class SpilledSampleSort {
   }
 
   void wait() {
-    std::exception_ptr error;
-    for (SpillLane& lane : lanes_) {
-      try {
-        lane.compute->synchronize();
-      } catch (...) {
-        if (!error) error = std::current_exception();
-      }
-    }
-    if (error) std::rethrow_exception(error);
+    std::vector<Stream*> streams;
+    for (SpillLane& lane : lanes_) streams.push_back(lane.compute.get());
+    synchronize_all(streams);
     job_.check();
   }
 
