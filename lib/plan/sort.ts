@@ -52,6 +52,16 @@ export function sortNanoseconds(keyBytes: number, devices: number, algorithm: So
   return COSTS.radixPass * keyBytes + (devices > 1 ? between : 0);
 }
 
+/** What is to come into order, and what with. */
+interface Sorting {
+  relation: Tuples;
+  side: SortStep['side'];
+  /** Device memory that there is for it. */
+  budget: number;
+  deviceBytes: SortDeviceBytes;
+  resources: Resources;
+}
+
 /** How one relation's tuples come into order. */
 interface SortSteps {
   steps: (SortStep | MergeStep)[];
@@ -77,7 +87,8 @@ export function sortSteps(
   resources: Resources,
 ): SortSteps {
   const budget = deviceBudget(resources, heldBytes + relation.tuples * tupleBytes(relation));
-  const steps = (algorithm: SortAlgorithm) => stepsOnBestSet(relation, side, algorithm, budget, deviceBytes, resources);
+  const sorting = { relation, side, budget, deviceBytes, resources };
+  const steps = (algorithm: SortAlgorithm) => stepsOnBestSet(sorting, algorithm);
   if (choice !== 'auto') return { ...steps(choice), reason: 'asked for' };
   // Where tuples cross a link, only a sample sort works on them meanwhile; it takes the least memory, too.
   const sample = resources.devices.every(({ kind }) => kind === 'gpu') && attempt(() => steps('sample'));
@@ -103,17 +114,11 @@ function attempt<T>(plan: () => T): T | undefined {
 }
 
 /** On the devices whose links are fastest together, of those that need no more chunksets than all devices would. */
-function stepsOnBestSet(
-  relation: Tuples,
-  side: SortStep['side'],
-  algorithm: SortAlgorithm,
-  budget: number,
-  deviceBytes: SortDeviceBytes,
-  resources: Resources,
-): Omit<SortSteps, 'reason'> {
+function stepsOnBestSet(sorting: Sorting, algorithm: SortAlgorithm): Omit<SortSteps, 'reason'> {
+  const { relation, resources } = sorting;
   const { devices, links } = resources;
   const steps = (on: readonly DeviceDescription[], why: string | null) =>
-    stepsOf(relation, side, algorithm, budget, deviceBytes, { ...resources, devices: on }, why);
+    stepsOf({ ...sorting, resources: { ...resources, devices: on } }, algorithm, why);
   if (links === null) return steps(devices, null);
   if (typeof links === 'string') return steps(devices, links);
   const all = steps(devices, null);
@@ -127,15 +132,8 @@ function stepsOnBestSet(
   return all;
 }
 
-function stepsOf(
-  relation: Tuples,
-  side: SortStep['side'],
-  algorithm: SortAlgorithm,
-  budget: number,
-  deviceBytes: SortDeviceBytes,
-  resources: Resources,
-  devicesReason: string | null,
-): Omit<SortSteps, 'reason'> {
+function stepsOf(sorting: Sorting, algorithm: SortAlgorithm, devicesReason: string | null): Omit<SortSteps, 'reason'> {
+  const { relation, side, budget, deviceBytes, resources } = sorting;
   const { tuples, keyBytes } = relation;
   const count = resources.devices.length;
   const runBytes = tuples * tupleBytes(relation);

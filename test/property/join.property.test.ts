@@ -85,7 +85,8 @@ test('join gives the rows that DuckDB gives', async () => {
       const hash = c.algorithm !== 'sort-merge';
       const rows = Math.max(c.leftRows, rightRows, 2);
       const extraBytes = hash ? HASH_BYTES : MERGE_BYTES;
-      await setup.onEngine({ devices: c.devices, rows, chunksets: c.chunksets, partitions: hash, extraBytes }, run);
+      const algorithm = hash ? 'radix' : 'merge';
+      await setup.onEngine({ devices: c.devices, rows, chunksets: c.chunksets, algorithm, extraBytes }, run);
     }),
     parameters(500),
   );

@@ -19,10 +19,8 @@ export interface Room {
   rows: number;
   /** 1: as much as it likes. */
   chunksets: number;
-  /** Whether the call will partition, which needs some memory even for a few rows. */
-  partitions: boolean;
-  /** Whether it may partition by key range, which needs more. */
-  ranges?: boolean;
+  /** The sort that takes as much for a few rows as the call may: radix where it partitions, sample where by key range. */
+  algorithm: SortAlgorithm;
   /** Bytes that each device gets on top. */
   extraBytes: number;
 }
@@ -63,7 +61,7 @@ async function tightEngine(room: Room): Promise<Engine> {
 }
 
 /** Device memory that holds a `chunksets`-th of so many rows at a time, or less where tuples are wider than 8 bytes. */
-async function chunksetBytes({ devices, rows, chunksets, partitions, ranges }: Room): Promise<number> {
+async function chunksetBytes({ devices, rows, chunksets, algorithm }: Room): Promise<number> {
   const probe = new (native().Engine)({
     threads: 2,
     ...nativeDevices(devices),
@@ -74,8 +72,9 @@ async function chunksetBytes({ devices, rows, chunksets, partitions, ranges }: R
   const merge = probe.sortDeviceBytes(4, 4, tuples, devices, 'merge', true);
   const radix = [4, 8].map((keyBytes) => probe.sortDeviceBytes(keyBytes, 8, tuples, devices, 'radix', true));
   // What is needed for one wide tuple may be more than for a few narrow ones: always on GPUs, and where there are ranges.
-  const least = (algorithm: SortAlgorithm): number => probe.sortDeviceBytes(8, 8, 1, devices, algorithm, true);
-  const onAny = ranges ? [least('sample')] : [];
+  const least = (sort: SortAlgorithm): number => probe.sortDeviceBytes(8, 8, 1, devices, sort, true);
+  const partitions = algorithm !== 'merge';
+  const onAny = algorithm === 'sample' ? [least('sample')] : [];
   const onGpu = onGpus ? [least('merge'), ...(partitions ? [least('radix'), least('sample')] : [])] : [];
   await probe.dispose();
   return Math.max(merge, ...onAny, ...onGpu, ...(partitions ? radix : []));

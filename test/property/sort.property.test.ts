@@ -49,8 +49,8 @@ test('sort gives the order that DuckDB gives, stable', async () => {
           }
         }
       };
-      const ranges = algorithm === 'sample';
-      await setup.onEngine({ devices, rows, chunksets, partitions: ranges || algorithm === 'radix', ranges, extraBytes: 0 }, run);
+      const room = { devices, rows, chunksets, algorithm: algorithm === 'auto' ? ('merge' as const) : algorithm, extraBytes: 0 };
+      await setup.onEngine(room, run);
     }),
     parameters(500),
   );
