@@ -1,6 +1,7 @@
 #include "sort/lanes.h"
 
 #include <functional>
+#include <utility>
 
 #include "core/error.h"
 #include "device/streams.h"
@@ -8,9 +9,6 @@
 
 namespace warpjoin::sorting {
 namespace {
-
-// Cancelled between pieces: a chunk takes a link a good part of a second.
-constexpr size_t kCopyPiece = size_t{64} << 20;
 
 bool all_address_host_memory(const std::vector<Device*>& devices) {
   return std::all_of(devices.begin(), devices.end(), [](Device* device) { return device->addresses_host_memory(); });
@@ -48,6 +46,14 @@ SortAlgorithm runnable(SortAlgorithm algorithm, const Engine& engine, const std:
   return algorithm;
 }
 
+HostCopy host_copy(TupleLayout layout, const TupleSpan& target, const TupleView& source, Event* after) {
+  HostCopy copy{{}, after};
+  copy.stretches.push_back({target.keys, source.keys, source.size * layout.key_bytes});
+  if (layout.value_bytes && source.values)
+    copy.stretches.push_back({target.values, source.values, source.size * layout.value_bytes});
+  return copy;
+}
+
 Lanes::Lanes(Engine& engine, TupleLayout layout, const std::vector<Device*>& devices, uint64_t tuples, SortAlgorithm algorithm,
              Job& job)
     : engine(engine), layout(layout), job(job), in_place(all_address_host_memory(devices)), lanes_(devices.size()) {
@@ -67,12 +73,40 @@ Lanes::Lanes(Engine& engine, TupleLayout layout, const std::vector<Device*>& dev
     if (!in_place) lane.y = buffer();
     lane.scratch = allocate(scratch_bytes(device.primitives(), layout, rows, devices.size(), algorithm));
     lane.compute = device.create_stream();
-    lane.home = device.create_stream();
-    if (!in_place) lane.arrive = device.create_stream();
+    lane.copies = device.create_stream();
   }
 }
 
+Lanes::~Lanes() {
+  for (Lane& lane : lanes_) lane.compute.reset(), lane.copies.reset();
+}
+
 void Lanes::for_each(const std::function<void(size_t)>& body) { engine.pool.parallel_for(lanes_.size(), body); }
+
+void Lanes::move(const TupleView& next) {
+  std::vector<HostQueue> queues;
+  uint64_t bytes = 0;
+  const auto add = [&](Device* device, HostQueue::Direction direction, std::vector<HostCopy> copies) {
+    for (const HostCopy& copy : copies) {
+      for (const HostCopy::Stretch& stretch : copy.stretches) bytes += stretch.bytes;
+    }
+    const size_t depth = copies.size();
+    if (depth) queues.push_back({device, direction, std::move(copies), depth, {}});
+  };
+  for (size_t i = 0; i < size(); ++i) {
+    Lane& lane = lanes_[i];
+    lane.in = next.slice(layout, share_begin(next.size, size(), i), share_begin(next.size, size(), i + 1));
+    if (in_place) continue;
+    add(lane.device, HostQueue::Direction::to_host, std::exchange(lane.home, {}));
+    if (lane.in.size == 0) continue;
+    add(lane.device, HostQueue::Direction::to_device, {host_copy(layout, lane.y, lane.in, std::exchange(lane.y_free, nullptr))});
+    lane.in.keys = lane.y.keys;
+    if (lane.in.values) lane.in.values = lane.y.values;
+  }
+  if (queues.empty()) return;
+  PhaseTimer timer(job, "copy", 2 * bytes);
+  transfer(engine, queues, job);
+}
 
 void Lanes::wait(std::unique_ptr<Stream> Lane::*stream) {
   std::vector<Stream*> streams;
@@ -87,15 +121,9 @@ void Lanes::sort_into(Lane& lane, TupleView in, TupleSpan a, TupleSpan b, const 
 }
 
 void Lanes::copy(Lane& lane, TupleSpan target, TupleView source, Stream& stream) {
-  const auto move = [&](void* to, const void* from, size_t bytes) {
-    for (size_t done = 0; done < bytes; done += kCopyPiece) {
-      job.check();
-      lane.device->copy(static_cast<char*>(to) + done, static_cast<const char*>(from) + done, std::min(kCopyPiece, bytes - done),
-                        stream);
-    }
-  };
-  move(target.keys, source.keys, source.size * layout.key_bytes);
-  if (layout.value_bytes && source.values) move(target.values, source.values, source.size * layout.value_bytes);
+  if (source.size == 0) return;
+  lane.device->copy(target.keys, source.keys, source.size * layout.key_bytes, stream);
+  if (layout.value_bytes) lane.device->copy(target.values, source.values, source.size * layout.value_bytes, stream);
 }
 
 void Lanes::copy_to_peer(Lane& lane, TupleSpan target, Lane& peer, TupleView source, Stream& stream) {

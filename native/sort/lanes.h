@@ -11,6 +11,7 @@
 #include "core/tuples.h"
 #include "primitives/primitives.h"
 #include "sort/sort.h"
+#include "transfer/host_transfer.h"
 
 namespace warpjoin::sorting {
 
@@ -32,9 +33,11 @@ struct Lane {
   /// that address host memory there is no such buffer, for the run itself takes its place.
   TupleSpan x, y;
   TupleView in;                   ///< the present chunk: in y, or in host memory where the device addresses it
+  std::vector<HostCopy> home;     ///< what goes from x to the run
+  Event* y_free = nullptr;        ///< when nothing uses y any more; null: now
   std::vector<uint64_t> results;  ///< where primitives write counts and offsets
   std::vector<std::unique_ptr<Event>> events;
-  std::unique_ptr<Stream> compute, arrive, home;
+  std::unique_ptr<Stream> compute, copies;
 
   Primitives& primitives() const { return device->primitives(); }
 };
@@ -44,6 +47,7 @@ struct Chunkset {
   TupleView in;   ///< host memory
   TupleSpan run;  ///< host memory: where it goes, sorted
   uint64_t varying_bits;
+  TupleView next;  ///< the chunkset behind it, which arrives while this one leaves
 };
 
 class Lanes {
@@ -51,6 +55,8 @@ class Lanes {
   /// Reserves each device's memory for chunksets of up to `tuples`; throws Error(device) where it does not fit.
   Lanes(Engine& engine, TupleLayout layout, const std::vector<Device*>& devices, uint64_t tuples, SortAlgorithm algorithm,
         Job& job);
+  /// Waits for all devices before any of their memory goes: they read each other's.
+  ~Lanes();
 
   Engine& engine;
   const TupleLayout layout;
@@ -61,13 +67,17 @@ class Lanes {
   size_t size() const { return lanes_.size(); }
   Lane& operator[](size_t i) { return lanes_[i]; }
 
-  /// Runs body(i) for each lane, in parallel: copies of ordinary host memory may block the thread that enqueues them.
+  /// Runs body(i) for each lane, in parallel: enqueueing many copies takes a while.
   void for_each(const std::function<void(size_t lane)>& body);
+  /// Sends what is in the lanes' `home` home and at the same time takes the chunks of `next` to y, once it is free; returns
+  /// when they are there. Where the devices address host memory it only notes where the chunks are.
+  void move(const TupleView& next);
   /// Waits for all lanes, then throws the first error.
   void wait(std::unique_ptr<Stream> Lane::*stream);
 
   /// Sorts `in` into `a` or `b` on the compute stream and sees to it that the result ends in `wanted`, one of them.
   void sort_into(Lane& lane, TupleView in, TupleSpan a, TupleSpan b, const TupleSpan& wanted, uint64_t varying_bits);
+  /// Within the device's memory.
   void copy(Lane& lane, TupleSpan target, TupleView source, Stream& stream);
   void copy_to_peer(Lane& lane, TupleSpan target, Lane& peer, TupleView source, Stream& stream);
 
@@ -75,11 +85,13 @@ class Lanes {
   std::vector<Lane> lanes_;
 };
 
+/// The copy of tuples, with values where the source has some, between host memory and a device.
+HostCopy host_copy(TupleLayout layout, const TupleSpan& target, const TupleView& source, Event* after);
+
 /// The algorithm that can run: all but radix read across devices, so they need direct links.
 SortAlgorithm runnable(SortAlgorithm algorithm, const Engine& engine, const std::vector<Device*>& devices);
 
-/// Sort the chunkset whose chunks are the lanes' `in`, and write it to `set.run` or enqueue its way there on the
-/// `home` streams.
+/// Sort the chunkset whose chunks are the lanes' `in` into `set.run`; then those of `set.next` are the lanes' `in`.
 void merge_sort(Lanes& lanes, const Chunkset& set);
 void radix_sort(Lanes& lanes, const Chunkset& set);
 

@@ -84,13 +84,13 @@ void merge_sort(Lanes& lanes, const Chunkset& set) {
             const TupleView& to = arrived[j][i];
             const TupleSpan target{const_cast<void*>(to.keys), const_cast<void*>(to.values), to.size};
             if (i == j) {
-              lanes.copy(lanes[i], target, blocks[j][i], *lanes[i].home);
+              lanes.copy(lanes[i], target, blocks[j][i], *lanes[i].copies);
             } else {
               lanes.copy_to_peer(lanes[i], target, lanes[j], blocks[j][i], *lanes[i].compute);
             }
           }
         });
-        lanes.wait(&Lane::home);
+        lanes.wait(&Lane::copies);
         lanes.wait(&Lane::compute);
         blocks = std::move(arrived);
       }
@@ -104,12 +104,11 @@ void merge_sort(Lanes& lanes, const Chunkset& set) {
     lanes.job.add_done(size);
   }
 
-  if (!lanes.in_place) {
-    lanes.for_each([&](size_t j) {
-      const TupleSpan run = run_part(j);
-      lanes.copy(lanes[j], run, lanes[j].x.slice(layout, 0, run.size).view(), *lanes[j].home);
-    });
+  for (size_t j = 0; j < devices && !lanes.in_place; ++j) {
+    const TupleSpan run = run_part(j);
+    lanes[j].home.push_back(host_copy(layout, run, lanes[j].x.slice(layout, 0, run.size).view(), nullptr));
   }
+  lanes.move(set.next);
 }
 
 }  // namespace warpjoin::sorting

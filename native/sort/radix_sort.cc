@@ -182,13 +182,13 @@ void exchange_groups(Lanes& lanes, const std::vector<Group>& groups, const std::
       const TupleView source = lane.x.slice(lanes.layout, rows.begin, rows.end).view();
       const TupleSpan target = parts[group.device].slice(lanes.layout, at, at + source.size);
       if (group.device == i) {
-        lanes.copy(lane, target, source, *lane.home);
+        lanes.copy(lane, target, source, *lane.copies);
       } else {
         lanes.copy_to_peer(lane, target, lanes[group.device], source, *lane.compute);
       }
     }
   });
-  lanes.wait(&Lane::home);
+  lanes.wait(&Lane::copies);
   lanes.wait(&Lane::compute);
 }
 
@@ -240,22 +240,15 @@ void radix_sort(Lanes& lanes, const Chunkset& set) {
       // The result goes where the next chunk does not arrive, or to its place in the run.
       const TupleSpan &from = devices > 1 ? y : x, &other = devices > 1 ? x : y, &wanted = lanes.in_place ? y : x;
       lanes.sort_into(lane, from.view(), from, other, wanted, own[k]->bits);
-      if (!lanes.in_place) lane.compute->record(*lane.events[k]);
+      if (lanes.in_place) continue;
+      Event* const sorted = lane.events[k].get();
+      lane.compute->record(*sorted);
+      lane.y_free = sorted;
+      const TupleSpan run = set.run.slice(layout, own[k]->begin, own[k]->begin + own[k]->size);
+      lane.home.push_back(host_copy(layout, run, wanted.view(), sorted));
     }
   }
-  if (!lanes.in_place) {
-    lanes.for_each([&](size_t i) {
-      Lane& lane = lanes[i];
-      size_t k = 0;
-      for (const Group& group : groups) {
-        if (group.device != i) continue;
-        const uint64_t at = group.begin - found.ends[i];
-        lane.home->wait(*lane.events[k++]);
-        lanes.copy(lane, set.run.slice(layout, group.begin, group.begin + group.size),
-                   lane.x.slice(layout, at, at + group.size).view(), *lane.home);
-      }
-    });
-  }
+  lanes.move(set.next);
   lanes.wait(&Lane::compute);
   lanes.job.add_done(size);
 }

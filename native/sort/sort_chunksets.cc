@@ -41,18 +41,6 @@ SortedRun allocate_run(Engine& engine, TupleLayout layout, uint64_t size) {
   return run;
 }
 
-// Takes the chunks of a chunkset to their devices, or notes where they are.
-void start_arrival(Lanes& lanes, const TupleView& in) {
-  lanes.for_each([&](size_t i) {
-    Lane& lane = lanes[i];
-    lane.in = in.slice(lanes.layout, share_begin(in.size, lanes.size(), i), share_begin(in.size, lanes.size(), i + 1));
-    if (lanes.in_place) return;
-    lanes.copy(lane, lane.y, lane.in, *lane.arrive);
-    lane.in.keys = lane.y.keys;
-    if (lane.in.values) lane.in.values = lane.y.values;
-  });
-}
-
 // The bits that vary in the chunks that have arrived.
 uint64_t find_varying_bits(Lanes& lanes, const TupleView& in) {
   const uint64_t first_key =
@@ -111,34 +99,22 @@ std::vector<SortedRun> sort_chunksets(Engine& engine, TupleLayout layout, TupleV
 
   Lanes lanes(engine, layout, devices, largest, algorithm, job);
   const uint64_t key_mask = layout.key_bytes == 4 ? UINT32_MAX : UINT64_MAX;
-  {
-    PhaseTimer timer(job, "copy");
-    start_arrival(lanes, parts[0]);
-  }
+  lanes.move(parts[0]);
   for (size_t c = 0; c < parts.size(); ++c) {
     const TupleView& part = parts[c];
+    const TupleView next = c + 1 < parts.size() ? parts[c + 1] : TupleView{};
     runs.push_back(allocate_run(engine, layout, part.size));
-    if (!lanes.in_place) {
-      // The chunks have come into y; x is free once the previous chunkset has gone home.
-      PhaseTimer timer(job, "copy", 2 * 2 * part.size * layout.tuple_bytes());
-      lanes.wait(&Lane::arrive);
-      lanes.wait(&Lane::home);
+    if (part.size == 0) {
+      lanes.move(next);
+      continue;
     }
-    if (part.size) {
-      Chunkset set{part, runs.back().span(), varying_bits & key_mask};
-      if (set.varying_bits == key_mask) {
-        PhaseTimer timer(job, "sort", part.size * layout.key_bytes);
-        set.varying_bits = find_varying_bits(lanes, part);
-      }
-      algorithm == SortAlgorithm::merge ? merge_sort(lanes, set) : radix_sort(lanes, set);
+    Chunkset set{part, runs.back().span(), varying_bits & key_mask, next};
+    if (set.varying_bits == key_mask) {
+      PhaseTimer timer(job, "sort", part.size * layout.key_bytes);
+      set.varying_bits = find_varying_bits(lanes, part);
     }
-    if (c + 1 < parts.size()) {
-      PhaseTimer timer(job, "copy");
-      start_arrival(lanes, parts[c + 1]);
-    }
+    algorithm == SortAlgorithm::merge ? merge_sort(lanes, set) : radix_sort(lanes, set);
   }
-  PhaseTimer timer(job, "copy");
-  lanes.wait(&Lane::home);
   return runs;
 }
 

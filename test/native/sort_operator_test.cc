@@ -22,6 +22,11 @@ std::unique_ptr<Engine> make_engine(bool far, int devices, size_t device_limit =
   return far ? make_far_engine(config) : std::make_unique<Engine>(config);
 }
 
+// Of host memory that was not pinned.
+uint64_t slow_copies(Engine& engine, bool far) {
+  return far ? static_cast<FarDevice&>(*engine.devices[0]).pinning().slow_copies.load() : 0;
+}
+
 struct Setup {
   SortAlgorithm algorithm;
   int devices;
@@ -33,9 +38,11 @@ class SortOperator : public ::testing::TestWithParam<Setup> {};
 TEST_P(SortOperator, SortsStablyWhateverTheKeys) {
   const auto [algorithm, devices, far] = GetParam();
   const auto engine = make_engine(far, devices);
+  const uint64_t before = slow_copies(*engine, far);
   check_sorts(*engine, algorithm, devices, 20000);
   EXPECT_EQ(engine->memory->used_bytes(), engine->pinned.held_bytes());
   for (const auto& device : engine->devices) EXPECT_EQ(device->memory().used_bytes(), 0u);
+  EXPECT_EQ(slow_copies(*engine, far), before);
 }
 
 TEST_P(SortOperator, TakesTheDeviceMemoryThatItAnnounces) {
