@@ -56,7 +56,7 @@ void expect_joined(const ColumnType& left_type, const Values& left, const Column
                    Engine& engine, std::mt19937_64& random) {
   const Job job;
   const TestColumn left_test("l", left_type, left, random), right_test("r", right_type, right, random);
-  poison_memory(engine, left.size());
+  const PoisonedMemory poisoned(engine, left.size());
   const JoinKeys keys = encode_join_keys(left_test.column, right_test.column, nullptr, nullptr, engine, job);
   EXPECT_EQ(keys.left.tuples.layout.key_bytes, keys.right.tuples.layout.key_bytes);
   std::multimap<uint64_t, uint64_t> table;
@@ -190,7 +190,7 @@ TEST(JoinKeys, WorkOverSeveralBlocks) {
     for (const double nulls : {0.0, 0.3}) {
       const Values values = draw_values(type, rows, {.nulls = nulls}, random);
       const TestColumn test("c", type, values, random);
-      poison_memory(engine, rows);
+      const PoisonedMemory poisoned(engine, rows);
       const JoinKeys keys = encode_join_keys(test.column, test.column, nullptr, nullptr, engine, job);
       std::map<std::string, uint64_t> known;
       for (const auto& [row, key] : tuples_of(keys.left, rows)) {

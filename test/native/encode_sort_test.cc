@@ -91,7 +91,7 @@ bool expect_sorted(const std::vector<By>& by, Engine& engine, std::mt19937_64& r
     }
     sort_columns.push_back({&columns.back().column, column.descending, column.nulls_last});
   }
-  poison_memory(engine, rows);
+  const PoisonedMemory poisoned(engine, rows);
   const auto keys = encode_sort_keys(sort_columns, nullptr, engine, job);
   const EncodedTuples& tuples = keys->tuples();
   EXPECT_EQ(tuples.view.size, rows);
@@ -107,7 +107,7 @@ bool expect_sorted(const std::vector<By>& by, Engine& engine, std::mt19937_64& r
   EXPECT_EQ(actual, expected);
 
   for (size_t i = 0; i < by.size(); ++i) {
-    poison_memory(engine, rows);
+    const PoisonedMemory poisoned(engine, rows);
     const auto decoded = keys->decode(i, sorted.key_bytes.get(), engine, job);
     if (!decoded) continue;
     Values values;

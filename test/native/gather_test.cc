@@ -53,7 +53,7 @@ TEST(Gather, EqualsANaiveGather) {
       const TestColumn test("c", type, values, random);
       const uint64_t size = std::vector<uint64_t>{0, 1, 64, 255, 257, 1000}[random() % 6];
       const Rows picked = draw_rows(rows, size, round % 2, random);
-      poison_memory(engine, picked.list.size);
+      const PoisonedMemory poisoned(engine, picked.list.size);
       const OwnedColumn result = gather(test.column, picked.list, engine, job);
       Values expected;
       for (const uint64_t row : picked.numbers) expected.push_back(row == kMissing ? Value() : values[row]);
@@ -73,7 +73,7 @@ TEST(Gather, EqualsANaiveGatherOverSeveralBlocks) {
       const Values values = draw_values(type, 5000, {.nulls = missing ? 0.1 : 0.0}, random);
       const TestColumn test("c", type, values, random);
       const Rows picked = draw_rows(5000, 200001, missing, random);
-      poison_memory(engine, picked.list.size);
+      const PoisonedMemory poisoned(engine, picked.list.size);
       Values expected;
       for (const uint64_t row : picked.numbers) expected.push_back(row == kMissing ? Value() : values[row]);
       ASSERT_EQ(values_of(gather(test.column, picked.list, engine, job), type), expected) << type_name(type);
@@ -115,7 +115,7 @@ TEST(GatherCoalesced, TakesTheSecondWhereTheFirstIsMissing) {
       const TestColumn first("a", type, a, random), second("b", type, b, random);
       const Rows a_rows = draw_rows(a.size(), 1000, round % 5 != 0, random);
       const Rows b_rows = draw_rows(b.size(), 1000, b.empty() || round % 2, random);
-      poison_memory(engine, 1000);
+      const PoisonedMemory poisoned(engine, 1000);
       const OwnedColumn result = gather_coalesced(first.column, a_rows.list, second.column, b_rows.list, engine, job);
       Values expected;
       for (size_t i = 0; i < 1000; ++i) {

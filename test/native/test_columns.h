@@ -293,15 +293,22 @@ inline Values values_of(const OwnedColumn& column, const ColumnType& type) {
   return values;
 }
 
-/// Fills what the engine allocates next with garbage, so that results must be written to be right: malloc fills small
-/// blocks, and blocks that are kept for reuse are filled here, for results of up to `rows` rows.
-inline void poison_memory(Engine& engine, uint64_t rows) {
-  mallopt(M_PERTURB, 0x5A);
-  for (size_t bytes = size_t{2} << 20; bytes <= rows * 32; bytes *= 2) {
-    HostBuffer a = engine.memory->allocate(bytes, "poison"), b = engine.memory->allocate(bytes, "poison");
-    std::memset(a.data(), 0xA5, bytes);
-    std::memset(b.data(), 0xA5, bytes);
+/// Fills what the engine allocates while this lives with garbage, so that results must be written to be right: malloc fills
+/// what it gives, and blocks that are kept for reuse are filled here, for results of up to `rows` rows.
+class PoisonedMemory {
+ public:
+  PoisonedMemory(Engine& engine, uint64_t rows) {
+    mallopt(M_PERTURB, 0x5A);
+    for (size_t bytes = size_t{2} << 20; bytes <= rows * 32; bytes *= 2) {
+      HostBuffer a = engine.memory->allocate(bytes, "poison"), b = engine.memory->allocate(bytes, "poison");
+      std::memset(a.data(), 0xA5, bytes);
+      std::memset(b.data(), 0xA5, bytes);
+    }
   }
-}
+  // For it is slow: later tests would have every page of their devices' memory filled.
+  ~PoisonedMemory() { mallopt(M_PERTURB, 0); }
+  PoisonedMemory(const PoisonedMemory&) = delete;
+  PoisonedMemory& operator=(const PoisonedMemory&) = delete;
+};
 
 }  // namespace warpjoin::test
