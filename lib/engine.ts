@@ -201,7 +201,7 @@ export class Engine implements AsyncDisposable {
 
   /**
    * How fast the links of the GPUs are, in bytes a second: alone, together, and to each other. Measured once a host, in
-   * about a second, and kept in a file in WARPJOIN_CACHE_DIR, else in the user's cache directory. null without GPUs.
+   * a second or two, and kept in a file in WARPJOIN_CACHE_DIR, else in the user's cache directory. null without GPUs.
    */
   linkSpeeds(options: LinkSpeedsOptions = {}): Promise<MeasuredLinks | null> {
     const { measure, signal } = parse(linkSpeedsSchema, 'linkSpeeds', options);

@@ -11,8 +11,10 @@
 namespace warpjoin {
 namespace {
 
-// All buffers together are larger than a last-level cache, which could hide the host memory that the links share.
-constexpr size_t kCopyBytes = size_t{128} << 20;
+// What all links carry together in one direction: several times a last-level cache, which could hide the host memory that
+// they share.
+constexpr size_t kBytesOfAll = size_t{1} << 30;
+constexpr size_t kCopyBytes = size_t{128} << 20;  // of one link, at least
 // A copy over the fastest links still takes several times what starting it takes.
 constexpr size_t kLeastCopyBytes = size_t{4} << 20;
 constexpr size_t kGrain = size_t{2} << 20;  // a huge page: what host memory is handed out in
@@ -85,7 +87,8 @@ class Measurement {
 
  private:
   static size_t copy_bytes(const Engine& engine, const std::vector<Device*>& devices) {
-    size_t bytes = std::min(kCopyBytes, engine.memory->free_bytes() / (2 * devices.size()));
+    const size_t wanted = std::max(kCopyBytes, kBytesOfAll / devices.size());
+    size_t bytes = std::min(wanted, engine.memory->free_bytes() / (2 * devices.size()));
     for (Device* device : devices) bytes = std::min(bytes, device->memory().limit_bytes() / 2);
     return std::max(kLeastCopyBytes, bytes / kGrain * kGrain);
   }
