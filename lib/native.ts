@@ -161,7 +161,7 @@ export interface NativeEngine {
   /** Waits for running steps, then frees all memory. Later calls reject. */
   dispose(): Promise<void>;
 
-  /** Takes about a second on eight GPUs, and memory within the limits; rejects where these leave too little. */
+  /** Takes a second or two, and memory within the limits; rejects where these leave too little. */
   measureLinks(job: NativeJob): Promise<LinkSpeeds>;
 
   /** Checks the buffers of the columns (all of them against their claims, offsets in full). */
@@ -251,6 +251,8 @@ export interface NativeEngine {
 
   /** For tests: lets the n-th allocation from now fail, in host memory or on each device; 0 switches it off. */
   failAllocation(where: 'memory' | 'devices', n: number): void;
+  /** For tests: as if others had left only so many bytes of each device's memory; Infinity switches it off. */
+  leaveDeviceMemory(bytes: number): void;
 }
 
 export interface NativeEngineConfig {

@@ -38,6 +38,8 @@ export interface Stats {
   skew: number;
   chunksets: number;
   rounds: number;
+  /** The device memory that was missing where the call had to be planned anew, for what was left; null: it had not. */
+  replanned: string | null;
 }
 
 /** An Arrow table with what was done to make it. `stats` is not enumerable. */

@@ -47,11 +47,30 @@ function translate(error: unknown): unknown {
   return new WarpjoinError('ERR_INTERNAL', `Unexpected failure: ${message ?? error}`, { cause: error });
 }
 
+/** A device had less memory free than its limit allows: others use it too. */
+interface Shortage {
+  error: WarpjoinError;
+  /** What a plan may take of each device now. */
+  limitBytes: number;
+}
+
+/** How often a call is planned anew, with less device memory each time. */
+const MOST_REPLANS = 2;
+
+/** The shortage that ended an attempt, or null. */
+function shortageOf(error: unknown): Shortage | null {
+  if (!(error instanceof WarpjoinError)) return null;
+  const { freeBytes } = (error.cause ?? {}) as { freeBytes?: unknown };
+  // A part stays free: allocations are rounded up, and what is free lies in pieces.
+  return typeof freeBytes === 'number' ? { error, limitBytes: Math.floor((freeBytes * 15) / 16) } : null;
+}
+
 export class Call {
   readonly job: NativeJob;
   readonly resources: Resources;
   readonly #running: Running;
   readonly #core: EngineCore;
+  readonly #shortage: Shortage | null;
   readonly #handles = new Set<Releasable>();
   readonly #steps: { name: string; milliseconds: number }[] = [];
   readonly #started = performance.now();
@@ -60,13 +79,17 @@ export class Call {
   #planMilliseconds = 0;
   #callbackError: { error: unknown } | undefined;
 
-  constructor(core: EngineCore, running: Running) {
+  constructor(core: EngineCore, running: Running, shortage: Shortage | null) {
     this.#core = core;
     this.#running = running;
+    this.#shortage = shortage;
     core.native.resetPeaks();
     const { usedBytes, limitBytes } = core.native.memory();
     this.resources = {
-      devices: core.native.devices(),
+      devices: core.native.devices().map((device) => ({
+        ...device,
+        limitBytes: Math.min(device.limitBytes, shortage?.limitBytes ?? Number.POSITIVE_INFINITY),
+      })),
       threads: core.threads,
       memoryLimitBytes: limitBytes,
       freeBytes: Math.max(0, limitBytes - usedBytes),
@@ -191,33 +214,56 @@ export class Call {
       skew,
       chunksets: plan.chunksets,
       rounds: plan.rounds,
+      replanned: this.#shortage?.error.message ?? null,
     };
   }
 }
 
 /**
  * Runs `body` as one call of the engine, after those before it. Rejects with the signal's reason once aborted, with what
- * a progress callback throws, and else with a WarpjoinError; whatever happens, all handles are released. Where memory is
- * short it runs a second time, if results that nobody holds any more were in the way.
+ * a progress callback throws, and else with a WarpjoinError; whatever happens, all handles are released. Where host memory
+ * is short it runs a second time, if results that nobody holds any more were in the way; where device memory is short it is
+ * planned anew, with what is left.
  */
 export async function runCall<T>(core: EngineCore, running: Running, body: (call: Call) => Promise<T>): Promise<T> {
   running.signal?.throwIfAborted();
   return core.enqueue(running.signal, async () => {
     const { usedBytes: heldBytes } = core.native.memory();
     try {
-      return await attempt(core, running, body);
+      return await withLessDeviceMemory(core, running, body);
     } catch (error) {
       const short = error instanceof WarpjoinError && error.code === 'ERR_MEMORY_LIMIT';
       if (!short || !(await reclaim(core.native, heldBytes))) throw error;
     }
     running.signal?.throwIfAborted();
-    return attempt(core, running, body);
+    return withLessDeviceMemory(core, running, body);
   });
 }
 
-async function attempt<T>(core: EngineCore, running: Running, body: (call: Call) => Promise<T>): Promise<T> {
+async function withLessDeviceMemory<T>(core: EngineCore, running: Running, body: (call: Call) => Promise<T>): Promise<T> {
+  let shortage: Shortage | null = null;
+  for (let replans = 0; ; replans++) {
+    try {
+      return await attempt(core, running, body, shortage);
+    } catch (error) {
+      // What planning throws has no cause: there is no plan that takes so little.
+      if (shortage && error instanceof WarpjoinError && error.cause === undefined) throw shortage.error;
+      const found = shortageOf(error);
+      if (!found || replans === MOST_REPLANS) throw error;
+      shortage = found;
+    }
+    running.signal?.throwIfAborted();
+  }
+}
+
+async function attempt<T>(
+  core: EngineCore,
+  running: Running,
+  body: (call: Call) => Promise<T>,
+  shortage: Shortage | null,
+): Promise<T> {
   const { signal, onProgress } = running;
-  const call = new Call(core, running);
+  const call = new Call(core, running, shortage);
   const abort = (): void => call.job.cancel();
   signal?.addEventListener('abort', abort, { once: true });
   const timer = onProgress ? setInterval(() => call.reportProgress(false), PROGRESS_INTERVAL_MS).unref() : undefined;

@@ -329,7 +329,9 @@ async function execute(call: Call, task: JoinTask, prepared: Prepared): Promise<
             native.hashJoin(job, keys!, { ...request, buildLeft }, { devices, rounds, partitions }),
           );
         } catch (error) {
-          if ((error as { code?: unknown }).code !== 'ERR_DEVICE') throw error;
+          const { code, freeBytes } = error as { code?: unknown; freeBytes?: unknown };
+          // What others have left of a device's memory may do for a hash join in more rounds.
+          if (code !== 'ERR_DEVICE' || freeBytes !== undefined) throw error;
           const { planned, rowBytes } = prepared;
           const why = (error as Error).message;
           const instead = planKeyed(call, task, keys!, request, planned, rowBytes, call.currentResources(), why);

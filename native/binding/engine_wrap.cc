@@ -189,7 +189,8 @@ Napi::Function EngineWrap::define(Napi::Env env) {
                       InstanceMethod<&EngineWrap::take_join_values>("takeJoinValues"),
                       InstanceMethod<&EngineWrap::gather>("gather"),
                       InstanceMethod<&EngineWrap::gather_coalesced>("gatherCoalesced"),
-                      InstanceMethod<&EngineWrap::fail_allocation>("failAllocation")});
+                      InstanceMethod<&EngineWrap::fail_allocation>("failAllocation"),
+                      InstanceMethod<&EngineWrap::leave_device_memory>("leaveDeviceMemory")});
 }
 
 EngineWrap::EngineWrap(const Napi::CallbackInfo& info) : Napi::ObjectWrap<EngineWrap>(info) {
@@ -575,6 +576,14 @@ Napi::Value EngineWrap::fail_allocation(const Napi::CallbackInfo& info) {
     if (where == "devices") {
       for (const auto& device : engine().devices) device->memory().fail_allocation(n);
     }
+    return info.Env().Undefined();
+  });
+}
+
+Napi::Value EngineWrap::leave_device_memory(const Napi::CallbackInfo& info) {
+  return guarded(info.Env(), [&]() -> Napi::Value {
+    const uint64_t bytes = to_bound(info[0], "bytes");
+    for (const auto& device : engine().devices) device->memory().leave_free(bytes);
     return info.Env().Undefined();
   });
 }

@@ -43,6 +43,7 @@ class EngineWrap : public Napi::ObjectWrap<EngineWrap> {
   Napi::Value gather(const Napi::CallbackInfo& info);
   Napi::Value gather_coalesced(const Napi::CallbackInfo& info);
   Napi::Value fail_allocation(const Napi::CallbackInfo& info);
+  Napi::Value leave_device_memory(const Napi::CallbackInfo& info);
 
   /// Queues `work(engine, job)` behind the job in argument 0. `inputs` stay alive until the promise settles.
   using Work = std::function<MakeResult(Engine&, Job&)>;

@@ -15,6 +15,10 @@ Napi::Error to_js_error(Napi::Env env, const std::exception_ptr& error) {
   };
   try {
     std::rethrow_exception(error);
+  } catch (const DeviceMemoryShortage& e) {
+    Napi::Error js = with_code(e.what(), code_name(e.code()));
+    js.Set("freeBytes", Napi::Number::New(env, static_cast<double>(e.free_bytes())));
+    return js;
   } catch (const Error& e) {
     return with_code(e.what(), code_name(e.code()));
   } catch (const std::bad_alloc&) {

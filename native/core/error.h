@@ -1,6 +1,7 @@
 // The one error type of the data plane. The binding turns it into a WarpjoinError with the same code.
 #pragma once
 
+#include <cstddef>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -29,6 +30,18 @@ class Error : public std::runtime_error {
 
  private:
   ErrorCode code_;
+};
+
+/// A device's physical memory, which others use too, has no room for what the limits allow: less may do.
+class DeviceMemoryShortage : public Error {
+ public:
+  DeviceMemoryShortage(const std::string& message, size_t free_bytes)
+      : Error(ErrorCode::device, message), free_bytes_(free_bytes) {}
+  /// What the device has left.
+  size_t free_bytes() const noexcept { return free_bytes_; }
+
+ private:
+  size_t free_bytes_;
 };
 
 }  // namespace warpjoin

@@ -82,7 +82,8 @@ class GpuDevice final : public Device {
              limit_bytes ? std::min(limit_bytes, properties.totalGlobalMem) : default_limit(properties.totalGlobalMem)};
     memory_ = std::make_unique<StackAllocator>(
         info_.name, info_.limit_bytes,
-        StackAllocator::Physical{[this](size_t bytes) { return allocate(bytes); }, [this](void* data, size_t) { free(data); }});
+        StackAllocator::Physical{[this](size_t bytes) { return allocate(bytes); }, [this](void* data, size_t) { free(data); },
+                                 [this] { return free_bytes(); }});
     Peers::of_process().add(gpu);
     primitives_ = std::make_unique<GpuPrimitives>(*this, id_);
   }
@@ -147,6 +148,12 @@ class GpuDevice final : public Device {
     if (gpu_malloc(&data, bytes) == gpu_success) return data;
     static_cast<void>(gpu_get_last_error());
     return nullptr;
+  }
+  size_t free_bytes() const {
+    id_.select();
+    size_t free = 0, total = 0;
+    GPU_CHECK(id_.name, gpu_mem_get_info(&free, &total));
+    return free;
   }
   void free(void* data) const noexcept {
     static_cast<void>(gpu_set_device(id_.gpu));

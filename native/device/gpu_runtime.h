@@ -40,6 +40,7 @@ using gpu_pointer_attributes_t = cudaPointerAttributes;
 
 #define gpu_malloc WARPJOIN_GPU_NAME(Malloc)
 #define gpu_free WARPJOIN_GPU_NAME(Free)
+#define gpu_mem_get_info WARPJOIN_GPU_NAME(MemGetInfo)
 #if defined(WARPJOIN_HIP)
 #define gpu_malloc_pinned(data, bytes) hipHostMalloc(data, bytes, hipHostMallocPortable | hipHostMallocMapped)
 #define gpu_free_pinned hipHostFree

@@ -135,7 +135,8 @@ class HostDevice final : public Device {
                                                                               host_memory_->allocate(bytes, info_.name.c_str());
                                                                           return block_.data();
                                                                         },
-                                                                        [this](void*, size_t) { block_ = HostBuffer(); }, false});
+                                                                        [this](void*, size_t) { block_ = HostBuffer(); },
+                                                                        [this] { return host_memory_->free_bytes(); }, false});
   }
 
   ~HostDevice() override { memory_.reset(); }  // it frees into block_

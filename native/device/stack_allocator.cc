@@ -45,12 +45,21 @@ void StackAllocator::reserve_locked(size_t bytes) {
   if (base_) physical_.free(base_, reserved_);
   base_ = nullptr;
   reserved_ = 0;
-  void* data = physical_.allocate(grown);
-  if (!data && grown > bytes) data = physical_.allocate(grown = bytes);
-  if (!data) throw Error(ErrorCode::device, "Device '" + device_name_ + "' has no " + format_bytes(bytes) + " of free memory");
+  void* data = allocate_physical(grown);
+  if (!data && grown > bytes) data = allocate_physical(grown = bytes);
+  if (!data) {
+    const size_t left = free_bytes_locked();
+    throw DeviceMemoryShortage(
+        "Device '" + device_name_ + "' has no " + format_bytes(bytes) + " of free memory (" + format_bytes(left) + " left)",
+        left);
+  }
   base_ = static_cast<char*>(data);
   reserved_ = grown;
 }
+
+void* StackAllocator::allocate_physical(size_t bytes) const { return bytes <= left_free_ ? physical_.allocate(bytes) : nullptr; }
+
+size_t StackAllocator::free_bytes_locked() const { return std::min(left_free_, physical_.free_bytes()); }
 
 Buffer StackAllocator::allocate(size_t bytes) {
   const std::lock_guard lock(mutex_);
@@ -94,6 +103,11 @@ void StackAllocator::release_locked() noexcept {
   reserved_ = 0;
 }
 
+size_t StackAllocator::free_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return free_bytes_locked();
+}
+
 size_t StackAllocator::reserved_bytes() const {
   const std::lock_guard lock(mutex_);
   return reserved_;
@@ -117,6 +131,11 @@ void StackAllocator::reset_peak() {
 void StackAllocator::fail_allocation(uint64_t n) {
   const std::lock_guard lock(mutex_);
   fail_in_ = n;
+}
+
+void StackAllocator::leave_free(size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  left_free_ = bytes;
 }
 
 }  // namespace warpjoin

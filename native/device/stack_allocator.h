@@ -54,6 +54,8 @@ class StackAllocator {
   struct Physical {
     std::function<void*(size_t bytes)> allocate;
     std::function<void(void* data, size_t bytes)> free;
+    /// What is left, whoever holds the rest.
+    std::function<size_t()> free_bytes;
     /// Allocations are slow: take more than asked for, and keep it. Otherwise take what is asked for, and give it back
     /// with the last range.
     bool slow = true;
@@ -69,7 +71,8 @@ class StackAllocator {
   static constexpr size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
   /// Makes the physical allocation at least `bytes` large, growing it in few steps; keeps what is there if it is large
-  /// enough. Only while nothing is allocated. Throws Error(device), naming device, bytes and limit, if it can't.
+  /// enough. Only while nothing is allocated. Throws Error(device), naming device, bytes and limit, if it can't, and
+  /// DeviceMemoryShortage where others have left too little of the device's memory.
   void reserve(size_t bytes);
   /// Takes a range; throws Error(device) if the limit, or the reserved room while ranges are in use, doesn't hold it.
   Buffer allocate(size_t bytes);
@@ -77,6 +80,8 @@ class StackAllocator {
   void release();
 
   size_t limit_bytes() const noexcept { return limit_; }
+  /// What the device has free beside the physical allocation.
+  size_t free_bytes() const;
   size_t reserved_bytes() const;
   size_t used_bytes() const;
   /// The largest extent of the stack since the last reset_peak().
@@ -85,6 +90,8 @@ class StackAllocator {
 
   /// For tests: lets the n-th allocation from now (1 = the next) fail; 0 switches it off.
   void fail_allocation(uint64_t n);
+  /// For tests: as if others had left only so many bytes of the device's memory; SIZE_MAX switches it off.
+  void leave_free(size_t bytes);
 
  private:
   struct Range {
@@ -93,6 +100,8 @@ class StackAllocator {
   friend class Buffer;
   void free(void* data) noexcept;
   void reserve_locked(size_t bytes);
+  void* allocate_physical(size_t bytes) const;
+  size_t free_bytes_locked() const;
   void release_locked() noexcept;
 
   const std::string device_name_;
@@ -102,6 +111,7 @@ class StackAllocator {
   char* base_ = nullptr;
   size_t reserved_ = 0, top_ = 0, peak_ = 0;
   uint64_t fail_in_ = 0;
+  size_t left_free_ = SIZE_MAX;
   std::list<Range> ranges_;  // in the order of their offsets
 };
 

@@ -150,6 +150,43 @@ describe('faults', () => {
   });
 });
 
+describe('device memory that others use', () => {
+  const [one, other] = [pairs(100_000, 30_000), pairs(80_000, 30_000, 2)];
+
+  test.each([1, 2])('calls are planned anew for what is left, on %d devices', async (hostDevices) => {
+    const { engine, inner } = inspected({ hostDevices });
+    const calls = [
+      () => engine.sort(one, { by: 'k' }),
+      () => engine.join(one, other, { on: 'k', algorithm: 'sort-merge' }),
+      () => engine.join(one, other, { on: 'k', algorithm: 'radix-hash' }),
+    ];
+    for (const call of calls) {
+      const wide = await call();
+      expect(wide.stats.replanned).toBeNull();
+      inner.leaveDeviceMemory(2 ** 20);
+      const again = await call();
+      inner.leaveDeviceMemory(Number.POSITIVE_INFINITY);
+      expect(again.stats.replanned).toMatch(/host 0.* [KM]iB of free memory \(1 MiB left\)/);
+      expect(again.stats.chunksets * again.stats.rounds).toBeGreaterThan(wide.stats.chunksets * wide.stats.rounds);
+      for (const device of again.stats.devices) expect(device.peakBytes).toBeLessThanOrEqual(2 ** 20);
+      expect(again.numRows).toBe(wide.numRows);
+      if (call === calls[0]) expect(column(again, 'v')).toEqual(column(wide, 'v'));
+    }
+    await engine.dispose();
+  });
+
+  test('too little for any plan is refused by name', async () => {
+    const { engine, inner } = inspected({});
+    inner.leaveDeviceMemory(64);
+    for (const call of [() => engine.sort(one, { by: 'k' }), () => engine.joinCount(one, other, { on: 'k' })]) {
+      expect(await failure(call())).toMatchObject({ code: 'ERR_DEVICE', message: expect.stringContaining('(64 bytes left)') });
+    }
+    inner.leaveDeviceMemory(Number.POSITIVE_INFINITY);
+    expect((await engine.sort(one, { by: 'k' })).numRows).toBe(100_000);
+    await engine.dispose();
+  });
+});
+
 describe('abort', () => {
   const [one, other] = [pairs(1_000_000, 300_000), pairs(800_000, 300_000, 2)];
 

@@ -185,7 +185,8 @@ class FarDevice final : public Device {
                                                                         [this](void* data, size_t) {
                                                                           far_ = {};
                                                                           std::free(data);
-                                                                        }});
+                                                                        },
+                                                                        [this] { return info_.memory_bytes - far_.size; }});
   }
   ~FarDevice() override { memory_.reset(); }
 

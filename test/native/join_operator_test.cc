@@ -30,10 +30,10 @@ class RemoteDevice final : public Device {
   RemoteDevice(int ordinal, std::shared_ptr<HostMemory> memory, ThreadPool& pool)
       : inner_(create_host_device(ordinal, size_t{1} << 30, memory, pool)) {
     info_ = inner_->info();
-    memory_ =
-        std::make_unique<StackAllocator>(info_.name, info_.limit_bytes,
-                                         StackAllocator::Physical{[](size_t bytes) { return std::aligned_alloc(128, bytes); },
-                                                                  [](void* data, size_t) { std::free(data); }});
+    memory_ = std::make_unique<StackAllocator>(
+        info_.name, info_.limit_bytes,
+        StackAllocator::Physical{[](size_t bytes) { return std::aligned_alloc(128, bytes); },
+                                 [](void* data, size_t) { std::free(data); }, [this] { return info_.memory_bytes; }});
   }
   bool addresses_host_memory() const noexcept override { return false; }
   std::unique_ptr<Stream> create_stream() override { return inner_->create_stream(); }

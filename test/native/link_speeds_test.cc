@@ -43,7 +43,8 @@ class LinkedDevice final : public Device {
                                                                         [this](void* data, size_t) {
                                                                           std::free(data);
                                                                           base_ = nullptr;
-                                                                        }});
+                                                                        },
+                                                                        [this] { return info_.memory_bytes; }});
   }
   ~LinkedDevice() override { memory_.reset(); }
 

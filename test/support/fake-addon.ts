@@ -503,6 +503,7 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
         );
       }),
     failAllocation() {},
+    leaveDeviceMemory() {},
   };
   return engine as NativeEngine;
 }
