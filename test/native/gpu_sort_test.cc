@@ -322,6 +322,33 @@ TEST(GpuResidentSampleSort, SortsWhereTheTuplesAre) {
   }
 }
 
+class GpuSortFailure : public GpuSort {};
+
+// Tuples for two chunksets that spill where the algorithm does.
+uint64_t spilling_size(int gpus) { return 150000 * static_cast<uint64_t>(gpus) + 7; }
+
+TEST_P(GpuSortFailure, ReleasesEverythingWhereAnAllocationFails) {
+  const auto [algorithm, gpus] = GetParam();
+  SKIP_WITHOUT_GPUS(gpus);
+  const auto engine = make_gpu_engine(gpus);
+  check_failed_allocations(*engine, algorithm, gpus, 10000);
+  check_failed_allocations(*engine, algorithm, gpus, spilling_size(gpus));
+}
+
+TEST_P(GpuSortFailure, StopsWhenItsJobIsCancelled) {
+  const auto [algorithm, gpus] = GetParam();
+  SKIP_WITHOUT_GPUS(gpus);
+  const auto engine = make_gpu_engine(gpus);
+  check_cancelled_sorts(*engine, algorithm, gpus, spilling_size(gpus));
+  check_cancelled_sorts(*engine, algorithm, gpus, 3000000);
+}
+
+TEST_P(GpuSortFailure, SaysWhatOthersHaveLeftOfADevice) {
+  const auto [algorithm, gpus] = GetParam();
+  SKIP_WITHOUT_GPUS(gpus);
+  check_shortage(*make_gpu_engine(gpus), algorithm, gpus, 100000);
+}
+
 // Small enough for compute-sanitizer.
 TEST_P(GpuSort, SortsAFewForTheSanitizers) {
   const auto [algorithm, gpus] = GetParam();
@@ -332,12 +359,16 @@ TEST_P(GpuSort, SortsAFewForTheSanitizers) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Gpus, GpuSort,
-                         ::testing::Combine(::testing::Values(SortAlgorithm::merge, SortAlgorithm::radix, SortAlgorithm::sample),
-                                            ::testing::Values(1, 2, 3, 4, 8)),
-                         [](const auto& info) {
-                           return name_of(std::get<0>(info.param)) + std::to_string(std::get<1>(info.param));
-                         });
+std::string name_of_setup(const ::testing::TestParamInfo<std::tuple<SortAlgorithm, int>>& info) {
+  return name_of(std::get<0>(info.param)) + std::to_string(std::get<1>(info.param));
+}
+
+constexpr SortAlgorithm kAllAlgorithms[] = {SortAlgorithm::merge, SortAlgorithm::radix, SortAlgorithm::sample};
+
+INSTANTIATE_TEST_SUITE_P(Gpus, GpuSort, ::testing::Combine(::testing::ValuesIn(kAllAlgorithms), ::testing::Values(1, 2, 3, 4, 8)),
+                         name_of_setup);
+INSTANTIATE_TEST_SUITE_P(Gpus, GpuSortFailure, ::testing::Combine(::testing::ValuesIn(kAllAlgorithms), ::testing::Values(1, 2)),
+                         name_of_setup);
 
 }  // namespace
 }  // namespace warpjoin

@@ -1,8 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <thread>
-
 #include "core/error.h"
 #include "far_device.h"
 #include "sort/sample_sort.h"
@@ -78,70 +75,19 @@ TEST_P(SortOperator, TakesTheDeviceMemoryThatItAnnounces) {
 TEST_P(SortOperator, ReleasesEverythingWhereAnAllocationFails) {
   const auto [algorithm, devices, far] = GetParam();
   const auto engine = make_engine(far, devices);
-  constexpr TupleLayout layout{8, 8};
-  const auto keys = make_keys(Keys::hot, 3000, 8, 1);
-  const Tuples tuples(layout, keys, true);
-  const SortPlan plan{algorithm, first_devices(devices), {1500, 3000}};
-  // pool -1: host memory; otherwise the device's.
-  for (int pool = -1; pool < devices; ++pool) {
-    const auto fail = [&](uint64_t n) {
-      pool < 0 ? engine->memory->fail_allocation(n) : engine->devices[static_cast<size_t>(pool)]->memory().fail_allocation(n);
-    };
-    uint64_t failures = 0;
-    for (uint64_t n = 1;; ++n) {
-      fail(n);
-      Job job;
-      bool failed = false;
-      try {
-        const SortedRun sorted =
-            merge_runs(*engine, sort_chunksets(*engine, layout, tuples.view(), ~uint64_t{0}, plan, job), job);
-        fail(0);
-        expect_sorted(sorted, tuples, keys, 0, 3000);
-      } catch (const Error& error) {
-        failed = true;
-        ++failures;
-        EXPECT_EQ(error.code(), pool < 0 ? ErrorCode::memory_limit : ErrorCode::device);
-      }
-      ASSERT_EQ(engine->memory->used_bytes(), engine->pinned.held_bytes());
-      for (const auto& device : engine->devices) ASSERT_EQ(device->memory().used_bytes(), 0u);
-      if (!failed) break;
-    }
-    EXPECT_GE(failures, 3u);
-  }
+  check_failed_allocations(*engine, algorithm, devices, 3000);
 }
 
 TEST_P(SortOperator, StopsWhenItsJobIsCancelled) {
   const auto [algorithm, devices, far] = GetParam();
   const auto engine = make_engine(far, devices);
-  constexpr TupleLayout layout{8, 8};
-  constexpr uint64_t size = 20000;
-  const auto keys = make_keys(Keys::zipf, size, 8, 1);
-  const Tuples tuples(layout, keys, true);
-  const SortPlan plan{algorithm, first_devices(devices), chunkset_ends(size, 5)};
-  const auto run = [&](Job& job) {
-    return merge_runs(*engine, sort_chunksets(*engine, layout, tuples.view(), ~uint64_t{0}, plan, job), job);
-  };
-  Job cancelled;
-  cancelled.cancel();
-  EXPECT_THROW(run(cancelled), Error);
-  for (const uint64_t rows : {uint64_t{1}, size / 2, size, size + size / 2}) {
-    Job job;
-    std::atomic<bool> ended{false};
-    std::thread canceller([&] {
-      while (!ended && job.done() < rows) std::this_thread::yield();
-      job.cancel();
-    });
-    try {
-      expect_sorted(run(job), tuples, keys, 0, size);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::aborted);
-    }
-    ended = true;
-    canceller.join();
-    EXPECT_EQ(engine->memory->used_bytes(), engine->pinned.held_bytes());
-  }
-  Job job;
-  expect_sorted(run(job), tuples, keys, 0, size);
+  check_cancelled_sorts(*engine, algorithm, devices, 20000);
+}
+
+TEST_P(SortOperator, SaysWhatOthersHaveLeftOfADevice) {
+  const auto [algorithm, devices, far] = GetParam();
+  const auto engine = make_engine(far, devices);
+  check_shortage(*engine, algorithm, devices, 3000);
 }
 
 std::vector<Setup> all_setups() {
