@@ -145,8 +145,8 @@ class Bench {
     Primitives& primitives = device_.primitives();
     const Buffer scratch = device_.memory().allocate(primitives.partition_ranges_scratch_bytes(layout, options_.tuples, ranges));
     measure("partition_ranges " + name_of(layout) + " into " + std::to_string(ranges), split_bytes(layout, 1, 1), [&] {
-      primitives.partition_ranges(layout, from_.span(layout, options_.tuples).view(), bounds, to_.span(layout, options_.tuples),
-                                  offsets.data(), scratch.data(), job_, *stream_);
+      primitives.partition_ranges(layout, from_.span(layout, options_.tuples).view(), 0, bounds,
+                                  to_.span(layout, options_.tuples), offsets.data(), scratch.data(), job_, *stream_);
     });
   }
 

@@ -274,7 +274,7 @@ void measure_host_to_host(Engine& engine, LinkSpeeds& links, const Options& opti
             to,
             [=](const Ceilings& best) { return 1e3 * (bytes / best.h2d + bytes / best.d2h); },
             [&engine, layout, from, to](const auto& devices, Job& job) {
-              sorting::sample_sort(engine, layout, devices, from, to, ~uint64_t{0}, job);
+              sorting::sample_sort(engine, layout, devices, from, 0, to, ~uint64_t{0}, job);
             },
             {},
             {}});
@@ -305,7 +305,7 @@ void measure_host_to_host(Engine& engine, LinkSpeeds& links, const Options& opti
           to,
           [=](const Ceilings& best) { return 1e3 * 2 * 2 * bytes / best.both; },
           [&](const auto& devices, Job& job) {
-            sorting::spilled_sample_sort(engine, layout, devices, from, ends, {spill.at(0), nullptr, options.keys}, to,
+            sorting::spilled_sample_sort(engine, layout, devices, from, 0, ends, {spill.at(0), nullptr, options.keys}, to,
                                          ~uint64_t{0}, job);
           },
           {},

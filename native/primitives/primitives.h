@@ -97,14 +97,17 @@ class Primitives {
                          const Job& job, Stream& stream) = 0;
   virtual size_t partition_scratch_bytes(TupleLayout layout, uint64_t size, Digit digit) = 0;
 
-  /// Groups tuples by key range, stable: range r holds the keys with bounds[r - 1] <= key < bounds[r]; the first range has
-  /// no lower bound and the last no upper one. `bounds` ascend strictly and are at most kMostRanges - 1. `host_offsets`
-  /// has bounds.size() + 2 entries: range r is rows [host_offsets[r], host_offsets[r + 1]) of `out`. Implied values are
-  /// written out.
-  virtual void partition_ranges(TupleLayout layout, TupleView in, std::span<const uint64_t> bounds, TupleSpan out,
+  /// Groups tuples by key range, stable: range r holds the keys with bounds[r - 1] <= key ^ flip < bounds[r]; the first range
+  /// has no lower bound and the last no upper one. Keys are written as key ^ flip. `bounds` ascend strictly and are at most
+  /// kMostRanges - 1. `host_offsets` has bounds.size() + 2 entries: range r is rows [host_offsets[r], host_offsets[r + 1])
+  /// of `out`. Implied values are written out.
+  virtual void partition_ranges(TupleLayout layout, TupleView in, uint64_t flip, std::span<const uint64_t> bounds, TupleSpan out,
                                 uint64_t* host_offsets, void* scratch, const Job& job, Stream& stream) = 0;
   virtual size_t partition_ranges_scratch_bytes(TupleLayout layout, uint64_t size, size_t ranges) = 0;
   static constexpr size_t kMostRanges = 256;
+
+  /// Replaces each key by key ^ flip; values are not looked at.
+  virtual void flip_keys(TupleLayout layout, TupleSpan tuples, uint64_t flip, const Job& job, Stream& stream) = 0;
 
   /// Writes the tuples of `parts`, one part behind the other, to `out`, whose size is that of all parts together. Parts
   /// may lie on peer devices; their values are in memory, not implied.

@@ -5,13 +5,14 @@
 namespace warpjoin::sorting {
 namespace {
 
-std::vector<uint64_t> sample(ThreadPool& pool, TupleLayout layout, const TupleView& in, uint64_t count) {
+std::vector<uint64_t> sample(ThreadPool& pool, TupleLayout layout, const TupleView& in, uint64_t flip, uint64_t count) {
   std::vector<uint64_t> keys(count);
   static const Job never_cancelled;
   pool.for_blocks(count, 1024, never_cancelled, [&](uint64_t begin, uint64_t end) {
     for (uint64_t i = begin; i < end; ++i) {
       const uint64_t at = sampled_row(in.size, count, i);
-      keys[i] = layout.key_bytes == 4 ? static_cast<const uint32_t*>(in.keys)[at] : static_cast<const uint64_t*>(in.keys)[at];
+      keys[i] = layout.key_bytes == 4 ? static_cast<const uint32_t*>(in.keys)[at] ^ static_cast<uint32_t>(flip)
+                                      : static_cast<const uint64_t*>(in.keys)[at] ^ flip;
     }
   });
   return keys;
@@ -19,8 +20,11 @@ std::vector<uint64_t> sample(ThreadPool& pool, TupleLayout layout, const TupleVi
 
 }  // namespace
 
-KeyRanges KeyRanges::choose(ThreadPool& pool, TupleLayout layout, const TupleView& in, size_t most, uint64_t oversampling) {
-  return of_sample(layout, sample(pool, layout, in, std::min(in.size, most * oversampling)), most);
+KeyRanges KeyRanges::choose(ThreadPool& pool, TupleLayout layout, const TupleView& in, uint64_t flip, size_t most,
+                            uint64_t oversampling) {
+  KeyRanges ranges = of_sample(layout, sample(pool, layout, in, flip, std::min(in.size, most * oversampling)), most);
+  ranges.flip_ = flip;
+  return ranges;
 }
 
 KeyRanges KeyRanges::of_sample(TupleLayout layout, std::vector<uint64_t> keys, size_t most) {

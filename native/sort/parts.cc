@@ -47,7 +47,8 @@ HostQueue arrival_of(Device& device, TupleLayout layout, std::vector<Piece>& pie
 void partition_piece(Primitives& primitives, TupleLayout layout, Piece& piece, const TupleView& arrived, const KeyRanges& ranges,
                      void* scratch, Job& job, Stream& compute) {
   piece.offsets.assign(ranges.size() + 1, 0);
-  primitives.partition_ranges(layout, arrived, ranges.bounds(), piece.out, piece.offsets.data(), scratch, job, compute);
+  primitives.partition_ranges(layout, arrived, ranges.flip(), ranges.bounds(), piece.out, piece.offsets.data(), scratch, job,
+                              compute);
   job.add_done(piece.in.size);
 }
 

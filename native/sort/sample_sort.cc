@@ -256,8 +256,12 @@ class SampleSort {
     lane.collect->record(*lane.collected[k % kPairs]);
     lane.compute->wait(*lane.collected[k % kPairs]);
     job_.add_done(part.size);
-    if (part.bits == 0) return a;
-    return lane.primitives().sort(layout_, a.view(), a, b, part.bits, lane.scratch.data(), job_, *lane.compute);
+    TupleSpan sorted = a;
+    if (part.bits != 0) {
+      sorted = lane.primitives().sort(layout_, a.view(), a, b, part.bits, lane.scratch.data(), job_, *lane.compute);
+    }
+    if (ranges_.flip() != 0) lane.primitives().flip_keys(layout_, sorted, ranges_.flip(), job_, *lane.compute);
+    return sorted;
   }
 
   // As concatenate() does, by the copy engines, which leave the processors to the sort.
@@ -307,8 +311,8 @@ size_t sample_sort_resident_bytes(Device& device, TupleLayout layout, uint64_t o
                   collection_bytes(device, layout, most_in_part(tuples, range), devices, true));
 }
 
-void sample_sort(Engine& engine, TupleLayout layout, const std::vector<Device*>& devices, TupleView in, TupleSpan run,
-                 uint64_t varying_bits, Job& job) {
+void sample_sort(Engine& engine, TupleLayout layout, const std::vector<Device*>& devices, TupleView in, uint64_t flip,
+                 TupleSpan run, uint64_t varying_bits, Job& job) {
   std::vector<SampleLane> lanes(devices.size());
   for (size_t i = 0; i < devices.size(); ++i) {
     Device& device = *devices[i];
@@ -327,7 +331,8 @@ void sample_sort(Engine& engine, TupleLayout layout, const std::vector<Device*>&
   const uint64_t range = range_tuples(layout, in.size, devices.size()), most = most_in_part(in.size, range);
   SampleSort sort(engine, layout, std::move(lanes), most, varying_bits, job);
   sort_with_samples(most, layout, [&](uint64_t oversampling) {
-    return sort.run([&] { return KeyRanges::choose(engine.pool, layout, in, ranges_of(in.size, range), oversampling); }, run);
+    return sort.run([&] { return KeyRanges::choose(engine.pool, layout, in, flip, ranges_of(in.size, range), oversampling); },
+                    run);
   });
 }
 

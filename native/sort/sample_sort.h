@@ -12,11 +12,11 @@ namespace warpjoin::sorting {
 /// Bytes of device memory that sorting `tuples` takes on `device`, one of `devices`, at most.
 size_t sample_sort_bytes(Device& device, TupleLayout layout, uint64_t tuples, size_t devices);
 
-/// Sorts `in` (host memory) into `run` (host memory), stable. Tuples are partitioned by key range while they arrive; each
-/// range is collected, sorted and sent home while the next one is being sorted. Devices that do not address host memory
-/// must be linked directly. `varying_bits` as in Primitives::sort, all ones where unknown.
-void sample_sort(Engine& engine, TupleLayout layout, const std::vector<Device*>& devices, TupleView in, TupleSpan run,
-                 uint64_t varying_bits, Job& job);
+/// Sorts `in` (host memory) into `run` (host memory), stable, by key ^ `flip`. Tuples are partitioned by key range while they
+/// arrive; each range is collected, sorted and sent home while the next one is being sorted. Devices that do not address host
+/// memory must be linked directly. `varying_bits` as in Primitives::sort, all ones where unknown.
+void sample_sort(Engine& engine, TupleLayout layout, const std::vector<Device*>& devices, TupleView in, uint64_t flip,
+                 TupleSpan run, uint64_t varying_bits, Job& job);
 
 /// Bytes of device memory that spilled_sample_sort() takes on `device`, one of `devices`, for chunksets of up to `tuples`.
 size_t spilled_sample_sort_bytes(Device& device, TupleLayout layout, uint64_t tuples, size_t devices);
@@ -27,7 +27,7 @@ bool can_spill(const std::vector<Device*>& devices, uint64_t tuples, uint64_t la
 
 /// As sample_sort(), of more tuples than the devices hold: chunkset after chunkset is partitioned into `spill` (host memory,
 /// as large as `in`), then range after range is sorted into `run`.
-void spilled_sample_sort(Engine& engine, TupleLayout layout, const std::vector<Device*>& devices, TupleView in,
+void spilled_sample_sort(Engine& engine, TupleLayout layout, const std::vector<Device*>& devices, TupleView in, uint64_t flip,
                          const std::vector<uint64_t>& chunkset_ends, TupleSpan spill, TupleSpan run, uint64_t varying_bits,
                          Job& job);
 

@@ -21,6 +21,7 @@ struct SortedRun {
   TupleLayout layout;
   uint64_t size = 0;
   HostBuffer keys, values;
+  uint64_t flip = 0;  ///< they ascend by key ^ flip
 
   TupleView view() const { return {keys.data(), values.data(), 0, size}; }
   TupleSpan span() const { return {keys.data(), values.data(), size}; }
@@ -30,6 +31,7 @@ struct SortPlan {
   SortAlgorithm algorithm = SortAlgorithm::merge;
   std::vector<int> devices;             ///< ordinals
   std::vector<uint64_t> chunkset_ends;  ///< ascending; the last is the number of tuples. Each chunkset becomes a run.
+  uint64_t flip = 0;                    ///< keys compare as key ^ flip: 0 as they are, else signed, descending or both
 };
 
 /// Bytes of device memory that sorting a chunkset of `tuples` takes on each of `devices` devices, at most; what the
@@ -40,7 +42,8 @@ size_t sort_device_bytes(TupleLayout layout, uint64_t tuples, size_t devices, So
 /// Sorts each chunkset of `in` (host memory; implied values allowed) into a run of its own, stable. Chunksets overlap:
 /// while one goes home the next arrives (3.1.3). Equal results for every number of devices. A sample sort on devices that do
 /// not address host memory sorts all chunksets into one run, where that is possible: see sample_sort.h.
-/// Throws Error(device) naming the device where a chunkset does not fit. Host memory: the runs.
+/// Flips cost a sample sort nothing to speak of; the others need a flipped copy of the keys.
+/// Throws Error(device) naming the device where a chunkset does not fit. Host memory: the runs, and that copy.
 std::vector<SortedRun> sort_chunksets(Engine& engine, TupleLayout layout, TupleView in, uint64_t varying_bits,
                                       const SortPlan& plan, Job& job);
 

@@ -35,10 +35,31 @@ void check_plan(const SortPlan& plan, TupleLayout layout, const TupleView& in) {
 }
 
 SortedRun allocate_run(Engine& engine, TupleLayout layout, uint64_t size) {
-  SortedRun run{layout, size, {}, {}};
+  SortedRun run{layout, size, {}, {}, 0};
   run.keys = engine.memory->allocate(size * layout.key_bytes, "the keys of a sorted run");
   if (layout.value_bytes) run.values = engine.memory->allocate(size * layout.value_bytes, "the values of a sorted run");
   return run;
+}
+
+// Writes `size` keys ^ flip to `to`, which may be `from`.
+void flip_keys(Engine& engine, TupleLayout layout, const void* from, void* to, uint64_t size, uint64_t flip, Job& job) {
+  PhaseTimer timer(job, "flip", 2 * size * layout.key_bytes);
+  const auto flip_all = [&]<class Key>(const Key* source, Key* target) {
+    engine.pool.for_blocks(size, 1 << 16, job, [&](uint64_t begin, uint64_t end) {
+      for (uint64_t i = begin; i < end; ++i) target[i] = source[i] ^ static_cast<Key>(flip);
+    });
+  };
+  if (layout.key_bytes == 4) {
+    flip_all(static_cast<const uint32_t*>(from), static_cast<uint32_t*>(to));
+  } else {
+    flip_all(static_cast<const uint64_t*>(from), static_cast<uint64_t*>(to));
+  }
+}
+
+// Flips the keys of a run, from ascending as they are to ascending by key ^ flip or back.
+void flip_run(Engine& engine, SortedRun& run, uint64_t flip, Job& job) {
+  flip_keys(engine, run.layout, run.keys.data(), run.keys.data(), run.size, flip, job);
+  run.flip ^= flip;
 }
 
 // The bits that vary in the chunks that have arrived.
@@ -79,18 +100,28 @@ std::vector<SortedRun> sort_chunksets(Engine& engine, TupleLayout layout, TupleV
     return runs;
   }
   const SortAlgorithm algorithm = sorting::runnable(plan.algorithm, engine, devices);
+  if (plan.flip != 0 && algorithm != SortAlgorithm::sample) {
+    const HostBuffer flipped = engine.memory->allocate(in.size * layout.key_bytes, "flipped keys");
+    flip_keys(engine, layout, in.keys, flipped.data(), in.size, plan.flip, job);
+    in.keys = flipped.data();
+    runs = sort_chunksets(engine, layout, in, varying_bits, {algorithm, plan.devices, plan.chunkset_ends}, job);
+    for (SortedRun& run : runs) flip_run(engine, run, plan.flip, job);
+    return runs;
+  }
   if (algorithm == SortAlgorithm::sample) {
     job.add_planned(2 * in.size);
     if (parts.size() > 1 && sorting::can_spill(devices, in.size, largest)) {
       const SortedRun spill = allocate_run(engine, layout, in.size);
       runs.push_back(allocate_run(engine, layout, in.size));
-      sorting::spilled_sample_sort(engine, layout, devices, in, plan.chunkset_ends, spill.span(), runs.back().span(),
+      sorting::spilled_sample_sort(engine, layout, devices, in, plan.flip, plan.chunkset_ends, spill.span(), runs.back().span(),
                                    varying_bits, job);
+      runs.back().flip = plan.flip;
       return runs;
     }
     for (const TupleView& part : parts) {
       runs.push_back(allocate_run(engine, layout, part.size));
-      if (part.size) sorting::sample_sort(engine, layout, devices, part, runs.back().span(), varying_bits, job);
+      if (part.size) sorting::sample_sort(engine, layout, devices, part, plan.flip, runs.back().span(), varying_bits, job);
+      runs.back().flip = plan.flip;
     }
     return runs;
   }
@@ -122,10 +153,12 @@ SortedRun merge_runs(Engine& engine, std::vector<SortedRun> runs, Job& job) {
   if (runs.empty()) return {};
   if (runs.size() == 1) return std::move(runs.front());
   const TupleLayout layout = runs.front().layout;
+  const uint64_t flip = runs.front().flip;
   uint64_t size = 0;
   std::vector<TupleView> views;
-  for (const SortedRun& run : runs) {
-    if (run.layout != layout) throw Error(ErrorCode::internal, "Runs of different layouts cannot be merged");
+  for (SortedRun& run : runs) {
+    if (run.layout != layout || run.flip != flip) throw Error(ErrorCode::internal, "Runs of different orders cannot be merged");
+    if (flip != 0) flip_run(engine, run, flip, job);
     size += run.size;
     views.push_back(run.view());
   }
@@ -139,6 +172,7 @@ SortedRun merge_runs(Engine& engine, std::vector<SortedRun> runs, Job& job) {
   const auto stream = host->create_stream();
   host->primitives().merge(layout, views, merged.span(), scratch.data(), job, *stream);
   stream->synchronize();
+  if (flip != 0) flip_run(engine, merged, flip, job);
   job.add_done(size);
   return merged;
 }

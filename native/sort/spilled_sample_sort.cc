@@ -215,13 +215,16 @@ class SpilledSampleSort {
 
   void sort_part(SpillLane& lane, const Part& part, const TupleSpan& at) {
     job_.add_done(part.size);
-    if (part.bits == 0) return;
-    const TupleSpan other = lane.buffers[0].span.slice(layout_, 0, part.size);
-    const TupleSpan sorted =
-        lane.primitives().sort(layout_, at.view(), at, other, part.bits, lane.scratch.data(), job_, *lane.compute);
-    if (sorted.keys == at.keys) return;
-    lane.device->copy(at.keys, sorted.keys, part.size * layout_.key_bytes, *lane.compute);
-    if (layout_.value_bytes) lane.device->copy(at.values, sorted.values, part.size * layout_.value_bytes, *lane.compute);
+    if (part.bits != 0) {
+      const TupleSpan other = lane.buffers[0].span.slice(layout_, 0, part.size);
+      const TupleSpan sorted =
+          lane.primitives().sort(layout_, at.view(), at, other, part.bits, lane.scratch.data(), job_, *lane.compute);
+      if (sorted.keys != at.keys) {
+        lane.device->copy(at.keys, sorted.keys, part.size * layout_.key_bytes, *lane.compute);
+        if (layout_.value_bytes) lane.device->copy(at.values, sorted.values, part.size * layout_.value_bytes, *lane.compute);
+      }
+    }
+    if (ranges_.flip() != 0) lane.primitives().flip_keys(layout_, at, ranges_.flip(), job_, *lane.compute);
   }
 
   HostQueue way_home_of(SpillLane& lane, size_t batch) {
@@ -273,12 +276,12 @@ bool can_spill(const std::vector<Device*>& devices, uint64_t tuples, uint64_t la
          std::none_of(devices.begin(), devices.end(), [](const Device* device) { return device->addresses_host_memory(); });
 }
 
-void spilled_sample_sort(Engine& engine, TupleLayout layout, const std::vector<Device*>& devices, TupleView in,
+void spilled_sample_sort(Engine& engine, TupleLayout layout, const std::vector<Device*>& devices, TupleView in, uint64_t flip,
                          const std::vector<uint64_t>& chunkset_ends, TupleSpan spill, TupleSpan run, uint64_t varying_bits,
                          Job& job) {
   SpilledSampleSort sort(engine, layout, devices, in, chunkset_ends, spill, run, varying_bits, job);
   sort_with_samples(most_in_part(in.size, finest_range(in.size)), layout, [&](uint64_t oversampling) {
-    return sort.run(KeyRanges::choose(engine.pool, layout, in, ranges_of(in.size, finest_range(in.size)), oversampling));
+    return sort.run(KeyRanges::choose(engine.pool, layout, in, flip, ranges_of(in.size, finest_range(in.size)), oversampling));
   });
 }
 

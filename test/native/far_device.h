@@ -69,13 +69,17 @@ class FarPrimitives final : public Primitives {
   size_t partition_scratch_bytes(TupleLayout layout, uint64_t size, Digit digit) override {
     return host_.partition_scratch_bytes(layout, size, digit);
   }
-  void partition_ranges(TupleLayout layout, TupleView in, std::span<const uint64_t> bounds, TupleSpan out, uint64_t* offsets,
-                        void* scratch, const Job& job, Stream& stream) override {
+  void partition_ranges(TupleLayout layout, TupleView in, uint64_t flip, std::span<const uint64_t> bounds, TupleSpan out,
+                        uint64_t* offsets, void* scratch, const Job& job, Stream& stream) override {
     own(layout, in), own(layout, out.view());
-    host_.partition_ranges(layout, in, bounds, out, offsets, scratch, job, stream);
+    host_.partition_ranges(layout, in, flip, bounds, out, offsets, scratch, job, stream);
   }
   size_t partition_ranges_scratch_bytes(TupleLayout layout, uint64_t size, size_t ranges) override {
     return host_.partition_ranges_scratch_bytes(layout, size, ranges);
+  }
+  void flip_keys(TupleLayout layout, TupleSpan tuples, uint64_t flip, const Job& job, Stream& stream) override {
+    own(layout, tuples.view());
+    host_.flip_keys(layout, tuples, flip, job, stream);
   }
   void concatenate(TupleLayout layout, std::span<const TupleView> parts, TupleSpan out, void* scratch, const Job& job,
                    Stream& stream) override {

@@ -89,6 +89,7 @@ struct Input {
   std::vector<uint64_t> keys;
   bool implied = false;
   uint64_t in_shift = 0, out_shift = 0;
+  uint64_t flip = 0;  ///< of partitions by range
 };
 
 constexpr uint64_t kFirstValue = 0xFFFFFFF0;  // implied 4-byte values wrap
@@ -102,14 +103,14 @@ void check_split(Bench& bench, const Input& input, size_t buckets, size_t scratc
   std::vector<uint64_t> values(size), bucket(size), expected_offsets(buckets + 1);
   for (uint64_t i = 0; i < size; ++i) {
     values[i] = input.implied ? kFirstValue + i : i * 0x9E3779B97F4A7C15 + 1;
-    bucket[i] = bucket_of(cut(layout, input.keys[i]));
+    bucket[i] = bucket_of(cut(layout, input.keys[i] ^ input.flip));
     ++expected_offsets[bucket[i] + 1];
   }
   std::partial_sum(expected_offsets.begin(), expected_offsets.end(), expected_offsets.begin());
   std::vector<uint64_t> next = expected_offsets, expected_keys(size), expected_values(size);
   for (uint64_t i = 0; i < size; ++i) {
     const uint64_t at = next[bucket[i]]++;
-    expected_keys[at] = input.keys[i];
+    expected_keys[at] = input.keys[i] ^ input.flip;
     expected_values[at] = values[i];
   }
 
@@ -152,12 +153,34 @@ void check_ranges(Bench& bench, const Input& input, const std::vector<uint64_t>&
       [&](uint64_t key) { return static_cast<size_t>(std::upper_bound(bounds.begin(), bounds.end(), key) - bounds.begin()); },
       [&](TupleView in, TupleSpan out, uint64_t* offsets, void* scratch) {
         const std::vector<uint64_t> until_the_call = bounds;
-        primitives.partition_ranges(input.layout, in, until_the_call, out, offsets, scratch, bench.job, *bench.stream);
+        primitives.partition_ranges(input.layout, in, input.flip, until_the_call, out, offsets, scratch, bench.job,
+                                    *bench.stream);
       });
+}
+
+void check_flip(Bench& bench, TupleLayout layout, uint64_t size, std::mt19937_64& random) {
+  const uint64_t flip = random();
+  const std::vector<uint64_t> keys = kDistributions[0].keys(size, random);
+  std::vector<uint64_t> expected = keys;
+  for (uint64_t& key : expected) key ^= flip;
+  const GuardedTuples tuples(bench.device, *bench.stream, layout, size, random() % 5);
+  const auto values = narrow(keys, layout.value_bytes);
+  bench.upload(tuples.keys.data(), narrow(keys, layout.key_bytes));
+  bench.upload(tuples.values.data(), values);
+  bench.device.primitives().flip_keys(layout, tuples.span(), flip, bench.job, *bench.stream);
+  EXPECT_TRUE(tuples.keys.read(*bench.stream) == narrow(expected, layout.key_bytes));
+  EXPECT_TRUE(tuples.values.read(*bench.stream) == values);
 }
 
 Input draw_input(TupleLayout layout, const Distribution& distribution, uint64_t size, std::mt19937_64& random) {
   return {layout, distribution.keys(size, random), random() % 2 == 0, random() % 5, random() % 17};
+}
+
+/// Keys that a flip makes those of the input.
+Input unflipped(Input input, uint64_t flip) {
+  for (uint64_t& key : input.keys) key ^= flip;
+  input.flip = flip;
+  return input;
 }
 
 Digit draw_digit(TupleLayout layout, std::mt19937_64& random) {
@@ -214,7 +237,8 @@ TEST(GpuPartition, GroupsByRange) {
         SCOPED_TRACE(describe(layout, distribution.name, size, 0));
         Input input = draw_input(layout, distribution, size, random);
         if (size && random() % 2) input.keys[random() % size] = random() % 2 ? ~uint64_t{0} : 0;
-        check_ranges(bench, input, draw_bounds(layout, input.keys, kRanges[turn++ % std::size(kRanges)] - 1, random));
+        const auto bounds = draw_bounds(layout, input.keys, kRanges[turn++ % std::size(kRanges)] - 1, random);
+        check_ranges(bench, random() % 2 ? unflipped(input, random()) : input, bounds);
         if (HasFailure()) return;
       }
     }
@@ -234,6 +258,15 @@ TEST(GpuPartition, GroupsByEveryNumberOfRanges) {
       check_ranges(bench, {layout, keys}, bounds);
       if (HasFailure()) return;
     }
+  }
+}
+
+TEST(GpuFlipKeys, FlipsKeysAlone) {
+  SKIP_WITHOUT_GPUS(1);
+  Bench bench(size_t{64} << 20);
+  std::mt19937_64 random(9);
+  for (const TupleLayout layout : kLayouts) {
+    for (const uint64_t size : {0, 1, 255, 257, 1'000'001}) check_flip(bench, layout, size, random);
   }
 }
 
@@ -262,6 +295,7 @@ TEST(GpuPartition, GroupsMillions) {
       check_digit(bench, input, {top, 8, false});
       check_digit(bench, input, {52, 12, true});
       check_ranges(bench, input, draw_bounds(layout, input.keys, 255, random));
+      check_ranges(bench, unflipped(input, ~uint64_t{0}), draw_bounds(layout, input.keys, 255, random));
       if (HasFailure()) return;
     }
   }
@@ -284,7 +318,7 @@ TEST(GpuPartition, CountsPast32Bits) {
   const Buffer scratch =
       device.memory().allocate(device.primitives().partition_ranges_scratch_bytes(layout, kSize, bounds.size() + 1));
   std::vector<uint64_t> offsets(bounds.size() + 2, kPoison);
-  device.primitives().partition_ranges(layout, {in.data(), nullptr, 0, kSize}, bounds, {out.data(), nullptr, kSize},
+  device.primitives().partition_ranges(layout, {in.data(), nullptr, 0, kSize}, 0, bounds, {out.data(), nullptr, kSize},
                                        offsets.data(), scratch.data(), bench.job, *bench.stream);
   bench.stream->synchronize();
   EXPECT_EQ(offsets, (std::vector<uint64_t>{0, 0, kLow, kLow, kSize, kSize}));
@@ -304,7 +338,8 @@ TEST(GpuPartition, StopsWhenCancelled) {
   bench.job.cancel();
   uint64_t offsets[17];
   EXPECT_THROW(bench.device.primitives().partition({8, 8}, {}, {0, 4}, {}, offsets, nullptr, bench.job, *bench.stream), Error);
-  EXPECT_THROW(bench.device.primitives().partition_ranges({8, 8}, {}, {}, {}, offsets, nullptr, bench.job, *bench.stream), Error);
+  EXPECT_THROW(bench.device.primitives().partition_ranges({8, 8}, {}, 0, {}, {}, offsets, nullptr, bench.job, *bench.stream),
+               Error);
   EXPECT_THROW(bench.device.primitives().concatenate({8, 8}, {}, {}, nullptr, bench.job, *bench.stream), Error);
 }
 
@@ -389,7 +424,8 @@ TEST(GpuPartition, GroupsAFewForTheSanitizers) {
       const Input input = draw_input(layout, kDistributions[distribution], 13001, random);
       check_digit(bench, input, {3, 8, false});
       check_digit(bench, input, {54, 10, true});
-      check_ranges(bench, input, draw_bounds(layout, input.keys, 100, random));
+      check_ranges(bench, unflipped(input, random()), draw_bounds(layout, input.keys, 100, random));
+      check_flip(bench, layout, 13001, random);
     }
     check_concatenation(bench, layout, {3000, 0, 7, 1, 5000}, random);
   }

@@ -209,7 +209,8 @@ TEST_P(GpuSort, SortsMillions) {
   const auto engine = make_gpu_engine(gpus);
   for (const Keys kind : {Keys::uniform, Keys::hot, Keys::zipf}) {
     check_sort(*engine, algorithm, gpus, {kind, {8, 8}, 5000000, 2, true, false});
-    check_sort(*engine, algorithm, gpus, {kind, {4, 4}, 5000000, 1, false, true});
+    check_sort(*engine, algorithm, gpus, {kind, {8, 8}, 5000000, 1, false, false, 1});
+    check_sort(*engine, algorithm, gpus, {kind, {4, 4}, 5000000, 1, false, true, 3});
   }
 }
 
@@ -258,7 +259,7 @@ TEST(GpuSpilledSampleSort, SortsIntoOneRun) {
         const uint64_t size = 150000 * static_cast<uint64_t>(used) * chunksets / 2 + 7;
         const auto keys = make_keys(kind, size, 8, size);
         const Tuples tuples({8, 8}, keys, true, 0);
-        SortPlan plan{SortAlgorithm::sample, first_devices(used), {}};
+        SortPlan plan{SortAlgorithm::sample, first_devices(used), {}, flips({8, 8})[chunksets % 4]};
         for (size_t c = 1; c <= chunksets; ++c) plan.chunkset_ends.push_back(size * c / chunksets);
         Job job;
         const auto runs = sort_chunksets(*engine, {8, 8}, tuples.view(), ~uint64_t{0}, plan, job);
@@ -355,7 +356,9 @@ TEST_P(GpuSort, SortsAFewForTheSanitizers) {
   SKIP_WITHOUT_GPUS(gpus);
   const auto engine = make_gpu_engine(gpus, size_t{64} << 20);
   for (const TupleLayout layout : kAllLayouts) {
-    for (const Keys kind : {Keys::uniform, Keys::hot}) check_sort(*engine, algorithm, gpus, {kind, layout, 5000, 2, true, false});
+    for (const Keys kind : {Keys::uniform, Keys::hot}) {
+      for (const size_t flip : {0, 3}) check_sort(*engine, algorithm, gpus, {kind, layout, 5000, 2, true, false, flip});
+    }
   }
 }
 

@@ -27,7 +27,7 @@ TEST(KeyRanges, BalanceWhateverTheKeys) {
       constexpr uint64_t size = 300000;
       const auto keys = make_keys(kind, size, layout.key_bytes, 3);
       const Tuples tuples(layout, keys, true);
-      const KeyRanges ranges = KeyRanges::choose(pool, layout, tuples.view(), kMost, 128);
+      const KeyRanges ranges = KeyRanges::choose(pool, layout, tuples.view(), 0, kMost, 128);
       ASSERT_LE(ranges.size(), kMost);
       EXPECT_TRUE(std::is_sorted(ranges.bounds().begin(), ranges.bounds().end(), std::less_equal<>()));
       std::vector<std::vector<uint64_t>> held(ranges.size());
@@ -41,13 +41,28 @@ TEST(KeyRanges, BalanceWhateverTheKeys) {
   }
 }
 
+TEST(KeyRanges, OfFlippedKeysAreThoseOfTheKeysThatTheyBecome) {
+  ThreadPool pool(2);
+  for (const TupleLayout layout : {TupleLayout{8, 0}, TupleLayout{4, 0}}) {
+    for (const uint64_t flip : flips(layout)) {
+      const auto keys = make_keys(Keys::uniform, 30000, layout.key_bytes, 3);
+      std::vector<uint64_t> flipped;
+      for (const uint64_t key : keys) flipped.push_back(key ^ flip);
+      const Tuples tuples(layout, keys, true), become(layout, flipped, true);
+      const KeyRanges ranges = KeyRanges::choose(pool, layout, tuples.view(), flip, kMost, 128);
+      EXPECT_EQ(ranges.flip(), flip);
+      EXPECT_EQ(ranges.bounds(), KeyRanges::choose(pool, layout, become.view(), 0, kMost, 128).bounds());
+    }
+  }
+}
+
 TEST(KeyRanges, GiveAKeyOfManyTuplesARangeOfItsOwn) {
   ThreadPool pool(1);
   for (const uint64_t heavy : {uint64_t{0}, uint64_t{1000}, uint64_t{UINT32_MAX}}) {
     auto keys = make_keys(Keys::uniform, 100000, 4, 1);
     for (size_t i = 0; i < keys.size(); i += 3) keys[i] = heavy;
     const Tuples tuples(TupleLayout{4, 0}, keys, true);
-    const KeyRanges ranges = KeyRanges::choose(pool, {4, 0}, tuples.view(), kMost, 128);
+    const KeyRanges ranges = KeyRanges::choose(pool, {4, 0}, tuples.view(), 0, kMost, 128);
     EXPECT_EQ(ranges.varying_bits(range_of(ranges, heavy), UINT32_MAX), 0u) << heavy;
   }
 }
@@ -57,8 +72,8 @@ TEST(KeyRanges, OfFewTuples) {
   for (const uint64_t size : {0, 1, 2, 3}) {
     const std::vector<uint64_t> keys(size, 7);
     const Tuples tuples(TupleLayout{8, 0}, keys, true);
-    EXPECT_EQ(KeyRanges::choose(pool, {8, 0}, tuples.view(), 1, 128).size(), 1u);
-    EXPECT_LE(KeyRanges::choose(pool, {8, 0}, tuples.view(), kMost, 128).size(), 3u);
+    EXPECT_EQ(KeyRanges::choose(pool, {8, 0}, tuples.view(), 0, 1, 128).size(), 1u);
+    EXPECT_LE(KeyRanges::choose(pool, {8, 0}, tuples.view(), 0, kMost, 128).size(), 3u);
   }
 }
 

@@ -11,26 +11,26 @@ using namespace test;
 constexpr uint64_t kPoison = 0xBADBADBADBADBAD;
 
 void check_ranges(HostBench& bench, TupleLayout layout, const std::vector<uint64_t>& keys, const std::vector<uint64_t>& bounds,
-                  bool implied, uint64_t in_shift, uint64_t out_shift) {
+                  bool implied, uint64_t in_shift, uint64_t out_shift, uint64_t flip = 0) {
   const uint64_t size = keys.size(), first = 1000;
   const size_t ranges = bounds.size() + 1;
   TupleArray in(layout, size, in_shift), out(layout, size, out_shift), expected(layout, size);
   std::vector<std::vector<uint64_t>> groups(ranges);
   for (uint64_t i = 0; i < size; ++i) {
     in.set(i, keys[i], i * 5);
-    groups[std::upper_bound(bounds.begin(), bounds.end(), cut(layout, keys[i])) - bounds.begin()].push_back(i);
+    groups[std::upper_bound(bounds.begin(), bounds.end(), cut(layout, keys[i] ^ flip)) - bounds.begin()].push_back(i);
   }
   std::vector<uint64_t> expected_offsets{0}, offsets(ranges + 2, kPoison);
   uint64_t at = 0;
   for (const auto& group : groups) {
-    for (const uint64_t i : group) expected.set(at++, keys[i], implied ? first + i : i * 5);
+    for (const uint64_t i : group) expected.set(at++, keys[i] ^ flip, implied ? first + i : i * 5);
     expected_offsets.push_back(at);
   }
   expected_offsets.push_back(kPoison);  // nothing is written behind the last one
   const Scratch scratch(bench.primitives().partition_ranges_scratch_bytes(layout, size, ranges));
   {
     const std::vector<uint64_t> until_the_call = bounds;
-    bench.primitives().partition_ranges(layout, in.view(implied && layout.value_bytes, first), until_the_call, out.span(),
+    bench.primitives().partition_ranges(layout, in.view(implied && layout.value_bytes, first), flip, until_the_call, out.span(),
                                         offsets.data(), scratch.data(), bench.job, *bench.stream);
   }
   bench.stream->synchronize();
@@ -115,11 +115,49 @@ TEST(RangePartitionPrimitive, LeavesRangesBeyondTheKeyWidthEmpty) {
   }
 }
 
+TEST(RangePartitionPrimitive, GroupsFlippedKeys) {
+  std::mt19937_64 random(5);
+  HostBench bench(2);
+  for (const TupleLayout layout : kLayouts) {
+    const uint64_t sign = uint64_t{1} << (8 * layout.key_bytes - 1);
+    for (const uint64_t flip : {sign, ~uint64_t{0}, ~sign, random()}) {
+      for (const uint64_t size : {0, 1, 9, 70001}) {
+        for (const size_t count : {0, 1, 255}) {
+          SCOPED_TRACE(describe(layout, "uniform", size, 2) + " bounds " + std::to_string(count));
+          const auto keys = kDistributions[0].keys(size, random);
+          check_ranges(bench, layout, keys, draw_bounds(layout, keys, count, random), random() % 2, 1, 3, flip);
+          if (HasFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+TEST(FlipKeysPrimitive, FlipsKeysAlone) {
+  HostBench bench(3);
+  for (const TupleLayout layout : kLayouts) {
+    for (const uint64_t size : {uint64_t{0}, uint64_t{1}, uint64_t{1001}, 2 * host::kCheckRows + 7}) {
+      SCOPED_TRACE(describe(layout, "flip", size, 3));
+      const uint64_t flip = 0x8000'0001'8000'0001;
+      TupleArray tuples(layout, size, 3), expected(layout, size);
+      for (uint64_t i = 0; i < size; ++i) {
+        const uint64_t key = mix_key(i + 1);
+        tuples.set(i, key, i * 5);
+        expected.set(i, key ^ flip, i * 5);
+      }
+      bench.primitives().flip_keys(layout, tuples.span(), flip, bench.job, *bench.stream);
+      bench.stream->synchronize();
+      EXPECT_TRUE(tuples == expected);
+      EXPECT_TRUE(tuples.guarded());
+    }
+  }
+}
+
 TEST(RangePartitionPrimitive, RefusesTooManyBounds) {
   HostBench bench(1);
   std::vector<uint64_t> bounds(Primitives::kMostRanges);
   for (size_t i = 0; i < bounds.size(); ++i) bounds[i] = i;
-  EXPECT_THROW(bench.primitives().partition_ranges({8, 8}, {}, bounds, {}, nullptr, nullptr, bench.job, *bench.stream), Error);
+  EXPECT_THROW(bench.primitives().partition_ranges({8, 8}, {}, 0, bounds, {}, nullptr, nullptr, bench.job, *bench.stream), Error);
 }
 
 TEST(RangePartitionPrimitive, StopsWhenCancelled) {
@@ -130,7 +168,8 @@ TEST(RangePartitionPrimitive, StopsWhenCancelled) {
     uint64_t offsets[4];
     const Scratch scratch(bench.primitives().partition_ranges_scratch_bytes({8, 8}, 100, bounds.size() + 1));
     bench.job.cancel();
-    bench.primitives().partition_ranges({8, 8}, in.view(), bounds, out.span(), offsets, scratch.data(), bench.job, *bench.stream);
+    bench.primitives().partition_ranges({8, 8}, in.view(), 0, bounds, out.span(), offsets, scratch.data(), bench.job,
+                                        *bench.stream);
     EXPECT_THROW(bench.stream->synchronize(), Error);
   }
 }

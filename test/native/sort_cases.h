@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -71,6 +72,12 @@ inline std::vector<uint64_t> make_keys(Keys kind, uint64_t size, unsigned key_by
   return keys;
 }
 
+/// Keys as they are, signed, descending, and both.
+inline std::array<uint64_t, 4> flips(TupleLayout layout) {
+  const uint64_t sign = uint64_t{1} << (8 * layout.key_bytes - 1), all = 2 * sign - 1;
+  return {0, sign, all, all ^ sign};
+}
+
 inline uint64_t varying_bits_of(const std::vector<uint64_t>& keys) {
   uint64_t bits = 0;
   for (const uint64_t key : keys) bits |= key ^ keys[0];
@@ -112,13 +119,14 @@ inline uint64_t element(const void* array, uint64_t i, unsigned width) {
   return value;
 }
 
-/// Expects `run` to be rows [begin, end) in stable order.
+/// Expects `run` to be rows [begin, end) in stable order, by key ^ its flip.
 inline void expect_sorted(const SortedRun& run, const Tuples& tuples, const std::vector<uint64_t>& keys, uint64_t begin,
                           uint64_t end) {
   ASSERT_EQ(run.size, end - begin);
   std::vector<uint64_t> order(end - begin);
   std::iota(order.begin(), order.end(), begin);
-  std::stable_sort(order.begin(), order.end(), [&](uint64_t x, uint64_t y) { return keys[x] < keys[y]; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](uint64_t x, uint64_t y) { return (keys[x] ^ run.flip) < (keys[y] ^ run.flip); });
   for (uint64_t i = 0; i < order.size(); ++i) {
     ASSERT_EQ(element(run.keys.data(), i, run.layout.key_bytes), keys[order[i]]) << "key " << i;
     if (run.layout.value_bytes) {
@@ -146,20 +154,23 @@ struct SortCase {
   uint64_t size;
   size_t chunksets;
   bool implied, known_bits;
+  size_t flip = 0;  ///< of flips()
 };
 
 /// Sorts and merges one case, and compares with a stable sort.
 inline void check_sort(Engine& engine, SortAlgorithm algorithm, int devices, const SortCase& c) {
   SCOPED_TRACE(name_of(c.keys) + ", " + std::to_string(c.layout.key_bytes) + "+" + std::to_string(c.layout.value_bytes) +
                " bytes, " + std::to_string(c.size) + " tuples in " + std::to_string(c.chunksets) + " chunksets" +
-               (c.implied ? ", implied values" : "") + (c.known_bits ? ", known bits" : ""));
+               (c.implied ? ", implied values" : "") + (c.known_bits ? ", known bits" : "") + ", flip " + std::to_string(c.flip));
   const std::vector<uint64_t> keys = make_keys(c.keys, c.size, c.layout.key_bytes, c.size + static_cast<uint64_t>(devices));
   const Tuples tuples(c.layout, keys, c.implied, 1000);
-  const SortPlan plan{algorithm, first_devices(devices), chunkset_ends(c.size, c.chunksets)};
+  const uint64_t flip = flips(c.layout)[c.flip];
+  const SortPlan plan{algorithm, first_devices(devices), chunkset_ends(c.size, c.chunksets), flip};
   Job job;
   std::vector<SortedRun> runs =
       sort_chunksets(engine, c.layout, tuples.view(), c.known_bits ? varying_bits_of(keys) : ~uint64_t{0}, plan, job);
   EXPECT_EQ(job.planned(), job.done());
+  for (const SortedRun& run : runs) EXPECT_EQ(run.flip, c.size ? flip : 0);
   if (algorithm == SortAlgorithm::sample && runs.size() == 1) return expect_sorted(runs[0], tuples, keys, 0, c.size);
   ASSERT_EQ(runs.size(), c.chunksets);
   uint64_t begin = 0;
@@ -171,7 +182,7 @@ inline void check_sort(Engine& engine, SortAlgorithm algorithm, int devices, con
   EXPECT_EQ(job.planned(), job.done());
 }
 
-/// All distributions and sizes; layouts, chunksets, implied values and known bits take turns.
+/// All distributions and sizes; layouts, chunksets, implied values, known bits and flips take turns.
 inline void check_sorts(Engine& engine, SortAlgorithm algorithm, int devices, uint64_t largest) {
   size_t turn = static_cast<size_t>(devices);
   for (const Keys keys : kAllKeys) {
@@ -179,7 +190,7 @@ inline void check_sorts(Engine& engine, SortAlgorithm algorithm, int devices, ui
       for (int repeat = 0; repeat < (size == largest ? 2 : 3); ++repeat, ++turn) {
         constexpr size_t chunksets[] = {1, 2, 3, 9};
         check_sort(engine, algorithm, devices,
-                   {keys, kAllLayouts[turn % 6], size, chunksets[turn / 6 % 4], turn % 5 < 2, turn % 7 < 3});
+                   {keys, kAllLayouts[turn % 6], size, chunksets[turn / 6 % 4], turn % 5 < 2, turn % 7 < 3, turn * 7 / 5 % 4});
         if (::testing::Test::HasFatalFailure()) return;
       }
     }

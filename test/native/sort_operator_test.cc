@@ -115,7 +115,7 @@ TEST(SpilledSampleSort, SortsIntoOneRun) {
         SCOPED_TRACE(std::to_string(devices) + " devices, " + name_of(kind) + ", " + std::to_string(chunksets) + " chunksets");
         const auto keys = make_keys(kind, size, layout.key_bytes, size);
         const Tuples tuples(layout, keys, turn % 2 == 0, 5);
-        SortPlan plan{SortAlgorithm::sample, first_devices(devices), {}};
+        SortPlan plan{SortAlgorithm::sample, first_devices(devices), {}, flips(layout)[turn * 7 / 5 % 4]};
         for (size_t c = 1; c <= chunksets; ++c) plan.chunkset_ends.push_back(size * c / chunksets);
         for (const auto& device : engine->devices) device->memory().reset_peak();
         Job job;

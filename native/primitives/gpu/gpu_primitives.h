@@ -34,9 +34,10 @@ class GpuPrimitives final : public Primitives {
   size_t partition_scratch_bytes(TupleLayout layout, uint64_t size, Digit digit) override;
 
   // partition_ranges.cu
-  void partition_ranges(TupleLayout layout, TupleView in, std::span<const uint64_t> bounds, TupleSpan out, uint64_t* host_offsets,
-                        void* scratch, const Job& job, Stream& stream) override;
+  void partition_ranges(TupleLayout layout, TupleView in, uint64_t flip, std::span<const uint64_t> bounds, TupleSpan out,
+                        uint64_t* host_offsets, void* scratch, const Job& job, Stream& stream) override;
   size_t partition_ranges_scratch_bytes(TupleLayout layout, uint64_t size, size_t ranges) override;
+  void flip_keys(TupleLayout layout, TupleSpan tuples, uint64_t flip, const Job& job, Stream& stream) override;
 
   // concatenate.cu
   void concatenate(TupleLayout layout, std::span<const TupleView> parts, TupleSpan out, void* scratch, const Job& job,

@@ -38,6 +38,8 @@ struct DigitBuckets {
     if (!mixed && shift >= 8 * sizeof(Key)) shift = mask = 0;  // a shift that the processor would cut
   }
   __device__ void prepare(Shared&) const {}
+  /// The key as it is written.
+  __device__ Key written(Key key) const { return key; }
   __device__ unsigned of(Key key) const {
     if constexpr (mixed) {
       return static_cast<unsigned>(mix_key(key) >> shift) & mask;
@@ -52,8 +54,9 @@ struct DigitBuckets {
   }
 };
 
-/// The bucket is the number of bounds not greater than the key. The keys from the first bound to the last are cut into
-/// cells of 2^shift keys; a table says between which buckets to search in a cell: mostly there is one, or two.
+/// The bucket is the number of bounds not greater than the key, as it is flipped and written. The keys from the first bound to
+/// the last are cut into cells of 2^shift keys; a table says between which buckets to search in a cell: mostly there is one, or
+/// two.
 template <class Key>
 struct RangeBuckets {
   static constexpr bool kKept = true;
@@ -67,10 +70,10 @@ struct RangeBuckets {
   const Key* bounds;  // `last` of them, ascending, in device memory
   unsigned last;      // bucket
   unsigned shift = 0;
-  Key base = 0;
+  Key base = 0, flip;
 
   /// `host_bounds` are those that will be in device memory at `bounds`.
-  RangeBuckets(const Key* bounds, const Key* host_bounds, unsigned count) : bounds(bounds), last(count) {
+  RangeBuckets(const Key* bounds, const Key* host_bounds, unsigned count, Key flip) : bounds(bounds), last(count), flip(flip) {
     if (count == 0) return;
     base = host_bounds[0];
     const auto width = static_cast<unsigned>(std::bit_width(static_cast<Key>(host_bounds[count - 1] - base)));
@@ -92,11 +95,13 @@ struct RangeBuckets {
     __syncthreads();
   }
   template <unsigned count>
-  __device__ void find(const Shared& shared, const Key* keys, unsigned* buckets) const {
+  __device__ void find(const Shared& shared, const Key* unflipped, unsigned* buckets) const {
+    Key keys[count];
     unsigned end[count];
     bool more = false;
 #pragma unroll
     for (unsigned i = 0; i < count; ++i) {
+      keys[i] = unflipped[i] ^ flip;
       const Key cell = keys[i] < base ? Key{0} : static_cast<Key>(keys[i] - base) >> shift;
       const unsigned range = shared.cell[cell < kCells ? static_cast<unsigned>(cell) : kCells - 1];
       buckets[i] = range & 255;
@@ -291,11 +296,14 @@ class Packed {
 };
 
 /// In whose place scatter_tiles reads the buckets that were kept.
+template <class Key>
 struct KeptBuckets {
   static constexpr bool kKept = true;
+  Key flip;
+  __device__ Key written(Key key) const { return key ^ flip; }
 };
-template <class Buckets>
-using BucketsToScatter = std::conditional_t<Buckets::kKept, KeptBuckets, Buckets>;
+template <class Key, class Buckets>
+using BucketsToScatter = std::conditional_t<Buckets::kKept, KeptBuckets<Key>, Buckets>;
 
 /// The counts of each group, and how its lanes find each other.
 template <class Shape, Match match = Shape::kMatch>
@@ -396,7 +404,9 @@ __device__ __forceinline__ void scatter_tile(TileMemory<Shape, Key, Value, Bucke
   Key keys[kItems];
   const Key* const in_keys = in.keys + tile_begin + first;
 #pragma unroll
-  for (unsigned i = 0; i < kItems; ++i) keys[i] = full || i * kRow < left ? load_once(in_keys + i * kRow) : Key{0};
+  for (unsigned i = 0; i < kItems; ++i) {
+    keys[i] = full || i * kRow < left ? buckets.written(load_once(in_keys + i * kRow)) : Key{0};
+  }
   Packed<kItems, 8> bucket;
   if constexpr (Buckets::kKept) {
     const uint32_t* const words = counts.kept + tile_begin / 4 + group * (kRow * kItems / 4) + threadIdx.x % kRow;
@@ -540,13 +550,13 @@ void split(const Run<Key, Value>& in, const Buckets& buckets, const SplitCounts&
   count_tiles<Shape::kRow><<<static_cast<unsigned>(counts.chunks), kCountThreads, 0, on>>>(in.keys, in.size, buckets, counts);
   check_launch("count_tiles");
   place_tiles(counts, offsets, on, device_name);
-  using ToScatter = BucketsToScatter<Buckets>;
+  using ToScatter = BucketsToScatter<Key, Buckets>;
   constexpr size_t bytes = sizeof(TileMemory<Shape, Key, Value, ToScatter>);
   const auto scatter = scatter_tiles<Shape, Key, Value, ToScatter>;
   GPU_CHECK(device_name, gpu_allow_shared_memory(scatter, bytes));
   const auto blocks = static_cast<unsigned>(counts.tiles);
   if constexpr (Buckets::kKept) {
-    scatter<<<blocks, Shape::kThreads, bytes, on>>>(in, KeptBuckets{}, counts, out_keys, out_values);
+    scatter<<<blocks, Shape::kThreads, bytes, on>>>(in, ToScatter{buckets.flip}, counts, out_keys, out_values);
   } else {
     scatter<<<blocks, Shape::kThreads, bytes, on>>>(in, buckets, counts, out_keys, out_values);
   }

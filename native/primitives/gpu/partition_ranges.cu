@@ -25,10 +25,15 @@ struct RangeSplit {
         bytes(carver.bytes()) {}
 };
 
+template <class Key>
+__global__ void flip_all(Key* keys, uint64_t size, Key flip) {
+  for (uint64_t i = gpu::loop_begin(); i < size; i += gpu::loop_step()) keys[i] ^= flip;
+}
+
 }  // namespace
 
-void GpuPrimitives::partition_ranges(TupleLayout layout, TupleView in, std::span<const uint64_t> bounds, TupleSpan out,
-                                     uint64_t* host_offsets, void* scratch, const Job& job, Stream& stream) {
+void GpuPrimitives::partition_ranges(TupleLayout layout, TupleView in, uint64_t flip, std::span<const uint64_t> bounds,
+                                     TupleSpan out, uint64_t* host_offsets, void* scratch, const Job& job, Stream& stream) {
   job.check();
   const size_t ranges = bounds.size() + 1;
   if (ranges > kMostRanges) throw Error(ErrorCode::internal, "A partition has at most 256 ranges");
@@ -48,7 +53,7 @@ void GpuPrimitives::partition_ranges(TupleLayout layout, TupleView in, std::span
     auto* const narrow = slot.as<Key>();
     for (unsigned b = 0; b < reached; ++b) narrow[b] = static_cast<Key>(bounds[b]);
     GPU_CHECK(id_.name, gpu_memcpy_async(own.bounds, narrow, reached * sizeof(Key), gpu_memcpy_default, on));
-    const typename RangeSplit<Key, Value>::Buckets buckets(own.bounds, narrow, reached);
+    const typename RangeSplit<Key, Value>::Buckets buckets(own.bounds, narrow, reached, static_cast<Key>(flip));
     gpu::split<typename RangeSplit<Key, Value>::Shape>(gpu::Run<Key, Value>(in), buckets, own.counts, static_cast<Key*>(out.keys),
                                                        static_cast<Value*>(out.values), offsets, on, id_.name);
   });
@@ -60,6 +65,17 @@ size_t GpuPrimitives::partition_ranges_scratch_bytes(TupleLayout layout, uint64_
   if (size == 0) return 0;
   return gpu::with_layout(
       layout, [&]<class Key, class Value>(Key, Value) { return RangeSplit<Key, Value>(nullptr, size, ranges).bytes; });
+}
+
+void GpuPrimitives::flip_keys(TupleLayout layout, TupleSpan tuples, uint64_t flip, const Job& job, Stream& stream) {
+  job.check();
+  if (tuples.size == 0) return;
+  id_.select();
+  const auto launch = [&]<class Key>(Key* keys) {
+    flip_all<<<gpu::loop_blocks(tuples.size), gpu::kThreads, 0, raw(stream)>>>(keys, tuples.size, static_cast<Key>(flip));
+  };
+  layout.key_bytes == 4 ? launch(static_cast<uint32_t*>(tuples.keys)) : launch(static_cast<uint64_t*>(tuples.keys));
+  check_launch("flip_all");
 }
 
 }  // namespace warpjoin

@@ -90,15 +90,15 @@ size_t HostPrimitives::partition_scratch_bytes(TupleLayout layout, uint64_t size
                      [&]<class K, class V>(K, V) { return PartitionScratch<K, V>(pool_, size, digit.count(), nullptr).bytes; });
 }
 
-void HostPrimitives::partition_ranges(TupleLayout layout, TupleView in, std::span<const uint64_t> bounds, TupleSpan out,
-                                      uint64_t* host_offsets, void* scratch, const Job& job, Stream& stream) {
+void HostPrimitives::partition_ranges(TupleLayout layout, TupleView in, uint64_t flip, std::span<const uint64_t> bounds,
+                                      TupleSpan out, uint64_t* host_offsets, void* scratch, const Job& job, Stream& stream) {
   if (bounds.size() >= kMostRanges) throw Error(ErrorCode::internal, "Tuples are partitioned into at most 256 key ranges");
   host(stream).enqueue([=, this, &job, bounds = std::vector<uint64_t>(bounds.begin(), bounds.end())] {
     job.check();
     with_layout(layout, [&]<class K, class V>(K, V) {
-      if (bounds.empty()) return group_as_one<K, V>(pool_, in, out, host_offsets, job);
+      if (bounds.empty() && flip == 0) return group_as_one<K, V>(pool_, in, out, host_offsets, job);
       const auto ranges = static_cast<uint32_t>(bounds.size() + 1);
-      group<K, V>(pool_, in, RangeDigit<K>(bounds), ranges, out, host_offsets, scratch, job);
+      group<K, V>(pool_, in, RangeDigit<K>(bounds, static_cast<K>(flip)), ranges, out, host_offsets, scratch, job);
     });
   });
 }
@@ -106,6 +106,17 @@ void HostPrimitives::partition_ranges(TupleLayout layout, TupleView in, std::spa
 size_t HostPrimitives::partition_ranges_scratch_bytes(TupleLayout layout, uint64_t size, size_t ranges) {
   return with_layout(layout, [&]<class K, class V>(K, V) {
     return PartitionScratch<K, V>(pool_, size, static_cast<uint32_t>(ranges), nullptr).bytes;
+  });
+}
+
+void HostPrimitives::flip_keys(TupleLayout layout, TupleSpan tuples, uint64_t flip, const Job& job, Stream& stream) {
+  host(stream).enqueue([=, this, &job] {
+    const auto flip_all = [&]<class Key>(Key* keys) {
+      pool_.for_blocks(tuples.size, kCheckRows, job, [&](uint64_t begin, uint64_t end) {
+        for (uint64_t i = begin; i < end; ++i) keys[i] ^= static_cast<Key>(flip);
+      });
+    };
+    layout.key_bytes == 4 ? flip_all(static_cast<uint32_t*>(tuples.keys)) : flip_all(static_cast<uint64_t*>(tuples.keys));
   });
 }
 

@@ -95,13 +95,13 @@ struct MixedDigit {
   constexpr uint32_t operator()(uint64_t key) const { return static_cast<uint32_t>(mix_key(key) >> shift) & mask; }
 };
 
-/// Which key range a key lies in: range r has bounds[r - 1] <= key < bounds[r], like Primitives::partition_ranges. The
+/// Which key range a key lies in: range r has bounds[r - 1] <= key ^ flip < bounds[r], like Primitives::partition_ranges. The
 /// bounds form a search tree that is walked without branches (super scalar sample sort: Sanders and Winkel 2004).
 template <class Key>
 class RangeDigit {
  public:
   /// Fewer than kMostRanges bounds, strictly ascending. Ranges of bounds beyond every key stay empty.
-  explicit RangeDigit(std::span<const uint64_t> bounds) {
+  RangeDigit(std::span<const uint64_t> bounds, Key flip) : flip_(flip) {
     // The tree has the greatest bound first, so that a node is passed to the right by the keys below its bound: no key is
     // below the zeros that fill the tree up.
     const auto reached = std::upper_bound(bounds.begin(), bounds.end(), uint64_t{std::numeric_limits<Key>::max()});
@@ -124,18 +124,25 @@ class RangeDigit {
   }
   /// The digits of kDigitBatch keys. Their searches take turns, so that each waits for its loads while the others go on.
   void operator()(const Key* keys, uint32_t* digits) const { find<kDigitBatch>(keys, digits); }
+  /// The key as it is written.
+  Key written(Key key) const { return key ^ flip_; }
 
  private:
   template <uint32_t count>
   void find(const Key* keys, uint32_t* digits) const {
     uint64_t node[count];
-    for (uint32_t k = 0; k < count; ++k) node[k] = 1;
+    Key flipped[count];
+    for (uint32_t k = 0; k < count; ++k) {
+      node[k] = 1;
+      flipped[k] = keys[k] ^ flip_;
+    }
     for (uint32_t level = 0; level < levels_; ++level) {
-      for (uint32_t k = 0; k < count; ++k) node[k] = node[k] + node[k] + (keys[k] < tree_[node[k]]);
+      for (uint32_t k = 0; k < count; ++k) node[k] = node[k] + node[k] + (flipped[k] < tree_[node[k]]);
     }
     for (uint32_t k = 0; k < count; ++k) digits[k] = last_leaf_ - static_cast<uint32_t>(node[k]);
   }
 
+  Key flip_;
   uint32_t levels_, last_leaf_;
   Key tree_[Primitives::kMostRanges] = {};  // node n has children 2n and 2n + 1; the root is node 1
 };
@@ -270,7 +277,11 @@ class Scatter {
       const uint64_t at = next[p];
       next[p] = at + 1;
       const uint64_t slot = at & kLast;
-      staged[p].keys[slot] = keys[i];
+      if constexpr (SearchedDigit<DigitOf, Key>) {
+        staged[p].keys[slot] = digit.written(keys[i]);
+      } else {
+        staged[p].keys[slot] = keys[i];
+      }
       if constexpr (kImplied) {
         staged[p].values[slot] = static_cast<Value>(first_value_ + i);
       } else if constexpr (has_values<Value>) {
