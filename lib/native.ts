@@ -49,6 +49,8 @@ export interface SortKeysHandle extends Handle<'sortKeys'> {
   readonly carriesPayload: boolean;
   /** True where the first key word decides the order. */
   readonly complete: boolean;
+  /** True where the keys are the values of the one sort column: a run's keys are the column as sorted. */
+  readonly areValues: boolean;
 }
 export interface JoinKeysHandle extends Handle<'joinKeys'> {
   readonly keyBytes: 4 | 8;
@@ -167,7 +169,14 @@ export interface NativeEngine {
   /** Checks the buffers of the columns (all of them against their claims, offsets in full). */
   relation(job: NativeJob, columns: NativeColumn[], rows: number): Promise<RelationHandle>;
 
-  sortKeys(job: NativeJob, relation: RelationHandle, by: SortColumnSpec[], payload: number | null): Promise<SortKeysHandle>;
+  /** With `allowFlip` integers serve as they are, in an order that only sample sorts take at no cost. */
+  sortKeys(
+    job: NativeJob,
+    relation: RelationHandle,
+    by: SortColumnSpec[],
+    payload: number | null,
+    allowFlip: boolean,
+  ): Promise<SortKeysHandle>;
   /** Device memory that sorting a chunkset of so many tuples takes, on each device. */
   sortDeviceBytes(
     keyBytes: number,
@@ -191,6 +200,7 @@ export interface NativeEngine {
   decodeKeys(job: NativeJob, keys: SortKeysHandle, sortColumn: number, run: RunHandle): Promise<NativeResultColumn | null>;
   /** Hands the run's values over (row numbers, or the carried payload), zero-copy. */
   takeValues(run: RunHandle): ArrayBuffer;
+  /** Hands the run's keys over, zero-copy. */
   takeKeys(run: RunHandle): ArrayBuffer;
 
   joinKeys(

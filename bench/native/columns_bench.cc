@@ -94,7 +94,7 @@ void validate_text(benchmark::State& state) {
 void encode_sort(benchmark::State& state, const BenchColumn& column) {
   const Job job;
   const SortColumn by{&column.column};
-  for (auto _ : state) benchmark::DoNotOptimize(encode_sort_keys({&by, 1}, nullptr, engine(), job));
+  for (auto _ : state) benchmark::DoNotOptimize(encode_sort_keys({&by, 1}, nullptr, false, engine(), job));
 }
 void encode_sort_int64(benchmark::State& state) { encode_sort(state, numbers(8)); }
 void encode_sort_int32(benchmark::State& state) { encode_sort(state, numbers(4)); }
@@ -104,7 +104,7 @@ void decode_int64(benchmark::State& state) {
   const BenchColumn column = numbers(8);
   const Job job;
   const SortColumn by{&column.column};
-  const auto keys = encode_sort_keys({&by, 1}, nullptr, engine(), job);
+  const auto keys = encode_sort_keys({&by, 1}, nullptr, false, engine(), job);
   for (auto _ : state) benchmark::DoNotOptimize(keys->decode(0, keys->tuples().view.keys, engine(), job));
 }
 
@@ -112,7 +112,7 @@ void decode_int64(benchmark::State& state) {
 void refine(benchmark::State& state, const BenchColumn& column) {
   const Job job;
   const SortColumn by{&column.column};
-  const auto keys = encode_sort_keys({&by, 1}, nullptr, engine(), job);
+  const auto keys = encode_sort_keys({&by, 1}, nullptr, false, engine(), job);
   const uint64_t* words = static_cast<const uint64_t*>(keys->tuples().view.keys);
   std::vector<std::pair<uint64_t, uint32_t>> pairs(kRows);
   for (uint32_t i = 0; i < kRows; ++i) pairs[i] = {words[i], i};

@@ -7,7 +7,7 @@ import type { NativeResultColumn, RelationHandle, RunHandle, SortKeysHandle } fr
 import { explainSortSchema, type Running, type SortAlgorithmChoice, type SortKey, sortSchema, sortSettings } from '../options.js';
 import { explain } from '../plan/explain.js';
 import type { PlannedColumn, Resources } from '../plan/plan.js';
-import { planSort, type SortDeviceBytes, type SortPlan } from '../plan/sort.js';
+import { planSort, prefersSample, type SortDeviceBytes, type SortPlan } from '../plan/sort.js';
 import { quote } from '../suggest.js';
 import type { ResultTable, Stats } from '../types.js';
 import { type Call, type EngineCore, runCall } from './call.js';
@@ -105,10 +105,13 @@ async function prepare(call: Call, task: SortTask, carry: boolean): Promise<Prep
   }));
   const carried = carry ? carriedColumn(task) : null;
   const payload = carried === null ? null : position.get(carried)!;
-  const keys = call.keep(await call.step('encode keys', () => call.native.sortKeys(call.job, relation, specs, payload)));
+  const allowFlip = prefersSample(task.algorithm, call.resources.devices);
+  const keys = call.keep(
+    await call.step('encode keys', () => call.native.sortKeys(call.job, relation, specs, payload, allowFlip)),
+  );
   const planned = columns.map((column): PlannedColumn => {
     const key = task.keys.includes(column.column);
-    const from = key ? 'decoded' : keys.carriesPayload ? 'payload' : 'gathered';
+    const from = key ? (keys.areValues ? 'keys' : 'decoded') : keys.carriesPayload ? 'payload' : 'gathered';
     return { name: column.name, from, width: plannedWidth(table, column.column) };
   });
   const deviceBytes: SortDeviceBytes = (shape, tuples, devices, algorithm, several) =>
@@ -168,8 +171,9 @@ async function execute(call: Call, task: SortTask, prepared: Prepared): Promise<
           columns[step.column] = made;
         } else {
           call.free(keys);
-          const take = async (): Promise<NativeResultColumn> => handedOver(native.takeValues(run), rows);
-          columns[step.column] = await call.step(step, step.from === 'payload' ? take : gather);
+          const take = async (): Promise<NativeResultColumn> =>
+            handedOver(step.from === 'keys' ? native.takeKeys(run) : native.takeValues(run), rows);
+          columns[step.column] = await call.step(step, step.from === 'gathered' ? gather : take);
         }
         break;
       }

@@ -73,6 +73,11 @@ interface SortSteps {
   deviceBytes: number;
 }
 
+/** Whether a sample sort is what runs, if it fits: where tuples cross a link, only it works on them meanwhile. */
+export function prefersSample(choice: SortAlgorithmChoice, devices: readonly DeviceDescription[]): boolean {
+  return choice === 'sample' || (choice === 'auto' && devices.every(({ kind }) => kind === 'gpu'));
+}
+
 /**
  * The steps that bring one relation's tuples into order: sort chunksets, then merge the runs if there are several. For
  * 'auto' the cheaper of the algorithms that fit. Host memory: the runs, and while merging the merged run. `heldBytes` of
@@ -90,8 +95,8 @@ export function sortSteps(
   const sorting = { relation, side, budget, deviceBytes, resources };
   const steps = (algorithm: SortAlgorithm) => stepsOnBestSet(sorting, algorithm);
   if (choice !== 'auto') return { ...steps(choice), reason: 'asked for' };
-  // Where tuples cross a link, only a sample sort works on them meanwhile; it takes the least memory, too.
-  const sample = resources.devices.every(({ kind }) => kind === 'gpu') && attempt(() => steps('sample'));
+  // It takes the least memory, too.
+  const sample = prefersSample(choice, resources.devices) && attempt(() => steps('sample'));
   if (sample) return { ...sample, reason: 'GPUs: partitions what arrives, sends home what is sorted' };
   const merge = steps('merge');
   // One device has nothing to exchange; and a partition needs working memory that a tight limit may not leave.
@@ -193,7 +198,8 @@ export type SortPlan = Plan<SortStep | MergeStep | RefineStep | ColumnStep>;
 export function planSort(request: SortRequest, deviceBytes: SortDeviceBytes, resources: Resources): SortPlan {
   const { tuples, columns } = request;
   const runBytes = tuples * tupleBytes(request);
-  const hostBytes = Math.max(runBytes, tuples * request.valueBytes + resultBytes(tuples, columns));
+  const keptBytes = columns.some(({ from }) => from === 'keys') ? runBytes : tuples * request.valueBytes;
+  const hostBytes = Math.max(runBytes, keptBytes + resultBytes(tuples, columns));
   checkHostBytes(`Sorting ${tuples} rows`, hostBytes, resources);
   const sorted = sortSteps(request, null, request.algorithm, 0, deviceBytes, resources);
   const steps: SortPlan['steps'] = [...sorted.steps];

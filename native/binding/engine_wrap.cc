@@ -107,7 +107,8 @@ Napi::Value make_runs(Napi::Env env, const std::vector<std::shared_ptr<RunState>
 }
 
 // Sorts tuples by chunksets into run handles.
-MakeResult sort_to_handles(Engine& engine, Job& job, const EncodedTuples& tuples, const SortPlan& plan) {
+MakeResult sort_to_handles(Engine& engine, Job& job, const EncodedTuples& tuples, SortPlan plan) {
+  plan.flip = tuples.flip;
   std::vector<std::shared_ptr<RunState>> runs;
   for (SortedRun& run : sort_chunksets(engine, tuples.layout, tuples.view, tuples.varying_bits, plan, job)) {
     runs.push_back(std::make_shared<RunState>(RunState{std::move(run)}));
@@ -364,23 +365,25 @@ Napi::Value EngineWrap::sort_keys(const Napi::CallbackInfo& info) {
                   to_bool(spec.Get("nullsLast"), "by.nullsLast")});
   }
   const Column* payload = optional_column_at(*state->relation, info[3], "payload");
-  return enqueue(
-      info, {state},
-      [state = state.get(), held = std::weak_ptr(state), by = std::move(by), payload](Engine& engine, Job& job) -> MakeResult {
-        const PhaseTimer timer(job, "encode");
-        state->keys = encode_sort_keys(by, payload, engine, job);
-        return [held](Napi::Env env) -> Napi::Value {
-          const auto made = held.lock();
-          const EncodedTuples& tuples = made->keys->tuples();
-          Napi::Object handle = to_handle(env, made);
-          handle.Set("rows", number(env, tuples.view.size));
-          handle.Set("keyBytes", number(env, tuples.layout.key_bytes));
-          handle.Set("valueBytes", number(env, tuples.layout.value_bytes));
-          handle.Set("carriesPayload", Napi::Boolean::New(env, tuples.view.values != nullptr));
-          handle.Set("complete", Napi::Boolean::New(env, made->keys->complete()));
-          return handle;
-        };
-      });
+  const bool allow_flip = to_bool(info[4], "allowFlip");
+  return enqueue(info, {state},
+                 [state = state.get(), held = std::weak_ptr(state), by = std::move(by), payload, allow_flip](
+                     Engine& engine, Job& job) -> MakeResult {
+                   const PhaseTimer timer(job, "encode");
+                   state->keys = encode_sort_keys(by, payload, allow_flip, engine, job);
+                   return [held](Napi::Env env) -> Napi::Value {
+                     const auto made = held.lock();
+                     const EncodedTuples& tuples = made->keys->tuples();
+                     Napi::Object handle = to_handle(env, made);
+                     handle.Set("rows", number(env, tuples.view.size));
+                     handle.Set("keyBytes", number(env, tuples.layout.key_bytes));
+                     handle.Set("valueBytes", number(env, tuples.layout.value_bytes));
+                     handle.Set("carriesPayload", Napi::Boolean::New(env, tuples.view.values != nullptr));
+                     handle.Set("complete", Napi::Boolean::New(env, made->keys->complete()));
+                     handle.Set("areValues", Napi::Boolean::New(env, made->keys->are_values()));
+                     return handle;
+                   };
+                 });
 }
 
 Napi::Value EngineWrap::sort_device_bytes(const Napi::CallbackInfo& info) {

@@ -21,6 +21,7 @@ struct EncodedTuples {
   TupleLayout layout;
   TupleView view;
   uint64_t varying_bits = ~uint64_t{0};  ///< key bits that differ between some two keys (may be an overestimate)
+  uint64_t flip = 0;                     ///< sort keys compare as key ^ flip
   HostBuffer keys, values;
 };
 
@@ -45,6 +46,9 @@ class SortKeys {
   /// Word 0 of each row with its row number (implied), or with the carried payload. 4-byte keys where 32 bits do, and
   /// 4-byte row numbers below 2^32 - 1 rows.
   virtual const EncodedTuples& tuples() const = 0;
+  /// True where the keys are the values of the one sort column, bit for bit: sorted keys are the column as sorted, and there
+  /// is nothing to decode.
+  virtual bool are_values() const = 0;
   /// True where word 0 decides the order; otherwise runs of equal words need refine_ties.
   virtual bool complete() const = 0;
   /// Orders each run of equal keys in `tuples` (sorted by word 0, values are row numbers) by the remaining words, stable.
@@ -57,7 +61,10 @@ class SortKeys {
 
 /// `payload`: a fixed column 4 or 8 bytes wide without nulls to carry along as the values, or null for row numbers.
 /// A payload is carried only if the keys turn out complete(); tuples().view.values says (null: row numbers).
-std::unique_ptr<SortKeys> encode_sort_keys(std::span<const SortColumn> by, const Column* payload, Engine& engine, const Job& job);
+/// `allow_flip`: a column of 4- or 8-byte integers without nulls, in one chunk, serves as it is, not even read, with the flip
+/// that gives it its order; a sample sort takes such keys at no cost.
+std::unique_ptr<SortKeys> encode_sort_keys(std::span<const SortColumn> by, const Column* payload, bool allow_flip, Engine& engine,
+                                           const Job& job);
 
 // --- Join -------------------------------------------------------------------------------------------------------
 

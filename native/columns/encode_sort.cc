@@ -53,7 +53,8 @@ bool carry_payload(EncodedTuples& tuples, const Column* payload, Engine& engine,
 EncodedSortKeys::EncodedSortKeys(std::span<const SortColumn> by, const Column* payload, Engine& engine, const Job& job)
     : order_(by, engine, job) {
   tuples_.view.size = rows_to_sort(by);
-  if (!alias()) {
+  are_values_ = alias();
+  if (!are_values_) {
     if (order_.first_word_bits() <= 32) {
       encode<uint32_t>(engine, job);
     } else {
@@ -107,8 +108,48 @@ void EncodedSortKeys::encode(Engine& engine, const Job& job) {
 
 }  // namespace columns
 
-std::unique_ptr<SortKeys> encode_sort_keys(std::span<const SortColumn> by, const Column* payload, Engine& engine,
+namespace {
+
+/// A column of integers whose buffer is the keys.
+class ColumnAsKeys final : public SortKeys {
+ public:
+  /// Null where the column can't be.
+  static std::unique_ptr<SortKeys> make(std::span<const SortColumn> by, const Column* payload, Engine& engine, const Job& job) {
+    if (by.size() != 1) return nullptr;
+    const columns::ChunkIndex chunks(*by[0].column);
+    const ColumnType& type = chunks.type();
+    const bool is_signed = type.order == KeyOrder::signed_integer;
+    if (type.kind != ColumnKind::fixed || (type.width != 4 && type.width != 8)) return nullptr;
+    if (!is_signed && type.order != KeyOrder::unsigned_integer) return nullptr;
+    if (!columns::aliasable(chunks, type.width) || columns::count_nulls(chunks, engine, job) != 0) return nullptr;
+    auto keys = std::make_unique<ColumnAsKeys>();
+    EncodedTuples& tuples = keys->tuples_;
+    const uint64_t all = columns::low_bits(8 * type.width), sign = all ^ (all >> 1);
+    tuples.layout.key_bytes = static_cast<uint8_t>(type.width);
+    tuples.view.keys = chunks.chunks()[0].values;
+    tuples.view.size = chunks.rows();
+    tuples.flip = (is_signed ? sign : 0) ^ (by[0].descending ? all : 0);
+    columns::carry_payload(tuples, payload, engine, job);
+    return keys;
+  }
+
+  const EncodedTuples& tuples() const override { return tuples_; }
+  bool are_values() const override { return true; }
+  bool complete() const override { return true; }
+  void refine_ties(TupleSpan, Engine&, const Job&) const override {}
+  std::optional<OwnedColumn> decode(size_t, const void*, Engine&, const Job&) const override { return {}; }
+
+ private:
+  EncodedTuples tuples_;
+};
+
+}  // namespace
+
+std::unique_ptr<SortKeys> encode_sort_keys(std::span<const SortColumn> by, const Column* payload, bool allow_flip, Engine& engine,
                                            const Job& job) {
+  if (allow_flip) {
+    if (auto keys = ColumnAsKeys::make(by, payload, engine, job)) return keys;
+  }
   return std::make_unique<columns::EncodedSortKeys>(by, payload, engine, job);
 }
 

@@ -19,6 +19,7 @@ class EncodedSortKeys final : public SortKeys {
   EncodedSortKeys(std::span<const SortColumn> by, const Column* payload, Engine& engine, const Job& job);
 
   const EncodedTuples& tuples() const override { return tuples_; }
+  bool are_values() const override { return are_values_; }
   bool complete() const override { return order_.complete(); }
   void refine_ties(TupleSpan tuples, Engine& engine, const Job& job) const override;
   std::optional<OwnedColumn> decode(size_t sort_column, const void* sorted_keys, Engine& engine, const Job& job) const override;
@@ -30,6 +31,7 @@ class EncodedSortKeys final : public SortKeys {
 
   SortOrder order_;
   EncodedTuples tuples_;
+  bool are_values_;
 };
 
 }  // namespace warpjoin::columns

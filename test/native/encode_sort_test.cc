@@ -92,7 +92,7 @@ bool expect_sorted(const std::vector<By>& by, Engine& engine, std::mt19937_64& r
     sort_columns.push_back({&columns.back().column, column.descending, column.nulls_last});
   }
   const PoisonedMemory poisoned(engine, rows);
-  const auto keys = encode_sort_keys(sort_columns, nullptr, engine, job);
+  const auto keys = encode_sort_keys(sort_columns, nullptr, false, engine, job);
   const EncodedTuples& tuples = keys->tuples();
   EXPECT_EQ(tuples.view.size, rows);
   EXPECT_EQ(tuples.view.values, nullptr);
@@ -206,11 +206,11 @@ TEST(SortKeys, KeepFewBitsAndNarrowKeys) {
   for (int64_t i = 0; i < 100; ++i) values.push_back(value_of(int64_t{-5'000'000'000} + i % 50));
   const TestColumn test("c", signed_type(8), values, {30, 70}, random);
   const SortColumn by[] = {{&test.column}, {&test.column, true}};
-  const auto one = encode_sort_keys(std::span(by, 1), nullptr, engine, job);
+  const auto one = encode_sort_keys(std::span(by, 1), nullptr, false, engine, job);
   EXPECT_EQ(one->tuples().layout.key_bytes, 4);
   EXPECT_EQ(one->tuples().varying_bits, 63u);
   EXPECT_TRUE(one->complete());
-  const auto two = encode_sort_keys(by, nullptr, engine, job);
+  const auto two = encode_sort_keys(by, nullptr, false, engine, job);
   EXPECT_EQ(two->tuples().layout.key_bytes, 4);
   EXPECT_EQ(two->tuples().varying_bits, 4095u);
 }
@@ -235,11 +235,63 @@ TEST(SortKeys, AliasAnUnsignedColumnThatIsItsOwnKeys) {
     TestColumn test("c", type, values, whole, random);
     test.column.chunks[0].validity = nullptr;
     const SortColumn by{&test.column};
-    const auto keys = encode_sort_keys({&by, 1}, nullptr, engine, job);
+    const auto keys = encode_sort_keys({&by, 1}, nullptr, false, engine, job);
     EXPECT_EQ(keys->tuples().view.keys, test.column.chunks[0].values);
     EXPECT_TRUE(keys->complete());
+    EXPECT_TRUE(keys->are_values());
     expect_sorted({{type, values}}, engine, random, true);
   }
+}
+
+TEST(SortKeys, FlipAColumnOfIntegersThatIsItsOwnKeys) {
+  std::mt19937_64 random(11);
+  Engine engine = make_engine();
+  const Job job;
+  for (const uint32_t width : {4u, 8u}) {
+    for (const bool is_signed : {false, true}) {
+      for (const bool descending : {false, true}) {
+        const ColumnType type = is_signed ? signed_type(width) : unsigned_type(width);
+        const Values values = draw_values(type, 1000, {}, random);
+        const TestColumn test("c", type, values, std::vector<uint64_t>{1000}, random);
+        const TestColumn payload("p", opaque_type(4), draw_values(opaque_type(4), 1000, {}, random), {1000}, random);
+        const SortColumn by{&test.column, descending};
+        const auto keys = encode_sort_keys({&by, 1}, &payload.column, true, engine, job);
+        const EncodedTuples& tuples = keys->tuples();
+        EXPECT_TRUE(keys->are_values() && keys->complete());
+        EXPECT_EQ(tuples.layout, (TupleLayout{static_cast<uint8_t>(width), 4}));
+        EXPECT_EQ(tuples.view.keys, test.column.chunks[0].values);
+        EXPECT_EQ(tuples.view.values, payload.column.chunks[0].values);
+        const By order{type, values, descending};
+        for (uint64_t i = 1; i < 1000; ++i) {
+          const auto key = [&](uint64_t row) {
+            uint64_t bits = 0;
+            std::memcpy(&bits, values[row]->data(), width);
+            return bits ^ tuples.flip;
+          };
+          ASSERT_EQ(key(i - 1) <=> key(i), compare_rows({order}, i - 1, i) <=> 0) << i;
+        }
+      }
+    }
+  }
+}
+
+TEST(SortKeys, FlipNoOtherColumn) {
+  std::mt19937_64 random(12);
+  Engine engine = make_engine();
+  const Job job;
+  const auto flips = [&](const ColumnType& type, double nulls, const std::vector<uint64_t>& chunks, size_t columns = 1) {
+    const TestColumn test("c", type, draw_values(type, 1000, {.nulls = nulls}, random), chunks, random);
+    const std::vector<SortColumn> by(columns, {&test.column, true});
+    return encode_sort_keys(by, nullptr, true, engine, job)->are_values();
+  };
+  EXPECT_TRUE(flips(signed_type(8), 0, {1000}));
+  EXPECT_TRUE(flips(signed_type(8), 0, {0, 1000, 0}));
+  EXPECT_FALSE(flips(signed_type(8), 0.1, {1000}));
+  EXPECT_FALSE(flips(signed_type(8), 0, {1, 999}));
+  EXPECT_FALSE(flips(signed_type(8), 0, {1000}, 2));
+  EXPECT_FALSE(flips(signed_type(2), 0, {1000}));
+  EXPECT_FALSE(flips(floating_type(8), 0, {1000}));
+  EXPECT_FALSE(flips(utf8_type(), 0, {1000}));
 }
 
 TEST(SortKeys, CarryAPayloadOnlyWhereWordZeroDecides) {
@@ -254,7 +306,7 @@ TEST(SortKeys, CarryAPayloadOnlyWhereWordZeroDecides) {
     const Values values = draw_values(opaque_type(width), 500, {}, random);
     for (const std::vector<uint64_t>& lengths : {std::vector<uint64_t>{500}, std::vector<uint64_t>{1, 0, 499}}) {
       const TestColumn payload("p", opaque_type(width), values, lengths, random);
-      const auto keys = encode_sort_keys({&by_key, 1}, &payload.column, engine, job);
+      const auto keys = encode_sort_keys({&by_key, 1}, &payload.column, false, engine, job);
       const TupleView view = keys->tuples().view;
       ASSERT_NE(view.values, nullptr);
       EXPECT_EQ(keys->tuples().layout.value_bytes, width);
@@ -262,12 +314,12 @@ TEST(SortKeys, CarryAPayloadOnlyWhereWordZeroDecides) {
       for (size_t i = 0; i < values.size(); ++i) {
         EXPECT_EQ(std::string(static_cast<const char*>(view.values) + i * width, width), *values[i]);
       }
-      EXPECT_EQ(encode_sort_keys({&by_text, 1}, &payload.column, engine, job)->tuples().view.values, nullptr);
+      EXPECT_EQ(encode_sort_keys({&by_text, 1}, &payload.column, false, engine, job)->tuples().view.values, nullptr);
     }
     Values with_null = values;
     with_null[3] = {};
     const TestColumn nullable("p", opaque_type(width), with_null, {500}, random);
-    EXPECT_EQ(encode_sort_keys({&by_key, 1}, &nullable.column, engine, job)->tuples().view.values, nullptr);
+    EXPECT_EQ(encode_sort_keys({&by_key, 1}, &nullable.column, false, engine, job)->tuples().view.values, nullptr);
   }
 }
 
@@ -283,7 +335,7 @@ TEST(SortKeys, DecodeRefusesOnlyWhatTheKeysDoNotHold) {
       columns.emplace_back("c", column.type, column.values, random);
       sort_columns.push_back({&columns.back().column, column.descending, column.nulls_last});
     }
-    const auto keys = encode_sort_keys(sort_columns, nullptr, engine, job);
+    const auto keys = encode_sort_keys(sort_columns, nullptr, false, engine, job);
     return keys->decode(which, Sorted(keys->tuples()).key_bytes.get(), engine, job).has_value();
   };
   const auto floats = [](std::initializer_list<double> numbers) {
@@ -311,7 +363,7 @@ TEST(SortKeys, RefuseColumnsWithoutAnOrder) {
     const TestColumn test("odd", type, draw_values(opaque_type(type.width), 3, {}, random), {3}, random);
     const SortColumn by{&test.column};
     try {
-      encode_sort_keys({&by, 1}, nullptr, engine, job);
+      encode_sort_keys({&by, 1}, nullptr, false, engine, job);
       FAIL();
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::key_type);

@@ -266,7 +266,7 @@ export function makeTable(seed: number, prefix: string, rows: number, chunks: nu
   const numbers = Array.from({ length: rows }, (_, i) => i);
   vectors[`${prefix}row`] = makeVector(random, 'int32', numbers, chunks);
   vectors[`${prefix}text`] = makeVector(random, 'utf8', numbers.map(payloadText), Math.max(1, chunks - 1));
-  vectors[`${prefix}flag`] = makeVector(random, 'bool', numbers.map(payloadFlag), chunks + 1);
+  vectors[`${prefix}flag`] = makeVector(random, 'bool', numbers.map(payloadFlag), chunks === 1 ? 1 : chunks + 1);
   vectors[`${prefix}real`] = makeVector(random, 'float64', numbers.map(payloadReal), chunks);
   return { table: new Table(vectors), keys, types, rows };
 }

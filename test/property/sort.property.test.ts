@@ -1,60 +1,112 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import type { Engine } from '../../lib/index.js';
+import type { Engine, Stats } from '../../lib/index.js';
 import { DEVICE_COUNTS, onGpus } from '../support/engines.js';
-import { checkPayload, KEY_TYPES, makeTable, nullRates, rowCounts, SPREADS, seeds } from './cases.js';
+import {
+  type ColumnSpec,
+  checkPayload,
+  KEY_TYPES,
+  type KeyType,
+  makeTable,
+  nullRates,
+  rowCounts,
+  SPREADS,
+  seeds,
+} from './cases.js';
 import { parameters, setUp } from './run.js';
 
 const setup = setUp();
 
-const column = fc.record({
-  type: fc.constantFrom(...KEY_TYPES),
-  spread: fc.constantFrom(...SPREADS),
-  nullRate: nullRates,
-  descending: fc.boolean(),
-  nullsLast: fc.boolean(),
-});
+const ALGORITHMS = ['auto', 'merge', 'radix', 'sample'] as const;
+const INTEGERS = ['int32', 'int64', 'uint32', 'uint64', 'date', 'timestamp'] as const satisfies KeyType[];
 
-const sortCase = fc.record({
+const columnOf = (types: readonly KeyType[], nullRate: fc.Arbitrary<number>) =>
+  fc.record({
+    type: fc.constantFrom(...types),
+    spread: fc.constantFrom(...SPREADS),
+    nullRate,
+    descending: fc.boolean(),
+    nullsLast: fc.boolean(),
+  });
+
+const common = {
   seed: seeds,
   rows: rowCounts,
-  tableChunks: fc.integer({ min: 1, max: 4 }),
-  columns: fc.array(column, { minLength: 1, maxLength: 3 }),
   devices: fc.constantFrom(...DEVICE_COUNTS),
-  algorithm: fc.constantFrom('auto' as const, 'merge' as const, 'radix' as const, 'sample' as const),
   chunksets: fc.constantFrom(1, 1, 2, 3, 5, 9),
-});
+};
+
+interface SortCase {
+  seed: number;
+  rows: number;
+  tableChunks: number;
+  columns: (Omit<ColumnSpec, 'name'> & { descending: boolean; nullsLast: boolean })[];
+  devices: number;
+  algorithm: (typeof ALGORITHMS)[number];
+  chunksets: number;
+}
+
+/** Sorts and compares with DuckDB; returns the stats. */
+async function checkSort({ seed, rows, tableChunks, columns, devices, algorithm, chunksets }: SortCase): Promise<Stats> {
+  const specs = columns.map((spec, i) => ({ name: `k${i}`, ...spec }));
+  const input = makeTable(seed, 't_', rows, tableChunks, specs);
+  await setup.oracle.load('t', input);
+  const order = specs.map((s) => `${s.name} ${s.descending ? 'DESC' : 'ASC'} NULLS ${s.nullsLast ? 'LAST' : 'FIRST'}`);
+  const expected = ((await setup.oracle.columns(`SELECT row FROM t ORDER BY ${order.join(', ')}, row`))[0] ?? []) as number[];
+
+  const by = specs.map((s) => ({ column: s.name, descending: s.descending, nullsLast: s.nullsLast }));
+  let stats: Stats | undefined;
+  const run = async (engine: Engine) => {
+    const sorted = await engine.sort(input.table, { by, algorithm });
+    stats = sorted.stats;
+    expect(checkPayload(sorted, 't_', expected)).toBeUndefined();
+    for (const { name } of specs) {
+      const got = sorted.getChild(name)!;
+      const from = input.table.getChild(name)!;
+      for (let i = 0; i < rows; ++i) {
+        const want = from.get(expected[i]!);
+        if (!Object.is(got.get(i), want)) expect.fail(`${name}[${i}] is ${got.get(i)}, not ${want}`);
+      }
+    }
+  };
+  const room = { devices, rows, chunksets, algorithm: algorithm === 'auto' ? ('merge' as const) : algorithm, extraBytes: 0 };
+  await setup.onEngine(room, run);
+  return stats!;
+}
 
 test('sort gives the order that DuckDB gives, stable', async () => {
+  const sortCase = fc.record({
+    ...common,
+    tableChunks: fc.integer({ min: 1, max: 4 }),
+    columns: fc.array(columnOf(KEY_TYPES, nullRates), { minLength: 1, maxLength: 3 }),
+    algorithm: fc.constantFrom(...ALGORITHMS),
+  });
   const chunksetsSeen = new Set<number>();
   await fc.assert(
-    fc.asyncProperty(sortCase, async ({ seed, rows, tableChunks, columns, devices, algorithm, chunksets }) => {
-      const specs = columns.map((spec, i) => ({ name: `k${i}`, ...spec }));
-      const input = makeTable(seed, 't_', rows, tableChunks, specs);
-      await setup.oracle.load('t', input);
-      const order = specs.map((s) => `${s.name} ${s.descending ? 'DESC' : 'ASC'} NULLS ${s.nullsLast ? 'LAST' : 'FIRST'}`);
-      const expected = ((await setup.oracle.columns(`SELECT row FROM t ORDER BY ${order.join(', ')}, row`))[0] ?? []) as number[];
-
-      const by = specs.map((s) => ({ column: s.name, descending: s.descending, nullsLast: s.nullsLast }));
-      const run = async (engine: Engine) => {
-        const sorted = await engine.sort(input.table, { by, algorithm });
-        chunksetsSeen.add(sorted.stats.chunksets);
-        expect(checkPayload(sorted, 't_', expected)).toBeUndefined();
-        for (const { name } of specs) {
-          const got = sorted.getChild(name)!;
-          const from = input.table.getChild(name)!;
-          for (let i = 0; i < rows; ++i) {
-            const want = from.get(expected[i]!);
-            if (!Object.is(got.get(i), want)) expect.fail(`${name}[${i}] is ${got.get(i)}, not ${want}`);
-          }
-        }
-      };
-      const room = { devices, rows, chunksets, algorithm: algorithm === 'auto' ? ('merge' as const) : algorithm, extraBytes: 0 };
-      await setup.onEngine(room, run);
+    fc.asyncProperty(sortCase, async (c) => {
+      chunksetsSeen.add((await checkSort(c)).chunksets);
     }),
     parameters(500),
   );
   // GPUs take more memory than nine chunksets of so few rows would.
   expect([...chunksetsSeen]).toEqual(expect.arrayContaining(onGpus ? [1, 2] : [1, 2, 3, 5]));
   if (!onGpus) expect(Math.max(...chunksetsSeen)).toBeGreaterThanOrEqual(9);
+});
+
+test('sort takes integers as they are', async () => {
+  const sortCase = fc.record({
+    ...common,
+    tableChunks: fc.constantFrom(1, 1, 1, 2),
+    columns: fc.tuple(columnOf(INTEGERS, fc.constantFrom(0, 0, 0, 0.1))),
+    algorithm: fc.constantFrom('sample' as const, 'auto' as const),
+  });
+  let asTheyAre = 0;
+  await fc.assert(
+    fc.asyncProperty(sortCase, async (c) => {
+      const { steps, algorithm } = await checkSort(c);
+      if (algorithm === 'sample' && steps.some(({ name }) => name === 'column k0 (the keys)')) asTheyAre++;
+    }),
+    parameters(200),
+  );
+  expect(asTheyAre).toBeGreaterThan(20);
 });

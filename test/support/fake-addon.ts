@@ -71,14 +71,19 @@ class SortKeys extends FakeHandle {
   readonly keyBytes = 8;
   readonly valueBytes: 4 | 8;
   readonly carriesPayload: boolean;
+  readonly areValues: boolean;
   constructor(
     readonly relation: Relation,
     readonly by: SortColumnSpec[],
     readonly payload: number | null,
     readonly complete: boolean,
     readonly rows: number,
+    allowFlip: boolean,
   ) {
     super();
+    const { info, cells } = relation.columns[by[0]!.column]!;
+    const integers = info.order === 'signed' || info.order === 'unsigned';
+    this.areValues = allowFlip && by.length === 1 && integers && info.width >= 4 && !cells.includes(null);
     this.carriesPayload = payload !== null && complete;
     this.valueBytes = this.carriesPayload ? (relation.columns[payload!]!.info.width as 4 | 8) : 4;
   }
@@ -89,6 +94,7 @@ class Run extends FakeHandle {
     readonly order: number[],
     readonly payload: Column | null,
     readonly compare: (a: number, b: number) => number,
+    readonly keys: Column | null = null,
   ) {
     super();
   }
@@ -325,9 +331,10 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
     ends: number[],
     payload: Column | null,
     compare: (a: number, b: number) => number,
+    keys: Column | null = null,
   ): Run[] => {
     if (ends.at(-1) !== order.length) throw coded('ERR_INTERNAL', 'The chunksets are not all tuples');
-    return ends.map((end, index) => new Run(order.slice(index ? ends[index - 1] : 0, end).sort(compare), payload, compare));
+    return ends.map((end, index) => new Run(order.slice(index ? ends[index - 1] : 0, end).sort(compare), payload, compare, keys));
   };
 
   function matches(keys: JoinKeys, request: NativeJoinRequest): Rows {
@@ -376,10 +383,10 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
             columns.map((column) => readColumn(column, rows)),
           ) as unknown as RelationHandle,
       ),
-    sortKeys: (job, relation, by, payload) =>
+    sortKeys: (job, relation, by, payload, allowFlip) =>
       step('sortKeys', job, () => {
         const { rows } = use<Relation>(relation);
-        const keys = new SortKeys(use(relation), by, payload, options.complete, options.plannedRows ?? rows);
+        const keys = new SortKeys(use(relation), by, payload, options.complete, options.plannedRows ?? rows, allowFlip);
         return keys as unknown as SortKeysHandle;
       }),
     sortDeviceBytes: (_key, _value, tuples, count, _algorithm, several) =>
@@ -400,12 +407,18 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
           return a - b;
         };
         const payload = keys.carriesPayload ? keys.relation.columns[keys.payload!]! : null;
-        return sortRuns([...Array(keys.rows).keys()], chunksetEnds, payload, compare) as unknown as RunHandle[];
+        const column = keys.areValues ? keys.relation.columns[keys.by[0]!.column]! : null;
+        return sortRuns([...Array(keys.rows).keys()], chunksetEnds, payload, compare, column) as unknown as RunHandle[];
       }),
     mergeRuns: (job, handles) =>
       step('mergeRuns', job, () => {
         const runs = handles.map((handle) => use<Run>(handle));
-        const merged = new Run(runs.flatMap((run) => run.order).sort(runs[0]!.compare), runs[0]!.payload, runs[0]!.compare);
+        const merged = new Run(
+          runs.flatMap((run) => run.order).sort(runs[0]!.compare),
+          runs[0]!.payload,
+          runs[0]!.compare,
+          runs[0]!.keys,
+        );
         for (const run of runs) run.release();
         return merged as unknown as RunHandle;
       }),
@@ -428,7 +441,11 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
         ? makeColumn(run.payload.info, rowCells(run.payload, run.order)).values
         : Uint32Array.from(run.order).buffer;
     },
-    takeKeys: () => new ArrayBuffer(0),
+    takeKeys(handle) {
+      const run = use<Run>(handle);
+      if (!run.keys) throw coded('ERR_INTERNAL', 'The keys are not values');
+      return makeColumn(run.keys.info, rowCells(run.keys, run.order)).values;
+    },
     joinKeys: (job, left, leftColumn, leftPayload, right, rightColumn, rightPayload) =>
       step('joinKeys', job, () => {
         const sides = {

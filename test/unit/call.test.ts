@@ -110,6 +110,25 @@ describe('what a sort asks for', () => {
     expect(addon.liveHandles()).toBe(0);
   });
 
+  test('a sample sort takes integers as they are, and hands them over', async () => {
+    const addon = fakeAddon();
+    const integers = table({ k: new arrow.Int32(), v: new arrow.Int32() }, { k: [3, -1, 2], v: [1, 2, 3] });
+    const [by, algorithm] = [{ column: 'k', descending: true } as const, 'sample' as const];
+    const engine = engineOn(addon);
+    const descending = [
+      { k: 3, v: 1 },
+      { k: 2, v: 3 },
+      { k: -1, v: 2 },
+    ];
+    expect(rows(await engine.sort(integers, { by, algorithm }))).toEqual(descending);
+    expect(addon.calls).toEqual(['relation', 'sortKeys', 'sortChunksets']);
+    expect(await engine.explain('sort', integers, { by, algorithm })).toContain('column k (the keys)');
+    expect(addon.liveHandles()).toBe(0);
+    addon.calls.length = 0;
+    expect(rows(await engine.sort(unsorted, { by: 'k', algorithm }))).toEqual(sorted);
+    expect(addon.calls).toEqual(['relation', 'sortKeys', 'sortChunksets', 'decodeKeys']);
+  });
+
   test('where keys turn out not to decode it sorts again with row numbers', async () => {
     const addon = fakeAddon({ decodes: false });
     expect(rows(await engineOn(addon).sort(unsorted, { by: 'k' }))).toEqual(sorted);

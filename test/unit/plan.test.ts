@@ -110,6 +110,17 @@ describe('sorts', () => {
     }
   });
 
+  test('keys that become a column stay in memory', () => {
+    const columns: SortRequest['columns'] = [
+      { name: 'k', from: 'keys', width: 8 },
+      { name: 'v', from: 'gathered', width: 8 },
+    ];
+    const plan = planSort({ ...request, columns, algorithm: 'sample' }, sortBytes, resources(1, GIB));
+    expect(plan.steps.map((step) => step.label)).toEqual(['sort', 'column k (the keys)', 'column v (gather)']);
+    expect(plan.hostBytes).toBe(20_000_000);
+    expect(plan.steps[1]!.estimate).toMatchObject({ bytes: 0, milliseconds: 0 });
+  });
+
   test('in several, merged, where it does not', () => {
     const plan = planSort({ ...request, refine: true }, sortBytes, resources(2, 5_000_000));
     expect(plan.steps.map((step) => step.op)).toEqual(['sort', 'merge', 'refine', 'column', 'column']);
