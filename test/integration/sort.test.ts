@@ -184,16 +184,22 @@ testOn(3)('typed arrays', async () => {
       BigUint64Array.from({ length: 777 }, () => BigInt(draw(300)) << 55n),
       Uint8Array.from({ length: 777 }, (_, row) => row % 256),
     ],
+    [
+      BigInt64Array.from({ length: 1500 }, () => BigInt(draw(400) - 200) << 54n),
+      Float64Array.from({ length: 1500 }, (_, row) => row / 2),
+    ],
     [Int16Array.of(), BigInt64Array.of()],
   ] as const) {
     const expected = [...keys].map((key, row) => ({ key, value: values[row]! }));
     for (const descending of [false, true]) {
-      const sorted = await engine.sortPairs(keys, values, { descending });
-      expect([...sorted.keys].map((key, row) => ({ key, value: sorted.values[row] }))).toEqual(
-        referenceSort(expected, [{ column: 'key', descending }]),
-      );
-      expect(sorted.keys.constructor).toBe(keys.constructor);
-      expect(sorted.values.constructor).toBe(values.constructor);
+      for (const algorithm of ['auto', 'sample'] as const) {
+        const sorted = await engine.sortPairs(keys, values, { descending, algorithm });
+        expect([...sorted.keys].map((key, row) => ({ key, value: sorted.values[row] }))).toEqual(
+          referenceSort(expected, [{ column: 'key', descending }]),
+        );
+        expect(sorted.keys.constructor).toBe(keys.constructor);
+        expect(sorted.values.constructor).toBe(values.constructor);
+      }
     }
   }
 });
