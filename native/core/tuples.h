@@ -54,6 +54,12 @@ constexpr uint64_t mix_key(uint64_t key) {
   return key ^ (key >> 29);
 }
 
+/// Row `i` of `count` <= `size` that are sampled of `size`: one of each stretch of equal length, at a place that looks random.
+constexpr uint64_t sampled_row(uint64_t size, uint64_t count, uint64_t i) {
+  const uint64_t length = size / count, longer = size % count;
+  return length * i + (i < longer ? i : longer) + mix_key(i + 1) % (length + (i < longer ? 1 : 0));
+}
+
 /// Which partition a key belongs to: `bits` bits of the key (or of the mixed key) below bit position `shift + bits`.
 struct Digit {
   uint8_t shift = 0;

@@ -77,6 +77,10 @@ class Primitives {
   virtual void varying_bits(TupleLayout layout, TupleView in, const uint64_t* host_first_key, uint64_t* host_varying_bits,
                             const Job& job, Stream& stream) = 0;
 
+  /// Writes the keys of rows sampled_row(in.size, count, 0 .. count - 1) of `in` to `keys`, which may lie on a peer device.
+  /// count <= in.size.
+  virtual void sample_keys(TupleLayout layout, TupleView in, uint64_t count, void* keys, const Job& job, Stream& stream) = 0;
+
   /// Merges k >= 1 sorted runs into `out`, stable: equal keys keep the order of the runs. Runs may lie on peer devices.
   virtual void merge(TupleLayout layout, std::span<const TupleView> runs, TupleSpan out, void* scratch, const Job& job,
                      Stream& stream) = 0;

@@ -1,9 +1,9 @@
 // Key ranges of about equal weight, from a sample. Internal to native/sort.
 #pragma once
 
-#include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/thread_pool.h"
@@ -11,23 +11,17 @@
 
 namespace warpjoin::sorting {
 
-/// Row `i` of `count` that are sampled of `size`: one of each stretch of equal length, at a place that looks random.
-constexpr uint64_t sampled_row(uint64_t size, uint64_t count, uint64_t i) {
-  const uint64_t first = size / count * i + std::min(i, size % count), length = size / count + (i < size % count ? 1 : 0);
-  return first + mix_key(i + 1) % length;
-}
-
 /// Ranges of keys in ascending order; together they hold every key. Keys are key ^ flip() of those in the input.
 class KeyRanges {
  public:
-  /// Chooses at most `most` ranges such that each holds about the same number of the tuples in `in` (host memory), with
-  /// keys flipped: the quantiles of a sample are the bounds. A key that is a quantile more than once is a range of its own,
-  /// so that only ranges of equal keys can be much larger than the others. `oversampling` sampled keys are taken for each
-  /// range.
+  /// Chooses at most `most` ranges such that each holds a similar number of the tuples in `in` (host memory), with keys
+  /// flipped, from a sample of `oversampling` keys for each. A range has at most two shares of the sample, but a key of more
+  /// than two shares has a range of its own: only ranges of equal keys can be much larger than the others. Bounds have as many
+  /// trailing zeros as that allows, so that few bits vary within a range.
   static KeyRanges choose(ThreadPool& pool, TupleLayout layout, const TupleView& in, uint64_t flip, size_t most,
                           uint64_t oversampling);
-  /// As choose(), from keys that were sampled already and are not flipped.
-  static KeyRanges of_sample(TupleLayout layout, std::vector<uint64_t> keys, size_t most);
+  /// As choose(), from keys that were sampled and sorted already, and are not flipped.
+  static KeyRanges of_sample(TupleLayout layout, std::span<const uint64_t> keys, size_t most);
 
   size_t size() const { return bounds_.size() + 1; }
   /// The least key of each range but the first.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -38,9 +39,8 @@ inline size_t ranges_of(uint64_t tuples, uint64_t range) {
   return static_cast<size_t>(std::clamp<uint64_t>((tuples + range - 1) / range, 1, Primitives::kMostRanges));
 }
 
-/// The most tuples of a part where ranges should hold `range` of them. A range between two quantiles of the sample holds at
-/// most two shares of it (a key that is a quantile once may have up to a share on either side); the rest is for the sample's
-/// error.
+/// The most tuples of a part where ranges should hold `range` of them. A range of different keys holds at most two shares of
+/// the sample; the rest is for the sample's error.
 inline uint64_t most_in_part(uint64_t tuples, uint64_t range) { return std::min(tuples, 3 * (range + 1)); }
 
 /// Tuples that are partitioned together, of a device's share: at most `most_bytes`, and at least eight pieces where they are
@@ -99,6 +99,12 @@ struct Part {
 /// parts where a range of different keys has more than `most` tuples: the sample was too small.
 std::vector<std::vector<Part>> assign_parts(TupleLayout layout, const std::vector<const Piece*>& pieces, const KeyRanges& ranges,
                                             uint64_t varying_bits, uint64_t size, uint64_t most, size_t devices);
+
+/// Whether a radix sort of these key bits, eight at a time from one buffer to the other, ends where it did not begin. Where a
+/// device sorts otherwise, its result is one copy away.
+inline bool ends_in_other_buffer(uint64_t bits) {
+  return bits && (std::bit_width(bits) - std::countr_zero(bits) + 7) / 8 % 2 != 0;
+}
 
 /// Calls attempt(oversampling) with larger and larger samples, until it is true; throws Error(device) where it never is and
 /// a range keeps outgrowing `most` tuples.

@@ -2,15 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
-#include <cstring>
 #include <functional>
 #include <future>
 #include <memory>
-#include <string>
 
-#include "core/error.h"
-#include "core/format.h"
 #include "device/streams.h"
 #include "primitives/primitives.h"
 #include "sort/lanes.h"
@@ -42,16 +37,10 @@ uint64_t piece_of(Device& device, TupleLayout layout, uint64_t share) {
   return device.addresses_host_memory() ? share : piece_tuples(layout, share, kPieceBytes);
 }
 
-// Fewer than where ranges go home one by one: each costs a thread time to start, and there is no link to wait for.
-uint64_t resident_range_tuples(uint64_t tuples, size_t devices) {
-  return std::max(finest_range(tuples), tuples / (64 * devices) + 1);
-}
-
 // One device's work. Streams come last: they wait for their work before what it refers to goes.
 struct SampleLane {
   Device* device = nullptr;
   bool direct = false;  // the device's kernels read the input and write the result where they are
-  TupleSpan out;        // resident: where its stretch of the result goes
   OwnedTuples chunk;
   std::vector<Piece> pieces;
   std::vector<Part> parts;
@@ -99,8 +88,8 @@ class SampleSort {
     for (SampleLane& lane : lanes_) lane.compute.reset(), lane.collect.reset();
   }
 
-  /// Sorts into `run`, host memory, what lanes that are not direct send there. False where a part would be larger than there
-  /// is room for: the ranges come from too small a sample. They are chosen while the first pieces are on the link.
+  /// Sorts into `run`, host memory. False where a part would be larger than there is room for: the ranges come from too
+  /// small a sample. They are chosen while the first pieces are on the link.
   bool run(const std::function<KeyRanges()>& choose, const TupleSpan& run) {
     {
       PhaseTimer timer(job_, "partition", 2 * size_ * layout_.tuple_bytes());
@@ -114,13 +103,10 @@ class SampleSort {
         assign_parts(layout_, pieces, ranges_, varying_bits_, size_, most_in_part_, lanes_.size());
     if (parts.empty()) return false;
     for (size_t i = 0; i < lanes_.size(); ++i) lanes_[i].parts = std::move(parts[i]);
-    check_room();
     PhaseTimer timer(job_, "sort", 2 * size_ * layout_.tuple_bytes());
     collect(run);
     return true;
   }
-
-  const std::vector<SampleLane>& lanes() const { return lanes_; }
 
  private:
   // Takes each device's share to it and partitions every piece as soon as it is there.
@@ -156,17 +142,6 @@ class SampleSort {
     partition_piece(lane.primitives(), layout_, piece, arrived, ranges_, lane.scratch.data(), job_, *lane.compute);
   }
 
-  void check_room() const {
-    for (const SampleLane& lane : lanes_) {
-      if (!lane.out.keys || lane.parts.empty()) continue;
-      const uint64_t size = lane.parts.back().begin + lane.parts.back().size - lane.parts.front().begin;
-      if (size > lane.out.size) {
-        throw Error(ErrorCode::device, "Device '" + lane.device->info().name + "' has room for " + std::to_string(lane.out.size) +
-                                           " tuples of the result but gets " + std::to_string(size));
-      }
-    }
-  }
-
   // Collects and sorts each device's parts, and takes them to their place in the result.
   void collect(const TupleSpan& run) {
     std::vector<HostQueue> queues(lanes_.size());  // callbacks refer to them
@@ -176,8 +151,7 @@ class SampleSort {
       if (lane.parts.empty()) return;
       make_buffers(lane);
       if (lane.direct) {
-        const TupleSpan out = run.size ? run.slice(layout_, lane.parts.front().begin, run.size) : lane.out;
-        for (size_t k = 0; k < lane.parts.size(); ++k) sort_in_place(lane, k, out);
+        for (size_t k = 0; k < lane.parts.size(); ++k) sort_in_place(lane, k, run);
       } else {
         send_home(lane, run, queues[i]);
       }
@@ -201,16 +175,12 @@ class SampleSort {
     for (Buffer& table : lane.part_tables) table = allocate(device, lane.primitives().concatenate_scratch_bytes(most_from));
   }
 
-  // Into `out`, where the lane's parts go one behind the other.
-  void sort_in_place(SampleLane& lane, size_t k, const TupleSpan& out) {
+  void sort_in_place(SampleLane& lane, size_t k, const TupleSpan& run) {
     const Part& part = lane.parts[k];
-    const uint64_t at = part.begin - lane.parts.front().begin;
-    const TupleSpan target = out.slice(layout_, at, at + part.size);
+    const TupleSpan target = run.slice(layout_, part.begin, part.begin + part.size);
     const TupleSpan other = lane.buffers[k % kPairs].span.slice(layout_, 0, part.size);
-    // Radix sorts go to and fro, a digit of eight bits at a time: begin such that the last one ends in `target`. Where a
-    // device sorts otherwise, that is one copy more.
-    const bool odd = (std::bit_width(part.bits) - (part.bits ? std::countr_zero(part.bits) : 0) + 7) / 8 % 2 != 0;
-    const TupleSpan sorted = odd ? sort_part(lane, k, other, target) : sort_part(lane, k, target, other);
+    const TupleSpan sorted =
+        ends_in_other_buffer(part.bits) ? sort_part(lane, k, other, target) : sort_part(lane, k, target, other);
     if (sorted.keys != target.keys) {
       lane.device->copy(target.keys, sorted.keys, part.size * layout_.key_bytes, *lane.compute);
       if (layout_.value_bytes) lane.device->copy(target.values, sorted.values, part.size * layout_.value_bytes, *lane.compute);
@@ -248,11 +218,7 @@ class SampleSort {
   TupleSpan sort_part(SampleLane& lane, size_t k, const TupleSpan& a, const TupleSpan& b) {
     const Part& part = lane.parts[k];
     if (k >= kPairs) lane.collect->wait(*lane.sorted[k % kPairs]);
-    if (part.from.size() <= lanes_.size()) {
-      copy_together(lane, part, a);
-    } else {
-      lane.primitives().concatenate(layout_, part.from, a, lane.part_tables[k % kPairs].data(), job_, *lane.collect);
-    }
+    lane.primitives().concatenate(layout_, part.from, a, lane.part_tables[k % kPairs].data(), job_, *lane.collect);
     lane.collect->record(*lane.collected[k % kPairs]);
     lane.compute->wait(*lane.collected[k % kPairs]);
     job_.add_done(part.size);
@@ -262,17 +228,6 @@ class SampleSort {
     }
     if (ranges_.flip() != 0) lane.primitives().flip_keys(layout_, sorted, ranges_.flip(), job_, *lane.compute);
     return sorted;
-  }
-
-  // As concatenate() does, by the copy engines, which leave the processors to the sort.
-  void copy_together(SampleLane& lane, const Part& part, const TupleSpan& to) const {
-    uint64_t at = 0;
-    for (const TupleView& from : part.from) {
-      const TupleSpan target = to.slice(layout_, at, at + from.size);
-      lane.device->copy(target.keys, from.keys, from.size * layout_.key_bytes, *lane.collect);
-      if (layout_.value_bytes) lane.device->copy(target.values, from.values, from.size * layout_.value_bytes, *lane.collect);
-      at += from.size;
-    }
   }
 
   void wait() {
@@ -302,15 +257,6 @@ size_t sample_sort_bytes(Device& device, TupleLayout layout, uint64_t tuples, si
          std::max(arrival_bytes(device, layout, piece, direct), collection_bytes(device, layout, part, pieces, direct));
 }
 
-size_t sample_sort_resident_bytes(Device& device, TupleLayout layout, uint64_t own, uint64_t tuples, size_t devices) {
-  const uint64_t range = resident_range_tuples(tuples, devices), sampled = ranges_of(tuples, range) * kOversampling + 1;
-  const size_t sampling = StackAllocator::aligned(sampled * layout.key_bytes) +
-                          StackAllocator::aligned(device.primitives().concatenate_scratch_bytes(sampled));
-  return OwnedTuples::bytes(layout, std::max<uint64_t>(own, 1)) + sampling +
-         std::max(arrival_bytes(device, layout, own, true),
-                  collection_bytes(device, layout, most_in_part(tuples, range), devices, true));
-}
-
 void sample_sort(Engine& engine, TupleLayout layout, const std::vector<Device*>& devices, TupleView in, uint64_t flip,
                  TupleSpan run, uint64_t varying_bits, Job& job) {
   std::vector<SampleLane> lanes(devices.size());
@@ -334,73 +280,6 @@ void sample_sort(Engine& engine, TupleLayout layout, const std::vector<Device*>&
     return sort.run([&] { return KeyRanges::choose(engine.pool, layout, in, flip, ranges_of(in.size, range), oversampling); },
                     run);
   });
-}
-
-namespace {
-
-// Keys sampled of what the devices hold: each gives its share of the sample.
-std::vector<uint64_t> sample_resident(Engine& engine, TupleLayout layout, const std::vector<Device*>& devices,
-                                      const std::vector<TupleView>& in, uint64_t size, uint64_t wanted, const Job& job) {
-  const TupleLayout keys_only{layout.key_bytes, 0};
-  std::vector<std::vector<uint64_t>> samples(devices.size());
-  engine.pool.parallel_for(devices.size(), [&](uint64_t i) {
-    const uint64_t count = std::min(in[i].size, wanted * in[i].size / size + 1);
-    if (count == 0) return;
-    Device& device = *devices[i];
-    std::vector<TupleView> rows;
-    for (uint64_t k = 0; k < count; ++k) {
-      const uint64_t row = sampled_row(in[i].size, count, k);
-      rows.push_back(TupleView{in[i].keys, nullptr, 0, in[i].size}.slice(keys_only, row, row + 1));
-    }
-    const Buffer found = allocate(device, count * layout.key_bytes);
-    const Buffer table = allocate(device, device.primitives().concatenate_scratch_bytes(rows.size()));
-    std::vector<unsigned char> bytes(count * layout.key_bytes);
-    const auto stream = device.create_stream();
-    device.primitives().concatenate(keys_only, rows, {found.data(), nullptr, count}, table.data(), job, *stream);
-    device.copy(bytes.data(), found.data(), bytes.size(), *stream);
-    stream->synchronize();
-    for (uint64_t k = 0; k < count; ++k) {
-      uint64_t& key = samples[i].emplace_back();
-      std::memcpy(&key, &bytes[k * layout.key_bytes], layout.key_bytes);
-    }
-  });
-  std::vector<uint64_t> all;
-  for (const std::vector<uint64_t>& sample : samples) all.insert(all.end(), sample.begin(), sample.end());
-  return all;
-}
-
-}  // namespace
-
-std::vector<uint64_t> sample_sort_resident(Engine& engine, TupleLayout layout, const std::vector<Device*>& devices,
-                                           const std::vector<TupleView>& in, const std::vector<TupleSpan>& out,
-                                           uint64_t varying_bits, Job& job) {
-  std::vector<SampleLane> lanes(devices.size());
-  uint64_t size = 0;
-  for (size_t i = 0; i < devices.size(); ++i) {
-    SampleLane& lane = lanes[i];
-    lane.device = devices[i];
-    lane.direct = true;
-    lane.out = out[i];
-    lane.chunk = OwnedTuples(*devices[i], layout, std::max<uint64_t>(in[i].size, 1));  // holds the reserved memory
-    lane.pieces.push_back({in[i], lane.chunk.span, {}});
-    size += in[i].size;
-  }
-  std::vector<uint64_t> sizes(devices.size());
-  if (size == 0) return sizes;
-  const uint64_t range = resident_range_tuples(size, devices.size()), most = most_in_part(size, range);
-  const size_t ranges = ranges_of(size, range);
-  SampleSort sort(engine, layout, std::move(lanes), most, varying_bits, job);
-  sort_with_samples(most, layout, [&](uint64_t oversampling) {
-    const auto choose = [&] {
-      PhaseTimer timer(job, "sample");
-      return KeyRanges::of_sample(layout, sample_resident(engine, layout, devices, in, size, ranges * oversampling, job), ranges);
-    };
-    return sort.run(choose, {});
-  });
-  for (size_t i = 0; i < devices.size(); ++i) {
-    for (const Part& part : sort.lanes()[i].parts) sizes[i] += part.size;
-  }
-  return sizes;
 }
 
 }  // namespace warpjoin::sorting

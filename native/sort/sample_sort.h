@@ -32,9 +32,9 @@ void spilled_sample_sort(Engine& engine, TupleLayout layout, const std::vector<D
                          Job& job);
 
 /// Sorts tuples that lie in memory that the devices' kernels address, each device's own: devices[i] holds in[i], and gets the
-/// i-th stretch of the result, about an equal share, in out[i], whose size is the room there is. Returns the stretches'
-/// sizes. Takes sample_sort_resident_bytes() on each device, which its caller has reserved. Throws Error(device) where a stretch
-/// does not fit.
+/// i-th stretch of the result, about an equal share, in out[i], whose size is the room there is. Devices must be linked
+/// directly. Returns the stretches' sizes. Takes sample_sort_resident_bytes() on each device, which its caller has reserved.
+/// Throws Error(device) where a stretch does not fit.
 std::vector<uint64_t> sample_sort_resident(Engine& engine, TupleLayout layout, const std::vector<Device*>& devices,
                                            const std::vector<TupleView>& in, const std::vector<TupleSpan>& out,
                                            uint64_t varying_bits, Job& job);

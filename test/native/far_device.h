@@ -47,6 +47,10 @@ class FarPrimitives final : public Primitives {
     own(layout, in);
     host_.varying_bits(layout, in, first, bits, job, stream);
   }
+  void sample_keys(TupleLayout layout, TupleView in, uint64_t count, void* keys, const Job& job, Stream& stream) override {
+    own(layout, in), require(count == 0 || any_holds(keys, count * layout.key_bytes));
+    host_.sample_keys(layout, in, count, keys, job, stream);
+  }
   void merge(TupleLayout layout, std::span<const TupleView> runs, TupleSpan out, void* scratch, const Job& job,
              Stream& stream) override {
     for (const TupleView& run : runs) any(layout, run);

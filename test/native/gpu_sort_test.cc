@@ -101,6 +101,33 @@ TEST(GpuPrimitives, FindsTheVaryingBits) {
   }
 }
 
+TEST(GpuPrimitives, SamplesKeys) {
+  SKIP_WITHOUT_GPUS(1);
+  const auto engine = make_gpu_engine(1);
+  Device& device = *engine->devices[0];
+  const auto stream = device.create_stream();
+  Job job;
+  for (const TupleLayout layout : {TupleLayout{8, 0}, TupleLayout{4, 8}}) {
+    for (const uint64_t size : kSizes) {
+      for (const uint64_t count : {uint64_t{0}, (size + 1) / 2, size / 3, size}) {
+        SCOPED_TRACE(std::to_string(count) + " of " + std::to_string(size));
+        const auto keys = make_keys(Keys::uniform, size, layout.key_bytes, size);
+        const Tuples tuples(layout, keys, false);
+        device.memory().reserve(size_t{8} << 20);
+        OnDevice in(device, layout, size), sample(device, {layout.key_bytes, 0}, count + 1);
+        in.write(tuples.view(), *stream);
+        device.fill(sample.span().keys, 0xEE, (count + 1) * layout.key_bytes, *stream);
+        device.primitives().sample_keys(layout, in.span().view(), count, sample.span().keys, job, *stream);
+        const SortedRun got = OnDevice::read(*engine, device, {layout.key_bytes, 0}, sample.span(), *stream);
+        for (uint64_t i = 0; i < count; ++i) {
+          ASSERT_EQ(element(got.keys.data(), i, layout.key_bytes), keys[sampled_row(size, count, i)]) << i;
+        }
+        EXPECT_EQ(element(got.keys.data(), count, layout.key_bytes), 0xEEEEEEEEEEEEEEEE >> (64 - 8 * layout.key_bytes));
+      }
+    }
+  }
+}
+
 // Runs of unequal sizes, the first empty, on all devices in turn; their merge is the stable sort of all of them.
 void check_split_and_merge(Engine& engine, size_t run_count, TupleLayout layout, Keys kind, uint64_t size) {
   SCOPED_TRACE(std::to_string(run_count) + " runs, " + name_of(kind) + " " + std::to_string(size));

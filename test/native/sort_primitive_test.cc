@@ -129,6 +129,29 @@ TEST(VaryingBits, AreThoseThatDifferFromTheFirstKeyOrAmongKeys) {
   }
 }
 
+TEST(SampleKeys, TakesOneOfEachStretch) {
+  std::mt19937_64 random(6);
+  for (const unsigned threads : {1u, 3u}) {
+    HostBench bench(threads);
+    for (const TupleLayout layout : kLayouts) {
+      for (const uint64_t size : {0, 1, 2, 33, 1000, 100000}) {
+        for (const uint64_t count : {uint64_t{0}, (size + 1) / 2, size / 3, size}) {
+          SCOPED_TRACE(describe(layout, "sample", size, threads) + " count " + std::to_string(count));
+          TupleArray in(layout, size, 1), found({layout.key_bytes, 0}, count, 1);
+          for (uint64_t i = 0; i < size; ++i) in.set(i, i, random());
+          bench.primitives().sample_keys(layout, in.view(), count, found.span().keys, bench.job, *bench.stream);
+          bench.stream->synchronize();
+          EXPECT_TRUE(found.guarded());
+          for (uint64_t i = 0; i < count; ++i) {
+            ASSERT_GE(found.key(i), size / count * i + std::min(i, size % count));
+            ASSERT_LT(found.key(i), size / count * (i + 1) + std::min(i + 1, size % count));
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(TopDigit, KeepsTheOrderOfItsBitsAndSkipsConstantOnes) {
   std::mt19937_64 random(5);
   for (int round = 0; round < 20000; ++round) {

@@ -22,6 +22,11 @@ __global__ void find_varying_bits(const Key* keys, uint64_t size, Key first, uin
   if (threadIdx.x == 0) blocks[blockIdx.x] = found;
 }
 
+template <class Key>
+__global__ void gather_sample(const Key* keys, uint64_t size, uint64_t count, Key* sample) {
+  for (uint64_t i = gpu::loop_begin(); i < count; i += gpu::loop_step()) sample[i] = keys[sampled_row(size, count, i)];
+}
+
 }  // namespace
 
 TupleSpan GpuPrimitives::sort(TupleLayout layout, TupleView in, TupleSpan a, TupleSpan b, uint64_t varying_bits, void* scratch,
@@ -84,6 +89,18 @@ void GpuPrimitives::varying_bits(TupleLayout layout, TupleView in, const uint64_
         for (unsigned block = 0; block < blocks; ++block) *host_varying_bits |= found[block];
       },
       raw(stream));
+}
+
+void GpuPrimitives::sample_keys(TupleLayout layout, TupleView in, uint64_t count, void* keys, const Job& job, Stream& stream) {
+  job.check();
+  if (count == 0) return;
+  id_.select();
+  const auto launch = [&]<class Key>(Key) {
+    gather_sample<<<gpu::loop_blocks(count), gpu::kThreads, 0, raw(stream)>>>(static_cast<const Key*>(in.keys), in.size, count,
+                                                                              static_cast<Key*>(keys));
+  };
+  layout.key_bytes == 4 ? launch(uint32_t{}) : launch(uint64_t{});
+  check_launch("gather_sample");
 }
 
 }  // namespace warpjoin

@@ -19,6 +19,7 @@ class HostPrimitives final : public Primitives {
   size_t sort_scratch_bytes(TupleLayout layout, uint64_t size) override;
   void varying_bits(TupleLayout layout, TupleView in, const uint64_t* host_first_key, uint64_t* host_varying_bits, const Job& job,
                     Stream& stream) override;
+  void sample_keys(TupleLayout layout, TupleView in, uint64_t count, void* keys, const Job& job, Stream& stream) override;
 
   // merge.cc
   void merge(TupleLayout layout, std::span<const TupleView> runs, TupleSpan out, void* scratch, const Job& job,

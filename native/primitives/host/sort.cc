@@ -208,4 +208,16 @@ void HostPrimitives::varying_bits(TupleLayout layout, TupleView in, const uint64
   });
 }
 
+void HostPrimitives::sample_keys(TupleLayout layout, TupleView in, uint64_t count, void* keys, const Job& job, Stream& stream) {
+  host(stream).enqueue([=, this, &job] {
+    with_layout(layout, [&]<class K, class V>(K, V) {
+      pool_.for_blocks(count, kGrain, job, [&](uint64_t begin, uint64_t end) {
+        for (uint64_t i = begin; i < end; ++i) {
+          static_cast<K*>(keys)[i] = static_cast<const K*>(in.keys)[sampled_row(in.size, count, i)];
+        }
+      });
+    });
+  });
+}
+
 }  // namespace warpjoin
