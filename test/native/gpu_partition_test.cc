@@ -190,9 +190,9 @@ Digit draw_digit(TupleLayout layout, std::mt19937_64& random) {
   return {random() % 3 && top < 64 ? top : static_cast<uint8_t>(random() % 20), bits, mixed};
 }
 
-// Around a row of lanes, and around the tiles of 4096, 8192, 12288 and 16384 tuples.
+// Around a row of lanes, and around the tiles of 4096, 8192, 10240 and 12288 tuples.
 constexpr uint64_t kSizes[] = {0,    1,    2,    31,   32,   33,    63,    64,    65,    1000,  4095,
-                               4096, 4097, 8191, 8192, 8193, 12287, 12289, 16383, 16385, 300001};
+                               4096, 4097, 8191, 8192, 8193, 10239, 10241, 12287, 12289, 24577, 300001};
 constexpr size_t kRanges[] = {1, 2, 3, 17, 255, 256};
 
 TEST(GpuPartition, GroupsByDigit) {
