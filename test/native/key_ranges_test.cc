@@ -72,7 +72,7 @@ TEST(KeyRanges, LeaveFewBitsOfEvenlySpreadKeys) {
   for (const unsigned width : {4u, 8u}) {
     const TupleLayout layout{static_cast<uint8_t>(width), 0};
     const Tuples tuples(layout, make_keys(Keys::uniform, 300000, width, 5), true);
-    const KeyRanges ranges = KeyRanges::choose(pool, layout, tuples.view(), kMost, 128);
+    const KeyRanges ranges = KeyRanges::choose(pool, layout, tuples.view(), 0, kMost, 128);
     ASSERT_EQ(ranges.size(), kMost);
     for (size_t r = 0; r < kMost; ++r) {
       EXPECT_EQ(ranges.varying_bits(r, ~uint64_t{0}), (uint64_t{1} << (8 * width - 6)) - 1) << "range " << r;
