@@ -20,6 +20,7 @@
 
 #include "core/error.h"
 #include "core/job.h"
+#include "core/sharding.h"
 #include "core/tuples.h"
 #include "device/device.h"
 
@@ -32,6 +33,19 @@ struct PartitionedTuples {
   TupleLayout layout;
   std::vector<TupleView> fragments;
   std::vector<const uint64_t*> host_offsets;
+};
+
+/// Values or bits of a column in shards, which lie in memory of one device each; those that hold no row may be null.
+struct ShardedColumn {
+  Sharding sharding;
+  std::vector<const void*> shards;  ///< at most Primitives::kMostShards
+};
+
+/// Row numbers in memory: 4 or 8 bytes each.
+struct RowNumbers {
+  const void* rows = nullptr;
+  uint8_t row_bytes = 4;
+  uint64_t size = 0;
 };
 
 /// What a local join found. Filled in when the stream has run the match.
@@ -118,6 +132,20 @@ class Primitives {
   virtual void concatenate(TupleLayout layout, std::span<const TupleView> parts, TupleSpan out, void* scratch, const Job& job,
                            Stream& stream) = 0;
   virtual size_t concatenate_scratch_bytes(size_t parts) = 0;
+
+  // --- Gather ---------------------------------------------------------------------------------------------------
+  // Columns may lie on peer devices; rows, `valid` and `out` are the device's own, 16-byte aligned. `valid` is a bitmap that
+  // says which rows of the result have a value; null: all.
+
+  static constexpr size_t kMostShards = 32;
+
+  /// Writes to out[i] the value in row rows[i] of `column`, zero where it is not valid; `width` is 1, 2, 4, 8 or 16 bytes, and
+  /// shards are so aligned.
+  virtual void gather(const ShardedColumn& column, uint8_t width, RowNumbers rows, const void* valid, void* out, const Job& job,
+                      Stream& stream) = 0;
+  /// The same of a bitmap's bits. Writes whole 64-bit words; the bits behind the last row are zero.
+  virtual void gather_bits(const ShardedColumn& bitmap, RowNumbers rows, const void* valid, void* out, const Job& job,
+                           Stream& stream) = 0;
 
   // --- Merge join -----------------------------------------------------------------------------------------------
 

@@ -95,6 +95,18 @@ class FarPrimitives final : public Primitives {
     host_.concatenate(layout, parts, out, scratch, job, stream);
   }
   size_t concatenate_scratch_bytes(size_t parts) override { return host_.concatenate_scratch_bytes(parts); }
+  void gather(const ShardedColumn& column, uint8_t width, RowNumbers rows, const void* valid, void* result, const Job& job,
+              Stream& stream) override {
+    require(any_holds_all(column) && own_.holds(result, rows.size * width));
+    own(rows, valid);
+    host_.gather(column, width, rows, valid, result, job, stream);
+  }
+  void gather_bits(const ShardedColumn& bitmap, RowNumbers rows, const void* valid, void* result, const Job& job,
+                   Stream& stream) override {
+    require(any_holds_all(bitmap) && own_.holds(result, (rows.size + 63) / 64 * 8));
+    own(rows, valid);
+    host_.gather_bits(bitmap, rows, valid, result, job, stream);
+  }
   void match_ranges(TupleLayout build_layout, TupleView build, TupleLayout probe_layout, TupleView probe, MatchRange* ranges,
                     uint64_t* count, const Job& job, Stream& stream) override {
     own(build_layout, build), own(probe_layout, probe);
@@ -129,6 +141,13 @@ class FarPrimitives final : public Primitives {
     if (tuples.size == 0) return;
     require(any_holds(tuples.keys, tuples.size * layout.key_bytes));
     if (tuples.values) require(any_holds(tuples.values, tuples.size * layout.value_bytes));
+  }
+  void own(const RowNumbers& rows, const void* valid) const {
+    require(own_.holds(rows.rows, rows.size * rows.row_bytes));
+    if (valid) require(own_.holds(valid, (rows.size + 63) / 64 * 8));
+  }
+  bool any_holds_all(const ShardedColumn& column) const {
+    return std::all_of(column.shards.begin(), column.shards.end(), [&](const void* shard) { return !shard || any_holds(shard, 1); });
   }
   bool any_holds(const void* data, size_t bytes) const {
     return std::any_of(all_.begin(), all_.end(), [&](const FarMemory* memory) { return memory->holds(data, bytes); });

@@ -45,6 +45,12 @@ class GpuPrimitives final : public Primitives {
                    Stream& stream) override;
   size_t concatenate_scratch_bytes(size_t parts) override;
 
+  // gather.cu
+  void gather(const ShardedColumn& column, uint8_t width, RowNumbers rows, const void* valid, void* out, const Job& job,
+              Stream& stream) override;
+  void gather_bits(const ShardedColumn& bitmap, RowNumbers rows, const void* valid, void* out, const Job& job,
+                   Stream& stream) override;
+
   void match_ranges(TupleLayout, TupleView, TupleLayout, TupleView, MatchRange*, uint64_t*, const Job&, Stream&) override {
     not_supported_on(device_, "The merge join");
   }

@@ -40,6 +40,12 @@ class HostPrimitives final : public Primitives {
                    Stream& stream) override;
   size_t concatenate_scratch_bytes(size_t parts) override;
 
+  // gather.cc
+  void gather(const ShardedColumn& column, uint8_t width, RowNumbers rows, const void* valid, void* out, const Job& job,
+              Stream& stream) override;
+  void gather_bits(const ShardedColumn& bitmap, RowNumbers rows, const void* valid, void* out, const Job& job,
+                   Stream& stream) override;
+
   // match_ranges.cc
   void match_ranges(TupleLayout build_layout, TupleView build, TupleLayout probe_layout, TupleView probe, MatchRange* host_ranges,
                     uint64_t* host_count, const Job& job, Stream& stream) override;
