@@ -6,6 +6,7 @@ export default defineConfig({
     include: ['test/integration/sort.test.ts', 'test/property/sort.property.test.ts', 'test/gpu/**/*.test.ts'],
     env: { WARPJOIN_TEST_DEVICES: 'gpu' },
     globalSetup: 'test/gpu/setup.ts',
+    setupFiles: ['test/gpu/costs.ts'],
     // The first engine of a process starts the driver on every GPU.
     testTimeout: 300_000,
     hookTimeout: 60_000,

@@ -259,6 +259,20 @@ export interface NativeEngine {
     rows: RowsHandle,
   ): Promise<NativeResultColumn>;
 
+  /** Device memory that gatherOnDevices takes for a row number of so many bytes for each row of the relation, on each device. */
+  gatherDeviceBytes(relation: RelationHandle, columns: number[], rowBytes: number, devices: number): number;
+  /**
+   * Gathers columns by the row numbers of a run in the joint memory of devices that read each other's: booleans, and values
+   * of 1, 2, 4, 8 or 16 bytes.
+   */
+  gatherOnDevices(
+    job: NativeJob,
+    relation: RelationHandle,
+    columns: number[],
+    run: RunHandle,
+    devices: number[],
+  ): Promise<NativeResultColumn[]>;
+
   /** For tests: lets the n-th allocation from now fail, in host memory or on each device; 0 switches it off. */
   failAllocation(where: 'memory' | 'devices', n: number): void;
   /** For tests: as if others had left only so many bytes of each device's memory; Infinity switches it off. */

@@ -76,6 +76,10 @@ class Bench {
       measure_partition(layout, {52, 12, true});
     }
     for (const TupleLayout layout : kLayouts) measure_sort(layout);
+    measure_gathers({&device_}, "own memory");
+    if (engine_.devices.size() > 1 && engine_.topology.link(0, 1).direct) {
+      measure_gathers({&device_, engine_.devices[1].get()}, "own memory and a peer's");
+    }
     measure_concatenate(device_, "local");
     if (engine_.devices.size() > 1 && engine_.topology.link(0, 1).direct) measure_concatenate(*engine_.devices[1], "peer");
     if (!options_.json.empty()) write_json();
@@ -170,6 +174,35 @@ class Bench {
         "sort " + name_of(layout), tuple_bytes(layout),
         [&] { primitives.sort(layout, a.view(), a, b, all_bits, scratch.data(), job_, *stream_); }, [&] { restore(); });
     restore();
+  }
+
+  /// Of a column that lies on `devices`, by as many random rows as it has. Bytes: rows and values read, values written.
+  void measure_gathers(const std::vector<Device*>& devices, const std::string& where) {
+    const Sharding sharding = Sharding::of(options_.tuples, devices.size());
+    ShardedColumn column{sharding, {random_.data()}};
+    Buffer on_peer;
+    if (devices.size() > 1) {
+      devices[1]->memory().reserve(sharding.shard_rows * 8);
+      on_peer = devices[1]->memory().allocate(sharding.shard_rows * 8);
+      const auto stream = devices[1]->create_stream();
+      devices[1]->fill(on_peer.data(), 0x5A, on_peer.size(), *stream);
+      stream->synchronize();
+      column.shards.push_back(on_peer.data());
+    }
+    std::vector<uint32_t> rows(options_.tuples);
+    std::mt19937_64 random(2);
+    for (uint32_t& row : rows) row = static_cast<uint32_t>(random() % options_.tuples);
+    device_.copy(from_.keys.data(), rows.data(), rows.size() * 4, *stream_);
+    stream_->synchronize();
+    const RowNumbers by{from_.keys.data(), 4, options_.tuples};
+    const auto of_width = [&](double width) { return Bytes{static_cast<double>(options_.tuples) * (4 + 2 * width)}; };
+    for (const uint8_t width : {1, 2, 4, 8}) {
+      measure("gather " + std::to_string(width) + " bytes from " + where, of_width(width), [&] {
+        device_.primitives().gather(column, width, by, nullptr, to_.keys.data(), job_, *stream_);
+      });
+    }
+    measure("gather bits from " + where, of_width(1.0 / 8),
+            [&] { device_.primitives().gather_bits(column, by, nullptr, to_.keys.data(), job_, *stream_); });
   }
 
   void measure_concatenate(Device& source, const std::string& where) {

@@ -203,6 +203,13 @@ export function canBeCarried(input: Input, index: number): boolean {
   return kind === 'fixed' && (width === 4 || width === 8) && input.columns[index]!.withoutNulls;
 }
 
+/** In how many stretches of memory a column lies that the data plane can gather on devices; null for one that it can't. */
+export function stretchesForDevices(input: Input, index: number): number | null {
+  const { kind, width } = infoOf(input, index);
+  const taken = kind === 'boolean' || (kind === 'fixed' && [1, 2, 4, 8, 16].includes(width));
+  return taken ? input.columns[index]!.chunks.length : null;
+}
+
 /** A typed array as a column. */
 export type KeyArray =
   | Int8Array

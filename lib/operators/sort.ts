@@ -1,5 +1,5 @@
 /** Sorting a table: validate, encode keys, plan, run the plan's steps, hand the columns over. */
-import { canBeCarried, type Input, infoOf, nativeColumns, readTable } from '../columns/input.js';
+import { canBeCarried, type Input, infoOf, nativeColumns, readTable, stretchesForDevices } from '../columns/input.js';
 import { type ResultColumn, sortKeyColumns, sortLayout } from '../columns/layout.js';
 import { buildTable, checkTableRows } from '../columns/result.js';
 import { WarpjoinError } from '../errors.js';
@@ -111,8 +111,9 @@ async function prepare(call: Call, task: SortTask, carry: boolean): Promise<Prep
   );
   const planned = columns.map((column): PlannedColumn => {
     const key = task.keys.includes(column.column);
-    const from = key ? (keys.areValues ? 'keys' : 'decoded') : keys.carriesPayload ? 'payload' : 'gathered';
-    return { name: column.name, from, width: plannedWidth(table, column.column) };
+const from = key ? (keys.areValues ? 'keys' : 'decoded') : keys.carriesPayload ? 'payload' : 'gathered';
+    const stretches = stretchesForDevices(table, column.column);
+    return { name: column.name, from, width: plannedWidth(table, column.column), stretches };
   });
   const deviceBytes: SortDeviceBytes = (shape, tuples, devices, algorithm, several) =>
     call.native.sortDeviceBytes(shape.keyBytes, shape.valueBytes, tuples, devices, algorithm, several);
@@ -126,7 +127,10 @@ async function prepare(call: Call, task: SortTask, carry: boolean): Promise<Prep
     columns: planned,
     algorithm: task.algorithm,
   };
-  const plan = planSort(request, deviceBytes, resources);
+  const inputs = (of: readonly number[]): number[] => of.map((index) => position.get(columns[index]!.column)!);
+  const plan = planSort(request, deviceBytes, resources, (of, devices) =>
+    call.native.gatherDeviceBytes(relation, inputs(of), valueBytes, devices),
+  );
   return { relation, keys, position, plan, resources };
 }
 
@@ -154,6 +158,13 @@ async function execute(call: Call, task: SortTask, prepared: Prepared): Promise<
       case 'refine':
         await call.step(step, () => native.refineTies(job, keys, runs[0]!));
         break;
+      case 'gather': {
+        call.free(keys);
+        const inputs = step.columns.map((index) => position.get(task.columns[index]!.column)!);
+        const made = await call.step(step, () => native.gatherOnDevices(job, relation, inputs, runs[0]!, step.devices));
+        for (const [index, column] of step.columns.entries()) columns[column] = made[index]!;
+        break;
+      }
       case 'column': {
         const run = runs[0]!;
         const { column } = task.columns[step.column]!;

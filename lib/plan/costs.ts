@@ -27,6 +27,14 @@ export const COSTS = {
   emit: 2,
   /** Reading one value by row number, in any order: nanoseconds a value. */
   gather: 10,
+  /** Gathering columns on GPUs, whatever their size: milliseconds. */
+  deviceGather: 2,
+  /** Starting one copy to or from a GPU: milliseconds. */
+  deviceCopy: 2e-3,
+  /** A GPU's link where it has not been measured: bytes a second each way. */
+  linkBytesPerSecond: 5e10,
+  /** Pinned host memory that transfers make do with. */
+  leastTransferBytes: 2 ** 20,
   /** Copying or decoding values in order: nanoseconds a value. */
   sequential: 1,
   /** Host memory bandwidth shared by all threads: bytes a second, reads plus writes. */

@@ -52,12 +52,18 @@ export interface ColumnStep extends StepOf<'column'> {
   column: number;
   from: ColumnOrigin;
 }
+/** Makes several columns at a time by row number, in the joint memory of devices. */
+export interface GatherStep extends StepOf<'gather'> {
+  /** Indices among the result's columns. */
+  columns: number[];
+  devices: number[];
+}
 /**
  * How a column is made: handed over with the rows, as their keys or as the payload that they carry; decoded from sorted
  * keys, or gathered where that is not exact; gathered by row number from one side, or from both.
  */
 export type ColumnOrigin = 'keys' | 'payload' | 'decoded' | 'gathered' | 'coalesced';
-export type Step = SortStep | MergeStep | RefineStep | HashJoinStep | MergeJoinStep | CrossJoinStep | ColumnStep;
+export type Step = SortStep | MergeStep | RefineStep | HashJoinStep | MergeJoinStep | CrossJoinStep | ColumnStep | GatherStep;
 
 export interface Plan<S extends Step = Step> {
   algorithm: string;
@@ -90,6 +96,8 @@ export interface PlannedColumn {
   from: ColumnOrigin;
   /** Bytes a value, at least: variable-width values count with their offsets. */
   width: number;
+  /** In how many stretches of memory it comes in, if devices can gather it. */
+  stretches?: number | null;
 }
 
 /** More chunksets than this mean a limit far from what the data needs: the merge would read and write by the cache line. */

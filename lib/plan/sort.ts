@@ -4,12 +4,14 @@ import type { DeviceDescription } from '../native.js';
 import type { SortAlgorithm, SortAlgorithmChoice } from '../options.js';
 import { COSTS, estimate, milliseconds } from './costs.js';
 import { deviceSets, reasonFor } from './device-set.js';
+import { type GatherDeviceBytes, gatherStep } from './gather.js';
 import {
   type ColumnOrigin,
   type ColumnStep,
   checkHostBytes,
   chunksetEnds,
   deviceBudget,
+  type GatherStep,
   isHandedOver,
   type MergeStep,
   type Plan,
@@ -192,10 +194,18 @@ export function columnStep(column: PlannedColumn, index: number, rows: number, t
   };
 }
 
-export type SortPlan = Plan<SortStep | MergeStep | RefineStep | ColumnStep>;
+export type SortPlan = Plan<SortStep | MergeStep | RefineStep | ColumnStep | GatherStep>;
 
-/** Plans a sort. Throws ERR_MEMORY_LIMIT, naming the limit, where it can't fit. */
-export function planSort(request: SortRequest, deviceBytes: SortDeviceBytes, resources: Resources): SortPlan {
+/**
+ * Plans a sort; without `gatherBytes` the host gathers all columns. Throws ERR_MEMORY_LIMIT, naming the limit, where it can't
+ * fit.
+ */
+export function planSort(
+  request: SortRequest,
+  deviceBytes: SortDeviceBytes,
+  resources: Resources,
+  gatherBytes: GatherDeviceBytes | null = null,
+): SortPlan {
   const { tuples, columns } = request;
   const runBytes = tuples * tupleBytes(request);
   const keptBytes = columns.some(({ from }) => from === 'keys') ? runBytes : tuples * request.valueBytes;
@@ -212,14 +222,17 @@ export function planSort(request: SortRequest, deviceBytes: SortDeviceBytes, res
   }
   // Once the keys are decoded they can go, before the other columns take memory.
   const made = columns.map((column, index) => columnStep(column, index, tuples, resources.threads));
-  steps.push(...made.filter((step) => step.from === 'decoded'), ...made.filter((step) => step.from !== 'decoded'));
+  const ordinals = sorted.steps.flatMap((step) => (step.op === 'sort' ? step.devices : []));
+  const gather = gatherBytes && gatherStep(request, made, ordinals, gatherBytes, resources);
+  steps.push(...made.filter((step) => step.from === 'decoded'), ...(gather ? [gather.step] : []));
+  steps.push(...made.filter((step) => step.from !== 'decoded' && !gather?.step.columns.includes(step.column)));
   return {
     algorithm: sorted.algorithm,
     reason: sorted.reason,
     chunksets: sorted.chunksets,
     rounds: 1,
     hostBytes,
-    deviceBytes: sorted.deviceBytes,
+    deviceBytes: Math.max(sorted.deviceBytes, gather?.deviceBytes ?? 0),
     steps,
   };
 }

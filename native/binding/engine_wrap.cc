@@ -4,6 +4,7 @@
 
 #include "binding/convert.h"
 #include "binding/handles.h"
+#include "columns/device_gather.h"
 #include "columns/gather.h"
 #include "core/error.h"
 #include "transfer/link_speeds.h"
@@ -34,6 +35,14 @@ const Column& column_at(const Relation& relation, const Napi::Value& index, cons
 
 const Column* optional_column_at(const Relation& relation, const Napi::Value& index, const char* what) {
   return index.IsNull() || index.IsUndefined() ? nullptr : &column_at(relation, index, what);
+}
+
+std::vector<const Column*> columns_at(const Relation& relation, const Napi::Value& indices, const char* what) {
+  if (!indices.IsArray()) throw Napi::TypeError::New(indices.Env(), std::string("Expected an array for ") + what);
+  const auto array = indices.As<Napi::Array>();
+  std::vector<const Column*> columns;
+  for (uint32_t i = 0; i < array.Length(); ++i) columns.push_back(&column_at(relation, array.Get(i), what));
+  return columns;
 }
 
 SortAlgorithm to_sort_algorithm(const Napi::Value& value) {
@@ -133,6 +142,15 @@ MakeResult column_result(OwnedColumn column) {
   return [made = std::move(made)](Napi::Env env) { return to_result_column(env, std::move(*made)); };
 }
 
+MakeResult columns_result(std::vector<OwnedColumn> columns) {
+  auto made = std::make_shared<std::vector<OwnedColumn>>(std::move(columns));
+  return [made = std::move(made)](Napi::Env env) -> Napi::Value {
+    Napi::Array array = Napi::Array::New(env, made->size());
+    for (uint32_t i = 0; i < made->size(); ++i) array.Set(i, to_result_column(env, std::move((*made)[i])));
+    return array;
+  };
+}
+
 Napi::Value describe_links(Napi::Env env, const LinkSpeeds& speeds) {
   Napi::Array sets = Napi::Array::New(env, speeds.sets.size());
   for (uint32_t i = 0; i < speeds.sets.size(); ++i) {
@@ -190,6 +208,8 @@ Napi::Function EngineWrap::define(Napi::Env env) {
                       InstanceMethod<&EngineWrap::take_join_values>("takeJoinValues"),
                       InstanceMethod<&EngineWrap::gather>("gather"),
                       InstanceMethod<&EngineWrap::gather_coalesced>("gatherCoalesced"),
+                      InstanceMethod<&EngineWrap::gather_device_bytes>("gatherDeviceBytes"),
+                      InstanceMethod<&EngineWrap::gather_on_devices>("gatherOnDevices"),
                       InstanceMethod<&EngineWrap::fail_allocation>("failAllocation"),
                       InstanceMethod<&EngineWrap::leave_device_memory>("leaveDeviceMemory")});
 }
@@ -569,6 +589,27 @@ Napi::Value EngineWrap::gather_coalesced(const Napi::CallbackInfo& info) {
     return column_result(
         warpjoin::gather_coalesced(*first, row_list(rows->rows, true), *second, row_list(rows->rows, false), engine, job));
   });
+}
+
+Napi::Value EngineWrap::gather_device_bytes(const Napi::CallbackInfo& info) {
+  return guarded(info.Env(), [&]() -> Napi::Value {
+    const auto relation = from_handle<Relation>(info[0]);
+    const auto row_bytes = static_cast<uint8_t>(to_count(info[2], "rowBytes"));
+    return number(info.Env(), warpjoin::device_gather_bytes(columns_at(*relation, info[1], "columns"), relation->rows, row_bytes,
+                                                            to_count(info[3], "devices")));
+  });
+}
+
+Napi::Value EngineWrap::gather_on_devices(const Napi::CallbackInfo& info) {
+  const auto relation = from_handle<Relation>(info[1]);
+  const auto run = from_handle<RunState>(info[3]);
+  return enqueue(info, {relation, run},
+                 [columns = columns_at(*relation, info[2], "columns"), run = run.get(),
+                  ordinals = to_ordinals(info[4], "devices")](Engine& engine, Job& job) {
+                   const PhaseTimer timer(job, "gather on devices");
+                   return columns_result(
+                       warpjoin::gather_on_devices(engine, engine.select(ordinals), columns, row_list(run->run), job));
+                 });
 }
 
 Napi::Value EngineWrap::fail_allocation(const Napi::CallbackInfo& info) {

@@ -42,6 +42,8 @@ class EngineWrap : public Napi::ObjectWrap<EngineWrap> {
   Napi::Value take_join_values(const Napi::CallbackInfo& info);
   Napi::Value gather(const Napi::CallbackInfo& info);
   Napi::Value gather_coalesced(const Napi::CallbackInfo& info);
+  Napi::Value gather_device_bytes(const Napi::CallbackInfo& info);
+  Napi::Value gather_on_devices(const Napi::CallbackInfo& info);
   Napi::Value fail_allocation(const Napi::CallbackInfo& info);
   Napi::Value leave_device_memory(const Napi::CallbackInfo& info);
 

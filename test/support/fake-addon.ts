@@ -519,6 +519,16 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
           rows.pairs.map(([i, j]) => (i === MISSING ? other.cells[j]! : one.cells[i]!)),
         );
       }),
+    gatherDeviceBytes: (_relation, columns, rowBytes, count) => Math.ceil((columns.length * 16 + rowBytes) / count),
+    gatherOnDevices: (job, relation, columns, handle) =>
+      step('gatherOnDevices', job, () => {
+        const { order, payload } = use<Run>(handle);
+        if (payload) throw coded('ERR_INTERNAL', 'The run has no row numbers');
+        return columns.map((column) => {
+          const from = use<Relation>(relation).columns[column]!;
+          return makeColumn(from.info, rowCells(from, order));
+        });
+      }),
     failAllocation() {},
     leaveDeviceMemory() {},
   };

@@ -1,0 +1,68 @@
+/** Gathering a sort's columns in the joint memory of its GPUs: where that is possible, and faster than the host's threads. */
+import type { DeviceDescription, LinkSpeeds } from '../native.js';
+import { COSTS, milliseconds } from './costs.js';
+import { type ColumnStep, deviceBudget, type GatherStep, type PlannedColumn, type Resources, resultBytes } from './plan.js';
+
+/** Device memory that gathering these of the result's columns takes, on each of so many devices. */
+export type GatherDeviceBytes = (columns: readonly number[], devices: number) => number;
+
+/** What there is to gather: the columns of a result whose row numbers, sorted, lie in host memory with their keys. */
+export interface GatherRequest {
+  tuples: number;
+  keyBytes: number;
+  valueBytes: number;
+  columns: readonly PlannedColumn[];
+}
+
+/** One step that takes the place of `steps` where `ordinals` can take it and it is cheaper, with the memory it takes; or null. */
+export function gatherStep(
+  request: GatherRequest,
+  steps: readonly ColumnStep[],
+  ordinals: readonly number[],
+  deviceBytes: GatherDeviceBytes,
+  resources: Resources,
+): { step: GatherStep; deviceBytes: number } | null {
+  const { tuples, keyBytes, valueBytes, columns } = request;
+  const gathered = steps.filter(({ from, column }) => from === 'gathered' && (columns[column]!.stretches ?? null) !== null);
+  const devices = resources.devices.filter(({ ordinal }) => ordinals.includes(ordinal));
+  if (gathered.length === 0 || !readEachOther(devices)) return null;
+
+  const planned = gathered.map(({ column }) => columns[column]!);
+  const columnBytes = resultBytes(tuples, planned);
+  const [there, home] = [tuples * valueBytes + columnBytes, columnBytes];
+  const links = linkSpeeds(devices, resources.links);
+  const copies = planned.reduce((sum, { stretches }) => sum + (stretches ?? 0), 0) / devices.length;
+  const time = COSTS.deviceGather + copies * COSTS.deviceCopy + (there / links.h2d + home / links.d2h) * 1e3;
+  if (time >= milliseconds(gathered)) return null;
+
+  // All that is there at the end, and the buffers that bits and transfers go through.
+  const hostBytes = tuples * (keyBytes + valueBytes) + resultBytes(tuples, columns) + tuples / 4 + COSTS.leastTransferBytes;
+  const indices = gathered.map(({ column }) => column);
+  const bytes = deviceBytes(indices, devices.length);
+  if (hostBytes > resources.freeBytes || bytes > deviceBudget({ ...resources, devices }, 0)) return null;
+  const step: GatherStep = {
+    op: 'gather',
+    label: `columns ${planned.map(({ name }) => name).join(', ')} (gather on devices)`,
+    columns: indices,
+    devices: [...ordinals],
+    estimate: { rows: tuples, bytes: there + home, milliseconds: time },
+  };
+  return { step, deviceBytes: bytes };
+}
+
+/** Whether these are GPUs, for host devices have nothing to win, and each addresses the memory of all others. */
+function readEachOther(devices: readonly DeviceDescription[]): boolean {
+  return devices.every(
+    ({ kind, ordinal, peers }) => kind === 'gpu' && devices.every((other) => other.ordinal === ordinal || peers.includes(other.ordinal)),
+  );
+}
+
+/** Bytes a second, as measured, else what links have. */
+function linkSpeeds(devices: readonly DeviceDescription[], links: Resources['links']): { h2d: number; d2h: number } {
+  const measured = typeof links === 'string' ? [] : ((links as LinkSpeeds | null)?.sets ?? []);
+  const same = measured.find(
+    (set) => set.devices.length === devices.length && devices.every(({ ordinal }) => set.devices.includes(ordinal)),
+  );
+  const usual = COSTS.linkBytesPerSecond * devices.length;
+  return same ?? { h2d: usual, d2h: usual };
+}
