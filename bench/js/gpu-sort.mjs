@@ -1,7 +1,7 @@
-// node bench/js/gpu-sort.mjs [--rows N] [--runs N] [--json FILE]
+// node bench/js/gpu-sort.mjs [--rows N] [--columns N] [--runs N] [--json FILE]
 //
 // sort() of an Arrow table in ordinary memory on all GPUs, through the public API, beside DuckDB on all cores of the same
-// host: (int64, int64) rows with random keys. DuckDB makes its own table of the same shape, in memory, and sorts it into
+// host: rows of an int64 key, random, and int64 payload columns (1: it travels with the keys; more are gathered). DuckDB makes its own table of the same shape, in memory, and sorts it into
 // another one. Both run in this process, one after the other.
 import { writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
@@ -13,9 +13,15 @@ import { int64, random } from '../workloads/random.mjs';
 import { summary } from './statistics.mjs';
 
 const { values: given } = parseArgs({
-  options: { rows: { type: 'string', default: '200000000' }, runs: { type: 'string', default: '5' }, json: { type: 'string' } },
+  options: {
+    rows: { type: 'string', default: '200000000' },
+    columns: { type: 'string', default: '1' },
+    runs: { type: 'string', default: '5' },
+    json: { type: 'string' },
+  },
 });
 const rows = Math.round(Number(given.rows));
+const payloads = Array.from({ length: Number(given.columns) }, (_, index) => `value${index}`);
 const runs = Number(given.runs);
 
 function randomKeys(length) {
@@ -27,9 +33,9 @@ function randomKeys(length) {
 
 const column = (data) => new Vector([makeData({ type: new Int64(), length: data.length, nullCount: 0, data })]);
 
-/** In order, stable, and made of the table's rows. */
+/** In order, stable, and made of the table's rows: payload column c of row r is r + c. */
 function check(sorted, keys) {
-  const [gotKeys, gotValues] = ['key', 'value'].map((name) => sorted.getChild(name).data[0].values);
+  const [gotKeys, gotValues, ...more] = ['key', ...payloads].map((name) => sorted.getChild(name).data[0].values);
   if (sorted.numRows !== keys.length) throw new Error(`${sorted.numRows} rows`);
   const step = Math.max(1, Math.floor(keys.length / 5e6));
   for (let i = step; i < keys.length; i += step) {
@@ -37,6 +43,9 @@ function check(sorted, keys) {
       const [before, here] = [gotKeys[at - 1], gotKeys[at]];
       if (before > here || (before === here && gotValues[at - 1] >= gotValues[at])) throw new Error(`row ${at} is out of order`);
       if (keys[Number(gotValues[at])] !== here) throw new Error(`row ${at} has another row's key`);
+      for (const [c, values] of more.entries()) {
+        if (values[at] !== gotValues[at] + BigInt(c + 1)) throw new Error(`row ${at} has another row's ${payloads[c + 1]}`);
+      }
     }
   }
 }
@@ -55,7 +64,8 @@ async function time(work) {
 }
 
 const keys = randomKeys(rows);
-const table = new Table({ key: column(keys), value: column(int64(rows, (row) => row)) });
+const values = payloads.map((name, c) => [name, column(int64(rows, (row) => row + c))]);
+const table = new Table({ key: column(keys), ...Object.fromEntries(values) });
 const engine = await createEngine({ device: 'gpu', memoryLimit: '64GiB' });
 let stats;
 let checked = false;
@@ -74,7 +84,8 @@ for (const { name, milliseconds } of stats.steps) console.log(`  ${name}: ${mill
 for (const { name, milliseconds } of stats.phases) console.log(`    ${name}: ${milliseconds.toFixed(1)} ms`);
 
 const connection = await (await DuckDBInstance.create(':memory:')).connect();
-await connection.run(`CREATE TABLE t AS SELECT (hash(range) >> 1)::BIGINT AS key, range AS value FROM range(${rows})`);
+const selected = ['(hash(range) >> 1)::BIGINT AS key', ...payloads.map((name, c) => `range + ${c} AS ${name}`)];
+await connection.run(`CREATE TABLE t AS SELECT ${selected.join(', ')} FROM range(${rows})`);
 const peer = await time(async () => {
   await connection.run('CREATE OR REPLACE TEMP TABLE s AS SELECT * FROM t ORDER BY key');
 });
@@ -86,6 +97,7 @@ if (given.json) {
   const report = {
     date: new Date().toISOString(),
     rows,
+    columns: payloads.length,
     runs,
     threads: availableParallelism(),
     devices,
