@@ -1,6 +1,8 @@
 /**
  * The cost model: what steps should take, to compare algorithms and to weigh progress. The figures are starting values
- * for one thread of a server processor; they decide which algorithm is cheaper, not how long a call may take.
+ * for one thread of a server processor; they decide which algorithm is cheaper, not how long a call may take. Those of
+ * gathers and transfers were measured by scripts/gpu-bench.sh gather, on one and two H200 beside 32 threads, and transfer,
+ * on one to four beside 64.
  */
 import type { Estimate } from './plan.js';
 
@@ -25,14 +27,21 @@ export const COSTS = {
   matchRanges: 5,
   /** Writing one row of a join's result: nanoseconds a row. */
   emit: 2,
-  /** Reading one value by row number, in any order: nanoseconds a value. */
-  gather: 10,
-  /** Gathering columns on GPUs, whatever their size: milliseconds. */
-  deviceGather: 2,
+  /** Reading one value by row number, in any order, from the cache: nanoseconds a value. */
+  gather: 7,
+  /** Values that all threads read by row number where the column is larger than the last-level cache: a second. */
+  gathersFromMemoryPerSecond: 2e9,
+  /** The last-level cache. */
+  cacheBytes: 2 ** 28,
+  /** Gathering on GPUs, whatever the size: milliseconds for the row numbers, and for each column. */
+  deviceGather: 1,
   /** Starting one copy to or from a GPU: milliseconds. */
   deviceCopy: 2e-3,
   /** A GPU's link where it has not been measured: bytes a second each way. */
   linkBytesPerSecond: 5e10,
+  /** What transfers of ordinary memory reach of a link's measured speed; and of all links together: bytes a second. */
+  transferShare: 0.8,
+  transferBytesPerSecond: 8.5e10,
   /** Pinned host memory that transfers make do with. */
   leastTransferBytes: 2 ** 20,
   /** Copying or decoding values in order: nanoseconds a value. */
@@ -46,6 +55,13 @@ export function estimate(rows: number, nanoseconds: number, bytes: number, threa
   const compute = (rows * nanoseconds) / threads / 1e6;
   const memory = (bytes / COSTS.hostBytesPerSecond) * 1e3;
   return { rows, bytes, milliseconds: Math.max(compute, memory) };
+}
+
+/** Gathering `rows` values of `width` bytes on all threads: each costs a line of memory where the column is not in the cache. */
+export function gatherEstimate(rows: number, width: number, threads: number): Estimate {
+  const compute = (rows * COSTS.gather) / threads / 1e6;
+  const memory = rows * width > COSTS.cacheBytes ? (rows / COSTS.gathersFromMemoryPerSecond) * 1e3 : 0;
+  return { rows, bytes: 2 * rows * width, milliseconds: Math.max(compute, memory) };
 }
 
 export const milliseconds = (steps: readonly { estimate: Estimate }[]): number =>

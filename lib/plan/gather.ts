@@ -1,5 +1,5 @@
 /** Gathering a sort's columns in the joint memory of its GPUs: where that is possible, and faster than the host's threads. */
-import type { DeviceDescription, LinkSpeeds } from '../native.js';
+import type { DeviceDescription } from '../native.js';
 import { COSTS, milliseconds } from './costs.js';
 import { type ColumnStep, deviceBudget, type GatherStep, type PlannedColumn, type Resources, resultBytes } from './plan.js';
 
@@ -30,9 +30,10 @@ export function gatherStep(
   const planned = gathered.map(({ column }) => columns[column]!);
   const columnBytes = resultBytes(tuples, planned);
   const [there, home] = [tuples * valueBytes + columnBytes, columnBytes];
-  const links = linkSpeeds(devices, resources.links);
+  const { h2d, d2h } = transferSpeeds(devices, resources.links);
   const copies = planned.reduce((sum, { stretches }) => sum + (stretches ?? 0), 0) / devices.length;
-  const time = COSTS.deviceGather + copies * COSTS.deviceCopy + (there / links.h2d + home / links.d2h) * 1e3;
+  const start = (1 + planned.length) * COSTS.deviceGather + copies * COSTS.deviceCopy;
+  const time = start + (there / h2d + home / d2h) * 1e3;
   if (time >= milliseconds(gathered)) return null;
 
   // All that is there at the end, and the buffers that bits and transfers go through.
@@ -57,12 +58,13 @@ function readEachOther(devices: readonly DeviceDescription[]): boolean {
   );
 }
 
-/** Bytes a second, as measured, else what links have. */
-function linkSpeeds(devices: readonly DeviceDescription[], links: Resources['links']): { h2d: number; d2h: number } {
-  const measured = typeof links === 'string' ? [] : ((links as LinkSpeeds | null)?.sets ?? []);
+/** Bytes a second between ordinary memory and the devices, by the measured speeds of their links or the usual one. */
+function transferSpeeds(devices: readonly DeviceDescription[], links: Resources['links']): { h2d: number; d2h: number } {
+  const measured = links === null || typeof links === 'string' ? [] : links.sets;
   const same = measured.find(
     (set) => set.devices.length === devices.length && devices.every(({ ordinal }) => set.devices.includes(ordinal)),
   );
   const usual = COSTS.linkBytesPerSecond * devices.length;
-  return same ?? { h2d: usual, d2h: usual };
+  const reached = (speed: number): number => Math.min(COSTS.transferShare * speed, COSTS.transferBytesPerSecond);
+  return { h2d: reached(same?.h2d ?? usual), d2h: reached(same?.d2h ?? usual) };
 }

@@ -2,7 +2,7 @@
 import { WarpjoinError } from '../errors.js';
 import type { DeviceDescription } from '../native.js';
 import type { SortAlgorithm, SortAlgorithmChoice } from '../options.js';
-import { COSTS, estimate, milliseconds } from './costs.js';
+import { COSTS, estimate, gatherEstimate, milliseconds } from './costs.js';
 import { deviceSets, reasonFor } from './device-set.js';
 import { type GatherDeviceBytes, gatherStep } from './gather.js';
 import {
@@ -11,6 +11,7 @@ import {
   checkHostBytes,
   chunksetEnds,
   deviceBudget,
+  type Estimate,
   type GatherStep,
   isHandedOver,
   type MergeStep,
@@ -182,16 +183,13 @@ const HOW: Record<ColumnOrigin, string> = {
 
 /** The step that makes one result column of `rows` rows. */
 export function columnStep(column: PlannedColumn, index: number, rows: number, threads: number): ColumnStep {
-  const handedOver = isHandedOver(column);
-  const nanoseconds = handedOver ? 0 : column.from === 'decoded' ? COSTS.sequential : COSTS.gather;
-  const bytes = handedOver ? 0 : 2 * rows * column.width;
-  return {
-    op: 'column',
-    label: `column ${column.name} (${HOW[column.from]})`,
-    column: index,
-    from: column.from,
-    estimate: estimate(rows, nanoseconds, bytes, threads),
+  const { name, from, width } = column;
+  const made = (): Estimate => {
+    if (isHandedOver(column)) return estimate(rows, 0, 0, threads);
+    if (from === 'decoded') return estimate(rows, COSTS.sequential, 2 * rows * width, threads);
+    return gatherEstimate(rows, width, threads);
   };
+  return { op: 'column', label: `column ${name} (${HOW[from]})`, column: index, from, estimate: made() };
 }
 
 export type SortPlan = Plan<SortStep | MergeStep | RefineStep | ColumnStep | GatherStep>;

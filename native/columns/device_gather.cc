@@ -10,6 +10,7 @@
 #include "columns/chunks.h"
 #include "core/error.h"
 #include "core/sharding.h"
+#include "device/streams.h"
 #include "primitives/primitives.h"
 #include "transfer/host_transfer.h"
 
@@ -150,7 +151,7 @@ class DeviceGather {
         for (Lane& lane : lanes_) leave(*leaving, c - 1, lane, queues.emplace_back());
       }
       transfer(engine_, queues, job_);
-      for (Lane& lane : lanes_) lane.compute->synchronize();
+      wait();
       if (arriving) arriving->values = HostBuffer(), arriving->validity = HostBuffer();
       if (leaving) results.push_back(finished(*leaving));
     }
@@ -158,6 +159,12 @@ class DeviceGather {
   }
 
  private:
+  void wait() const {
+    std::vector<Stream*> streams;
+    for (const Lane& lane : lanes_) streams.push_back(lane.compute.get());
+    synchronize_all(streams);
+  }
+
   void pack_bitmaps(Passage& passage) {
     if (passage.boolean()) passage.values = packed(passage, &ColumnChunk::values);
     if (passage.nullable()) passage.validity = packed(passage, &ColumnChunk::validity);

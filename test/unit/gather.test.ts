@@ -66,18 +66,22 @@ describe('the plan of a sort', () => {
     ]);
     const step = made.steps[2] as GatherStep;
     expect(step).toMatchObject({ columns: [0, 3], devices: [0, 1, 2, 3], estimate: { rows: 2e8, bytes: 4.05e9 } });
-    const copies = (2 / 4) * COSTS.deviceCopy;
-    expect(step.estimate.milliseconds).toBeCloseTo(COSTS.deviceGather + copies + 2425e6 / 178e6 + 1625e6 / 146e6);
+    const started = 3 * COSTS.deviceGather + (2 / 4) * COSTS.deviceCopy;
+    expect(step.estimate.milliseconds).toBeCloseTo(started + 4050e9 / COSTS.transferBytesPerSecond);
     expect(made.deviceBytes).toBe(10 * GIB);
-    expect(gatherOf({}, { links: null })!.estimate.milliseconds).toBeCloseTo(
-      COSTS.deviceGather + copies + 4050e9 / (4 * COSTS.linkBytesPerSecond),
-    );
+    const slow = { ...links, sets: [{ devices: [0, 1, 2, 3], h2d: 50e9, d2h: 60e9, both: 1e9 }] };
+    const milliseconds = (on: Partial<Resources>) => gatherOf({}, on)!.estimate.milliseconds;
+    expect(milliseconds({ links: slow })).toBeCloseTo(started + (2425 / 50 + 1625 / 60) / COSTS.transferShare);
+    const one = { devices: four.slice(0, 1), threads: 8 };
+    const unmeasured = 3 * COSTS.deviceGather + 2 * COSTS.deviceCopy + 4050e9 / (COSTS.transferShare * COSTS.linkBytesPerSecond);
+    for (const unknown of [null, 'no room', links]) expect(milliseconds({ ...one, links: unknown })).toBeCloseTo(unmeasured);
   });
 
   test('leaves to the host what is small, or lies in too many stretches', () => {
-    expect(gatherOf({ tuples: 10_000 })).toBeUndefined();
+    expect(gatherOf({ tuples: 1e7 })).toBeUndefined();
+    expect(gatherOf({ tuples: 1e7 }, { threads: 4 })).toBeDefined();
     expect(gatherOf({ columns: [fixed('a')] })).toBeDefined();
-    expect(gatherOf({ columns: [fixed('a', { stretches: 2e6 })] })).toBeUndefined();
+    expect(gatherOf({ columns: [fixed('a', { stretches: 2e5 })] })).toBeUndefined();
     expect(gatherOf({ columns: [fixed('text', { stretches: null })] })).toBeUndefined();
     expect(gatherOf({ columns: [{ name: 'unknown', from: 'gathered', width: 8 }] })).toBeUndefined();
   });
@@ -119,7 +123,7 @@ describe('a sort on GPUs', () => {
   });
 
   test('says so in explain()', async () => {
-    const text = await engineOn(fakeAddon({ gpus: 2, plannedRows: 1e6 })).explain('sort', of, { by: 'k' });
-    expect(text).toMatch(/\ncolumns i, b \(gather on devices\) +1,000,000 +19.3 MiB/);
+    const text = await engineOn(fakeAddon({ gpus: 2, plannedRows: 5e6 })).explain('sort', of, { by: 'k' });
+    expect(text).toMatch(/\ncolumns i, b \(gather on devices\) +5,000,000 +96.6 MiB/);
   });
 });

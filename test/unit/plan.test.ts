@@ -340,8 +340,8 @@ describe('joins', () => {
       sort left          1,000,000  244.1 MiB   12.8 ms
       sort right         3,000,000  732.4 MiB   38.4 ms
       merge join         4,000,000  106.8 MiB   6.50 ms
-      column a (gather)  3,000,000   45.8 MiB   7.50 ms
-      total                                     65.2 ms
+      column a (gather)  3,000,000   45.8 MiB   5.25 ms
+      total                                     63.0 ms
       "
     `);
   });
