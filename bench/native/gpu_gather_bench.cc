@@ -113,7 +113,8 @@ class Bench {
       if (run > 0) times.push_back(time.count());
     }
     std::sort(times.begin(), times.end());
-    const Result& result = results_.emplace_back(Result{size, how, columns, times[times.size() / 2], times.front(), times.back()});
+    const Result& result =
+        results_.emplace_back(Result{size, how, columns, times[times.size() / 2], times.front(), times.back()});
     std::printf("%11llu rows, %zu columns, %-12s %9.2f ms  (%.2f .. %.2f)  %6.3f ns a value\n",
                 static_cast<unsigned long long>(size), columns, how.c_str(), result.median_ms, result.least_ms, result.most_ms,
                 result.median_ms * 1e6 / static_cast<double>(size * columns));

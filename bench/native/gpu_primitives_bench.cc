@@ -197,9 +197,8 @@ class Bench {
     const RowNumbers by{from_.keys.data(), 4, options_.tuples};
     const auto of_width = [&](double width) { return Bytes{static_cast<double>(options_.tuples) * (4 + 2 * width)}; };
     for (const uint8_t width : {1, 2, 4, 8}) {
-      measure("gather " + std::to_string(width) + " bytes from " + where, of_width(width), [&] {
-        device_.primitives().gather(column, width, by, nullptr, to_.keys.data(), job_, *stream_);
-      });
+      measure("gather " + std::to_string(width) + " bytes from " + where, of_width(width),
+              [&] { device_.primitives().gather(column, width, by, nullptr, to_.keys.data(), job_, *stream_); });
     }
     measure("gather bits from " + where, of_width(1.0 / 8),
             [&] { device_.primitives().gather_bits(column, by, nullptr, to_.keys.data(), job_, *stream_); });

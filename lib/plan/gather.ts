@@ -54,7 +54,8 @@ export function gatherStep(
 /** Whether these are GPUs, for host devices have nothing to win, and each addresses the memory of all others. */
 function readEachOther(devices: readonly DeviceDescription[]): boolean {
   return devices.every(
-    ({ kind, ordinal, peers }) => kind === 'gpu' && devices.every((other) => other.ordinal === ordinal || peers.includes(other.ordinal)),
+    ({ kind, ordinal, peers }) =>
+      kind === 'gpu' && devices.every((other) => other.ordinal === ordinal || peers.includes(other.ordinal)),
   );
 }
 

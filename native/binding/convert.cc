@@ -55,6 +55,17 @@ KeyOrder to_order(const std::string& name, const Napi::Value& value) {
   expected(value, "column.order", "a key order");
 }
 
+JoinKind to_join_kind(const Napi::Value& value) {
+  const std::string name = to_string(value, "request.kind");
+  if (name == "inner") return JoinKind::inner;
+  if (name == "left") return JoinKind::left;
+  if (name == "right") return JoinKind::right;
+  if (name == "full") return JoinKind::full;
+  if (name == "semi") return JoinKind::semi;
+  if (name == "anti") return JoinKind::anti;
+  throw Napi::TypeError::New(value.Env(), "Expected a join kind for request.kind");
+}
+
 }  // namespace
 
 uint64_t to_count(const Napi::Value& value, const char* what) {
@@ -137,6 +148,17 @@ Column to_column(const Napi::Value& value) {
   return column;
 }
 
+JoinRequest to_join_request(const Napi::Value& value) {
+  const Napi::Object object = to_object(value, "request");
+  return {.kind = to_join_kind(object.Get("kind")),
+          .build_left = to_bool(object.Get("buildLeft"), "request.buildLeft"),
+          .count_only = to_bool(object.Get("countOnly"), "request.countOnly"),
+          .want_keys = to_bool(object.Get("wantKeys"), "request.wantKeys"),
+          .want_left = to_bool(object.Get("wantLeft"), "request.wantLeft"),
+          .want_right = to_bool(object.Get("wantRight"), "request.wantRight"),
+          .max_rows = to_bound(object.Get("maxRows"), "request.maxRows")};
+}
+
 Napi::Value to_array_buffer(Napi::Env env, HostBuffer buffer) {
   if (buffer.size() == 0) return Napi::ArrayBuffer::New(env, 0);
   auto owner = std::make_unique<HostBuffer>(std::move(buffer));
@@ -162,6 +184,33 @@ Napi::Value to_result_column(Napi::Env env, OwnedColumn column) {
   result.Set("values", to_array_buffer(env, std::move(column.values)));
   result.Set("offsets", column.offsets ? to_array_buffer(env, std::move(column.offsets)) : env.Null());
   return result;
+}
+
+Napi::Value to_js_links(Napi::Env env, const LinkSpeeds& speeds) {
+  Napi::Array sets = Napi::Array::New(env, speeds.sets.size());
+  for (uint32_t i = 0; i < speeds.sets.size(); ++i) {
+    const LinkSpeeds::Set& set = speeds.sets[i];
+    Napi::Array devices = Napi::Array::New(env, set.devices.size());
+    for (uint32_t j = 0; j < set.devices.size(); ++j) devices.Set(j, set.devices[j]);
+    Napi::Object object = Napi::Object::New(env);
+    object.Set("devices", devices);
+    object.Set("h2d", set.h2d);
+    object.Set("d2h", set.d2h);
+    object.Set("both", set.both);
+    sets.Set(i, object);
+  }
+  Napi::Array peers = Napi::Array::New(env, speeds.peers.size());
+  for (uint32_t i = 0; i < speeds.peers.size(); ++i) {
+    Napi::Object object = Napi::Object::New(env);
+    object.Set("from", speeds.peers[i].from);
+    object.Set("to", speeds.peers[i].to);
+    object.Set("speed", speeds.peers[i].speed);
+    peers.Set(i, object);
+  }
+  Napi::Object links = Napi::Object::New(env);
+  links.Set("sets", sets);
+  links.Set("peers", peers);
+  return links;
 }
 
 }  // namespace warpjoin::binding

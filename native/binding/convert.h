@@ -9,6 +9,8 @@
 #include "core/column.h"
 #include "core/host_memory.h"
 #include "device/device.h"
+#include "join/join.h"
+#include "transfer/link_speeds.h"
 
 namespace warpjoin::binding {
 
@@ -25,9 +27,14 @@ std::vector<uint64_t> to_counts(const Napi::Value& value, const char* what);
 /// Reads a NativeColumn (lib/native.ts). The chunks borrow the buffers behind the views.
 Column to_column(const Napi::Value& value);
 
+/// Reads a NativeJoinRequest.
+JoinRequest to_join_request(const Napi::Value& value);
+
 /// Hands a buffer over to JavaScript without a copy; where external buffers aren't allowed, with one.
 Napi::Value to_array_buffer(Napi::Env env, HostBuffer buffer);
 /// Makes a NativeResultColumn.
 Napi::Value to_result_column(Napi::Env env, OwnedColumn column);
+/// Makes LinkSpeeds.
+Napi::Value to_js_links(Napi::Env env, const LinkSpeeds& speeds);
 
 }  // namespace warpjoin::binding

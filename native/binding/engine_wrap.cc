@@ -59,28 +59,6 @@ SortPlan to_sort_plan(const Napi::Value& value) {
           to_counts(object.Get("chunksetEnds"), "plan.chunksetEnds")};
 }
 
-JoinKind to_join_kind(const Napi::Value& value) {
-  const std::string name = to_string(value, "request.kind");
-  if (name == "inner") return JoinKind::inner;
-  if (name == "left") return JoinKind::left;
-  if (name == "right") return JoinKind::right;
-  if (name == "full") return JoinKind::full;
-  if (name == "semi") return JoinKind::semi;
-  if (name == "anti") return JoinKind::anti;
-  throw Napi::TypeError::New(value.Env(), "Expected a join kind for request.kind");
-}
-
-JoinRequest to_join_request(const Napi::Value& value) {
-  const Napi::Object object = to_object(value, "request");
-  return {.kind = to_join_kind(object.Get("kind")),
-          .build_left = to_bool(object.Get("buildLeft"), "request.buildLeft"),
-          .count_only = to_bool(object.Get("countOnly"), "request.countOnly"),
-          .want_keys = to_bool(object.Get("wantKeys"), "request.wantKeys"),
-          .want_left = to_bool(object.Get("wantLeft"), "request.wantLeft"),
-          .want_right = to_bool(object.Get("wantRight"), "request.wantRight"),
-          .max_rows = to_bound(object.Get("maxRows"), "request.maxRows")};
-}
-
 bool to_side_is_left(const Napi::Value& value) {
   const std::string name = to_string(value, "side");
   if (name != "left" && name != "right") throw Napi::TypeError::New(value.Env(), "Expected 'left' or 'right' for side");
@@ -149,33 +127,6 @@ MakeResult columns_result(std::vector<OwnedColumn> columns) {
     for (uint32_t i = 0; i < made->size(); ++i) array.Set(i, to_result_column(env, std::move((*made)[i])));
     return array;
   };
-}
-
-Napi::Value describe_links(Napi::Env env, const LinkSpeeds& speeds) {
-  Napi::Array sets = Napi::Array::New(env, speeds.sets.size());
-  for (uint32_t i = 0; i < speeds.sets.size(); ++i) {
-    const LinkSpeeds::Set& set = speeds.sets[i];
-    Napi::Array devices = Napi::Array::New(env, set.devices.size());
-    for (uint32_t j = 0; j < set.devices.size(); ++j) devices.Set(j, set.devices[j]);
-    Napi::Object object = Napi::Object::New(env);
-    object.Set("devices", devices);
-    object.Set("h2d", set.h2d);
-    object.Set("d2h", set.d2h);
-    object.Set("both", set.both);
-    sets.Set(i, object);
-  }
-  Napi::Array peers = Napi::Array::New(env, speeds.peers.size());
-  for (uint32_t i = 0; i < speeds.peers.size(); ++i) {
-    Napi::Object object = Napi::Object::New(env);
-    object.Set("from", speeds.peers[i].from);
-    object.Set("to", speeds.peers[i].to);
-    object.Set("speed", speeds.peers[i].speed);
-    peers.Set(i, object);
-  }
-  Napi::Object links = Napi::Object::New(env);
-  links.Set("sets", sets);
-  links.Set("peers", peers);
-  return links;
 }
 
 }  // namespace
@@ -343,7 +294,7 @@ Napi::Value EngineWrap::dispose(const Napi::CallbackInfo& info) {
 Napi::Value EngineWrap::measure_links(const Napi::CallbackInfo& info) {
   return enqueue(info, {}, [](Engine& engine, Job& job) -> MakeResult {
     const PhaseTimer timer(job, "measure links");
-    return [speeds = warpjoin::measure_links(engine, job)](Napi::Env env) { return describe_links(env, speeds); };
+    return [speeds = warpjoin::measure_links(engine, job)](Napi::Env env) { return to_js_links(env, speeds); };
   });
 }
 
@@ -603,13 +554,13 @@ Napi::Value EngineWrap::gather_device_bytes(const Napi::CallbackInfo& info) {
 Napi::Value EngineWrap::gather_on_devices(const Napi::CallbackInfo& info) {
   const auto relation = from_handle<Relation>(info[1]);
   const auto run = from_handle<RunState>(info[3]);
-  return enqueue(info, {relation, run},
-                 [columns = columns_at(*relation, info[2], "columns"), run = run.get(),
-                  ordinals = to_ordinals(info[4], "devices")](Engine& engine, Job& job) {
-                   const PhaseTimer timer(job, "gather on devices");
-                   return columns_result(
-                       warpjoin::gather_on_devices(engine, engine.select(ordinals), columns, row_list(run->run), job));
-                 });
+  return enqueue(
+      info, {relation, run},
+      [columns = columns_at(*relation, info[2], "columns"), run = run.get(), ordinals = to_ordinals(info[4], "devices")](
+          Engine& engine, Job& job) {
+        const PhaseTimer timer(job, "gather on devices");
+        return columns_result(warpjoin::gather_on_devices(engine, engine.select(ordinals), columns, row_list(run->run), job));
+      });
 }
 
 Napi::Value EngineWrap::fail_allocation(const Napi::CallbackInfo& info) {

@@ -23,10 +23,10 @@ using columns::for_row_blocks;
 using columns::kBlockRows;
 
 constexpr size_t kSlots = 2;                         // columns on the devices at a time: one arrives, one is gathered
-constexpr size_t kOutputs = 3;                     // pieces of a result that are gathered or on their way home at a time
-constexpr size_t kPieceBytes = size_t{32} << 20;   // of values: enough for their blocks to keep a link busy
+constexpr size_t kOutputs = 3;                       // pieces of a result that are gathered or on their way home at a time
+constexpr size_t kPieceBytes = size_t{32} << 20;     // of values: enough for their blocks to keep a link busy
 constexpr uint64_t kLeastPiece = uint64_t{1} << 16;  // rows: less only costs launches
-constexpr uint64_t kRowAlignment = 1024;           // of pieces and shares: their bits are whole words, their memory is aligned
+constexpr uint64_t kRowAlignment = 1024;             // of pieces and shares: their bits are whole words, their memory is aligned
 
 constexpr uint64_t rounded_up(uint64_t rows, uint64_t to) { return (rows + to - 1) / to * to; }
 constexpr size_t bitmap_bytes(uint64_t rows) { return (rows + 63) / 64 * 8; }
@@ -45,9 +45,9 @@ struct Room {
   uint64_t share = 0;  ///< row numbers
   uint64_t piece = 0;  ///< rows
   size_t slots = 0, outputs = 0;
-  size_t rows = 0;                                 // bytes, as all of the following
-  size_t slot_values = 0, slot_validity = 0;     // of each slot
-  size_t output_values = 0, output_validity = 0;   // of each output
+  size_t rows = 0;                                // bytes, as all of the following
+  size_t slot_values = 0, slot_validity = 0;      // of each slot
+  size_t output_values = 0, output_validity = 0;  // of each output
 
   Room(const std::vector<const Column*>& columns, uint64_t size, uint8_t row_bytes, size_t devices) {
     size_t width = 1;
@@ -219,8 +219,8 @@ class DeviceGather {
   void allocate_result(Passage& passage) {
     OwnedColumn& result = passage.result;
     result.length = rows_.size;
-    result.values = engine_.memory->allocate(std::max<uint64_t>(1, values_bytes(passage.column->type, rows_.size)),
-                                             "a gathered column");
+    result.values =
+        engine_.memory->allocate(std::max<uint64_t>(1, values_bytes(passage.column->type, rows_.size)), "a gathered column");
     if (passage.nullable()) {
       result.validity = engine_.memory->allocate(bitmap_bytes(rows_.size), "a gathered column's validity");
     }
@@ -289,7 +289,8 @@ class DeviceGather {
       std::atomic<uint64_t> valid{0};
       for_row_blocks(engine_, rows_.size, job_, [&](uint64_t, uint64_t begin, uint64_t end) {
         uint64_t count = 0;
-        for (uint64_t word = begin / 64; word < (end + 63) / 64; ++word) count += static_cast<unsigned>(std::popcount(words[word]));
+        for (uint64_t word = begin / 64; word < (end + 63) / 64; ++word)
+          count += static_cast<unsigned>(std::popcount(words[word]));
         valid.fetch_add(count, std::memory_order_relaxed);
       });
       result.null_count = rows_.size - valid.load();

@@ -74,7 +74,8 @@ class Guarded {
 inline void check_gather_primitive(Engine& engine, uint64_t rows, uint64_t size, uint8_t width, uint8_t row_bytes, bool masked,
                                    uint64_t seed) {
   SCOPED_TRACE(std::to_string(engine.devices.size()) + " shards of " + std::to_string(rows) + " rows, " + std::to_string(size) +
-               " of width " + std::to_string(width) + " by " + std::to_string(row_bytes) + (masked ? " bytes, masked" : " bytes"));
+               " of width " + std::to_string(width) + " by " + std::to_string(row_bytes) +
+               (masked ? " bytes, masked" : " bytes"));
   for (const auto& device : engine.devices) device->memory().reserve(size_t{64} << 20);
   std::mt19937_64 random(seed);
   const Sharding sharding = Sharding::of(rows, engine.devices.size());
@@ -87,7 +88,9 @@ inline void check_gather_primitive(Engine& engine, uint64_t rows, uint64_t size,
   uint64_t begin = 0;
   for (const auto& device : engine.devices) {
     const uint64_t end = std::min(rows, begin + sharding.shard_rows);
-    const auto at = [&](uint64_t row) { return column.begin() + static_cast<ptrdiff_t>(row == rows ? column.size() : bytes_of(row)); };
+    const auto at = [&](uint64_t row) {
+      return column.begin() + static_cast<ptrdiff_t>(row == rows ? column.size() : bytes_of(row));
+    };
     shards.emplace_back(*device, Bytes(at(begin), at(end)));
     sharded.shards.push_back(begin < end ? shards.back().data() : nullptr);
     begin = end;

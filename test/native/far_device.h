@@ -147,7 +147,8 @@ class FarPrimitives final : public Primitives {
     if (valid) require(own_.holds(valid, (rows.size + 63) / 64 * 8));
   }
   bool any_holds_all(const ShardedColumn& column) const {
-    return std::all_of(column.shards.begin(), column.shards.end(), [&](const void* shard) { return !shard || any_holds(shard, 1); });
+    return std::all_of(column.shards.begin(), column.shards.end(),
+                       [&](const void* shard) { return !shard || any_holds(shard, 1); });
   }
   bool any_holds(const void* data, size_t bytes) const {
     return std::any_of(all_.begin(), all_.end(), [&](const FarMemory* memory) { return memory->holds(data, bytes); });

@@ -33,9 +33,8 @@ TEST_P(GpuGather, GathersALittleForTheSanitizers) {
   check_device_gather(*engine, 1000, 3000, 4, 5);
 }
 
-INSTANTIATE_TEST_SUITE_P(Gpus, GpuGather, ::testing::Values(1, 2, 3, 4, 8), [](const auto& info) {
-  return std::to_string(info.param) + "Gpus";
-});
+INSTANTIATE_TEST_SUITE_P(Gpus, GpuGather, ::testing::Values(1, 2, 3, 4, 8),
+                         [](const auto& info) { return std::to_string(info.param) + "Gpus"; });
 
 }  // namespace
 }  // namespace warpjoin

@@ -37,9 +37,8 @@ void HostPrimitives::gather(const ShardedColumn& column, uint8_t width, RowNumbe
           std::memset(to, 0, width);
           continue;
         }
-        with_row(column, rows, i, [&](const void* shard, uint64_t row) {
-          std::memcpy(to, static_cast<const char*>(shard) + row * width, width);
-        });
+        with_row(column, rows, i,
+                 [&](const void* shard, uint64_t row) { std::memcpy(to, static_cast<const char*>(shard) + row * width, width); });
       }
     });
   });
@@ -55,8 +54,7 @@ void HostPrimitives::gather_bits(const ShardedColumn& bitmap, RowNumbers rows, c
         uint64_t bits = 0;
         for (uint64_t i = word * 64; i < std::min(rows.size, word * 64 + 64); ++i) {
           if (valid && !bit_of(valid, i)) continue;
-          with_row(bitmap, rows, i,
-                   [&](const void* shard, uint64_t row) { bits |= uint64_t{bit_of(shard, row)} << (i % 64); });
+          with_row(bitmap, rows, i, [&](const void* shard, uint64_t row) { bits |= uint64_t{bit_of(shard, row)} << (i % 64); });
         }
         static_cast<uint64_t*>(out)[word] = bits;
       }
