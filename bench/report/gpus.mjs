@@ -1,4 +1,4 @@
-// Tables of the GPU programs' results: bench/results/DATE-COMMIT-gpu-{sort,transfer,primitives,table-sort}.json, the newest of
+// Tables of the GPU programs' results: bench/results/DATE-COMMIT-gpu-{sort,transfer,primitives,table-sort,gather}.json, the newest of
 // each. Made by scripts/gpu-bench.sh and bench/js/gpu-sort.mjs on a GPU host, which knows neither date nor commit.
 import { readdirSync, readFileSync } from 'node:fs';
 
@@ -72,6 +72,18 @@ export function gpuSections(folder, table) {
           r.blockBytes ? r.blockBytes / 1024 : '',
           `${r.gbPerSecond.toFixed(1)} (${r.least.toFixed(1)} to ${r.most.toFixed(1)})`,
           `${(100 * r.ofCeiling).toFixed(0)} %`,
+        ]),
+      ),
+    ),
+    'gpu-gathers': from('gather', ({ threads, results }) =>
+      table(
+        ['rows, 10^6', 'columns', 'through', 'ms', 'ns a value'],
+        results.map(({ rows, columns, how, medianMs, leastMs, mostMs }) => [
+          rows / 1e6,
+          columns,
+          how === 'host threads' ? `${threads} host threads` : how,
+          range({ median: medianMs, min: leastMs, max: mostMs }, 1),
+          ((medianMs * 1e6) / (rows * columns)).toFixed(2),
         ]),
       ),
     ),

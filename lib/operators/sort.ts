@@ -111,7 +111,7 @@ async function prepare(call: Call, task: SortTask, carry: boolean): Promise<Prep
   );
   const planned = columns.map((column): PlannedColumn => {
     const key = task.keys.includes(column.column);
-const from = key ? (keys.areValues ? 'keys' : 'decoded') : keys.carriesPayload ? 'payload' : 'gathered';
+    const from = key ? (keys.areValues ? 'keys' : 'decoded') : keys.carriesPayload ? 'payload' : 'gathered';
     const stretches = stretchesForDevices(table, column.column);
     return { name: column.name, from, width: plannedWidth(table, column.column), stretches };
   });
