@@ -20,7 +20,6 @@ namespace {
 using columns::ChunkIndex;
 using columns::for_groups;
 using columns::for_row_blocks;
-using columns::kBlockRows;
 
 constexpr size_t kSlots = 2;                         // columns on the devices at a time: one arrives, one is gathered
 constexpr size_t kOutputs = 3;                       // pieces of a result that are gathered or on their way home at a time
