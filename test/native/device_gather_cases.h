@@ -165,7 +165,7 @@ inline void check_device_gather(Engine& engine, uint64_t rows, uint64_t size, ui
     devices.push_back(device.get());
     device->memory().reset_peak();
   }
-  test::poison_memory(engine, size);
+  const test::PoisonedMemory poisoned(engine, size);
   Job job;
   const RowList by{list.bytes.data(), row_bytes, false, size};
   const std::vector<OwnedColumn> got = gather_on_devices(engine, devices, columns, by, job);
