@@ -154,6 +154,14 @@ export interface NativeJoinRequest {
 /** Which side of a join's rows to take row numbers from. */
 export type Side = 'left' | 'right';
 
+/** How a relation is sorted. `spill`: a sample sort of several chunksets makes one run of them. */
+export interface NativeSortPlan {
+  algorithm: SortAlgorithm;
+  devices: number[];
+  chunksetEnds: number[];
+  spill: boolean;
+}
+
 export interface NativeEngine {
   devices(): DeviceDescription[];
   memory(): { usedBytes: number; peakBytes: number; limitBytes: number };
@@ -186,12 +194,10 @@ export interface NativeEngine {
     algorithm: SortAlgorithm,
     severalChunksets: boolean,
   ): number;
+  /** Whether a sample sort on these devices can make one run of several chunksets. */
+  sortSpills(tuples: number, largestChunkset: number, devices: number[]): boolean;
   /** Sorts tuples [ends[i-1], ends[i]) into run i. */
-  sortChunksets(
-    job: NativeJob,
-    keys: SortKeysHandle,
-    plan: { algorithm: SortAlgorithm; devices: number[]; chunksetEnds: number[] },
-  ): Promise<RunHandle[]>;
+  sortChunksets(job: NativeJob, keys: SortKeysHandle, plan: NativeSortPlan): Promise<RunHandle[]>;
   /** Merges the runs into one; they are released. */
   mergeRuns(job: NativeJob, runs: RunHandle[]): Promise<RunHandle>;
   /** Orders ties of word 0 by the remaining words. No-op where keys.complete. */
@@ -222,12 +228,7 @@ export interface NativeEngine {
     plan: { devices: number[]; rounds: number; partitions: number },
   ): Promise<RowsHandle>;
   /** Sorts one side's tuples by key for mergeJoin: like sortChunksets. */
-  sortJoinSide(
-    job: NativeJob,
-    keys: JoinKeysHandle,
-    side: Side,
-    plan: { algorithm: SortAlgorithm; devices: number[]; chunksetEnds: number[] },
-  ): Promise<RunHandle[]>;
+  sortJoinSide(job: NativeJob, keys: JoinKeysHandle, side: Side, plan: NativeSortPlan): Promise<RunHandle[]>;
   mergeJoin(
     job: NativeJob,
     keys: JoinKeysHandle,

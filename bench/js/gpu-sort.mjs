@@ -1,8 +1,9 @@
 // node bench/js/gpu-sort.mjs [--rows N] [--columns N] [--runs N] [--json FILE]
 //
 // sort() of an Arrow table in ordinary memory on all GPUs, through the public API, beside DuckDB on all cores of the same
-// host: rows of an int64 key, random, and int64 payload columns (1: it travels with the keys; more are gathered). DuckDB makes its own table of the same shape, in memory, and sorts it into
-// another one. Both run in this process, one after the other.
+// host: rows of an int64 key, random, and int64 payload columns (1: it travels with the keys; more are gathered). DuckDB
+// makes its own table of the same shape, in memory, and sorts it into another one. Both run in this process, one after the
+// other.
 import { writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';

@@ -93,6 +93,7 @@ export class Call {
       threads: core.threads,
       memoryLimitBytes: limitBytes,
       freeBytes: Math.max(0, limitBytes - usedBytes),
+      sortSpills: (tuples, chunkset, devices) => core.native.sortSpills(tuples, chunkset, devices),
       links: null,
     };
     this.job = core.native.createJob();

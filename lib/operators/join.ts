@@ -309,9 +309,11 @@ async function execute(call: Call, task: JoinTask, prepared: Prepared): Promise<
   for (const step of plan.steps) {
     switch (step.op) {
       case 'sort': {
-        const { algorithm, devices, chunksetEnds } = step;
+        const { algorithm, devices, chunksetEnds, spill } = step;
         const side = step.side!;
-        runs[side] = await call.step(step, () => native.sortJoinSide(job, keys!, side, { algorithm, devices, chunksetEnds }));
+        runs[side] = await call.step(step, () =>
+          native.sortJoinSide(job, keys!, side, { algorithm, devices, chunksetEnds, spill }),
+        );
         for (const run of runs[side]) call.keep(run);
         break;
       }

@@ -144,8 +144,8 @@ async function execute(call: Call, task: SortTask, prepared: Prepared): Promise<
   for (const step of plan.steps) {
     switch (step.op) {
       case 'sort': {
-        const { algorithm, devices, chunksetEnds } = step;
-        runs = await call.step(step, () => native.sortChunksets(job, keys, { algorithm, devices, chunksetEnds }));
+        const { algorithm, devices, chunksetEnds, spill } = step;
+        runs = await call.step(step, () => native.sortChunksets(job, keys, { algorithm, devices, chunksetEnds, spill }));
         for (const run of runs) call.keep(run);
         break;
       }

@@ -42,6 +42,8 @@ export const COSTS = {
   /** What transfers of ordinary memory reach of a link's measured speed; and of all links together: bytes a second. */
   transferShare: 0.8,
   transferBytesPerSecond: 8.5e10,
+  /** What a radix pass reads and writes on a GPU: bytes a second. */
+  gpuPassBytesPerSecond: 2.8e12,
   /** Pinned host memory that transfers make do with. */
   leastTransferBytes: 2 ** 20,
   /** Copying or decoding values in order: nanoseconds a value. */

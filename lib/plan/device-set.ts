@@ -3,6 +3,7 @@
  * faster.
  */
 import type { DeviceDescription, LinkSpeeds } from '../native.js';
+import { COSTS } from './costs.js';
 
 /** Below this all devices are used: measuring the links would take longer than such calls ever could gain. */
 export const LEAST_BYTES_FOR_A_CHOICE = 2 ** 26;
@@ -37,4 +38,21 @@ export function reasonFor(chosen: DeviceSet, sets: readonly DeviceSet[]): string
     ? `, ${counted(other)} ${other.devices.length === 1 ? 'takes' : 'take'} ${time(other.milliseconds)}${faster}`
     : '';
   return `${time(chosen.milliseconds)} over their links, there and back${compared}`;
+}
+
+/**
+ * Bytes a second between ordinary memory and the devices, by the measured speeds of their links or the usual one; `both` are
+ * those of both directions together.
+ */
+export function transferSpeeds(
+  devices: readonly DeviceDescription[],
+  links: LinkSpeeds | string | null,
+): { h2d: number; d2h: number; both: number } {
+  const measured = links === null || typeof links === 'string' ? [] : links.sets;
+  const same = measured.find(
+    (set) => set.devices.length === devices.length && devices.every(({ ordinal }) => set.devices.includes(ordinal)),
+  );
+  const usual = COSTS.linkBytesPerSecond * devices.length;
+  const reached = (speed: number): number => Math.min(COSTS.transferShare * speed, COSTS.transferBytesPerSecond);
+  return { h2d: reached(same?.h2d ?? usual), d2h: reached(same?.d2h ?? usual), both: reached(same?.both ?? usual) };
 }

@@ -1,6 +1,7 @@
 /** Gathering a sort's columns in the joint memory of its GPUs: where that is possible, and faster than the host's threads. */
 import type { DeviceDescription } from '../native.js';
 import { COSTS, milliseconds } from './costs.js';
+import { transferSpeeds } from './device-set.js';
 import { type ColumnStep, deviceBudget, type GatherStep, type PlannedColumn, type Resources, resultBytes } from './plan.js';
 
 /** Device memory that gathering these of the result's columns takes, on each of so many devices. */
@@ -57,15 +58,4 @@ function readEachOther(devices: readonly DeviceDescription[]): boolean {
     ({ kind, ordinal, peers }) =>
       kind === 'gpu' && devices.every((other) => other.ordinal === ordinal || peers.includes(other.ordinal)),
   );
-}
-
-/** Bytes a second between ordinary memory and the devices, by the measured speeds of their links or the usual one. */
-function transferSpeeds(devices: readonly DeviceDescription[], links: Resources['links']): { h2d: number; d2h: number } {
-  const measured = links === null || typeof links === 'string' ? [] : links.sets;
-  const same = measured.find(
-    (set) => set.devices.length === devices.length && devices.every(({ ordinal }) => set.devices.includes(ordinal)),
-  );
-  const usual = COSTS.linkBytesPerSecond * devices.length;
-  const reached = (speed: number): number => Math.min(COSTS.transferShare * speed, COSTS.transferBytesPerSecond);
-  return { h2d: reached(same?.h2d ?? usual), d2h: reached(same?.d2h ?? usual) };
 }

@@ -26,6 +26,8 @@ export interface SortStep extends StepOf<'sort'> {
   /** Why these of the engine's devices; null: there was nothing to choose. */
   devicesReason: string | null;
   chunksetEnds: number[];
+  /** Sample sorts: whether several chunksets become one run, by way of host memory. */
+  spill: boolean;
 }
 /** Merges the runs of a side into one. */
 export interface MergeStep extends StepOf<'merge'> {
@@ -88,6 +90,8 @@ export interface Resources {
   freeBytes: number;
   /** Speeds of the links, to choose devices by; or why they are not known; null where there is nothing to choose. */
   links: LinkSpeeds | string | null;
+  /** Whether a sample sort on these devices can make one run of several chunksets. */
+  sortSpills: (tuples: number, largestChunkset: number, devices: number[]) => boolean;
 }
 
 /** A column of the result, as far as plans care. */

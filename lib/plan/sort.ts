@@ -3,7 +3,7 @@ import { WarpjoinError } from '../errors.js';
 import type { DeviceDescription } from '../native.js';
 import type { SortAlgorithm, SortAlgorithmChoice } from '../options.js';
 import { COSTS, estimate, gatherEstimate, milliseconds } from './costs.js';
-import { deviceSets, reasonFor } from './device-set.js';
+import { deviceSets, reasonFor, transferSpeeds } from './device-set.js';
 import { type GatherDeviceBytes, gatherStep } from './gather.js';
 import {
   type ColumnOrigin,
@@ -140,36 +140,63 @@ function stepsOnBestSet(sorting: Sorting, algorithm: SortAlgorithm): Omit<SortSt
   return all;
 }
 
+/**
+ * What sorting `chunksets` on GPUs should take. A sample sort hides all but the way there and back; where it spills, all bytes
+ * go both ways twice, at the same time. The others sort on their own, while nothing crosses a link.
+ */
+function gpuEstimate(
+  relation: Tuples,
+  algorithm: SortAlgorithm,
+  chunksets: number,
+  spill: boolean,
+  { devices, links }: Resources,
+): Estimate {
+  const rows = relation.tuples;
+  const bytes = rows * tupleBytes(relation);
+  const { h2d, d2h, both } = transferSpeeds(devices, links);
+  const of = (seconds: number): Estimate => ({ rows, bytes: 2 * bytes * (spill ? 2 : 1), milliseconds: seconds * 1e3 });
+  if (spill) return of((2 * 2 * bytes) / both);
+  if (algorithm === 'sample') return of(bytes / h2d + bytes / d2h);
+  const overlapped = (2 * bytes * (1 - 1 / chunksets)) / both;
+  const passes = relation.keyBytes + (devices.length > 1 ? 1 : 0);
+  const sorting = (passes * 2 * bytes) / COSTS.gpuPassBytesPerSecond / devices.length;
+  return of(bytes / chunksets / h2d + overlapped + bytes / chunksets / d2h + sorting);
+}
+
 function stepsOf(sorting: Sorting, algorithm: SortAlgorithm, devicesReason: string | null): Omit<SortSteps, 'reason'> {
   const { relation, side, budget, deviceBytes, resources } = sorting;
   const { tuples, keyBytes } = relation;
   const count = resources.devices.length;
+  const ordinals = resources.devices.map((device) => device.ordinal);
+  const onGpus = resources.devices.every(({ kind }) => kind === 'gpu');
   const runBytes = tuples * tupleBytes(relation);
   const bytesOf = (size: number, several: boolean): number => deviceBytes(relation, size, count, algorithm, several);
   const ends = chunksetEnds(tuples, budget, bytesOf, resources);
-  const of = side ? ` ${side}` : '';
-  const steps: SortSteps['steps'] = [
-    {
-      op: 'sort',
-      label: `sort${of}`,
-      side,
-      algorithm,
-      devices: resources.devices.map((device) => device.ordinal),
-      devicesReason,
-      chunksetEnds: ends,
-      estimate: estimate(tuples, sortNanoseconds(keyBytes, count, algorithm), 2 * runBytes * keyBytes, resources.threads),
-    },
-  ];
-  if (ends.length > 1) {
-    const levels = Math.ceil(Math.log2(ends.length));
-    steps.push({
-      op: 'merge',
-      label: `merge runs${of}`,
-      side,
-      estimate: estimate(tuples, COSTS.mergeLevel * levels, 2 * runBytes, resources.threads),
-    });
-  }
   const largest = Math.max(...ends.map((end, index) => end - (ends[index - 1] ?? 0)));
+  const of = side ? ` ${side}` : '';
+  const sort = (spill: boolean): SortStep => ({
+    op: 'sort',
+    label: `sort${of}`,
+    side,
+    algorithm,
+    devices: ordinals,
+    devicesReason,
+    chunksetEnds: ends,
+    spill,
+    estimate: onGpus
+      ? gpuEstimate(relation, algorithm, ends.length, spill, resources)
+      : estimate(tuples, sortNanoseconds(keyBytes, count, algorithm), 2 * runBytes * keyBytes, resources.threads),
+  });
+  const levels = Math.ceil(Math.log2(ends.length));
+  const merge: MergeStep = {
+    op: 'merge',
+    label: `merge runs${of}`,
+    side,
+    estimate: estimate(tuples, COSTS.mergeLevel * levels, 2 * runBytes, resources.threads),
+  };
+  const spills = algorithm === 'sample' && ends.length > 1 && resources.sortSpills(tuples, largest, ordinals);
+  const ways: SortSteps['steps'][] = [ends.length > 1 ? [sort(false), merge] : [sort(false)], ...(spills ? [[sort(true)]] : [])];
+  const steps = ways.reduce((best, way) => (milliseconds(way) < milliseconds(best) ? way : best));
   return { steps, algorithm, chunksets: ends.length, deviceBytes: bytesOf(largest, ends.length > 1) };
 }
 

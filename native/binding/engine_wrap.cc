@@ -55,8 +55,10 @@ SortAlgorithm to_sort_algorithm(const Napi::Value& value) {
 
 SortPlan to_sort_plan(const Napi::Value& value) {
   const Napi::Object object = to_object(value, "plan");
-  return {to_sort_algorithm(object.Get("algorithm")), to_ordinals(object.Get("devices"), "plan.devices"),
-          to_counts(object.Get("chunksetEnds"), "plan.chunksetEnds")};
+  return {.algorithm = to_sort_algorithm(object.Get("algorithm")),
+          .devices = to_ordinals(object.Get("devices"), "plan.devices"),
+          .chunkset_ends = to_counts(object.Get("chunksetEnds"), "plan.chunksetEnds"),
+          .spill = to_bool(object.Get("spill"), "plan.spill")};
 }
 
 bool to_side_is_left(const Napi::Value& value) {
@@ -142,6 +144,7 @@ Napi::Function EngineWrap::define(Napi::Env env) {
                       InstanceMethod<&EngineWrap::relation>("relation"),
                       InstanceMethod<&EngineWrap::sort_keys>("sortKeys"),
                       InstanceMethod<&EngineWrap::sort_device_bytes>("sortDeviceBytes"),
+                      InstanceMethod<&EngineWrap::sort_spills>("sortSpills"),
                       InstanceMethod<&EngineWrap::sort_chunksets>("sortChunksets"),
                       InstanceMethod<&EngineWrap::merge_runs>("mergeRuns"),
                       InstanceMethod<&EngineWrap::refine_ties>("refineTies"),
@@ -364,6 +367,13 @@ Napi::Value EngineWrap::sort_device_bytes(const Napi::CallbackInfo& info) {
     return number(info.Env(),
                   warpjoin::sort_device_bytes(layout, to_count(info[2], "tuples"), to_count(info[3], "devices"),
                                               to_sort_algorithm(info[4]), to_bool(info[5], "severalChunksets"), engine()));
+  });
+}
+
+Napi::Value EngineWrap::sort_spills(const Napi::CallbackInfo& info) {
+  return guarded(info.Env(), [&]() -> Napi::Value {
+    return Napi::Boolean::New(info.Env(), warpjoin::sort_spills(to_count(info[0], "tuples"), to_count(info[1], "chunkset"),
+                                                                to_ordinals(info[2], "devices"), engine()));
   });
 }
 

@@ -25,6 +25,7 @@ class EngineWrap : public Napi::ObjectWrap<EngineWrap> {
   Napi::Value relation(const Napi::CallbackInfo& info);
   Napi::Value sort_keys(const Napi::CallbackInfo& info);
   Napi::Value sort_device_bytes(const Napi::CallbackInfo& info);
+  Napi::Value sort_spills(const Napi::CallbackInfo& info);
   Napi::Value sort_chunksets(const Napi::CallbackInfo& info);
   Napi::Value merge_runs(const Napi::CallbackInfo& info);
   Napi::Value refine_ties(const Napi::CallbackInfo& info);

@@ -32,6 +32,7 @@ struct SortPlan {
   std::vector<int> devices;             ///< ordinals
   std::vector<uint64_t> chunkset_ends;  ///< ascending; the last is the number of tuples. Each chunkset becomes a run.
   uint64_t flip = 0;                    ///< keys compare as key ^ flip: 0 as they are, else signed, descending or both
+  bool spill = true;                    ///< whether a sample sort of several chunksets makes one run of them, where it can
 };
 
 /// Bytes of device memory that sorting a chunkset of `tuples` takes on each of `devices` devices, at most; what the
@@ -39,9 +40,12 @@ struct SortPlan {
 size_t sort_device_bytes(TupleLayout layout, uint64_t tuples, size_t devices, SortAlgorithm algorithm, bool several_chunksets,
                          Engine& engine);
 
+/// Whether a sample sort on `devices` can make one run of `tuples` in several chunksets of up to `chunkset`.
+bool sort_spills(uint64_t tuples, uint64_t chunkset, const std::vector<int>& devices, Engine& engine);
+
 /// Sorts each chunkset of `in` (host memory; implied values allowed) into a run of its own, stable. Chunksets overlap:
 /// while one goes home the next arrives (3.1.3). Equal results for every number of devices. A sample sort on devices that do
-/// not address host memory sorts all chunksets into one run, where that is possible: see sample_sort.h.
+/// not address host memory sorts all chunksets into one run, where that is possible and plan.spill: see sample_sort.h.
 /// Flips cost a sample sort nothing to speak of; the others need a flipped copy of the keys.
 /// Throws Error(device) naming the device where a chunkset does not fit. Host memory: the runs, and that copy.
 std::vector<SortedRun> sort_chunksets(Engine& engine, TupleLayout layout, TupleView in, uint64_t varying_bits,

@@ -79,6 +79,12 @@ uint64_t find_varying_bits(Lanes& lanes, const TupleView& in) {
 
 }  // namespace
 
+bool sort_spills(uint64_t tuples, uint64_t chunkset, const std::vector<int>& devices, Engine& engine) {
+  const std::vector<Device*> selected = engine.select(devices);
+  return sorting::runnable(SortAlgorithm::sample, engine, selected) == SortAlgorithm::sample &&
+         sorting::can_spill(selected, tuples, chunkset);
+}
+
 std::vector<SortedRun> sort_chunksets(Engine& engine, TupleLayout layout, TupleView in, uint64_t varying_bits,
                                       const SortPlan& plan, Job& job) {
   check_plan(plan, layout, in);
@@ -104,13 +110,14 @@ std::vector<SortedRun> sort_chunksets(Engine& engine, TupleLayout layout, TupleV
     const HostBuffer flipped = engine.memory->allocate(in.size * layout.key_bytes, "flipped keys");
     flip_keys(engine, layout, in.keys, flipped.data(), in.size, plan.flip, job);
     in.keys = flipped.data();
-    runs = sort_chunksets(engine, layout, in, varying_bits, {algorithm, plan.devices, plan.chunkset_ends}, job);
+    runs = sort_chunksets(engine, layout, in, varying_bits,
+                          {.algorithm = algorithm, .devices = plan.devices, .chunkset_ends = plan.chunkset_ends}, job);
     for (SortedRun& run : runs) flip_run(engine, run, plan.flip, job);
     return runs;
   }
   if (algorithm == SortAlgorithm::sample) {
     job.add_planned(2 * in.size);
-    if (parts.size() > 1 && sorting::can_spill(devices, in.size, largest)) {
+    if (parts.size() > 1 && plan.spill && sorting::can_spill(devices, in.size, largest)) {
       const SortedRun spill = allocate_run(engine, layout, in.size);
       runs.push_back(allocate_run(engine, layout, in.size));
       sorting::spilled_sample_sort(engine, layout, devices, in, plan.flip, plan.chunkset_ends, spill.span(), runs.back().span(),

@@ -31,7 +31,7 @@ test.each([1, 3])('gatherOnDevices() makes what gather() makes, on %i devices', 
   const job = engine.createJob();
   const relation = await engine.relation(job, nativeColumns(readTable(of, 'input'), [0, 1, 2, 3]), rows);
   const keys = await engine.sortKeys(job, relation, [{ column: 0, descending: false, nullsLast: true }], null, false);
-  const plan = { algorithm: 'merge' as const, devices: ordinals, chunksetEnds: [rows] };
+  const plan = { algorithm: 'merge' as const, devices: ordinals, chunksetEnds: [rows], spill: false };
   const [run] = await engine.sortChunksets(job, keys, plan);
   expect(engine.gatherDeviceBytes(relation, [1, 2, 3], keys.valueBytes, devices)).toBeGreaterThan((rows * 12) / devices);
   const made = await engine.gatherOnDevices(job, relation, [1, 2, 3], run!, ordinals);

@@ -391,6 +391,7 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
       }),
     sortDeviceBytes: (_key, _value, tuples, count, _algorithm, several) =>
       Math.ceil(tuples / count) * options.bytesPerTuple * (several ? 2 : 1),
+    sortSpills: () => false,
     sortChunksets: (job, handle, { chunksetEnds }) =>
       step('sortChunksets', job, () => {
         const keys = use<SortKeys>(handle);

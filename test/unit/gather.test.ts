@@ -34,6 +34,7 @@ describe('the plan of a sort', () => {
     memoryLimitBytes: 64 * GIB,
     freeBytes: 64 * GIB,
     links,
+    sortSpills: () => false,
   };
   const fixed = (name: string, more: Partial<PlannedColumn> = {}): PlannedColumn => ({
     name,

@@ -30,6 +30,7 @@ function resources(devices: number, deviceLimit: number, memoryLimitBytes = 64 *
     memoryLimitBytes,
     freeBytes,
     links: null,
+    sortSpills: () => false,
   };
 }
 
@@ -206,6 +207,19 @@ describe('the GPUs of a sort', () => {
     const tiny = sortOf(gpus(8, speeds(EIGHT), 3e9));
     expect(tiny.devices).toHaveLength(8);
     expect(() => sortOf(gpus(8, speeds(EIGHT), 900))).toThrow(/deviceMemoryLimit is 900 bytes/);
+  });
+
+  test('several chunksets spill where that is possible and faster than merging runs', () => {
+    const sample: SortRequest = { ...request, algorithm: 'sample' };
+    const on = (both: number, spills: boolean): Resources => {
+      const links = speeds(FOUR);
+      for (const set of links.sets) set.both = both;
+      return { ...gpus(4, links, 7e9), sortSpills: (tuples, chunkset) => spills && tuples === 4e9 && chunkset === 1e9 };
+    };
+    const ops = (of: Resources) => planSort(sample, sortBytes, of).steps.map((step) => ('spill' in step ? step.spill : step.op));
+    expect(ops(on(200e9, true))).toEqual([true]);
+    expect(ops(on(200e9, false))).toEqual([false, 'merge']);
+    expect(ops(on(2e9, true))).toEqual([false, 'merge']);
   });
 
   test('are all where nothing is known of the links, which explain() says', () => {
