@@ -184,7 +184,7 @@ void bench(size_t count, const Options& options, const HostBuffer (&ordinary)[2]
                ceiling.median);
   }
   pins.unpin(windows.data());
-  for (const size_t block : {kMiB, 2 * kMiB, 4 * kMiB}) {
+  for (const size_t block : {kMiB / 2, kMiB, 2 * kMiB}) {
     Gpus gpus(count, options.threads, block);
     for (const Mode mode : modes) {
       const size_t share = bytes / count / (mode == Mode::both ? 2 : 1);

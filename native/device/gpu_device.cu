@@ -1,7 +1,5 @@
 #include <algorithm>
-#include <chrono>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 #include "core/error.h"
@@ -25,16 +23,7 @@ class GpuEvent final : public Event {
     GPU_CHECK(id_.name, gpu_event_create_with_flags(&event_, gpu_event_disable_timing));
   }
   ~GpuEvent() override { static_cast<void>(gpu_event_destroy(event_)); }
-  // Sleeps: the runtime's own wait keeps a core busy, which the threads that copy need, or takes an interrupt's time.
-  void synchronize() override {
-    constexpr std::chrono::microseconds kNap{20};
-    gpu_error_t state;
-    while ((state = gpu_event_query(event_)) == gpu_error_not_ready) {
-      static_cast<void>(gpu_get_last_error());  // or it would count as an error of the next launch
-      std::this_thread::sleep_for(kNap);
-    }
-    gpu_check(state, "gpu_event_query(event_)", id_.name);
-  }
+  void synchronize() override { GPU_CHECK(id_.name, gpu_event_synchronize(event_)); }
   gpu_event_t raw() const noexcept { return event_; }
 
  private:

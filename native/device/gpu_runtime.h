@@ -28,7 +28,6 @@ using gpu_pointer_attributes_t = cudaPointerAttributes;
 #endif
 
 #define gpu_success WARPJOIN_GPU_NAME(Success)
-#define gpu_error_not_ready WARPJOIN_GPU_NAME(ErrorNotReady)
 #define gpu_error_peer_access_already_enabled WARPJOIN_GPU_NAME(ErrorPeerAccessAlreadyEnabled)
 #define gpu_get_error_string WARPJOIN_GPU_NAME(GetErrorString)
 #define gpu_get_last_error WARPJOIN_GPU_NAME(GetLastError)
@@ -77,7 +76,7 @@ gpu_error_t gpu_allow_shared_memory(void (*kernel)(Arguments...), size_t bytes) 
 #define gpu_event_create_with_flags WARPJOIN_GPU_NAME(EventCreateWithFlags)
 #define gpu_event_disable_timing WARPJOIN_GPU_NAME(EventDisableTiming)
 #define gpu_event_record WARPJOIN_GPU_NAME(EventRecord)
-#define gpu_event_query WARPJOIN_GPU_NAME(EventQuery)
+#define gpu_event_synchronize WARPJOIN_GPU_NAME(EventSynchronize)
 #define gpu_event_destroy WARPJOIN_GPU_NAME(EventDestroy)
 
 /// Whose memory a pointer is.

@@ -14,13 +14,6 @@ using transferring::Survey;
 
 // As many of them keep a link busy with direct copies, which need no thread's time.
 constexpr size_t kWorkersPerDirectQueue = 2;
-// Threads that keep a link busy with staged copies, and how many are of use at all: more of them wait for the host's memory,
-// and for each other.
-constexpr size_t kWorkersPerStagedQueue = 16;
-constexpr size_t kMostStagingWorkers = 48;
-// What is in use of the ring stays in a last-level cache, which the copy engines read and write.
-constexpr size_t kCachedBytes = size_t{128} << 20;
-constexpr size_t kBlockGrain = size_t{64} << 10;
 
 // One thread's share of a transfer: while a block of one of its two buffers is under way it fills or empties the other.
 class Worker {
@@ -119,16 +112,14 @@ class Worker {
 void transfer(Engine& engine, std::span<HostQueue> queues, const Job& job) {
   if (queues.empty()) return;
   const Survey survey(queues, engine.pinned.buffer_bytes());
-  const size_t useful = std::min({survey.staged_blocks, kWorkersPerStagedQueue * survey.staged_queues, kMostStagingWorkers}) +
-                        std::min(survey.direct_blocks, kWorkersPerDirectQueue * queues.size());
+  const size_t useful = survey.staged_blocks + std::min(survey.direct_blocks, kWorkersPerDirectQueue * queues.size());
   size_t workers = std::clamp<size_t>(useful, 1, engine.pool.threads());
   // Borrowed even where no buffer is needed: transfers share the streams too.
   const size_t buffers = survey.staged_blocks ? 2 * workers : 0;
   const PinnedPool::Loan ring = engine.pinned.lend(buffers, *survey.staging);
   if (buffers) workers = std::min(workers, ring.count() / 2);
   engine.transfer_streams.reserve(workers);
-  const size_t cached = kCachedBytes / (2 * workers) / kBlockGrain * kBlockGrain;
-  Schedule schedule(queues, survey, workers, std::min(ring.buffer_bytes(), std::max(cached, kBlockGrain)));
+  Schedule schedule(queues, survey, workers, ring.buffer_bytes());
   engine.pool.parallel_for(workers, [&](uint64_t worker) { Worker(worker, schedule, engine.transfer_streams, ring, job).run(); });
   if (schedule.error()) std::rethrow_exception(schedule.error());
 }

@@ -15,7 +15,6 @@ size_t ceil_div(size_t a, size_t b) { return a / b + (a % b ? 1 : 0); }
 Survey::Survey(std::span<const HostQueue> queues, size_t block_bytes) {
   for (const HostQueue& queue : queues) {
     if (!staging) staging = queue.device;
-    const size_t staged_before = staged_blocks;
     std::vector<bool>& own = direct.emplace_back();
     for (const HostCopy& copy : queue.copies) {
       size_t staged_bytes = 0, direct_bytes = 0;
@@ -28,7 +27,6 @@ Survey::Survey(std::span<const HostQueue> queues, size_t block_bytes) {
       staged_blocks += ceil_div(staged_bytes, block_bytes);
       direct_blocks += ceil_div(direct_bytes, kDirectBytes);
     }
-    if (staged_blocks > staged_before) ++staged_queues;
   }
 }
 
@@ -91,7 +89,8 @@ Block Schedule::cut_block(size_t q) {
   Block block{.queue = q, .copy = state.copy, .stretch = state.stretch, .offset = state.offset};
   if (state.stretch == stretches.size()) return block;
   block.direct = is_direct();
-  const size_t most = block.direct ? kDirectBytes : block_bytes_;
+  const bool to_device = queues_[q].direction == HostQueue::Direction::to_device;
+  const size_t most = block.direct ? kDirectBytes : to_device ? block_bytes_ / 2 : block_bytes_;
   while (state.stretch < stretches.size() && block.bytes < most && is_direct() == block.direct) {
     const size_t here = std::min(most - block.bytes, stretches[state.stretch].bytes - state.offset);
     block.bytes += here;

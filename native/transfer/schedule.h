@@ -23,7 +23,6 @@ struct Survey {
 
   std::vector<std::vector<bool>> direct;  ///< for each queue, the stretches of all its copies
   size_t staged_blocks = 0, direct_blocks = 0;
-  size_t staged_queues = 0;   ///< those with anything staged
   Device* staging = nullptr;  ///< one of the devices that need a ring, or any
 };
 
@@ -52,7 +51,8 @@ void for_each_part(const HostCopy& copy, const Block& block, Move&& move) {
 /// Thread-safe.
 class Schedule {
  public:
-  /// `queues` and `survey` must live as long. Workers are numbered from 0; staged blocks have at most `block_bytes`.
+  /// `queues` and `survey` must live as long. Workers are numbered from 0; staged blocks have at most
+  /// `block_bytes`, half of that to a device.
   Schedule(std::span<const HostQueue> queues, const Survey& survey, size_t workers, size_t block_bytes);
 
   const HostQueue& queue(const Block& block) const { return queues_[block.queue]; }
