@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "columns/chunks.h"
 #include "core/error.h"
@@ -136,8 +137,7 @@ class DeviceGather {
     std::vector<OwnedColumn> results;
     std::optional<Passage> arriving, leaving;
     for (size_t c = 0; c <= columns.size(); ++c) {
-      leaving = std::move(arriving);
-      arriving.reset();
+      leaving = std::exchange(arriving, std::nullopt);
       if (c < columns.size()) arriving.emplace(*columns[c], lanes_.size());
       std::vector<HostQueue> queues;
       queues.reserve(2 * lanes_.size());  // callbacks refer to them
