@@ -303,7 +303,7 @@ TEST(GpuResidentSampleSort, SortsWhereTheTuplesAre) {
   SKIP_WITHOUT_GPUS(1);
   for (size_t used = 1; used <= gpus; ++used) {
     for (const Keys kind : kAllKeys) {
-      for (const uint64_t size : {uint64_t{3}, uint64_t{70001} * used, uint64_t{1500000} * used}) {
+      for (const uint64_t size : {uint64_t{3}, uint64_t{70001} * used, uint64_t{400000} * used}) {
         for (const TupleLayout layout : {TupleLayout{8, 8}, TupleLayout{4, 4}, TupleLayout{8, 0}}) {
           SCOPED_TRACE(std::to_string(used) + " GPUs, " + name_of(kind) + ", " + std::to_string(size));
           const auto engine = make_gpu_engine(static_cast<int>(used));
