@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <utility>
 
 namespace warpjoin {
 
@@ -95,7 +96,8 @@ void ThreadPool::parallel_for(uint64_t count, const std::function<void(uint64_t)
   run(*loop);
   std::unique_lock lock(loop->mutex);
   loop->done.wait(lock, [&] { return loop->finished == loop->count; });
-  if (loop->error) std::rethrow_exception(loop->error);
+  // The caller's alone: a thread that still holds the loop must not be the one that frees what the caller is looking at.
+  if (const std::exception_ptr error = std::exchange(loop->error, nullptr)) std::rethrow_exception(error);
 }
 
 void ThreadPool::for_blocks(uint64_t size, uint64_t grain, const Job& job, const std::function<void(uint64_t, uint64_t)>& body) {
