@@ -234,7 +234,7 @@ void MatchRanges(benchmark::State& state) {
   uint64_t found = 0;
   for (auto _ : state) {
     machine.device->primitives().match_ranges(layout, build.span().view(), layout, probe.span().view(), ranges.as<MatchRange>(),
-                                              &found, machine.job, *machine.stream);
+                                              &found, nullptr, machine.job, *machine.stream);
     machine.stream->synchronize();
   }
   state.counters["ranges"] = static_cast<double>(found);

@@ -140,6 +140,13 @@ void LocalJoins::run() {
     const PhaseTimer timer(job_, locals_.size() > 1 && !cut_.replicate ? "exchange and match" : "match",
                            build_.view.size * build_.layout.key_bytes + probe_.view.size * probe_.layout.key_bytes);
     synchronize();
+    for (bool going = true; going;) {
+      going = false;
+      for (const auto& local : locals_) {
+        if (local->device->primitives().hash_match_goes_on(*local->match, job_, *local->stream)) going = true;
+      }
+      if (going) synchronize();
+    }
   }
   uint64_t most = 0, all = 0;
   for (const auto& local : locals_) {

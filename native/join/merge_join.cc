@@ -178,8 +178,8 @@ class MergeMatcher {
       device.copy(probe_keys, probe.keys, probe.size * probe_layout.key_bytes, *lane.stream);
       probe.keys = probe_keys;
     }
-    device.primitives().match_ranges(build_layout, build, probe_layout, probe, lane.ranges.as<MatchRange>(), &lane.count, job_,
-                                     *lane.stream);
+    device.primitives().match_ranges(build_layout, build, probe_layout, probe, lane.ranges.as<MatchRange>(), &lane.count, nullptr,
+                                     job_, *lane.stream);
     lane.part = index;
     pipeline.rows += build.size + probe.size;
   }

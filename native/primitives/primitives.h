@@ -48,7 +48,7 @@ struct RowNumbers {
   uint64_t size = 0;
 };
 
-/// What a local join found. Filled in when the stream has run the match.
+/// What a local join found.
 struct JoinTally {
   uint64_t pairs = 0;          ///< matching (build, probe) pairs
   uint64_t build_matched = 0;  ///< build tuples with at least one match
@@ -69,7 +69,7 @@ struct JoinOutput {
 class HashMatch {
  public:
   virtual ~HashMatch() = default;
-  /// Valid once the stream has run the match.
+  /// Valid once the match is complete.
   virtual const JoinTally& tally() const = 0;
 };
 
@@ -150,10 +150,12 @@ class Primitives {
   // --- Merge join -----------------------------------------------------------------------------------------------
 
   /// Finds the match ranges of two sorted relations in ascending key order, each key once; row numbers are relative to
-  /// the views (multi-gpu-sort-merge-join 3.3.3). At most min(build.size, probe.size) ranges are written to
-  /// `host_ranges`, their number to *host_count. With host_ranges null they are only counted.
+  /// the views (multi-gpu-sort-merge-join 3.3.3). At most min(build.size, probe.size) ranges are written to `ranges`,
+  /// their number to *host_count. With `ranges` null they are only counted.
   virtual void match_ranges(TupleLayout build_layout, TupleView build, TupleLayout probe_layout, TupleView probe,
-                            MatchRange* host_ranges, uint64_t* host_count, const Job& job, Stream& stream) = 0;
+                            MatchRange* ranges, uint64_t* host_count, void* scratch, const Job& job, Stream& stream) = 0;
+  virtual size_t match_ranges_scratch_bytes(TupleLayout build_layout, uint64_t build_size, TupleLayout probe_layout,
+                                            uint64_t probe_size) = 0;
 
   // --- Hash join ------------------------------------------------------------------------------------------------
 
@@ -165,13 +167,20 @@ class Primitives {
   virtual std::unique_ptr<HashMatch> hash_match(const PartitionedTuples& build, const PartitionedTuples& probe,
                                                 uint32_t partitions, uint32_t common_bits, bool count_only, void* scratch,
                                                 const Job& job, Stream& stream) = 0;
+  /// Goes on with a match whose stream has been synchronized, where what it found there decides what comes next: enqueues
+  /// that and returns true, or returns false where the match is complete and its tally valid. To be called, and the stream
+  /// synchronized, until it returns false.
+  virtual bool hash_match_goes_on(HashMatch& /*match*/, const Job& /*job*/, Stream& /*stream*/) { return false; }
+  /// Build tuples that a partition should have at most; more are slower, not wrong. UINT64_MAX where hash_match cuts the
+  /// relations by itself.
+  virtual uint64_t hash_partition_tuples() const = 0;
   /// Sizes are those of all fragments together.
   virtual size_t hash_match_scratch_bytes(TupleLayout build, uint64_t build_size, TupleLayout probe, uint64_t probe_size,
                                           uint32_t partitions, bool count_only) = 0;
 
-  /// Writes rows [first, first + rows) of a match, which has as many as the tally says: pairs, or one side's matched or
+  /// Writes rows [first, first + rows) of a complete match, which has as many as the tally says: pairs, or one side's matched or
   /// unmatched tuples (keys and that side's values). The order is the same on every run. Several emits of a match may
-  /// run at once, once the match itself has been synchronized.
+  /// run at once.
   virtual void hash_emit(const HashMatch& match, JoinEmit what, uint64_t first, uint64_t rows, JoinOutput out, const Job& job,
                          Stream& stream) = 0;
 };

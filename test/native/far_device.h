@@ -108,9 +108,13 @@ class FarPrimitives final : public Primitives {
     host_.gather_bits(bitmap, rows, valid, result, job, stream);
   }
   void match_ranges(TupleLayout build_layout, TupleView build, TupleLayout probe_layout, TupleView probe, MatchRange* ranges,
-                    uint64_t* count, const Job& job, Stream& stream) override {
+                    uint64_t* count, void* scratch, const Job& job, Stream& stream) override {
     own(build_layout, build), own(probe_layout, probe);
-    host_.match_ranges(build_layout, build, probe_layout, probe, ranges, count, job, stream);
+    require(!ranges || own_.holds(ranges, std::min(build.size, probe.size) * sizeof(MatchRange)));
+    host_.match_ranges(build_layout, build, probe_layout, probe, ranges, count, scratch, job, stream);
+  }
+  size_t match_ranges_scratch_bytes(TupleLayout build, uint64_t build_size, TupleLayout probe, uint64_t probe_size) override {
+    return host_.match_ranges_scratch_bytes(build, build_size, probe, probe_size);
   }
   std::unique_ptr<HashMatch> hash_match(const PartitionedTuples& build, const PartitionedTuples& probe, uint32_t partitions,
                                         uint32_t common_bits, bool count_only, void* scratch, const Job& job,
@@ -119,6 +123,10 @@ class FarPrimitives final : public Primitives {
     for (const TupleView& part : probe.fragments) own(probe.layout, part);
     return host_.hash_match(build, probe, partitions, common_bits, count_only, scratch, job, stream);
   }
+  bool hash_match_goes_on(HashMatch& match, const Job& job, Stream& stream) override {
+    return host_.hash_match_goes_on(match, job, stream);
+  }
+  uint64_t hash_partition_tuples() const override { return host_.hash_partition_tuples(); }
   size_t hash_match_scratch_bytes(TupleLayout build, uint64_t build_size, TupleLayout probe, uint64_t probe_size,
                                   uint32_t partitions, bool count_only) override {
     return host_.hash_match_scratch_bytes(build, build_size, probe, probe_size, partitions, count_only);

@@ -31,11 +31,12 @@ void check_ranges(HostBench& bench, TupleLayout build_layout, const std::vector<
   }
   uint64_t count = 0xBAD;
   Primitives& primitives = bench.primitives();
-  primitives.match_ranges(build_layout, r.view(), probe_layout, s.view(), nullptr, &count, bench.job, *bench.stream);
+  primitives.match_ranges(build_layout, r.view(), probe_layout, s.view(), nullptr, &count, nullptr, bench.job, *bench.stream);
   bench.stream->synchronize();
   ASSERT_EQ(count, expected.size());
   std::vector<MatchRange> ranges(count);  // exactly as many as there are: ASan sees a write past them
-  primitives.match_ranges(build_layout, r.view(), probe_layout, s.view(), ranges.data(), &count, bench.job, *bench.stream);
+  primitives.match_ranges(build_layout, r.view(), probe_layout, s.view(), ranges.data(), &count, nullptr, bench.job,
+                          *bench.stream);
   bench.stream->synchronize();
   EXPECT_EQ(count, expected.size());
   EXPECT_TRUE(ranges == expected);
@@ -93,7 +94,7 @@ TEST(MatchRanges, StopsWhenCancelled) {
   }
   uint64_t count;
   bench.job.cancel();
-  bench.primitives().match_ranges({8, 0}, r.view(), {8, 0}, s.view(), nullptr, &count, bench.job, *bench.stream);
+  bench.primitives().match_ranges({8, 0}, r.view(), {8, 0}, s.view(), nullptr, &count, nullptr, bench.job, *bench.stream);
   EXPECT_THROW(bench.stream->synchronize(), Error);
 }
 

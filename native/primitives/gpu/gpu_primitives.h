@@ -51,13 +51,17 @@ class GpuPrimitives final : public Primitives {
   void gather_bits(const ShardedColumn& bitmap, RowNumbers rows, const void* valid, void* out, const Job& job,
                    Stream& stream) override;
 
-  void match_ranges(TupleLayout, TupleView, TupleLayout, TupleView, MatchRange*, uint64_t*, const Job&, Stream&) override {
+  void match_ranges(TupleLayout, TupleView, TupleLayout, TupleView, MatchRange*, uint64_t*, void*, const Job&, Stream&) override {
+    not_supported_on(device_, "The merge join");
+  }
+  size_t match_ranges_scratch_bytes(TupleLayout, uint64_t, TupleLayout, uint64_t) override {
     not_supported_on(device_, "The merge join");
   }
   std::unique_ptr<HashMatch> hash_match(const PartitionedTuples&, const PartitionedTuples&, uint32_t, uint32_t, bool, void*,
                                         const Job&, Stream&) override {
     not_supported_on(device_, "The hash join");
   }
+  uint64_t hash_partition_tuples() const override { return UINT64_MAX; }
   size_t hash_match_scratch_bytes(TupleLayout, uint64_t, TupleLayout, uint64_t, uint32_t, bool) override {
     not_supported_on(device_, "The hash join");
   }

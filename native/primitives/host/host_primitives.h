@@ -47,13 +47,15 @@ class HostPrimitives final : public Primitives {
                    Stream& stream) override;
 
   // match_ranges.cc
-  void match_ranges(TupleLayout build_layout, TupleView build, TupleLayout probe_layout, TupleView probe, MatchRange* host_ranges,
-                    uint64_t* host_count, const Job& job, Stream& stream) override;
+  void match_ranges(TupleLayout build_layout, TupleView build, TupleLayout probe_layout, TupleView probe, MatchRange* ranges,
+                    uint64_t* host_count, void* scratch, const Job& job, Stream& stream) override;
+  size_t match_ranges_scratch_bytes(TupleLayout, uint64_t, TupleLayout, uint64_t) override { return 0; }
 
   // hash_join.cc
   std::unique_ptr<HashMatch> hash_match(const PartitionedTuples& build, const PartitionedTuples& probe, uint32_t partitions,
                                         uint32_t common_bits, bool count_only, void* scratch, const Job& job,
                                         Stream& stream) override;
+  uint64_t hash_partition_tuples() const override { return 12 << 10; }  // a table of less than half a megabyte
   size_t hash_match_scratch_bytes(TupleLayout build, uint64_t build_size, TupleLayout probe, uint64_t probe_size,
                                   uint32_t partitions, bool count_only) override;
   // hash_emit.cc

@@ -263,8 +263,8 @@ std::vector<Sides<Key>> cut_at_keys(const Key* build, uint64_t build_size, const
 
 }  // namespace
 
-void HostPrimitives::match_ranges(TupleLayout build_layout, TupleView build, TupleLayout, TupleView probe,
-                                  MatchRange* host_ranges, uint64_t* host_count, const Job& job, Stream& stream) {
+void HostPrimitives::match_ranges(TupleLayout build_layout, TupleView build, TupleLayout, TupleView probe, MatchRange* ranges,
+                                  uint64_t* host_count, void*, const Job& job, Stream& stream) {
   host(stream).enqueue([=, this, &job] {
     job.check();
     *host_count = 0;
@@ -276,14 +276,14 @@ void HostPrimitives::match_ranges(TupleLayout build_layout, TupleView build, Tup
       const auto match_all = [&]<bool kWrite>() {
         pool_.parallel_for((parts.size() + kTaskParts - 1) / kTaskParts, [&](uint64_t task) {
           const size_t begin = task * kTaskParts, size = std::min(parts.size() - begin, kTaskParts);
-          match<kWrite>(std::span(parts).subspan(begin, size), counts.data() + begin, host_ranges, job);
+          match<kWrite>(std::span(parts).subspan(begin, size), counts.data() + begin, ranges, job);
         });
       };
       match_all.template operator()<false>();
       uint64_t sum = 0;
       for (uint64_t& count : counts) sum += std::exchange(count, sum);
       *host_count = sum;
-      if (host_ranges) match_all.template operator()<true>();
+      if (ranges) match_all.template operator()<true>();
     };
     if (build_layout.key_bytes == 4) {
       match_keys(uint32_t{});
