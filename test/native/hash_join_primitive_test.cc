@@ -1,150 +1,17 @@
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstring>
-#include <map>
-#include <memory>
 #include <numeric>
 #include <random>
-#include <tuple>
 #include <vector>
 
-#include "core/engine.h"
-#include "primitives/primitives.h"
+#include "hash_join_cases.h"
 
 namespace warpjoin {
 namespace {
 
-using Row = std::tuple<uint64_t, uint64_t, uint64_t>;  // key, build value, probe value
-
-/// Tuples in fragments, each grouped by the topmost bits of the mixed keys.
-struct Side {
-  TupleLayout layout;
-  bool implied = false;
-  std::vector<std::vector<char>> keys, values;
-  std::vector<std::vector<uint64_t>> offsets;
-  PartitionedTuples tuples;
-  std::vector<std::pair<uint64_t, uint64_t>> rows;  // key, value
-
-  Side(TupleLayout layout, const std::vector<uint64_t>& all, size_t fragments, unsigned bits, bool implied)
-      : layout(layout), implied(implied) {
-    tuples.layout = layout;
-    for (size_t f = 0; f < fragments; ++f) {
-      std::vector<std::pair<uint64_t, uint64_t>> part;
-      for (uint64_t i = all.size() * f / fragments; i < all.size() * (f + 1) / fragments; ++i) part.emplace_back(all[i], i + 7);
-      const auto digit = [&](uint64_t key) { return bits ? mix_key(key) >> (64 - bits) : 0; };
-      std::stable_sort(part.begin(), part.end(), [&](auto& a, auto& b) { return digit(a.first) < digit(b.first); });
-      std::vector<char> k(part.size() * layout.key_bytes + 1), v(part.size() * layout.value_bytes + 1);
-      std::vector<uint64_t> o((size_t{1} << bits) + 1);
-      for (size_t i = 0; i < part.size(); ++i) {
-        if (implied) part[i].second = 1000 * f + i;
-        std::memcpy(k.data() + i * layout.key_bytes, &part[i].first, layout.key_bytes);
-        std::memcpy(v.data() + i * layout.value_bytes, &part[i].second, layout.value_bytes);
-        ++o[digit(part[i].first) + 1];
-      }
-      std::partial_sum(o.begin(), o.end(), o.begin());
-      rows.insert(rows.end(), part.begin(), part.end());
-      keys.push_back(std::move(k));
-      values.push_back(std::move(v));
-      offsets.push_back(std::move(o));
-      tuples.fragments.push_back({keys.back().data(), implied ? nullptr : values.back().data(), 1000 * f, part.size()});
-    }
-    for (const auto& o : offsets) tuples.host_offsets.push_back(o.data());
-  }
-};
-
-struct Expected {
-  std::vector<Row> pairs, build_matched, build_unmatched, probe_matched, probe_unmatched;
-};
-
-Expected naive(const Side& build, const Side& probe) {
-  Expected expected;
-  std::multimap<uint64_t, uint64_t> table(build.rows.begin(), build.rows.end());
-  std::map<uint64_t, bool> seen;
-  const uint64_t with_build = build.layout.value_bytes ? ~0ull : 0, with_probe = probe.layout.value_bytes ? ~0ull : 0;
-  for (const auto& [key, value] : probe.rows) {
-    seen[key] = true;
-    const auto [first, last] = table.equal_range(key);
-    for (auto it = first; it != last; ++it) expected.pairs.emplace_back(key, it->second & with_build, value & with_probe);
-    (first != last ? expected.probe_matched : expected.probe_unmatched).emplace_back(key, 0, value & with_probe);
-  }
-  for (const auto& [key, value] : build.rows) {
-    (seen.count(key) ? expected.build_matched : expected.build_unmatched).emplace_back(key, value & with_build, 0);
-  }
-  return expected;
-}
-
-uint64_t read(const std::vector<char>& from, size_t i, uint8_t width) {
-  uint64_t value = 0;
-  if (width) std::memcpy(&value, from.data() + i * width, width);
-  return value;
-}
-
-/// Runs match and every emit, and compares; guard bytes behind each output must stay.
-void check(Engine& engine, const Side& build, const Side& probe, unsigned bits) {
-  Primitives& primitives = engine.devices[0]->primitives();
-  const auto stream = engine.devices[0]->create_stream();
-  const uint32_t partitions = 1u << bits;
-  const Job job;
-  const Expected expected = naive(build, probe);
-  for (const bool count_only : {false, true}) {
-    const size_t bytes = primitives.hash_match_scratch_bytes(build.layout, build.rows.size(), probe.layout, probe.rows.size(),
-                                                             partitions, count_only);
-    const HostBuffer scratch = engine.memory->allocate(bytes, "a test");
-    std::memset(scratch.data(), 0xA5, bytes);
-    const auto match =
-        primitives.hash_match(build.tuples, probe.tuples, partitions, bits, count_only, scratch.data(), job, *stream);
-    stream->synchronize();
-    ASSERT_EQ(match->tally().pairs, expected.pairs.size());
-    ASSERT_EQ(match->tally().build_matched, expected.build_matched.size());
-    ASSERT_EQ(match->tally().probe_matched, expected.probe_matched.size());
-    if (count_only) continue;
-    const auto emit = [&](JoinEmit what, std::vector<Row> rows, bool with_build, bool with_probe) {
-      const size_t size = rows.size();
-      std::vector<char> keys(size * build.layout.key_bytes + 64, 0x5A), left(size * build.layout.value_bytes + 64, 0x5A),
-          right(size * probe.layout.value_bytes + 64, 0x5A);
-      // In two calls, to try windows that begin and end anywhere.
-      const size_t cut = size * 2 / 3;
-      primitives.hash_emit(*match, what, 0, cut,
-                           {keys.data(), with_build ? left.data() : nullptr, with_probe ? right.data() : nullptr}, job, *stream);
-      primitives.hash_emit(
-          *match, what, cut, size - cut,
-          {keys.data() + cut * build.layout.key_bytes, with_build ? left.data() + cut * build.layout.value_bytes : nullptr,
-           with_probe ? right.data() + cut * probe.layout.value_bytes : nullptr},
-          job, *stream);
-      stream->synchronize();
-      std::vector<Row> got;
-      for (size_t i = 0; i < size; ++i) {
-        got.emplace_back(read(keys, i, build.layout.key_bytes), with_build ? read(left, i, build.layout.value_bytes) : 0,
-                         with_probe ? read(right, i, probe.layout.value_bytes) : 0);
-      }
-      std::sort(got.begin(), got.end());
-      std::sort(rows.begin(), rows.end());
-      ASSERT_EQ(got, rows);
-      for (const auto* out : {&keys, &left, &right}) {
-        ASSERT_TRUE(std::all_of(out->end() - 64, out->end(), [](char c) { return c == 0x5A; }));
-      }
-    };
-    emit(JoinEmit::pairs, expected.pairs, true, true);
-    emit(JoinEmit::build_matched, expected.build_matched, true, false);
-    emit(JoinEmit::build_unmatched, expected.build_unmatched, true, false);
-    emit(JoinEmit::probe_matched, expected.probe_matched, false, true);
-    emit(JoinEmit::probe_unmatched, expected.probe_unmatched, false, true);
-  }
-}
+using namespace hash_join_cases;
 
 Engine make_engine() { return Engine({.threads = 3, .host_devices = 1, .memory_limit_bytes = size_t{2} << 30}); }
-
-// Keys of many shapes; `domain` small against the size makes duplicates.
-std::vector<uint64_t> keys(std::mt19937_64& random, size_t size, uint64_t domain, uint8_t key_bytes) {
-  std::vector<uint64_t> all(size);
-  for (uint64_t& key : all) {
-    key = random() % domain * 0x9E3779B97F4A7C15ull;
-    if (random() % 64 == 0) key = 0x8F1BBCDC5A827999ull;  // the key that stands for an empty slot
-    if (key_bytes == 4) key = static_cast<uint32_t>(key);
-  }
-  return all;
-}
 
 TEST(HashJoinPrimitive, MatchesTheNaiveJoinForAllLayoutsFragmentsAndPartitions) {
   Engine engine = make_engine();

@@ -8,6 +8,10 @@
 
 namespace warpjoin {
 
+namespace gpu {
+class GpuHashMatch;
+}
+
 class GpuPrimitives final : public Primitives {
  public:
   GpuPrimitives(const Device& device, const GpuId& id) : device_(device), id_(id), results_(id) {}
@@ -57,19 +61,20 @@ class GpuPrimitives final : public Primitives {
   size_t match_ranges_scratch_bytes(TupleLayout, uint64_t, TupleLayout, uint64_t) override {
     not_supported_on(device_, "The merge join");
   }
-  std::unique_ptr<HashMatch> hash_match(const PartitionedTuples&, const PartitionedTuples&, uint32_t, uint32_t, bool, void*,
-                                        const Job&, Stream&) override {
-    not_supported_on(device_, "The hash join");
-  }
+  // hash_match.cu
+  std::unique_ptr<HashMatch> hash_match(const PartitionedTuples& build, const PartitionedTuples& probe, uint32_t partitions,
+                                        uint32_t common_bits, bool count_only, void* scratch, const Job& job,
+                                        Stream& stream) override;
+  bool hash_match_goes_on(HashMatch& match, const Job& job, Stream& stream) override;
   uint64_t hash_partition_tuples() const override { return UINT64_MAX; }
-  size_t hash_match_scratch_bytes(TupleLayout, uint64_t, TupleLayout, uint64_t, uint32_t, bool) override {
-    not_supported_on(device_, "The hash join");
-  }
-  void hash_emit(const HashMatch&, JoinEmit, uint64_t, uint64_t, JoinOutput, const Job&, Stream&) override {
-    not_supported_on(device_, "The hash join");
-  }
+  size_t hash_match_scratch_bytes(TupleLayout build, uint64_t build_size, TupleLayout probe, uint64_t probe_size,
+                                  uint32_t partitions, bool count_only) override;
+  // hash_emit.cu
+  void hash_emit(const HashMatch& match, JoinEmit what, uint64_t first, uint64_t rows, JoinOutput out, const Job& job,
+                 Stream& stream) override;
 
  private:
+  void count_matches(gpu::GpuHashMatch& match, gpu_stream_t on);
   static gpu_stream_t raw(Stream& stream) { return static_cast<GpuStream&>(stream).raw(); }
   /// Throws if the kernel just launched could not start.
   void check_launch(const char* kernel) const { gpu_check(gpu_get_last_error(), kernel, id_.name); }

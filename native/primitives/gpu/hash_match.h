@@ -1,0 +1,59 @@
+// What the hash join's kernels know of a match: where the tuples are, and what was found.
+#pragma once
+
+#include <cstdint>
+
+#include "primitives/gpu/hash_tuples.h"
+#include "primitives/primitives.h"
+
+namespace warpjoin::gpu {
+
+constexpr uint32_t kNoRow = ~uint32_t{0};
+constexpr unsigned kEmitTile = 1024;  // rows whose output is summed up
+
+constexpr uint64_t emit_tiles(uint64_t rows) { return (rows + kEmitTile - 1) / kEmitTile; }
+
+/// One side's tuples, grouped by partition.
+struct HashSide {
+  TupleLayout layout;
+  HashTuples tuples;
+  uint32_t size = 0;
+  uint32_t* offsets = nullptr;  ///< of the partitions, and the end
+};
+
+/// In device memory: what was found in tables, where each key is there once, and in crowded partitions.
+struct MatchCounts {
+  unsigned long long by_table, crowded_pairs, crowded_probe, build;
+};
+
+class GpuHashMatch final : public HashMatch {
+ public:
+  /// Takes its parts of the scratch; null: only adds up `bytes`.
+  GpuHashMatch(TupleLayout build, uint64_t build_size, TupleLayout probe, uint64_t probe_size, bool count_only, void* scratch);
+
+  const JoinTally& tally() const override { return found; }
+  uint64_t partitions() const { return uint64_t{1} << bits; }
+
+  unsigned bits;  ///< of the hash: the partition
+  bool count_only;
+  HashSide build, probe;
+  JoinTally found;
+  uint64_t crowded_rows = 0;  ///< build tuples
+  bool sorted_crowd = false;
+  size_t bytes = 0;
+
+  // In device memory. Of tiles of kEmitTile rows each, ..._before are the sums of the tiles before, and at the end of all.
+  uint32_t* first_match = nullptr;  ///< of each probe tuple: the first of the build tuples with its key, or kNoRow
+  uint32_t* key_rows = nullptr;     ///< of each build tuple that is the first with its key: how many have it
+  uint8_t* matched = nullptr;       ///< of each build tuple
+  uint64_t *pairs_before = nullptr, *probe_matched_before = nullptr, *build_matched_before = nullptr;
+  uint32_t* tasks_before = nullptr;    ///< of each partition, and all
+  uint32_t* crowded = nullptr;         ///< of each partition: whether it is
+  uint32_t* crowded_before = nullptr;  ///< build tuples in crowded partitions before each, and all
+  MatchCounts* counts = nullptr;
+  void *split_scratch = nullptr, *scan_scratch = nullptr, *sort_scratch = nullptr;
+  size_t scan_scratch_bytes = 0, sort_scratch_bytes = 0;
+  TupleSpan sorting[2];  ///< key and value apart
+};
+
+}  // namespace warpjoin::gpu

@@ -1,0 +1,30 @@
+// Groups tuples by the topmost bits of their hashes in one pass, thousands of groups at once. For hash joins, which need
+// no order within a group: a block takes its place in a group when it gets there.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "core/tuples.h"
+#include "primitives/gpu/hash_tuples.h"
+
+namespace warpjoin::gpu {
+
+#if defined(WARPJOIN_HIP)
+constexpr unsigned kMostSplitBits = 11;  // 64 KiB of shared memory
+#else
+constexpr unsigned kMostSplitBits = 14;
+#endif
+
+/// How tuples of a layout lie in `data`, hashed.
+HashTuples hash_tuples(TupleLayout layout, void* data);
+
+/// Enqueues the hashing and grouping of all fragments' tuples, fewer than 2^32 together. `offsets` (2^bits + 1) and `scratch`
+/// are device memory; group g is rows [offsets[g], offsets[g + 1]) of `out`. Fragments may lie on peer devices; implied values
+/// are written out.
+void hash_split(TupleLayout layout, std::span<const TupleView> fragments, unsigned bits, const HashTuples& out, uint32_t* offsets,
+                void* scratch, gpu_stream_t on, const std::string& device_name);
+size_t hash_split_scratch_bytes(unsigned bits);
+
+}  // namespace warpjoin::gpu

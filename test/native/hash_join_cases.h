@@ -1,0 +1,189 @@
+// Hash joins of the primitives against a naive join: for the tests on any device.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <numeric>
+#include <random>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "core/engine.h"
+#include "primitives/primitives.h"
+
+namespace warpjoin::hash_join_cases {
+
+using Row = std::tuple<uint64_t, uint64_t, uint64_t>;  // key, build value, probe value
+
+/// Tuples in fragments, each grouped by the topmost bits of the mixed keys.
+struct Side {
+  TupleLayout layout;
+  bool implied = false;
+  std::vector<std::vector<char>> keys, values;
+  std::vector<std::vector<uint64_t>> offsets;
+  PartitionedTuples tuples;
+  std::vector<std::pair<uint64_t, uint64_t>> rows;  // key, value
+
+  Side(TupleLayout layout, const std::vector<uint64_t>& all, size_t fragments, unsigned bits, bool implied)
+      : layout(layout), implied(implied) {
+    tuples.layout = layout;
+    for (size_t f = 0; f < fragments; ++f) {
+      std::vector<std::pair<uint64_t, uint64_t>> part;
+      for (uint64_t i = all.size() * f / fragments; i < all.size() * (f + 1) / fragments; ++i) part.emplace_back(all[i], i + 7);
+      const auto digit = [&](uint64_t key) { return bits ? mix_key(key) >> (64 - bits) : 0; };
+      std::stable_sort(part.begin(), part.end(), [&](auto& a, auto& b) { return digit(a.first) < digit(b.first); });
+      std::vector<char> k(part.size() * layout.key_bytes + 1), v(part.size() * layout.value_bytes + 1);
+      std::vector<uint64_t> o((size_t{1} << bits) + 1);
+      for (size_t i = 0; i < part.size(); ++i) {
+        if (implied) part[i].second = 1000 * f + i;
+        std::memcpy(k.data() + i * layout.key_bytes, &part[i].first, layout.key_bytes);
+        std::memcpy(v.data() + i * layout.value_bytes, &part[i].second, layout.value_bytes);
+        ++o[digit(part[i].first) + 1];
+      }
+      std::partial_sum(o.begin(), o.end(), o.begin());
+      rows.insert(rows.end(), part.begin(), part.end());
+      keys.push_back(std::move(k));
+      values.push_back(std::move(v));
+      offsets.push_back(std::move(o));
+      tuples.fragments.push_back({keys.back().data(), implied ? nullptr : values.back().data(), 1000 * f, part.size()});
+    }
+    for (const auto& o : offsets) tuples.host_offsets.push_back(o.data());
+  }
+};
+
+struct Expected {
+  std::vector<Row> pairs, build_matched, build_unmatched, probe_matched, probe_unmatched;
+};
+
+inline Expected naive(const Side& build, const Side& probe) {
+  Expected expected;
+  std::multimap<uint64_t, uint64_t> table(build.rows.begin(), build.rows.end());
+  std::map<uint64_t, bool> seen;
+  const uint64_t with_build = build.layout.value_bytes ? ~0ull : 0, with_probe = probe.layout.value_bytes ? ~0ull : 0;
+  for (const auto& [key, value] : probe.rows) {
+    seen[key] = true;
+    const auto [first, last] = table.equal_range(key);
+    for (auto it = first; it != last; ++it) expected.pairs.emplace_back(key, it->second & with_build, value & with_probe);
+    (first != last ? expected.probe_matched : expected.probe_unmatched).emplace_back(key, 0, value & with_probe);
+  }
+  for (const auto& [key, value] : build.rows) {
+    (seen.count(key) ? expected.build_matched : expected.build_unmatched).emplace_back(key, value & with_build, 0);
+  }
+  return expected;
+}
+
+inline uint64_t read(const std::vector<char>& from, size_t i, uint8_t width) {
+  uint64_t value = 0;
+  if (width) std::memcpy(&value, from.data() + i * width, width);
+  return value;
+}
+
+/// A side in a device's memory, each fragment in arrays of its own.
+struct SideOnDevice {
+  PartitionedTuples tuples;
+  std::vector<Buffer> memory;
+
+  SideOnDevice(const Side& side, Device& device, Stream& stream) : tuples(side.tuples) {
+    const auto take = [&](const std::vector<char>& bytes) {
+      memory.push_back(device.memory().allocate(bytes.size()));
+      device.copy(memory.back().data(), bytes.data(), bytes.size(), stream);
+      return memory.back().data();
+    };
+    for (size_t f = 0; f < tuples.fragments.size(); ++f) {
+      tuples.fragments[f].keys = take(side.keys[f]);
+      if (tuples.fragments[f].values) tuples.fragments[f].values = take(side.values[f]);
+    }
+    stream.synchronize();
+  }
+};
+
+/// Runs match and every emit on the engine's first device, and compares; guard bytes around each output must stay.
+inline void check(Engine& engine, const Side& build_side, const Side& probe_side, unsigned bits) {
+  constexpr size_t kGuard = 128;
+  Device& device = *engine.devices[0];
+  Primitives& primitives = device.primitives();
+  const auto stream = device.create_stream();
+  const SideOnDevice build(build_side, device, *stream), probe(probe_side, device, *stream);
+  const TupleLayout build_layout = build_side.layout, probe_layout = probe_side.layout;
+  const uint32_t partitions = 1u << bits;
+  const Job job;
+  const Expected expected = naive(build_side, probe_side);
+  for (const bool count_only : {false, true}) {
+    const size_t bytes = primitives.hash_match_scratch_bytes(build_layout, build_side.rows.size(), probe_layout,
+                                                             probe_side.rows.size(), partitions, count_only);
+    const Buffer scratch = device.memory().allocate(bytes);
+    device.fill(scratch.data(), 0xA5, bytes, *stream);
+    const auto match =
+        primitives.hash_match(build.tuples, probe.tuples, partitions, bits, count_only, scratch.data(), job, *stream);
+    do stream->synchronize();
+    while (primitives.hash_match_goes_on(*match, job, *stream));
+    ASSERT_EQ(match->tally().pairs, expected.pairs.size());
+    ASSERT_EQ(match->tally().build_matched, expected.build_matched.size());
+    ASSERT_EQ(match->tally().probe_matched, expected.probe_matched.size());
+    if (count_only) continue;
+    const auto emit = [&](JoinEmit what, std::vector<Row> rows, bool with_build, bool with_probe) {
+      const size_t size = rows.size();
+      struct Out {
+        Buffer memory;
+        size_t bytes;
+        char* data() const { return memory.as<char>() + kGuard; }
+      };
+      const auto make = [&](size_t width) {
+        Out out{device.memory().allocate(size * width + 2 * kGuard), size * width};
+        device.fill(out.memory.data(), 0x5A, out.bytes + 2 * kGuard, *stream);
+        return out;
+      };
+      const Out keys = make(build_layout.key_bytes), left = make(build_layout.value_bytes),
+                right = make(probe_layout.value_bytes);
+      // In two calls, to try windows that begin and end anywhere.
+      const size_t cut = size * 2 / 3;
+      for (const auto& [first, count] : {std::pair(size_t{0}, cut), std::pair(cut, size - cut)}) {
+        primitives.hash_emit(
+            *match, what, first, count,
+            {keys.data() + first * build_layout.key_bytes, with_build ? left.data() + first * build_layout.value_bytes : nullptr,
+             with_probe ? right.data() + first * probe_layout.value_bytes : nullptr},
+            job, *stream);
+      }
+      const auto fetch = [&](const Out& out) {
+        std::vector<char> all(out.bytes + 2 * kGuard);
+        device.copy(all.data(), out.memory.data(), all.size(), *stream);
+        stream->synchronize();
+        const auto guard = [](char c) { return c == 0x5A; };
+        EXPECT_TRUE(std::all_of(all.begin(), all.begin() + kGuard, guard) && std::all_of(all.end() - kGuard, all.end(), guard));
+        return std::vector<char>(all.begin() + kGuard, all.end() - kGuard);
+      };
+      const std::vector<char> found_keys = fetch(keys), found_left = fetch(left), found_right = fetch(right);
+      std::vector<Row> got;
+      for (size_t i = 0; i < size; ++i) {
+        got.emplace_back(read(found_keys, i, build_layout.key_bytes),
+                         with_build ? read(found_left, i, build_layout.value_bytes) : 0,
+                         with_probe ? read(found_right, i, probe_layout.value_bytes) : 0);
+      }
+      std::sort(got.begin(), got.end());
+      std::sort(rows.begin(), rows.end());
+      ASSERT_TRUE(got == rows) << "rows of what " << static_cast<int>(what) << " differ";
+    };
+    emit(JoinEmit::pairs, expected.pairs, true, true);
+    emit(JoinEmit::build_matched, expected.build_matched, true, false);
+    emit(JoinEmit::build_unmatched, expected.build_unmatched, true, false);
+    emit(JoinEmit::probe_matched, expected.probe_matched, false, true);
+    emit(JoinEmit::probe_unmatched, expected.probe_unmatched, false, true);
+  }
+}
+
+// Keys of many shapes; `domain` small against the size makes duplicates.
+inline std::vector<uint64_t> keys(std::mt19937_64& random, size_t size, uint64_t domain, uint8_t key_bytes) {
+  std::vector<uint64_t> all(size);
+  for (uint64_t& key : all) {
+    key = random() % domain * 0x9E3779B97F4A7C15ull;
+    if (random() % 64 == 0) key = 0x8F1BBCDC5A827999ull;  // the key that stands for an empty slot
+    if (key_bytes == 4) key = static_cast<uint32_t>(key);
+  }
+  return all;
+}
+
+}  // namespace warpjoin::hash_join_cases
