@@ -71,6 +71,8 @@ class HashMatch {
   virtual ~HashMatch() = default;
   /// Valid once the match is complete.
   virtual const JoinTally& tally() const = 0;
+  /// Once it is complete: whether hash_match_into wrote the pairs.
+  virtual bool written() const { return false; }
 };
 
 class Primitives {
@@ -167,6 +169,13 @@ class Primitives {
   virtual std::unique_ptr<HashMatch> hash_match(const PartitionedTuples& build, const PartitionedTuples& probe,
                                                 uint32_t partitions, uint32_t common_bits, bool count_only, void* scratch,
                                                 const Job& job, Stream& stream) = 0;
+  /// hash_match for pairs that `out` has room for, `most` of them, in memory that the device addresses: where each build key is
+  /// there once, they are written as soon as they are found, in no order, and no emit of them is needed nor allowed.
+  virtual std::unique_ptr<HashMatch> hash_match_into(JoinOutput /*out*/, uint64_t /*most*/, const PartitionedTuples& build,
+                                                     const PartitionedTuples& probe, uint32_t partitions, uint32_t common_bits,
+                                                     void* scratch, const Job& job, Stream& stream) {
+    return hash_match(build, probe, partitions, common_bits, false, scratch, job, stream);
+  }
   /// Goes on with a match whose stream has been synchronized, where what it found there decides what comes next: enqueues
   /// that and returns true, or returns false where the match is complete and its tally valid. To be called, and the stream
   /// synchronized, until it returns false.
@@ -179,8 +188,8 @@ class Primitives {
                                           uint32_t partitions, bool count_only) = 0;
 
   /// Writes rows [first, first + rows) of a complete match, which has as many as the tally says: pairs, or one side's matched or
-  /// unmatched tuples (keys and that side's values). The order is the same on every run. Several emits of a match may
-  /// run at once.
+  /// unmatched tuples (keys and that side's values). Their order is that of the match. Several emits of a match may run at
+  /// once.
   virtual void hash_emit(const HashMatch& match, JoinEmit what, uint64_t first, uint64_t rows, JoinOutput out, const Job& job,
                          Stream& stream) = 0;
 };

@@ -125,20 +125,42 @@ inline void check(Engine& engine, const Side& build_side, const Side& probe_side
     ASSERT_EQ(match->tally().build_matched, expected.build_matched.size());
     ASSERT_EQ(match->tally().probe_matched, expected.probe_matched.size());
     if (count_only) continue;
-    const auto emit = [&](JoinEmit what, std::vector<Row> rows, bool with_build, bool with_probe) {
+    struct Out {
+      Buffer memory;
+      size_t bytes;
+      char* data() const { return memory.as<char>() + kGuard; }
+    };
+    const auto make = [&](size_t bytes) {
+      Out out{device.memory().allocate(bytes + 2 * kGuard), bytes};
+      device.fill(out.memory.data(), 0x5A, bytes + 2 * kGuard, *stream);
+      return out;
+    };
+    const auto fetch = [&](const Out& out) {
+      std::vector<char> all(out.bytes + 2 * kGuard);
+      device.copy(all.data(), out.memory.data(), all.size(), *stream);
+      stream->synchronize();
+      const auto guard = [](char c) { return c == 0x5A; };
+      EXPECT_TRUE(std::all_of(all.begin(), all.begin() + kGuard, guard) && std::all_of(all.end() - kGuard, all.end(), guard));
+      return std::vector<char>(all.begin() + kGuard, all.end() - kGuard);
+    };
+    const auto compare = [&](const Out& keys, const Out& left, const Out& right, std::vector<Row> rows, bool with_build,
+                             bool with_probe) {
+      const std::vector<char> found_keys = fetch(keys), found_left = fetch(left), found_right = fetch(right);
+      std::vector<Row> got;
+      for (size_t i = 0; i < rows.size(); ++i) {
+        got.emplace_back(read(found_keys, i, build_layout.key_bytes),
+                         with_build ? read(found_left, i, build_layout.value_bytes) : 0,
+                         with_probe ? read(found_right, i, probe_layout.value_bytes) : 0);
+      }
+      std::sort(got.begin(), got.end());
+      std::sort(rows.begin(), rows.end());
+      ASSERT_TRUE(got == rows);
+    };
+    const auto emit = [&](JoinEmit what, const std::vector<Row>& rows, bool with_build, bool with_probe) {
+      SCOPED_TRACE(::testing::Message() << "emit " << static_cast<int>(what));
       const size_t size = rows.size();
-      struct Out {
-        Buffer memory;
-        size_t bytes;
-        char* data() const { return memory.as<char>() + kGuard; }
-      };
-      const auto make = [&](size_t width) {
-        Out out{device.memory().allocate(size * width + 2 * kGuard), size * width};
-        device.fill(out.memory.data(), 0x5A, out.bytes + 2 * kGuard, *stream);
-        return out;
-      };
-      const Out keys = make(build_layout.key_bytes), left = make(build_layout.value_bytes),
-                right = make(probe_layout.value_bytes);
+      const Out keys = make(size * build_layout.key_bytes), left = make(size * build_layout.value_bytes),
+                right = make(size * probe_layout.value_bytes);
       // In two calls, to try windows that begin and end anywhere.
       const size_t cut = size * 2 / 3;
       for (const auto& [first, count] : {std::pair(size_t{0}, cut), std::pair(cut, size - cut)}) {
@@ -148,30 +170,30 @@ inline void check(Engine& engine, const Side& build_side, const Side& probe_side
              with_probe ? right.data() + first * probe_layout.value_bytes : nullptr},
             job, *stream);
       }
-      const auto fetch = [&](const Out& out) {
-        std::vector<char> all(out.bytes + 2 * kGuard);
-        device.copy(all.data(), out.memory.data(), all.size(), *stream);
-        stream->synchronize();
-        const auto guard = [](char c) { return c == 0x5A; };
-        EXPECT_TRUE(std::all_of(all.begin(), all.begin() + kGuard, guard) && std::all_of(all.end() - kGuard, all.end(), guard));
-        return std::vector<char>(all.begin() + kGuard, all.end() - kGuard);
-      };
-      const std::vector<char> found_keys = fetch(keys), found_left = fetch(left), found_right = fetch(right);
-      std::vector<Row> got;
-      for (size_t i = 0; i < size; ++i) {
-        got.emplace_back(read(found_keys, i, build_layout.key_bytes),
-                         with_build ? read(found_left, i, build_layout.value_bytes) : 0,
-                         with_probe ? read(found_right, i, probe_layout.value_bytes) : 0);
-      }
-      std::sort(got.begin(), got.end());
-      std::sort(rows.begin(), rows.end());
-      ASSERT_TRUE(got == rows) << "rows of what " << static_cast<int>(what) << " differ";
+      compare(keys, left, right, rows, with_build, with_probe);
     };
     emit(JoinEmit::pairs, expected.pairs, true, true);
     emit(JoinEmit::build_matched, expected.build_matched, true, false);
     emit(JoinEmit::build_unmatched, expected.build_unmatched, true, false);
     emit(JoinEmit::probe_matched, expected.probe_matched, false, true);
     emit(JoinEmit::probe_unmatched, expected.probe_unmatched, false, true);
+
+    // All at once where there is room for the pairs, else as before.
+    for (const bool room : {true, false}) {
+      const size_t size = expected.pairs.size(), most = room ? size : size / 2;
+      const Out keys = make(size * build_layout.key_bytes), left = make(size * build_layout.value_bytes),
+                right = make(size * probe_layout.value_bytes);
+      const JoinOutput out{keys.data(), left.data(), right.data()};
+      device.fill(scratch.data(), 0xA5, bytes, *stream);
+      const auto into =
+          primitives.hash_match_into(out, most, build.tuples, probe.tuples, partitions, bits, scratch.data(), job, *stream);
+      do stream->synchronize();
+      while (primitives.hash_match_goes_on(*into, job, *stream));
+      ASSERT_EQ(into->tally().pairs, size);
+      ASSERT_TRUE(room || size == most || !into->written());
+      if (!into->written()) primitives.hash_emit(*into, JoinEmit::pairs, 0, size, out, job, *stream);
+      compare(keys, left, right, expected.pairs, true, true);
+    }
   }
 }
 

@@ -65,6 +65,9 @@ class GpuPrimitives final : public Primitives {
   std::unique_ptr<HashMatch> hash_match(const PartitionedTuples& build, const PartitionedTuples& probe, uint32_t partitions,
                                         uint32_t common_bits, bool count_only, void* scratch, const Job& job,
                                         Stream& stream) override;
+  std::unique_ptr<HashMatch> hash_match_into(JoinOutput out, uint64_t most, const PartitionedTuples& build,
+                                             const PartitionedTuples& probe, uint32_t partitions, uint32_t common_bits,
+                                             void* scratch, const Job& job, Stream& stream) override;
   bool hash_match_goes_on(HashMatch& match, const Job& job, Stream& stream) override;
   uint64_t hash_partition_tuples() const override { return UINT64_MAX; }
   size_t hash_match_scratch_bytes(TupleLayout build, uint64_t build_size, TupleLayout probe, uint64_t probe_size,
@@ -74,7 +77,10 @@ class GpuPrimitives final : public Primitives {
                  Stream& stream) override;
 
  private:
+  void start_match(gpu::GpuHashMatch& match, const PartitionedTuples& build, const PartitionedTuples& probe, gpu_stream_t on);
+  void match_tables(gpu::GpuHashMatch& match, gpu_stream_t on);
   void count_matches(gpu::GpuHashMatch& match, gpu_stream_t on);
+  void fetch_counts(gpu::GpuHashMatch& match, gpu_stream_t on);
   static gpu_stream_t raw(Stream& stream) { return static_cast<GpuStream&>(stream).raw(); }
   /// Throws if the kernel just launched could not start.
   void check_launch(const char* kernel) const { gpu_check(gpu_get_last_error(), kernel, id_.name); }

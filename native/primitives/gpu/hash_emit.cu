@@ -55,19 +55,6 @@ struct BuildRows {
   __device__ uint32_t count(uint64_t row) const { return (matched[row] != 0) == wanted; }
 };
 
-template <class Key>
-__device__ void write_key(void* keys, uint64_t at, const HashTuples& tuples, uint64_t row) {
-  if (keys) static_cast<Key*>(keys)[at] = gpu::key_of_hash(tuples.hash<Key>(row));
-}
-__device__ inline void write_value(void* values, uint64_t at, const HashTuples& tuples, uint64_t row) {
-  if (!values || tuples.value_bytes == 0) return;
-  if (tuples.value_bytes == 4) {
-    static_cast<uint32_t*>(values)[at] = tuples.value<uint32_t>(row);
-  } else {
-    static_cast<uint64_t*>(values)[at] = tuples.value<uint64_t>(row);
-  }
-}
-
 template <class Key, class Rows>
 __global__ void __launch_bounds__(kThreads)
     emit_rows(Window window, Rows rows, HashTuples build, HashTuples probe, JoinOutput out) {
@@ -118,13 +105,13 @@ __global__ void __launch_bounds__(kThreads)
       }
       const uint64_t from = tile_begin + row, to = out_begin + i;
       if constexpr (std::is_same_v<Rows, BuildRows>) {
-        write_key<Key>(out.keys, to, build, from);
-        write_value(out.build_values, to, build, from);
+        gpu::write_key<Key>(out.keys, to, build, from);
+        gpu::write_value(out.build_values, to, build, from);
       } else {
-        write_key<Key>(out.keys, to, probe, from);
-        write_value(out.probe_values, to, probe, from);
+        gpu::write_key<Key>(out.keys, to, probe, from);
+        gpu::write_value(out.probe_values, to, probe, from);
         if constexpr (std::is_same_v<Rows, Pairs>) {
-          write_value(out.build_values, to, build, rows.first_match[from] + (i + skipped - begins[row]));
+          gpu::write_value(out.build_values, to, build, rows.first_match[from] + (i + skipped - begins[row]));
         }
       }
     }

@@ -174,6 +174,8 @@ struct MatchArguments {
   uint32_t *first_match, *crowded;
   uint8_t* matched;
   MatchCounts* counts;
+  JoinOutput out;
+  uint64_t most_written;
 };
 
 __device__ inline uint64_t partition_of_task(const MatchArguments& to) {
@@ -183,45 +185,94 @@ __device__ inline uint64_t partition_of_task(const MatchArguments& to) {
   return last_not_above(to.tasks_before, to.partitions, task);
 }
 
+/// Keeps the matches of probe tuples [begin, end).
 template <class Key>
-__global__ void __launch_bounds__(kMatchThreads, 1) match_tables(MatchArguments to) {
-  extern __shared__ __align__(16) uint32_t slots[];
-  if (blockIdx.x >= to.tasks_before[to.partitions]) return;
-  const uint64_t p = partition_of_task(to);
-  const uint32_t begin = to.build_offsets[p], rows = to.build_offsets[p + 1] - begin;
-  if (rows > kMostRows) {
-    if (threadIdx.x == 0) to.crowded[p] = 1;
-    return;
-  }
-  const Table<Key> table{to.build, begin, rows, to.bits, slots};
-  if (!table.build()) {
-    if (threadIdx.x == 0) to.crowded[p] = 1;
-    return;
-  }
-  const uint64_t end = to.probe_offsets[p + 1];
-  const uint64_t task_begin = to.probe_offsets[p] + (blockIdx.x - to.tasks_before[p]) * kTaskRows;
-  const uint64_t task_end = task_begin + kTaskRows < end ? task_begin + kTaskRows : end;
+__device__ void keep_matches(const Table<Key>& table, const MatchArguments& to, uint64_t begin, uint64_t end) {
   unsigned long long matches = 0;
-  for (uint64_t first = task_begin + threadIdx.x; first < task_end; first += kMatchThreads * kProbes) {
+  for (uint64_t first = begin + threadIdx.x; first < end; first += kMatchThreads * kProbes) {
     Key hashes[kProbes];
     uint32_t found[kProbes];
 #pragma unroll
     for (unsigned i = 0; i < kProbes; ++i) {
       const uint64_t row = first + i * kMatchThreads;
-      hashes[i] = to.probe.hash<Key>(row < task_end ? row : first);
+      hashes[i] = to.probe.hash<Key>(row < end ? row : first);
     }
     table.find(hashes, found);
 #pragma unroll
     for (unsigned i = 0; i < kProbes; ++i) {
       const uint64_t row = first + i * kMatchThreads;
-      if (row >= task_end) break;
-      if (to.first_match) to.first_match[row] = found[i] == kNoRow ? kNoRow : begin + found[i];
+      if (row >= end) break;
+      if (to.first_match) to.first_match[row] = found[i] == kNoRow ? kNoRow : table.begin + found[i];
       if (found[i] == kNoRow) continue;
-      to.matched[begin + found[i]] = 1;
+      to.matched[table.begin + found[i]] = 1;
       ++matches;
     }
   }
   add_of_block(&to.counts->by_table, matches);
+}
+
+/// Writes the pairs of probe tuples [begin, end). Lanes that run in step reserve room for all that they find in a stretch.
+template <class Key>
+__device__ void write_matches(const Table<Key>& table, const MatchArguments& to, uint64_t begin, uint64_t end) {
+  constexpr unsigned kRounds = 4, kRows = kRounds * kProbes, kStretch = kRows * kLanes;
+  for (uint64_t stretch = begin + threadIdx.x / kLanes * kStretch; stretch < end; stretch += kMatchThreads * kRows) {
+    const auto row_of = [&](unsigned i) { return stretch + i * kLanes + lane(); };
+    uint32_t found[kRows];
+    unsigned long long count = 0;
+#pragma unroll
+    for (unsigned round = 0; round < kRounds; ++round) {
+      Key hashes[kProbes];
+#pragma unroll
+      for (unsigned i = 0; i < kProbes; ++i) {
+        const uint64_t row = row_of(round * kProbes + i);
+        hashes[i] = to.probe.hash<Key>(row < end ? row : begin);
+      }
+      table.find(hashes, found + round * kProbes);
+#pragma unroll
+      for (unsigned i = 0; i < kProbes; ++i) {
+        uint32_t& match = found[round * kProbes + i];
+        if (row_of(round * kProbes + i) >= end) match = kNoRow;
+        count += popcount(ballot(match != kNoRow));
+      }
+    }
+    unsigned long long at = 0;
+    if (lane() == 0) at = atomicAdd(&to.counts->by_table, count);
+    at = shuffle(at, 0);
+    if (at + count > to.most_written) continue;
+#pragma unroll
+    for (unsigned i = 0; i < kRows; ++i) {
+      const bool matches = found[i] != kNoRow;
+      const LaneMask all = ballot(matches);
+      if (matches) {
+        const uint64_t out = at + popcount(all & lanes_below());
+        write_key<Key>(to.out.keys, out, to.probe, row_of(i));
+        write_value(to.out.probe_values, out, to.probe, row_of(i));
+        write_value(to.out.build_values, out, to.build, table.begin + found[i]);
+      }
+      at += popcount(all);
+    }
+  }
+}
+
+// Block t does task t.
+template <bool write, class Key>
+__global__ void __launch_bounds__(kMatchThreads, 1) match_tables(MatchArguments to) {
+  extern __shared__ __align__(16) uint32_t slots[];
+  if (blockIdx.x >= to.tasks_before[to.partitions]) return;
+  const uint64_t p = partition_of_task(to);
+  const uint32_t build_begin = to.build_offsets[p], rows = to.build_offsets[p + 1] - build_begin;
+  const Table<Key> table{to.build, build_begin, rows, to.bits, slots};
+  if (rows > kMostRows || !table.build()) {
+    if (threadIdx.x == 0) to.crowded[p] = 1;
+    return;
+  }
+  const uint64_t last = to.probe_offsets[p + 1], begin = to.probe_offsets[p] + (blockIdx.x - to.tasks_before[p]) * kTaskRows;
+  const uint64_t end = begin + kTaskRows < last ? begin + kTaskRows : last;
+  if constexpr (write) {
+    write_matches(table, to, begin, end);
+  } else {
+    keep_matches(table, to, begin, end);
+  }
 }
 
 // --- Crowded partitions -----------------------------------------------------------------------------------------
@@ -437,14 +488,27 @@ std::unique_ptr<HashMatch> GpuPrimitives::hash_match(const PartitionedTuples& bu
                                                      uint32_t /*partitions*/, uint32_t /*common_bits*/, bool count_only,
                                                      void* scratch, const Job& job, Stream& stream) {
   job.check();
-  auto made = std::make_unique<GpuHashMatch>(build.layout, size_of(build), probe.layout, size_of(probe), count_only, scratch);
-  GpuHashMatch& match = *made;
+  auto match = std::make_unique<GpuHashMatch>(build.layout, size_of(build), probe.layout, size_of(probe), count_only, scratch);
+  start_match(*match, build, probe, raw(stream));
+  return match;
+}
+
+std::unique_ptr<HashMatch> GpuPrimitives::hash_match_into(JoinOutput out, uint64_t most, const PartitionedTuples& build,
+                                                          const PartitionedTuples& probe, uint32_t /*partitions*/,
+                                                          uint32_t /*common_bits*/, void* scratch, const Job& job,
+                                                          Stream& stream) {
+  job.check();
+  auto match = std::make_unique<GpuHashMatch>(build.layout, size_of(build), probe.layout, size_of(probe), false, scratch);
+  match->out = out;
+  match->most_written = most;
+  start_match(*match, build, probe, raw(stream));
+  return match;
+}
+
+void GpuPrimitives::start_match(GpuHashMatch& match, const PartitionedTuples& build, const PartitionedTuples& probe,
+                                gpu_stream_t on) {
   id_.select();
-  const gpu_stream_t on = raw(stream);
   const uint64_t partitions = match.partitions();
-  GPU_CHECK(id_.name, gpu_memset_async(match.counts, 0, sizeof(*match.counts), on));
-  GPU_CHECK(id_.name, gpu_memset_async(match.matched, 0, match.build.size, on));
-  GPU_CHECK(id_.name, gpu_memset_async(match.crowded, 0, partitions * sizeof(uint32_t), on));
   gpu::hash_split(match.build.layout, build.fragments, match.bits, match.build.tuples, match.build.offsets, match.split_scratch,
                   on, id_.name);
   gpu::hash_split(match.probe.layout, probe.fragments, match.bits, match.probe.tuples, match.probe.offsets, match.split_scratch,
@@ -452,15 +516,24 @@ std::unique_ptr<HashMatch> GpuPrimitives::hash_match(const PartitionedTuples& bu
   gpu::count_tasks<<<gpu::loop_blocks(partitions + 1), kThreads, 0, on>>>(match.probe.offsets, partitions, match.tasks_before);
   check_launch("count_tasks");
   sum(match, match.tasks_before, partitions + 1, on, id_.name);
+  match_tables(match, on);
+}
+
+void GpuPrimitives::match_tables(GpuHashMatch& match, gpu_stream_t on) {
+  const uint64_t partitions = match.partitions();
+  GPU_CHECK(id_.name, gpu_memset_async(match.counts, 0, sizeof(*match.counts), on));
+  GPU_CHECK(id_.name, gpu_memset_async(match.matched, 0, match.build.size, on));
+  GPU_CHECK(id_.name, gpu_memset_async(match.crowded, 0, partitions * sizeof(uint32_t), on));
   with_key(match.build.layout, [&]<class Key>(Key) {
     constexpr size_t kBytes = gpu::kSlots * sizeof(uint32_t);
-    const auto match_tables = gpu::match_tables<Key>;
-    GPU_CHECK(id_.name, gpu_allow_shared_memory(match_tables, kBytes));
+    const auto kernel = match.written() ? gpu::match_tables<true, Key> : gpu::match_tables<false, Key>;
+    GPU_CHECK(id_.name, gpu_allow_shared_memory(kernel, kBytes));
     const gpu::MatchArguments to{match.build.tuples, match.probe.tuples, match.build.offsets, match.probe.offsets,
                                  match.tasks_before, partitions,         match.bits,          match.first_match,
-                                 match.crowded,      match.matched,      match.counts};
+                                 match.crowded,      match.matched,      match.counts,        match.out,
+                                 match.most_written};
     const auto tasks = static_cast<unsigned>(gpu::most_tasks(partitions, match.probe.size));
-    match_tables<<<tasks, gpu::kMatchThreads, kBytes, on>>>(to);
+    kernel<<<tasks, gpu::kMatchThreads, kBytes, on>>>(to);
     check_launch("match_tables");
   });
   gpu::count_crowded<<<gpu::loop_blocks(partitions + 1), kThreads, 0, on>>>(match.build.offsets, match.crowded, partitions,
@@ -468,15 +541,20 @@ std::unique_ptr<HashMatch> GpuPrimitives::hash_match(const PartitionedTuples& bu
   check_launch("count_crowded");
   sum(match, match.crowded_before, partitions + 1, on, id_.name);
   count_matches(match, on);
-  return made;
 }
 
 bool GpuPrimitives::hash_match_goes_on(HashMatch& found, const Job& job, Stream& stream) {
   auto& match = static_cast<GpuHashMatch&>(found);
-  if (match.crowded_rows == 0 || match.sorted_crowd) return false;
+  const bool crowded = match.crowded_rows > 0 && !match.sorted_crowd;
+  if (!crowded && (!match.written() || match.found.pairs <= match.most_written)) return false;
   job.check();
   id_.select();
   const gpu_stream_t on = raw(stream);
+  if (match.written()) {  // not all of them: they are kept after all
+    match.most_written = 0;
+    match_tables(match, on);
+    return true;
+  }
   match.sorted_crowd = true;
   const uint64_t size = match.crowded_rows;
   const gpu::Crowd crowd{match.crowded_before, match.build.offsets, match.partitions()};
@@ -511,6 +589,7 @@ bool GpuPrimitives::hash_match_goes_on(HashMatch& found, const Job& job, Stream&
 /// What the match adds up to: for the tally, and for the tiles of the result.
 void GpuPrimitives::count_matches(GpuHashMatch& match, gpu_stream_t on) {
   const uint64_t build_size = match.build.size, probe_size = match.probe.size;
+  if (match.written()) return fetch_counts(match, on);
   GPU_CHECK(id_.name, gpu_memset_async(&match.counts->build, 0, sizeof(match.counts->build), on));
   gpu::count_matched<<<gpu::loop_blocks(build_size), kThreads, 0, on>>>(match.matched, build_size, &match.counts->build);
   check_launch("count_matched");
@@ -527,6 +606,10 @@ void GpuPrimitives::count_matches(GpuHashMatch& match, gpu_stream_t on) {
     sum(match, match.probe_matched_before, probe_tiles + 1, on, id_.name);
     sum(match, match.build_matched_before, build_tiles + 1, on, id_.name);
   }
+  fetch_counts(match, on);
+}
+
+void GpuPrimitives::fetch_counts(GpuHashMatch& match, gpu_stream_t on) {
   struct Found {
     gpu::MatchCounts counts;
     uint32_t crowded_rows;

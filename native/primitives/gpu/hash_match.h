@@ -32,6 +32,7 @@ class GpuHashMatch final : public HashMatch {
   GpuHashMatch(TupleLayout build, uint64_t build_size, TupleLayout probe, uint64_t probe_size, bool count_only, void* scratch);
 
   const JoinTally& tally() const override { return found; }
+  bool written() const override { return most_written > 0; }
   uint64_t partitions() const { return uint64_t{1} << bits; }
 
   unsigned bits;  ///< of the hash: the partition
@@ -40,6 +41,8 @@ class GpuHashMatch final : public HashMatch {
   JoinTally found;
   uint64_t crowded_rows = 0;  ///< build tuples
   bool sorted_crowd = false;
+  JoinOutput out;             ///< where pairs are written at once
+  uint64_t most_written = 0;  ///< at most so many; 0: they are kept instead
   size_t bytes = 0;
 
   // In device memory. Of tiles of kEmitTile rows each, ..._before are the sums of the tiles before, and at the end of all.

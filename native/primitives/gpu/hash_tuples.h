@@ -81,4 +81,18 @@ struct HashTuples {
   }
 };
 
+/// Writes a tuple's key, or its value, to row `at` of a column; nothing where that is null.
+template <class Key>
+__device__ void write_key(void* keys, uint64_t at, const HashTuples& tuples, uint64_t row) {
+  if (keys) static_cast<Key*>(keys)[at] = key_of_hash(tuples.hash<Key>(row));
+}
+__device__ inline void write_value(void* values, uint64_t at, const HashTuples& tuples, uint64_t row) {
+  if (!values || tuples.value_bytes == 0) return;
+  if (tuples.value_bytes == 4) {
+    static_cast<uint32_t*>(values)[at] = tuples.value<uint32_t>(row);
+  } else {
+    static_cast<uint64_t*>(values)[at] = tuples.value<uint64_t>(row);
+  }
+}
+
 }  // namespace warpjoin::gpu
