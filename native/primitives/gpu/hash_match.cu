@@ -7,9 +7,10 @@
 //   match_tables  a block builds the table of a task's partition and probes it
 //   count_...     what each tile of rows adds to the result
 //
-// A table has one place for a key and holds row numbers with some bits of the hash: what these let through is compared in
-// device memory. Partitions that do not fit, or have a key twice, are left over ("crowded"). Once the host knows how many of
-// their tuples there are, these are sorted, all at once, and probed by binary search: one key everywhere costs a sort.
+// A table lists the rows of each bucket, with some bits of their hashes: what these let through is compared in device memory,
+// unless partition, bucket and these are all there is to a hash. Partitions that do not fit, or where a probe tuple finds two
+// build tuples, are left over ("crowded"). Once the host knows how many of their tuples there are, these are sorted, all at
+// once, and probed by binary search: one key everywhere costs a sort.
 #include <bit>
 
 #include "primitives/gpu/gpu_primitives.h"
@@ -32,32 +33,39 @@ namespace gpu {
 namespace {
 
 #if defined(WARPJOIN_HIP)
-constexpr unsigned kSlotBits = 13, kMatchThreads = 512;
+constexpr unsigned kBucketBits = 12, kMatchThreads = 512;
+constexpr uint32_t kMostRows = 12 << 10;
 #else
-constexpr unsigned kSlotBits = 15, kMatchThreads = 1024;
+constexpr unsigned kBucketBits = 15, kMatchThreads = 1024;
+constexpr uint32_t kMostRows = 36 << 10;
 #endif
-constexpr uint32_t kSlots = 1u << kSlotBits, kMostRows = kSlots / 4 * 3, kUsualRows = kSlots / 2;
-constexpr uint64_t kTaskRows = uint64_t{4} << kSlotBits;  // probe tuples
-constexpr unsigned kProbes = 4;                           // of a thread, under way
-constexpr uint32_t kEmpty = ~uint32_t{0};
+constexpr uint32_t kBuckets = 1u << kBucketBits;
+constexpr uint32_t kUsualBytes = 256 << 10;   // of a partition's build tuples: those under way stay in the second-level cache
+constexpr unsigned kTagBits = 16;             // of the hash, beside the row
+constexpr uint64_t kTaskRows = 4 * kBuckets;  // probe tuples
+constexpr unsigned kProbes = 4;               // of a thread, under way
+constexpr size_t kTableBytes = kBuckets * sizeof(uint16_t) + kMostRows * sizeof(uint32_t);
+static_assert(kMostRows <= 1u << (32 - kTagBits) && kBuckets % (8 * kMatchThreads) == 0);
 
-unsigned partition_bits(uint64_t build_rows) {
-  const uint64_t partitions = (build_rows + kUsualRows - 1) / kUsualRows;
+unsigned partition_bits(uint64_t build_rows, uint32_t stride) {
+  const uint32_t usual_rows = std::min(kBuckets, kUsualBytes / stride);
+  const uint64_t partitions = (build_rows + usual_rows - 1) / usual_rows;
   return std::min<unsigned>(partitions < 2 ? 0 : static_cast<unsigned>(std::bit_width(partitions - 1)), kMostSplitBits);
 }
 
 uint64_t most_tasks(uint64_t partitions, uint64_t probe_rows) { return partitions + probe_rows / kTaskRows; }
 
 template <class Key>
-__device__ uint32_t slot_of(Key hash, unsigned bits) {
-  return static_cast<uint32_t>(static_cast<Key>(hash << bits) >> (key_bits<Key> - kSlotBits));
+__device__ uint32_t bucket_of(Key hash, unsigned bits) {
+  return static_cast<uint32_t>(static_cast<Key>(hash << bits) >> (key_bits<Key> - kBucketBits));
 }
-/// What a slot holds: the row in the partition, and above it low bits of the hash.
+/// An entry but for its row.
 template <class Key>
 __device__ uint32_t tag_of(Key hash) {
-  return static_cast<uint32_t>(hash) << kSlotBits;
+  return static_cast<uint32_t>(hash) << (32 - kTagBits);
 }
-__device__ inline bool same_tag(uint32_t word, uint32_t tag) { return ((word ^ tag) >> kSlotBits) == 0; }
+__device__ inline bool same_tag(uint32_t entry, uint32_t tag) { return ((entry ^ tag) >> (32 - kTagBits)) == 0; }
+__device__ inline uint32_t row_of(uint32_t entry) { return entry % (1u << (32 - kTagBits)); }
 
 __global__ void count_tasks(const uint32_t* offsets, uint64_t partitions, uint32_t* tasks) {
   for (uint64_t p = loop_begin(); p <= partitions; p += loop_step()) {
@@ -81,8 +89,9 @@ __device__ uint64_t last_not_above(const T* numbers, uint64_t size, uint64_t num
 }
 
 /// Adds a number of each of a block's threads to one in memory.
-__device__ void add_of_block(unsigned long long* total, unsigned long long number) {
-  __shared__ unsigned long long sum;
+template <class T>
+__device__ void add_of_block(T* total, T number) {
+  __shared__ T sum;
   if (threadIdx.x == 0) sum = 0;
   __syncthreads();
   for (unsigned distance = kLanes / 2; distance > 0; distance /= 2) number += shuffle(number, (lane() + distance) % kLanes);
@@ -92,23 +101,26 @@ __device__ void add_of_block(unsigned long long* total, unsigned long long numbe
   __syncthreads();
 }
 
-/// A partition's build tuples.
+/// A partition's build tuples, and in shared memory their rows by bucket.
 template <class Key>
 struct Table {
   HashTuples tuples;
   uint32_t begin, rows;  // of the partition
   unsigned bits;
-  uint32_t* slots;  // shared memory
+  uint32_t* ends;     // of the buckets among the entries, two to a word
+  uint32_t* entries;  // tag and row in the partition
 
   __device__ Key hash(uint32_t row) const { return tuples.hash<Key>(uint64_t{begin} + row); }
+  __device__ uint32_t end(uint32_t bucket) const { return reinterpret_cast<const uint16_t*>(ends)[bucket]; }
+  /// Adds one to a bucket's number, and returns what it was.
+  __device__ uint32_t add(uint32_t bucket) const {
+    const unsigned shift = bucket % 2 * 16;
+    return atomicAdd(&ends[bucket / 2], 1u << shift) >> shift & 0xFFFF;
+  }
 
-  /// All threads of the block call it, which synchronizes them. False where a key is there twice.
-  __device__ bool build() const {
-    for (unsigned s = threadIdx.x; s < kSlots / 4; s += kMatchThreads) {
-      reinterpret_cast<uint4*>(slots)[s] = uint4{kEmpty, kEmpty, kEmpty, kEmpty};
-    }
-    __syncthreads();
-    bool twice = false;
+  /// Calls f(row, hash) for the thread's rows.
+  template <class F>
+  __device__ void for_rows(F&& f) const {
     for (uint32_t first = threadIdx.x; first < rows; first += kMatchThreads * kProbes) {
       Key hashes[kProbes];
 #pragma unroll
@@ -117,51 +129,77 @@ struct Table {
       }
 #pragma unroll
       for (unsigned i = 0; i < kProbes; ++i) {
-        const uint32_t row = first + i * kMatchThreads;
-        if (row >= rows) break;
-        const uint32_t tag = tag_of(hashes[i]);
-        uint32_t slot = slot_of(hashes[i], bits);
-        for (;;) {
-          const uint32_t there = atomicCAS(&slots[slot], kEmpty, tag | row);
-          if (there == kEmpty) break;
-          if (same_tag(there, tag) && hash(there % kSlots) == hashes[i]) {
-            twice = true;
-            break;
-          }
-          slot = (slot + 1) % kSlots;
+        if (first + i * kMatchThreads < rows) f(first + i * kMatchThreads, hashes[i]);
+      }
+    }
+  }
+
+  /// All threads of the block call it, which synchronizes them.
+  __device__ void build() const {
+    __shared__ uint32_t sums[kMatchThreads / kLanes];
+    constexpr unsigned kOwn = kBuckets / 8 / kMatchThreads;  // times eight buckets
+    auto* const eights = reinterpret_cast<uint4*>(ends);
+    for (unsigned e = threadIdx.x; e < kBuckets / 8; e += kMatchThreads) eights[e] = uint4{0, 0, 0, 0};
+    __syncthreads();
+    for_rows([&](uint32_t, Key hash) { add(bucket_of(hash, bits)); });
+    __syncthreads();
+    // Counts become begins.
+    uint32_t sum = 0;
+#pragma unroll
+    for (unsigned i = 0; i < kOwn; ++i) {
+      const uint4 counts = eights[threadIdx.x * kOwn + i];
+      for (const uint32_t two : {counts.x, counts.y, counts.z, counts.w}) sum += (two & 0xFFFF) + (two >> 16);
+    }
+    uint32_t next = sum_before<kMatchThreads>(sum, sums);
+    const auto place = [&](uint32_t two) {
+      const uint32_t first = next, second = first + (two & 0xFFFF);
+      next = second + (two >> 16);
+      return first | second << 16;
+    };
+#pragma unroll
+    for (unsigned i = 0; i < kOwn; ++i) {
+      uint4 counts = eights[threadIdx.x * kOwn + i];
+      counts.x = place(counts.x), counts.y = place(counts.y), counts.z = place(counts.z), counts.w = place(counts.w);
+      eights[threadIdx.x * kOwn + i] = counts;
+    }
+    __syncthreads();
+    // Begins become ends.
+    for_rows([&](uint32_t row, Key hash) { entries[add(bucket_of(hash, bits))] = tag_of(hash) | row; });
+    __syncthreads();
+  }
+
+  /// Whether equal bucket and tag are equal hashes.
+  __device__ bool exact() const { return (bits + kBucketBits + kTagBits >= key_bits<Key>); }
+
+  /// The rows in the partition that have the hashes, or kNoRow. Sets `twice` where one has two.
+  __device__ void find(const Key* hashes, uint32_t* found, bool& twice) const {
+    Key there[kProbes];
+#pragma unroll
+    for (unsigned i = 0; i < kProbes; ++i) {
+      const uint32_t bucket = bucket_of(hashes[i], bits), tag = tag_of(hashes[i]);
+      uint32_t at = bucket ? end(bucket - 1) : 0;
+      const uint32_t last = end(bucket);
+      found[i] = kNoRow;
+      for (; at < last; ++at) {
+        if (!same_tag(entries[at], tag)) continue;
+        const uint32_t row = row_of(entries[at]);
+        // Rarely there is a second one: then each is looked at.
+        if (found[i] != kNoRow && !exact() && hash(found[i]) != hashes[i]) found[i] = kNoRow;
+        if (found[i] == kNoRow) {
+          found[i] = row;
+        } else if (exact() || hash(row) == hashes[i]) {
+          twice = true;
         }
       }
     }
-    return !__syncthreads_or(twice);
-  }
-
-  /// The next slot from `slot` on whose tag is the hash's; kSlots: there is none.
-  __device__ uint32_t candidate(uint32_t slot, uint32_t tag) const {
-    for (;; slot = (slot + 1) % kSlots) {
-      const uint32_t word = slots[slot];
-      if (word == kEmpty) return kSlots;
-      if (same_tag(word, tag)) return slot;
-    }
-  }
-
-  /// The rows in the partition that have the hashes, or kNoRow.
-  __device__ void find(const Key* hashes, uint32_t* found) const {
-    uint32_t slot[kProbes];
-    Key there[kProbes];
-#pragma unroll
-    for (unsigned i = 0; i < kProbes; ++i) slot[i] = candidate(slot_of(hashes[i], bits), tag_of(hashes[i]));
+    if (exact()) return;
 #pragma unroll
     for (unsigned i = 0; i < kProbes; ++i) {
-      found[i] = slot[i] == kSlots ? kNoRow : slots[slot[i]] % kSlots;
       if (found[i] != kNoRow) there[i] = hash(found[i]);
     }
 #pragma unroll
     for (unsigned i = 0; i < kProbes; ++i) {
-      while (found[i] != kNoRow && there[i] != hashes[i]) {
-        slot[i] = candidate((slot[i] + 1) % kSlots, tag_of(hashes[i]));
-        found[i] = slot[i] == kSlots ? kNoRow : slots[slot[i]] % kSlots;
-        if (found[i] != kNoRow) there[i] = hash(found[i]);
-      }
+      if (found[i] != kNoRow && there[i] != hashes[i]) found[i] = kNoRow;
     }
   }
 };
@@ -171,7 +209,7 @@ struct MatchArguments {
   const uint32_t *build_offsets, *probe_offsets, *tasks_before;
   uint64_t partitions;
   unsigned bits;
-  uint32_t *first_match, *crowded;
+  uint32_t *first_match, *crowded, *table_matches;
   uint8_t* matched;
   MatchCounts* counts;
   JoinOutput out;
@@ -185,19 +223,19 @@ __device__ inline uint64_t partition_of_task(const MatchArguments& to) {
   return last_not_above(to.tasks_before, to.partitions, task);
 }
 
-/// Keeps the matches of probe tuples [begin, end).
+/// Keeps the matches of probe tuples [begin, end), and returns how many this thread found.
 template <class Key>
-__device__ void keep_matches(const Table<Key>& table, const MatchArguments& to, uint64_t begin, uint64_t end) {
-  unsigned long long matches = 0;
+__device__ uint32_t keep_matches(const Table<Key>& table, const MatchArguments& to, uint64_t begin, uint64_t end, bool& twice) {
+  uint32_t matches = 0;
   for (uint64_t first = begin + threadIdx.x; first < end; first += kMatchThreads * kProbes) {
     Key hashes[kProbes];
     uint32_t found[kProbes];
 #pragma unroll
     for (unsigned i = 0; i < kProbes; ++i) {
       const uint64_t row = first + i * kMatchThreads;
-      hashes[i] = to.probe.hash<Key>(row < end ? row : first);
+      hashes[i] = to.probe.hash_once<Key>(row < end ? row : first);
     }
-    table.find(hashes, found);
+    table.find(hashes, found, twice);
 #pragma unroll
     for (unsigned i = 0; i < kProbes; ++i) {
       const uint64_t row = first + i * kMatchThreads;
@@ -208,46 +246,48 @@ __device__ void keep_matches(const Table<Key>& table, const MatchArguments& to, 
       ++matches;
     }
   }
-  add_of_block(&to.counts->by_table, matches);
+  return matches;
 }
 
 /// Writes the pairs of probe tuples [begin, end). Lanes that run in step reserve room for all that they find in a stretch.
 template <class Key>
-__device__ void write_matches(const Table<Key>& table, const MatchArguments& to, uint64_t begin, uint64_t end) {
-  constexpr unsigned kRounds = 4, kRows = kRounds * kProbes, kStretch = kRows * kLanes;
+__device__ void write_matches(const Table<Key>& table, const MatchArguments& to, uint64_t begin, uint64_t end, bool& twice) {
+  constexpr unsigned kRows = 2 * kProbes, kStretch = kRows * kLanes;
   for (uint64_t stretch = begin + threadIdx.x / kLanes * kStretch; stretch < end; stretch += kMatchThreads * kRows) {
-    const auto row_of = [&](unsigned i) { return stretch + i * kLanes + lane(); };
+    Key hashes[kRows];
+    uint64_t values[kRows];
     uint32_t found[kRows];
+#pragma unroll
+    for (unsigned i = 0; i < kRows; ++i) {
+      const uint64_t row = stretch + i * kLanes + lane();
+      hashes[i] = to.probe.hash_once<Key>(row < end ? row : begin);
+      if (to.out.probe_values) values[i] = to.probe.any_value(row < end ? row : begin);
+    }
     unsigned long long count = 0;
 #pragma unroll
-    for (unsigned round = 0; round < kRounds; ++round) {
-      Key hashes[kProbes];
+    for (unsigned i = 0; i < kRows; i += kProbes) table.find(hashes + i, found + i, twice);
 #pragma unroll
-      for (unsigned i = 0; i < kProbes; ++i) {
-        const uint64_t row = row_of(round * kProbes + i);
-        hashes[i] = to.probe.hash<Key>(row < end ? row : begin);
-      }
-      table.find(hashes, found + round * kProbes);
-#pragma unroll
-      for (unsigned i = 0; i < kProbes; ++i) {
-        uint32_t& match = found[round * kProbes + i];
-        if (row_of(round * kProbes + i) >= end) match = kNoRow;
-        count += popcount(ballot(match != kNoRow));
-      }
+    for (unsigned i = 0; i < kRows; ++i) {
+      if (stretch + i * kLanes + lane() >= end) found[i] = kNoRow;
+      count += popcount(ballot(found[i] != kNoRow));
     }
     unsigned long long at = 0;
     if (lane() == 0) at = atomicAdd(&to.counts->by_table, count);
     at = shuffle(at, 0);
     if (at + count > to.most_written) continue;
+    uint64_t build_values[kRows];
 #pragma unroll
     for (unsigned i = 0; i < kRows; ++i) {
-      const bool matches = found[i] != kNoRow;
-      const LaneMask all = ballot(matches);
-      if (matches) {
+      if (to.out.build_values && found[i] != kNoRow) build_values[i] = to.build.any_value(table.begin + found[i]);
+    }
+#pragma unroll
+    for (unsigned i = 0; i < kRows; ++i) {
+      const LaneMask all = ballot(found[i] != kNoRow);
+      if (found[i] != kNoRow) {
         const uint64_t out = at + popcount(all & lanes_below());
-        write_key<Key>(to.out.keys, out, to.probe, row_of(i));
-        write_value(to.out.probe_values, out, to.probe, row_of(i));
-        write_value(to.out.build_values, out, to.build, table.begin + found[i]);
+        if (to.out.keys) store_once(static_cast<Key*>(to.out.keys) + out, key_of_hash(hashes[i]));
+        store_value(to.out.probe_values, out, to.probe, values[i]);
+        store_value(to.out.build_values, out, to.build, build_values[i]);
       }
       at += popcount(all);
     }
@@ -257,30 +297,40 @@ __device__ void write_matches(const Table<Key>& table, const MatchArguments& to,
 // Block t does task t.
 template <bool write, class Key>
 __global__ void __launch_bounds__(kMatchThreads, 1) match_tables(MatchArguments to) {
-  extern __shared__ __align__(16) uint32_t slots[];
+  extern __shared__ __align__(16) uint32_t shared_words[];
   if (blockIdx.x >= to.tasks_before[to.partitions]) return;
   const uint64_t p = partition_of_task(to);
   const uint32_t build_begin = to.build_offsets[p], rows = to.build_offsets[p + 1] - build_begin;
-  const Table<Key> table{to.build, build_begin, rows, to.bits, slots};
-  if (rows > kMostRows || !table.build()) {
+  if (rows > kMostRows) {
     if (threadIdx.x == 0) to.crowded[p] = 1;
     return;
   }
+  const Table<Key> table{to.build, build_begin, rows, to.bits, shared_words, shared_words + kBuckets / 2};
+  table.build();
   const uint64_t last = to.probe_offsets[p + 1], begin = to.probe_offsets[p] + (blockIdx.x - to.tasks_before[p]) * kTaskRows;
   const uint64_t end = begin + kTaskRows < last ? begin + kTaskRows : last;
+  bool twice = false;
   if constexpr (write) {
-    write_matches(table, to, begin, end);
+    write_matches(table, to, begin, end, twice);
   } else {
-    keep_matches(table, to, begin, end);
+    add_of_block(&to.table_matches[p], keep_matches(table, to, begin, end, twice));
   }
+  if (twice) to.crowded[p] = 1;
 }
 
 // --- Crowded partitions -----------------------------------------------------------------------------------------
 
-__global__ void count_crowded(const uint32_t* offsets, const uint32_t* crowded, uint64_t partitions, uint32_t* rows) {
+// What is in crowded partitions, and what was found in the others.
+__global__ void __launch_bounds__(kThreads)
+    count_crowded(const uint32_t* offsets, const uint32_t* crowded, const uint32_t* table_matches, uint64_t partitions,
+                  uint32_t* rows, unsigned long long* by_table) {
+  unsigned long long matches = 0;
   for (uint64_t p = loop_begin(); p <= partitions; p += loop_step()) {
-    rows[p] = p < partitions && crowded[p] ? offsets[p + 1] - offsets[p] : 0;
+    const bool is_crowded = p < partitions && crowded[p];
+    rows[p] = is_crowded ? offsets[p + 1] - offsets[p] : 0;
+    if (p < partitions && !is_crowded) matches += table_matches[p];
   }
+  add_of_block(by_table, matches);
 }
 
 /// The build tuples of crowded partitions, in order: tuple i of them is in partition `p`, row `row` of the build side.
@@ -306,13 +356,14 @@ __device__ uint64_t first_not_below(const Key* hashes, uint64_t begin, uint64_t 
 }
 
 template <bool take, class Key, class Value>
-__global__ void move_crowd(Crowd crowd, HashTuples tuples, uint64_t size, Key* hashes, Value* values) {
+__global__ void move_crowd(Crowd crowd, HashTuples tuples, uint64_t size, Key* hashes, Value* values, uint8_t* matched) {
   for (uint64_t i = loop_begin(); i < size; i += loop_step()) {
     const uint32_t row = crowd.row(crowd.partition(i), i);
     if constexpr (take) {
       hashes[i] = tuples.hash<Key>(row);
       if constexpr (is_value<Value>) values[i] = tuples.value<Value>(row);
     } else {
+      matched[row] = 0;  // what their tables found does not count
       tuples.set_hash(row, hashes[i]);
       if constexpr (is_value<Value>) tuples.set_value(row, values[i]);
     }
@@ -412,7 +463,7 @@ __global__ void __launch_bounds__(kThreads) count_build_tiles(const uint8_t* mat
 
 GpuHashMatch::GpuHashMatch(TupleLayout build_layout, uint64_t build_size, TupleLayout probe_layout, uint64_t probe_size,
                            bool count_only, void* scratch)
-    : bits(partition_bits(build_size)), count_only(count_only) {
+    : count_only(count_only) {
   for (const uint64_t size : {build_size, probe_size}) {
     if (size >= kNoRow) {
       throw Error(ErrorCode::not_supported, "A hash join of " + std::to_string(size) +
@@ -420,12 +471,13 @@ GpuHashMatch::GpuHashMatch(TupleLayout build_layout, uint64_t build_size, TupleL
                                                 std::to_string(kNoRow - 1));
     }
   }
+  if (count_only) build_layout.value_bytes = probe_layout.value_bytes = 0;
+  bits = partition_bits(build_size, hash_tuples(build_layout, nullptr).stride);
   host::Carver carver(scratch);
   const auto take_side = [&](HashSide& side, TupleLayout layout, uint64_t size) {
     side.layout = layout;
-    if (count_only) side.layout.value_bytes = 0;
     side.size = static_cast<uint32_t>(size);
-    side.tuples = hash_tuples(side.layout, nullptr);
+    side.tuples = hash_tuples(layout, nullptr);
     side.tuples.data = carver.take<char>(size * side.tuples.stride);
     side.offsets = carver.take<uint32_t>(partitions() + 1);
   };
@@ -441,6 +493,7 @@ GpuHashMatch::GpuHashMatch(TupleLayout build_layout, uint64_t build_size, TupleL
   }
   tasks_before = carver.take<uint32_t>(partitions() + 1);
   crowded = carver.take<uint32_t>(partitions());
+  table_matches = carver.take<uint32_t>(partitions());
   crowded_before = carver.take<uint32_t>(partitions() + 1);
   counts = carver.take<MatchCounts>(1);
   split_scratch = carver.take<char>(hash_split_scratch_bytes(bits));
@@ -524,20 +577,20 @@ void GpuPrimitives::match_tables(GpuHashMatch& match, gpu_stream_t on) {
   GPU_CHECK(id_.name, gpu_memset_async(match.counts, 0, sizeof(*match.counts), on));
   GPU_CHECK(id_.name, gpu_memset_async(match.matched, 0, match.build.size, on));
   GPU_CHECK(id_.name, gpu_memset_async(match.crowded, 0, partitions * sizeof(uint32_t), on));
+  GPU_CHECK(id_.name, gpu_memset_async(match.table_matches, 0, partitions * sizeof(uint32_t), on));
   with_key(match.build.layout, [&]<class Key>(Key) {
-    constexpr size_t kBytes = gpu::kSlots * sizeof(uint32_t);
     const auto kernel = match.written() ? gpu::match_tables<true, Key> : gpu::match_tables<false, Key>;
-    GPU_CHECK(id_.name, gpu_allow_shared_memory(kernel, kBytes));
-    const gpu::MatchArguments to{match.build.tuples, match.probe.tuples, match.build.offsets, match.probe.offsets,
-                                 match.tasks_before, partitions,         match.bits,          match.first_match,
-                                 match.crowded,      match.matched,      match.counts,        match.out,
-                                 match.most_written};
+    GPU_CHECK(id_.name, gpu_allow_shared_memory(kernel, gpu::kTableBytes));
+    const gpu::MatchArguments to{match.build.tuples, match.probe.tuples,  match.build.offsets, match.probe.offsets,
+                                 match.tasks_before, partitions,          match.bits,          match.first_match,
+                                 match.crowded,      match.table_matches, match.matched,       match.counts,
+                                 match.out,          match.most_written};
     const auto tasks = static_cast<unsigned>(gpu::most_tasks(partitions, match.probe.size));
-    kernel<<<tasks, gpu::kMatchThreads, kBytes, on>>>(to);
+    kernel<<<tasks, gpu::kMatchThreads, gpu::kTableBytes, on>>>(to);
     check_launch("match_tables");
   });
-  gpu::count_crowded<<<gpu::loop_blocks(partitions + 1), kThreads, 0, on>>>(match.build.offsets, match.crowded, partitions,
-                                                                            match.crowded_before);
+  gpu::count_crowded<<<gpu::loop_blocks(partitions + 1), kThreads, 0, on>>>(
+      match.build.offsets, match.crowded, match.table_matches, partitions, match.crowded_before, &match.counts->by_table);
   check_launch("count_crowded");
   sum(match, match.crowded_before, partitions + 1, on, id_.name);
   count_matches(match, on);
@@ -565,11 +618,13 @@ bool GpuPrimitives::hash_match_goes_on(HashMatch& found, const Job& job, Stream&
     if constexpr (gpu::is_value<Value>) {
       values = {static_cast<Value*>(match.sorting[0].values), static_cast<Value*>(match.sorting[1].values)};
     }
-    gpu::move_crowd<true><<<blocks, kThreads, 0, on>>>(crowd, match.build.tuples, size, keys.current, values.current);
+    gpu::move_crowd<true>
+        <<<blocks, kThreads, 0, on>>>(crowd, match.build.tuples, size, keys.current, values.current, match.matched);
     check_launch("move_crowd");
     size_t bytes = match.sort_scratch_bytes;
     GPU_CHECK(id_.name, gpu::radix_sort(match.sort_scratch, bytes, keys, values, size, 0, gpu::key_bits<Key>, on));
-    gpu::move_crowd<false><<<blocks, kThreads, 0, on>>>(crowd, match.build.tuples, size, keys.current, values.current);
+    gpu::move_crowd<false>
+        <<<blocks, kThreads, 0, on>>>(crowd, match.build.tuples, size, keys.current, values.current, match.matched);
     check_launch("move_crowd");
     gpu::fill_ones<<<gpu::loop_blocks(match.build.size), kThreads, 0, on>>>(match.key_rows, match.build.size);
     check_launch("fill_ones");

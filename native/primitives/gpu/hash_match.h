@@ -21,7 +21,7 @@ struct HashSide {
   uint32_t* offsets = nullptr;  ///< of the partitions, and the end
 };
 
-/// In device memory: what was found in tables, where each key is there once, and in crowded partitions.
+/// In device memory: pairs found in tables, where each key is there once; what was found in crowded partitions; and build tuples.
 struct MatchCounts {
   unsigned long long by_table, crowded_pairs, crowded_probe, build;
 };
@@ -35,7 +35,7 @@ class GpuHashMatch final : public HashMatch {
   bool written() const override { return most_written > 0; }
   uint64_t partitions() const { return uint64_t{1} << bits; }
 
-  unsigned bits;  ///< of the hash: the partition
+  unsigned bits = 0;  ///< of the hash: the partition
   bool count_only;
   HashSide build, probe;
   JoinTally found;
@@ -52,6 +52,7 @@ class GpuHashMatch final : public HashMatch {
   uint64_t *pairs_before = nullptr, *probe_matched_before = nullptr, *build_matched_before = nullptr;
   uint32_t* tasks_before = nullptr;    ///< of each partition, and all
   uint32_t* crowded = nullptr;         ///< of each partition: whether it is
+  uint32_t* table_matches = nullptr;   ///< of each partition: probe tuples that found their match in a table
   uint32_t* crowded_before = nullptr;  ///< build tuples in crowded partitions before each, and all
   MatchCounts* counts = nullptr;
   void *split_scratch = nullptr, *scan_scratch = nullptr, *sort_scratch = nullptr;

@@ -92,13 +92,11 @@ __global__ void __launch_bounds__(kSplitThreads, 1)
       }
     }
     __syncthreads();
-    uint32_t own = 0;
+    for (unsigned g = threadIdx.x; g < groups; g += kSplitThreads) places[g] = begins[g] ? atomicAdd(&ends[g], begins[g]) : 0;
+    __syncthreads();
     const unsigned first = threadIdx.x * share, last = first + share < groups ? first + share : groups;
-    for (unsigned g = first; g < last; ++g) {
-      const uint32_t here = begins[g];
-      own += here;
-      places[g] = here ? atomicAdd(&ends[g], here) : 0;
-    }
+    uint32_t own = 0;
+    for (unsigned g = first; g < last; ++g) own += begins[g];
     uint32_t begin = sum_before<kSplitThreads>(own, sums);
     for (unsigned g = first; g < last; ++g) {
       const uint32_t here = begins[g];

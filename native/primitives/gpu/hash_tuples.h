@@ -16,9 +16,9 @@ namespace warpjoin::gpu {
 template <class Key>
 inline constexpr unsigned key_bits = 8 * sizeof(Key);
 
-/// An odd number, and what it takes to multiply back.
+/// Odd numbers, and others than mix_key's, whose topmost bits the tuples of a device have in common.
 template <class Key>
-inline constexpr Key hash_factor = static_cast<Key>(sizeof(Key) == 4 ? 0x9E3779B1 : 0xD1342543DE82EF95);
+inline constexpr Key hash_factor = static_cast<Key>(sizeof(Key) == 4 ? 0x85EBCA6B : 0xD1342543DE82EF95);
 template <class Key>
 __host__ __device__ constexpr Key inverse_of(Key odd) {
   Key inverse = odd;
@@ -67,6 +67,14 @@ struct HashTuples {
   __device__ Key hash(uint64_t row) const {
     return *reinterpret_cast<const Key*>(data + row * stride);
   }
+  template <class Key>
+  __device__ Key hash_once(uint64_t row) const {
+    return load_once(reinterpret_cast<const Key*>(data + row * stride));
+  }
+  /// A value of either width.
+  __device__ uint64_t any_value(uint64_t row) const {
+    return value_bytes == 4 ? value<uint32_t>(row) : value_bytes == 8 ? value<uint64_t>(row) : 0;
+  }
   template <class Value>
   __device__ Value value(uint64_t row) const {
     return *reinterpret_cast<const Value*>(data + row * stride + value_at);
@@ -92,6 +100,16 @@ __device__ inline void write_value(void* values, uint64_t at, const HashTuples& 
     static_cast<uint32_t*>(values)[at] = tuples.value<uint32_t>(row);
   } else {
     static_cast<uint64_t*>(values)[at] = tuples.value<uint64_t>(row);
+  }
+}
+
+/// Writes a value of a tuple to row `at` of a column that will not be read soon; nothing where that is null.
+__device__ inline void store_value(void* values, uint64_t at, const HashTuples& tuples, uint64_t value) {
+  if (!values || tuples.value_bytes == 0) return;
+  if (tuples.value_bytes == 4) {
+    store_once(static_cast<uint32_t*>(values) + at, static_cast<uint32_t>(value));
+  } else {
+    store_once(static_cast<uint64_t*>(values) + at, value);
   }
 }
 

@@ -123,6 +123,16 @@ __device__ T load_once(const T* data) {
 #endif
 }
 
+/// Writes what will not be read soon: it leaves the caches first.
+template <class T>
+__device__ void store_once(T* to, T value) {
+#if defined(WARPJOIN_HIP)
+  __builtin_nontemporal_store(value, to);
+#else
+  __stcs(to, value);
+#endif
+}
+
 /// A view as kernels read it.
 template <class Key, class Value>
 struct Run {
