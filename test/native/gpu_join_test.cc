@@ -9,10 +9,10 @@ namespace {
 
 using namespace testing;
 
-class GpuHashJoin : public ::testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Gpus, GpuHashJoin, ::testing::Values(1, 2, 3, 4));
+class GpuJoinOperator : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Gpus, GpuJoinOperator, ::testing::Values(1, 2, 3, 4));
 
-TEST_P(GpuHashJoin, GivesTheNaiveJoinForAllKindsSidesAndLayouts) {
+TEST_P(GpuJoinOperator, GivesTheNaiveJoinForAllKindsSidesAndLayouts) {
   SKIP_WITHOUT_GPUS(GetParam());
   const auto engine = make_gpu_engine(GetParam());
   check_drawn_joins(*engine, {false});
@@ -20,17 +20,17 @@ TEST_P(GpuHashJoin, GivesTheNaiveJoinForAllKindsSidesAndLayouts) {
   for (const auto& device : engine->devices) EXPECT_EQ(device->memory().used_bytes(), 0u);
 }
 
-TEST_P(GpuHashJoin, TakesEmptyAndDisjointSides) {
+TEST_P(GpuJoinOperator, TakesEmptyAndDisjointSides) {
   SKIP_WITHOUT_GPUS(GetParam());
   check_empty_joins(*make_gpu_engine(GetParam()), {false});
 }
 
-TEST_P(GpuHashJoin, StandsSkew) {
+TEST_P(GpuJoinOperator, StandsSkew) {
   SKIP_WITHOUT_GPUS(GetParam());
   check_skewed_joins(*make_gpu_engine(GetParam()), {false});
 }
 
-TEST_P(GpuHashJoin, JoinsMillions) {
+TEST_P(GpuJoinOperator, JoinsMillions) {
   SKIP_WITHOUT_GPUS(GetParam());
   const auto engine = make_gpu_engine(GetParam());
   std::mt19937_64 random(37);
@@ -42,7 +42,7 @@ TEST_P(GpuHashJoin, JoinsMillions) {
   check(*engine, large, few, {8, 4, 4}, {.kind = JoinKind::inner, .build_left = false}, {});
 }
 
-TEST_P(GpuHashJoin, FitsTheMemoryThatItAnnounces) {
+TEST_P(GpuJoinOperator, FitsTheMemoryThatItAnnounces) {
   SKIP_WITHOUT_GPUS(GetParam());
   const auto make = [](size_t limit) { return make_gpu_engine(GetParam(), limit); };
   for (const uint32_t rounds : {1u, 2u, 8u}) {
@@ -51,31 +51,31 @@ TEST_P(GpuHashJoin, FitsTheMemoryThatItAnnounces) {
   }
 }
 
-class GpuHashJoinFailure : public GpuHashJoin {};
-INSTANTIATE_TEST_SUITE_P(Gpus, GpuHashJoinFailure, ::testing::Values(1, 2));
+class GpuJoinOperatorFailure : public GpuJoinOperator {};
+INSTANTIATE_TEST_SUITE_P(Gpus, GpuJoinOperatorFailure, ::testing::Values(1, 2));
 
 constexpr Plan kPlans[] = {{}, {.partitions = 16}, {.rounds = 2}, {.rounds = 4, .partitions = 4}};
 
-TEST_P(GpuHashJoinFailure, ReleasesEverythingWhereAnAllocationFails) {
+TEST_P(GpuJoinOperatorFailure, ReleasesEverythingWhereAnAllocationFails) {
   SKIP_WITHOUT_GPUS(GetParam());
   const auto engine = make_gpu_engine(GetParam());
   for (const Plan& plan : kPlans) check_failed_allocations(*engine, GetParam(), repeated_join(*engine, plan, 8000, 9000), 2);
 }
 
-TEST_P(GpuHashJoinFailure, StopsWhenItsJobIsCancelled) {
+TEST_P(GpuJoinOperatorFailure, StopsWhenItsJobIsCancelled) {
   SKIP_WITHOUT_GPUS(GetParam());
   const auto engine = make_gpu_engine(GetParam());
   for (const Plan& plan : kPlans) check_cancelled_calls(repeated_join(*engine, plan, 60000, 50000));
 }
 
-TEST_P(GpuHashJoinFailure, SaysWhatOthersHaveLeftOfADevice) {
+TEST_P(GpuJoinOperatorFailure, SaysWhatOthersHaveLeftOfADevice) {
   SKIP_WITHOUT_GPUS(GetParam());
   const auto engine = make_gpu_engine(GetParam());
   for (const Plan& plan : kPlans) check_shortage(*engine, GetParam(), repeated_join(*engine, plan, 20000, 15000));
 }
 
 // Small enough for compute-sanitizer.
-TEST_P(GpuHashJoin, JoinsAFewForTheSanitizers) {
+TEST_P(GpuJoinOperator, JoinsAFewForTheSanitizers) {
   SKIP_WITHOUT_GPUS(GetParam());
   const auto engine = make_gpu_engine(GetParam(), size_t{64} << 20);
   std::mt19937_64 random(41);
