@@ -1,4 +1,4 @@
-// How the rows of a column are spread over the memory of several devices.
+// How rows are spread over several devices.
 #pragma once
 
 #include <algorithm>
@@ -7,9 +7,14 @@
 
 namespace warpjoin {
 
-/// Equal stretches of rows, one behind the other: shard s holds rows [s * shard_rows, (s + 1) * shard_rows), the last ones
-/// fewer or none. A shard has whole granules of 2^shift rows, at least 128, so that it begins on a byte of a bitmap and its
-/// number follows from a shift and a multiplication.
+/// Where device i's equal share of `size` rows begins; i == devices gives the end.
+constexpr uint64_t share_begin(uint64_t size, size_t devices, size_t i) {
+  return size / devices * i + std::min<uint64_t>(i, size % devices);
+}
+
+/// How a column is spread over the memory of several devices: equal stretches of rows, one behind the other. Shard s
+/// holds rows [s * shard_rows, (s + 1) * shard_rows), the last ones fewer or none. A shard has whole granules of 2^shift rows,
+/// at least 128, so that it begins on a byte of a bitmap and its number follows from a shift and a multiplication.
 struct Sharding {
   uint64_t shard_rows = 0;
   uint32_t shift = 0;

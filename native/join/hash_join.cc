@@ -5,6 +5,7 @@
 #include "join/join_rows.h"
 #include "join/local_joins.h"
 #include "join/resolve.h"
+#include "join/rounds.h"
 
 namespace warpjoin {
 namespace {
@@ -29,10 +30,29 @@ bool asks_build(const JoinRequest& request) {
   }
 }
 
-HashCut cut_for(const JoinRequest& request, uint32_t round_bits, uint32_t partitions, uint64_t build_rows, size_t devices) {
+constexpr uint64_t kWholeRows = 128 << 10;  // build rows that are not partitioned: the third-level cache holds their table
+
+/// How many partition bits leave a partition no more build rows than a device wants of one.
+uint32_t partition_bits_for(uint64_t build_rows, uint64_t partition_rows) {
+  if (build_rows <= kWholeRows) return 0;
+  return std::min<uint32_t>(kMostBits, static_cast<uint32_t>(std::bit_width((build_rows - 1) / partition_rows)));
+}
+
+/// Whether a build side is better sent to each device from the host than exchanged, by hash, together with the probe side.
+/// The first takes the build side over each link to the host, the second a device's share of both sides over its links to
+/// the others, which are several times faster. Tuples of both sides are about as wide.
+bool worth_replicating(uint64_t build_rows, uint64_t probe_rows, size_t devices) {
+  constexpr uint64_t kFaster = 8;
+  return build_rows <= kWholeRows || build_rows <= (build_rows + probe_rows) / devices / kFaster;
+}
+
+/// For rounds of so many rows.
+HashCut cut_for(const JoinRequest& request, uint32_t round_bits, uint32_t partitions, uint64_t build_rows, uint64_t probe_rows,
+                size_t devices, Device& device) {
   HashCut cut{.round_bits = round_bits};
-  cut.partition_bits = partitions ? bits_of(partitions, "Partitions") : partition_bits_for(build_rows);
-  if (cut.partition_bits == 0 && (devices == 1 || !asks_build(request))) {
+  cut.partition_bits = partitions ? bits_of(partitions, "Partitions")
+                                  : partition_bits_for(build_rows, device.primitives().hash_partition_tuples());
+  if (cut.partition_bits == 0 && (devices == 1 || (!asks_build(request) && worth_replicating(build_rows, probe_rows, devices)))) {
     cut.replicate = true;
   } else if (devices > 1) {
     // Enough partitions that the devices' shares are even.
@@ -45,43 +65,13 @@ HashCut cut_for(const JoinRequest& request, uint32_t round_bits, uint32_t partit
 
 /// The tuples of a side without values that the result does not want.
 Relation relation(const JoinSide& side, bool with_values) {
-  Relation relation{side.tuples.layout, side.tuples.view};
+  TupleLayout layout = side.tuples.layout;
+  TupleView view = side.tuples.view;
   if (!with_values) {
-    relation.layout.value_bytes = 0;
-    relation.view.values = nullptr;
+    layout.value_bytes = 0;
+    view.values = nullptr;
   }
-  return relation;
-}
-
-/// A relation in host memory grouped by round.
-struct Rounds {
-  HostBuffer keys, values;
-  std::vector<uint64_t> offsets;
-  Relation whole;
-
-  Relation part(uint32_t round) const {
-    return {whole.layout, whole.view.slice(whole.layout, offsets[round], offsets[round + 1])};
-  }
-};
-
-Digit round_digit(uint32_t round_bits) { return {static_cast<uint8_t>(64 - round_bits), static_cast<uint8_t>(round_bits), true}; }
-
-Rounds cut_rounds(Engine& engine, Device& device, const Relation& relation, uint32_t round_bits, Job& job) {
-  const Digit digit = round_digit(round_bits);
-  const uint64_t rows = relation.view.size;
-  Rounds rounds;
-  rounds.keys = engine.memory->allocate(rows * relation.layout.key_bytes, "the rounds of a join");
-  rounds.values = engine.memory->allocate(rows * relation.layout.value_bytes, "the rounds of a join");
-  rounds.offsets.resize(digit.count() + 1);
-  const size_t scratch_bytes = device.primitives().partition_scratch_bytes(relation.layout, rows, digit);
-  const Buffer scratch = device.memory().allocate(scratch_bytes);
-  const TupleSpan out{rounds.keys.data(), relation.layout.value_bytes ? rounds.values.data() : nullptr, rows};
-  rounds.whole = {relation.layout, out.view()};
-  const auto stream = device.create_stream();
-  device.primitives().partition(relation.layout, relation.view, digit, out, rounds.offsets.data(), scratch.data(), job, *stream);
-  stream->synchronize();
-  job.add_done(rows);
-  return rounds;
+  return {layout, {view}};
 }
 
 /// Where the next rows of each section go.
@@ -130,22 +120,22 @@ JoinRows join_exact(Engine& engine, const JoinKeys& keys, const JoinRequest& req
   const Relation left = relation(keys.left, wants_left(request)), right = relation(keys.right, wants_right(request));
   const Relation &build = request.build_left ? left : right, &probe = request.build_left ? right : left;
   const uint32_t round_bits = bits_of(plan.rounds, "Rounds");
-  const uint64_t tuples = build.view.size + probe.view.size;
+  const uint64_t tuples = build.size() + probe.size();
+  const HashCut cut = cut_for(request, round_bits, plan.partitions, build.size() >> round_bits, probe.size() >> round_bits,
+                              devices.size(), *devices[0]);
   JoinRows rows;
   double skew = 1;
   JoinCounts counts;
 
   const auto join = [&](const Relation& b, const Relation& p, bool count_only, auto&& use) {
-    LocalJoins joins(engine, devices, b, p,
-                     cut_for(request, round_bits, plan.partitions, build.view.size >> round_bits, devices.size()), count_only,
-                     job);
+    LocalJoins joins(engine, devices, b, p, cut, count_only, job);
     joins.run();
     skew = std::max(skew, joins.skew());
     const JoinTally& tally = joins.tally();
     const JoinCounts found{tally.pairs, request.build_left ? tally.build_matched : tally.probe_matched,
                            request.build_left ? tally.probe_matched : tally.build_matched};
     use(joins, found,
-        tuple_sections(request.kind, (request.build_left ? b : p).view.size, (request.build_left ? p : b).view.size, found));
+        tuple_sections(request.kind, (request.build_left ? b : p).size(), (request.build_left ? p : b).size(), found));
   };
   const auto count = [&](LocalJoins&, const JoinCounts& found, const JoinSections&) {
     counts.pairs = add_rows(counts.pairs, found.pairs);
@@ -166,21 +156,18 @@ JoinRows join_exact(Engine& engine, const JoinKeys& keys, const JoinRequest& req
       if (!request.count_only) writer.write(joins, sections);
     });
   } else {
-    for (const Device* device : devices) {
-      if (!device->addresses_host_memory()) not_supported_on(*device, "A hash join in several rounds");
-    }
     job.add_planned(tuples * (request.count_only ? 3 : 5));
-    std::vector<Rounds> cut;
+    std::vector<Rounds> sides;
     {
-      const PhaseTimer timer(job, "cut rounds");
-      cut.push_back(cut_rounds(engine, *devices[0], build, round_bits, job));
-      cut.push_back(cut_rounds(engine, *devices[0], probe, round_bits, job));
+      const PhaseTimer timer(job, "cut rounds", 2 * (build.bytes() + probe.bytes()));
+      const uint64_t rows = round_chunk_rows(*devices[0], tuples, plan.rounds, devices.size());
+      for (const Relation* side : {&build, &probe}) sides.push_back(cut_rounds(engine, devices, *side, round_bits, rows, job));
     }
     // Count first: the result is reserved once, exactly, and no round's matches have to be kept for it.
-    for (uint32_t r = 0; r < plan.rounds; ++r) join(cut[0].part(r), cut[1].part(r), true, count);
+    for (uint32_t r = 0; r < plan.rounds; ++r) join(sides[0].part(r), sides[1].part(r), true, count);
     RowWriter writer = reserve();
     for (uint32_t r = 0; r < plan.rounds && !request.count_only; ++r) {
-      join(cut[0].part(r), cut[1].part(r), false,
+      join(sides[0].part(r), sides[1].part(r), false,
            [&](LocalJoins& joins, const JoinCounts&, const JoinSections& sections) { writer.write(joins, sections); });
     }
   }
@@ -203,13 +190,13 @@ size_t hash_join_device_bytes(TupleLayout build, uint64_t build_rows, TupleLayou
   Device& device = *engine.devices.at(0);
   const uint32_t round_bits = bits_of(rounds, "Rounds");
   const auto largest_round = [&](uint64_t rows) { return rounds == 1 ? rows : rows / rounds + rows / rounds / 8 + 1024; };
-  const HashCut cut = cut_for(request, round_bits, 0, build_rows >> round_bits, devices);
+  const HashCut cut = cut_for(request, round_bits, 0, build_rows >> round_bits, probe_rows >> round_bits, devices, device);
   const size_t join = LocalJoins::device_bytes(build, largest_round(build_rows), probe, largest_round(probe_rows), devices, cut,
                                                request.count_only, device);
   if (rounds == 1) return join;
-  const Digit digit = round_digit(round_bits);
-  return std::max({join, device.primitives().partition_scratch_bytes(build, build_rows, digit),
-                   device.primitives().partition_scratch_bytes(probe, probe_rows, digit)});
+  const uint64_t rows = round_chunk_rows(device, build_rows + probe_rows, rounds, devices);
+  return std::max({join, cut_rounds_device_bytes(device, build, std::min(rows, build_rows), round_bits),
+                   cut_rounds_device_bytes(device, probe, std::min(rows, probe_rows), round_bits)});
 }
 
 }  // namespace warpjoin

@@ -1,336 +1,422 @@
 #include "join/local_joins.h"
 
 #include <algorithm>
-#include <bit>
+#include <array>
 #include <exception>
+#include <utility>
 
+#include "core/sharding.h"
 #include "device/streams.h"
 #include "join/join_rows.h"
 
 namespace warpjoin {
 namespace {
 
-constexpr uint64_t kPartitionRows = 12 << 10;  // build rows: a table of less than half a megabyte
-constexpr uint64_t kWholeRows = 128 << 10;     // build rows that are not partitioned: prefetching hides the third-level cache
-constexpr uint32_t kMostBits = 12;             // of one partitioning pass
+// Larger than in sorts: each piece is a fragment of what its receivers join.
+constexpr size_t kPieceBytes = size_t{256} << 20;
+constexpr size_t kStagedParts = 2;  // of a result that leaves a device: one is written while the other is on its way
+constexpr size_t kStagedBytes = size_t{64} << 20, kLeastStagedBytes = size_t{1} << 20;  // of all parts
 
 Digit partition_digit(HashCut cut) {
   return {static_cast<uint8_t>(64 - cut.round_bits - cut.partition_bits), static_cast<uint8_t>(cut.partition_bits), true};
 }
 
-constexpr size_t kStagedBytes = 64 << 20;  // for results on their way from devices that don't address host memory
-
-uint64_t chunk_begin(uint64_t rows, size_t chunk, size_t chunks) {
-  return rows / chunks * chunk + std::min<uint64_t>(chunk, rows % chunks);
+/// The first partition that device i owns; i == devices gives the end.
+uint32_t partition_begin(HashCut cut, size_t devices, size_t i) {
+  return static_cast<uint32_t>(share_begin(uint64_t{1} << cut.partition_bits, devices, i));
 }
 
-size_t tuples_bytes(TupleLayout layout, uint64_t rows) {
-  return StackAllocator::aligned(std::max<uint64_t>(rows * layout.key_bytes, 1)) +
-         StackAllocator::aligned(std::max<uint64_t>(rows * layout.value_bytes, 1));
+uint32_t partitions_of(HashCut cut, size_t devices, size_t i) {
+  return cut.replicate ? 1 : partition_begin(cut, devices, i + 1) - partition_begin(cut, devices, i);
 }
 
-size_t scratch_bytes(size_t bytes) { return StackAllocator::aligned(std::max<size_t>(bytes, 1)); }
+/// How many tuples of a relation a device has to do with.
+struct SideRows {
+  TupleLayout layout;
+  uint64_t share = 0;   ///< come to it from host memory,
+  uint64_t piece = 0;   ///< at most so many at a time,
+  uint64_t joined = 0;  ///< and at most so many are joined
+
+  /// `whole`: each device joins all of them. Otherwise hashing spreads them evenly; an eighth and some more than the mean is
+  /// for the devices that get more than others.
+  static SideRows planned(const Device& device, TupleLayout layout, uint64_t rows, size_t devices, HashCut cut, bool whole) {
+    const uint64_t share = whole ? rows : share_begin(rows, devices, 1);
+    if (cut.replicate) return {layout, share, share, share};
+    return {layout, share, device.addresses_host_memory() ? share : piece_tuples(layout, share, kPieceBytes),
+            devices == 1 ? share : std::min(rows, share + share / 8 + 4096)};
+  }
+};
+
+/// Bytes of device memory: tuples on their way to one of `devices`, and the partitions that it joins.
+size_t local_bytes(Device& device, const SideRows& build, const SideRows& probe, uint32_t partitions, size_t devices, HashCut cut,
+                   bool count_only) {
+  Primitives& primitives = device.primitives();
+  const bool in_place = device.addresses_host_memory();
+  const auto both = [&](uint64_t SideRows::*rows) {
+    return OwnedTuples::bytes(build.layout, build.*rows) + OwnedTuples::bytes(probe.layout, probe.*rows);
+  };
+  const size_t share = both(&SideRows::share), joined = both(&SideRows::joined);
+  const size_t match = StackAllocator::aligned(
+      primitives.hash_match_scratch_bytes(build.layout, build.joined, probe.layout, probe.joined, partitions, count_only));
+  const size_t leave = match + (in_place || count_only ? 0 : std::clamp(joined, kLeastStagedBytes, kStagedBytes));
+  if (cut.replicate) return (in_place ? 0 : share) + leave;
+  const Digit digit = partition_digit(cut);
+  const size_t arrive = (in_place ? 0 : kArrivalSlots * both(&SideRows::piece)) +
+                        StackAllocator::aligned(std::max(primitives.partition_scratch_bytes(build.layout, build.piece, digit),
+                                                         primitives.partition_scratch_bytes(probe.layout, probe.piece, digit)));
+  return devices == 1 ? share + std::max(arrive, leave) : joined + std::max(share + arrive, leave);
+}
+
+/// Rows [begin, end) of a relation in pieces of at most `most`.
+std::vector<Piece> cut_pieces(const Relation& relation, uint64_t begin, uint64_t end, uint64_t most) {
+  std::vector<Piece> pieces;
+  uint64_t first = 0;
+  for (const TupleView& view : relation.views) {
+    const uint64_t last = std::min(end, first + view.size);
+    for (uint64_t at = std::max(begin, first); at < last; at += most) {
+      pieces.push_back({view.slice(relation.layout, at - first, std::min(last, at + most) - first), {}, {}});
+    }
+    first += view.size;
+  }
+  return pieces;
+}
 
 }  // namespace
 
-uint32_t partition_bits_for(uint64_t build_rows) {
-  if (build_rows <= kWholeRows) return 0;
-  return std::min<uint32_t>(kMostBits, static_cast<uint32_t>(std::bit_width((build_rows - 1) / kPartitionRows)));
+uint64_t Relation::size() const {
+  uint64_t size = 0;
+  for (const TupleView& view : views) size += view.size;
+  return size;
 }
 
-/// Tuples in device memory.
-struct LocalJoins::Tuples {
-  Buffer keys, values;
-  TupleSpan span;
+/// One relation's part of a device's join.
+struct LocalJoins::Side {
+  SideRows rows;
+  std::vector<Piece> pieces;  ///< the device's chunk
+  uint64_t size = 0;          ///< tuples to join here
+  OwnedTuples received;       ///< what the devices sent
+  OwnedTuples chunk;          ///< the pieces, as they came or partitioned
+  std::vector<OwnedTuples> slots;
+  std::array<std::unique_ptr<Event>, kArrivalSlots> slot_free;
+  PartitionedTuples joined;
+  std::vector<std::vector<uint64_t>> joined_offsets;
 
-  void allocate(Device& device, TupleLayout layout, uint64_t rows) {
-    keys = device.memory().allocate(rows * layout.key_bytes);
-    values = device.memory().allocate(rows * layout.value_bytes);
-    span = {keys.data(), layout.value_bytes ? values.data() : nullptr, rows};
+  /// Takes memory for the chunk and gives every piece its place there.
+  void place_chunk(Device& device) {
+    uint64_t tuples = 0;
+    for (const Piece& piece : pieces) tuples += piece.in.size;
+    chunk = OwnedTuples(device, rows.layout, tuples);
+    uint64_t at = 0;
+    for (Piece& piece : pieces) {
+      piece.out = chunk.span.slice(rows.layout, at, at + piece.in.size);
+      at += piece.in.size;
+    }
   }
 
-  /// The tuples of host memory as the device sees them: themselves, or a copy. Implied values stay implied.
-  TupleView fetch(Device& device, TupleLayout layout, TupleView host, Stream& stream) {
-    if (device.addresses_host_memory()) return host;
-    keys = device.memory().allocate(host.size * layout.key_bytes);
-    device.copy(keys.data(), host.keys, host.size * layout.key_bytes, stream);
-    TupleView view{keys.data(), nullptr, host.first_value, host.size};
-    if (host.values && layout.value_bytes) {
-      values = device.memory().allocate(host.size * layout.value_bytes);
-      device.copy(values.data(), host.values, host.size * layout.value_bytes, stream);
-      view.values = values.data();
-    }
-    return view;
+  void add_fragment(const TupleView& tuples, std::vector<uint64_t> offsets) {
+    joined.fragments.push_back(tuples);
+    joined_offsets.push_back(std::move(offsets));
   }
 };
 
-/// One device's part of the join.
+/// One device's part of the join. The stream comes last: it waits for its work before what that refers to goes.
 struct LocalJoins::Local {
-  struct Relations {
-    Relation chunk;                 ///< this device's rows of the relation in host memory
-    Tuples fetched, parted, owned;  ///< in device memory: a copy of it, the chunk by partitions, and what was received
-    std::vector<uint64_t> parted_offsets;
-    PartitionedTuples joined;
-    std::vector<std::vector<uint64_t>> joined_offsets;
-    uint64_t rows = 0;  ///< tuples to join here
-  };
-
-  Device* device;
-  Relations build, probe;
+  Device* device = nullptr;
+  uint32_t partitions = 1;
+  Side build, probe;
   Buffer partition_scratch, match_scratch;
   std::unique_ptr<HashMatch> match;
-  Buffer staged[2];  ///< rows on their way to host memory, one part for each stream
-  std::unique_ptr<Event> sent;
-  std::unique_ptr<Stream> stream, second_stream;
+  std::array<Buffer, kStagedParts> staged;
+  std::array<std::unique_ptr<Event>, kStagedParts> emitted;
+  std::unique_ptr<Stream> stream;
+
+  std::array<Side*, 2> sides() { return {&build, &probe}; }
+  bool in_place() const { return device->addresses_host_memory(); }
+
+  /// What the chunk came through.
+  void free_arrival() {
+    partition_scratch = Buffer();
+    for (Side* side : sides()) side->slots.clear();
+  }
 };
 
-LocalJoins::LocalJoins(Engine& engine, std::span<Device* const> devices, Relation build, Relation probe, HashCut cut,
-                       bool count_only, Job& job)
+/// What is written of each row.
+struct LocalJoins::Column {
+  void* JoinOutput::*data;
+  uint8_t width;
+};
+
+LocalJoins::LocalJoins(Engine& engine, std::span<Device* const> devices, const Relation& build, const Relation& probe,
+                       HashCut cut, bool count_only, Job& job)
     : engine_(engine), build_(build), probe_(probe), cut_(cut), count_only_(count_only), job_(job) {
-  for (size_t d = 0; d < devices.size(); ++d) {
-    const auto chunk = [&](const Relation& relation) {
-      return Relation{relation.layout, relation.view.slice(relation.layout, chunk_begin(relation.view.size, d, devices.size()),
-                                                           chunk_begin(relation.view.size, d + 1, devices.size()))};
+  for (Device* device : devices) {
+    auto& local = *locals_.emplace_back(std::make_unique<Local>());
+    local.device = device;
+    for (auto& event : local.emitted) event = device->create_event();
+    for (Side* side : local.sides()) {
+      for (auto& event : side->slot_free) event = device->create_event();
+    }
+    local.stream = device->create_stream();
+  }
+  const size_t g = devices.size();
+  for (size_t d = 0; d < g; ++d) {
+    Local& local = *locals_[d];
+    local.partitions = partitions_of(cut, g, d);
+    const auto plan = [&](Side& side, const Relation& relation, bool whole) {
+      const uint64_t rows = relation.size();
+      side.rows = SideRows::planned(*local.device, relation.layout, rows, g, cut, whole);
+      side.joined.layout = relation.layout;
+      const uint64_t begin = whole ? 0 : share_begin(rows, g, d), end = whole ? rows : share_begin(rows, g, d + 1);
+      side.pieces = cut_pieces(relation, begin, end, side.rows.piece);
+      side.size = end - begin;
     };
-    auto local = std::make_unique<Local>();
-    local->device = devices[d];
-    local->build.chunk = cut.replicate ? build : chunk(build);
-    local->probe.chunk = chunk(probe);
-    local->sent = devices[d]->create_event();
-    local->stream = devices[d]->create_stream();
-    locals_.push_back(std::move(local));
+    plan(local.build, build_, cut.replicate);
+    plan(local.probe, probe_, false);
   }
 }
 
 LocalJoins::~LocalJoins() {
-  for (const auto& local : locals_) {  // all work ends before any memory that it uses goes
-    local->stream.reset();
-    local->second_stream.reset();
-  }
+  for (const auto& local : locals_) local->stream.reset();  // all work ends before any memory that it uses goes
 }
 
 size_t LocalJoins::device_bytes(TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows, size_t devices,
                                 HashCut cut, bool count_only, Device& device) {
-  Primitives& primitives = device.primitives();
-  const bool host = device.addresses_host_memory();
-  const uint32_t partitions =
-      cut.replicate ? 1 : std::max<uint32_t>(1, (1u << cut.partition_bits) / static_cast<uint32_t>(devices));
-  const uint64_t b = cut.replicate ? build_rows : chunk_begin(build_rows, 1, devices);
-  const uint64_t p = chunk_begin(probe_rows, 1, devices);
-  const size_t fetched = host ? 0 : tuples_bytes(build, b) + tuples_bytes(probe, p);
-  const size_t match = scratch_bytes(primitives.hash_match_scratch_bytes(build, b, probe, p, partitions, count_only));
-  const size_t out = host || count_only ? 0 : kStagedBytes;
-  if (cut.replicate) return fetched + match + out;
-  const Digit digit = partition_digit(cut);
-  const size_t parted = tuples_bytes(build, b) + tuples_bytes(probe, p) +
-                        scratch_bytes(std::max(primitives.partition_scratch_bytes(build, b, digit),
-                                               primitives.partition_scratch_bytes(probe, p, digit)));
-  // An eighth and some more than the mean for the devices that get more than others.
-  const size_t owned = devices == 1 ? 0 : tuples_bytes(build, b + b / 8 + 4096) + tuples_bytes(probe, p + p / 8 + 4096);
-  return parted + std::max(fetched, owned + (devices == 1 ? match : match + match / 8) + out);
+  const SideRows b = SideRows::planned(device, build, build_rows, devices, cut, cut.replicate);
+  const SideRows p = SideRows::planned(device, probe, probe_rows, devices, cut, false);
+  size_t most = 0;
+  for (const size_t owner : {size_t{0}, devices - 1}) {  // with the most partitions, and with the fewest
+    most = std::max(most, local_bytes(device, b, p, partitions_of(cut, devices, owner), devices, cut, count_only));
+  }
+  return most;
 }
 
 void LocalJoins::run() {
   if (cut_.replicate) {
-    match_replicated();
+    bring_whole();
   } else {
-    match_partitioned();
+    bring_partitioned();
   }
-  {
-    const PhaseTimer timer(job_, locals_.size() > 1 && !cut_.replicate ? "exchange and match" : "match",
-                           build_.view.size * build_.layout.key_bytes + probe_.view.size * probe_.layout.key_bytes);
-    synchronize();
-    for (bool going = true; going;) {
-      going = false;
-      for (const auto& local : locals_) {
-        if (local->device->primitives().hash_match_goes_on(*local->match, job_, *local->stream)) going = true;
-      }
-      if (going) synchronize();
-    }
-  }
+  job_.add_done(build_.size() + probe_.size());
+  match();
   uint64_t most = 0, all = 0;
   for (const auto& local : locals_) {
     const JoinTally& tally = local->match->tally();
     tally_.pairs = add_rows(tally_.pairs, tally.pairs);
     tally_.build_matched += tally.build_matched;
     tally_.probe_matched += tally.probe_matched;
-    most = std::max(most, local->build.rows + local->probe.rows);
-    all += local->build.rows + local->probe.rows;
+    most = std::max(most, local->build.size + local->probe.size);
+    all += local->build.size + local->probe.size;
   }
   if (all) skew_ = static_cast<double>(most) * static_cast<double>(locals_.size()) / static_cast<double>(all);
-  job_.add_done(build_.view.size + probe_.view.size);
+  job_.add_done(build_.size() + probe_.size());
 }
 
-void LocalJoins::match_replicated() {
+void LocalJoins::bring_whole() {
+  reserve();
+  std::vector<HostQueue> queues;
+  uint64_t bytes = 0;
   for (const auto& local : locals_) {
-    const uint64_t b = local->build.chunk.view.size, p = local->probe.chunk.view.size;
-    local->device->memory().reserve(device_bytes(build_.layout, b, probe_.layout, p, 1, cut_, count_only_, *local->device));
-    for (Local::Relations* side : {&local->build, &local->probe}) {
-      const TupleLayout layout = side->chunk.layout;
-      side->joined = {layout, {side->fetched.fetch(*local->device, layout, side->chunk.view, *local->stream)}, {}};
-      side->joined_offsets = {{0, side->chunk.view.size}};
-      side->rows = side->chunk.view.size;
-    }
-    start_match(*local, 1);
-  }
-  job_.add_done(build_.view.size + probe_.view.size);
-}
-
-void LocalJoins::match_partitioned() {
-  std::vector<size_t> need;
-  for (const auto& local : locals_) {
-    need.push_back(device_bytes(build_.layout, build_.view.size, probe_.layout, probe_.view.size, locals_.size(), cut_,
-                                count_only_, *local->device));
-  }
-  for (bool again = true; again;) {
-    const PhaseTimer timer(job_, "partition",
-                           2 * (build_.view.size * build_.layout.tuple_bytes() + probe_.view.size * probe_.layout.tuple_bytes()));
-    reserve(need);
-    partition();
-    again = false;
-    // Keys that crowd on one device need more there than was planned; its memory can only grow while it is empty.
-    const std::vector<size_t> exact = bytes_to_match();
-    for (size_t d = 0; d < locals_.size(); ++d) {
-      if (exact[d] <= locals_[d]->device->memory().reserved_bytes()) continue;
-      need[d] = std::max(need[d], exact[d]);
-      again = true;
-    }
-  }
-  job_.add_done(build_.view.size + probe_.view.size);
-  if (locals_.size() > 1) return exchange();
-  Local& local = *locals_[0];
-  for (Local::Relations* side : {&local.build, &local.probe}) {
-    side->joined = {side->chunk.layout, {side->parted.span.view()}, {}};
-    side->joined_offsets = {side->parted_offsets};
-  }
-  start_match(local, 1u << cut_.partition_bits);
-}
-
-void LocalJoins::reserve(std::span<const size_t> bytes) {
-  for (const auto& local : locals_) {
-    for (Local::Relations* side : {&local->build, &local->probe})
-      for (Tuples* tuples : {&side->fetched, &side->parted, &side->owned}) *tuples = Tuples();
-    local->partition_scratch = Buffer();
-  }
-  for (size_t d = 0; d < locals_.size(); ++d) locals_[d]->device->memory().reserve(bytes[d]);
-}
-
-void LocalJoins::partition() {
-  const Digit digit = partition_digit(cut_);
-  for (const auto& local : locals_) {
-    Device& device = *local->device;
-    size_t scratch = 0;
-    for (Local::Relations* side : {&local->build, &local->probe}) {
-      side->parted.allocate(device, side->chunk.layout, side->chunk.view.size);
-      side->parted_offsets.assign(digit.count() + 1, 0);
-      scratch = std::max(scratch, device.primitives().partition_scratch_bytes(side->chunk.layout, side->chunk.view.size, digit));
-    }
-    local->partition_scratch = device.memory().allocate(scratch);
-    for (Local::Relations* side : {&local->build, &local->probe}) {
-      const TupleView chunk = side->fetched.fetch(device, side->chunk.layout, side->chunk.view, *local->stream);
-      device.primitives().partition(side->chunk.layout, chunk, digit, side->parted.span, side->parted_offsets.data(),
-                                    local->partition_scratch.data(), job_, *local->stream);
-    }
-  }
-  synchronize();
-  for (const auto& local : locals_) {
-    for (Local::Relations* side : {&local->build, &local->probe}) {
-      side->fetched = Tuples();
-      side->rows = 0;
-    }
-  }
-  const size_t g = locals_.size();
-  for (size_t owner = 0; owner < g; ++owner) {
-    const uint64_t first = chunk_begin(digit.count(), owner, g), last = chunk_begin(digit.count(), owner + 1, g);
-    for (const auto& from : locals_) {
-      locals_[owner]->build.rows += from->build.parted_offsets[last] - from->build.parted_offsets[first];
-      locals_[owner]->probe.rows += from->probe.parted_offsets[last] - from->probe.parted_offsets[first];
-    }
-  }
-}
-
-std::vector<size_t> LocalJoins::bytes_to_match() const {
-  std::vector<size_t> bytes;
-  const size_t g = locals_.size();
-  for (size_t d = 0; d < g; ++d) {
-    const Local& local = *locals_[d];
-    const auto partitions =
-        static_cast<uint32_t>(chunk_begin(1u << cut_.partition_bits, d + 1, g) - chunk_begin(1u << cut_.partition_bits, d, g));
-    const size_t owned =
-        g == 1 ? 0 : tuples_bytes(build_.layout, local.build.rows) + tuples_bytes(probe_.layout, local.probe.rows);
-    const size_t out = local.device->addresses_host_memory() || count_only_ ? 0 : kStagedBytes;
-    bytes.push_back(local.device->memory().used_bytes() + owned + out +
-                    scratch_bytes(local.device->primitives().hash_match_scratch_bytes(
-                        build_.layout, local.build.rows, probe_.layout, local.probe.rows, partitions, count_only_)));
-  }
-  return bytes;
-}
-
-void LocalJoins::exchange() {
-  const size_t g = locals_.size();
-  const uint32_t partitions = 1u << cut_.partition_bits;
-  for (const auto& local : locals_) {
-    local->build.owned.allocate(*local->device, build_.layout, local->build.rows);
-    local->probe.owned.allocate(*local->device, probe_.layout, local->probe.rows);
-  }
-  // Sender by sender in a different order for each, so that no two send to the same owner at first.
-  for (size_t sender = 0; sender < g; ++sender) {
-    Local& from = *locals_[sender];
-    for (size_t step = 0; step < g; ++step) {
-      const size_t owner = (sender + step) % g;
-      Local& to = *locals_[owner];
-      const uint64_t first = chunk_begin(partitions, owner, g), last = chunk_begin(partitions, owner + 1, g);
-      for (Local::Relations Local::*side : {&Local::build, &Local::probe}) {
-        const TupleLayout layout = (from.*side).chunk.layout;
-        uint64_t at = 0;
-        for (size_t s = 0; s < sender; ++s) {
-          const std::vector<uint64_t>& offsets = (locals_[s].get()->*side).parted_offsets;
-          at += offsets[last] - offsets[first];
+    HostQueue queue{local->device, HostQueue::Direction::to_device, {}, 1, {}};
+    for (Side* side : local->sides()) {
+      if (!local->in_place()) side->place_chunk(*local->device);
+      for (const Piece& piece : side->pieces) {
+        TupleView tuples = piece.in;
+        if (!local->in_place()) {
+          queue.copies.push_back(host_copy(side->rows.layout, piece.out, piece.in, nullptr));
+          tuples.keys = piece.out.keys;
+          if (tuples.values) tuples.values = piece.out.values;
+          bytes += piece.in.size * side->rows.layout.tuple_bytes();
         }
-        const std::vector<uint64_t>& offsets = (from.*side).parted_offsets;
-        const uint64_t rows = offsets[last] - offsets[first];
-        const TupleSpan target = (to.*side).owned.span.slice(layout, at, at + rows);
-        const TupleSpan source = (from.*side).parted.span.slice(layout, offsets[first], offsets[last]);
-        from.device->copy_to_peer(target.keys, *to.device, source.keys, rows * layout.key_bytes, *from.stream);
-        if (layout.value_bytes) {
-          from.device->copy_to_peer(target.values, *to.device, source.values, rows * layout.value_bytes, *from.stream);
-        }
-        (to.*side).joined.layout = layout;
-        (to.*side).joined.fragments.push_back(target.view());
-        std::vector<uint64_t>& rebased = (to.*side).joined_offsets.emplace_back(offsets.begin() + static_cast<int64_t>(first),
-                                                                                offsets.begin() + static_cast<int64_t>(last) + 1);
-        for (uint64_t& offset : rebased) offset -= offsets[first];
+        side->add_fragment(tuples, {0, tuples.size});
       }
     }
-    from.stream->record(*from.sent);
+    if (queue.copies.empty()) continue;
+    queue.depth = queue.copies.size();
+    queues.push_back(std::move(queue));
   }
-  for (size_t owner = 0; owner < g; ++owner) {
-    for (const auto& sender : locals_) locals_[owner]->stream->wait(*sender->sent);
-    start_match(*locals_[owner],
-                static_cast<uint32_t>(chunk_begin(partitions, owner + 1, g) - chunk_begin(partitions, owner, g)));
+  if (queues.empty()) return;
+  const PhaseTimer timer(job_, "copy", 2 * bytes);
+  transfer(engine_, queues, job_);
+}
+
+void LocalJoins::bring_partitioned() {
+  {
+    const PhaseTimer timer(job_, "partition", 2 * (build_.bytes() + probe_.bytes()));
+    // Keys that crowd on one device need more there than was planned; its memory can only grow while it is empty.
+    do {
+      reserve();
+      partition();
+    } while (!has_room());
+  }
+  if (locals_.size() > 1) return exchange();
+  Local& local = *locals_[0];
+  local.free_arrival();
+  for (Side* side : local.sides()) {
+    for (const Piece& piece : side->pieces) side->add_fragment(piece.out.view(), piece.offsets);
   }
 }
 
-void LocalJoins::start_match(Local& local, uint32_t partitions) {
-  for (Local::Relations* side : {&local.build, &local.probe}) {
+void LocalJoins::reserve() {
+  for (const auto& local : locals_) {
+    local->free_arrival();
+    for (Side* side : local->sides()) {
+      side->chunk = OwnedTuples();
+      side->received = OwnedTuples();
+    }
+  }
+  for (const auto& local : locals_) {
+    local->device->memory().reserve(
+        local_bytes(*local->device, local->build.rows, local->probe.rows, local->partitions, locals_.size(), cut_, count_only_));
+  }
+}
+
+// Takes each device's chunks to it and partitions every piece as soon as it is there.
+void LocalJoins::partition() {
+  std::vector<HostQueue> queues;
+  for (const auto& local : locals_) {
+    Device& device = *local->device;
+    // What is to stay comes first: the rest makes room for the match.
+    for (Side* side : local->sides()) {
+      if (locals_.size() > 1) side->received = OwnedTuples(device, side->rows.layout, side->rows.joined);
+    }
+    size_t scratch = 0;
+    for (Side* side : local->sides()) {
+      side->place_chunk(device);
+      const SideRows& rows = side->rows;
+      scratch = std::max(scratch, device.primitives().partition_scratch_bytes(rows.layout, rows.piece, partition_digit(cut_)));
+    }
+    local->partition_scratch = allocate(device, scratch);
+    if (local->in_place()) {
+      for (Side* side : local->sides()) {
+        for (Piece& piece : side->pieces) partition_piece(*local, *side, piece, piece.in);
+      }
+    } else {
+      queues.push_back(one_after_the_other(arrival(*local, local->build), arrival(*local, local->probe)));
+    }
+  }
+  transfer(engine_, queues, job_);
+  wait();
+}
+
+HostQueue LocalJoins::arrival(Local& local, Side& side) {
+  for (size_t s = 0; s < kArrivalSlots; ++s) side.slots.emplace_back(*local.device, side.rows.layout, side.rows.piece);
+  return arrival_of(*local.device, side.rows.layout, side.pieces, side.slots, side.slot_free, *local.stream,
+                    [&](Piece& piece, const TupleView& arrived) { partition_piece(local, side, piece, arrived); });
+}
+
+void LocalJoins::partition_piece(Local& local, const Side& side, Piece& piece, const TupleView& arrived) {
+  const Digit digit = partition_digit(cut_);
+  piece.offsets.assign(digit.count() + 1, 0);
+  local.device->primitives().partition(side.rows.layout, arrived, digit, piece.out, piece.offsets.data(),
+                                       local.partition_scratch.data(), job_, *local.stream);
+}
+
+/// Counts what each device will join; where that is more than was reserved for, plans for it and returns false.
+bool LocalJoins::has_room() {
+  bool room = true;
+  const size_t g = locals_.size();
+  for (size_t owner = 0; owner < g; ++owner) {
+    const uint32_t first = partition_begin(cut_, g, owner), last = partition_begin(cut_, g, owner + 1);
+    Local& local = *locals_[owner];
+    for (Side Local::*side : {&Local::build, &Local::probe}) {
+      uint64_t size = 0;
+      for (const auto& from : locals_) {
+        for (const Piece& piece : ((*from).*side).pieces) size += piece.offsets[last] - piece.offsets[first];
+      }
+      (local.*side).size = size;
+    }
+    if (local.build.size <= local.build.rows.joined && local.probe.size <= local.probe.rows.joined) continue;
+    for (Side* side : local.sides()) side->rows.joined = side->size;
+    room = false;
+  }
+  return room;
+}
+
+// Sends all pieces' partitions to their owners.
+void LocalJoins::exchange() {
+  struct Parcel {
+    size_t owner;
+    TupleLayout layout;
+    TupleSpan target, source;
+  };
+  const size_t g = locals_.size();
+  std::vector<std::vector<Parcel>> parcels(g);  // of each sender, by owner
+  for (size_t owner = 0; owner < g; ++owner) {
+    const uint32_t first = partition_begin(cut_, g, owner), last = partition_begin(cut_, g, owner + 1);
+    for (Side Local::*side : {&Local::build, &Local::probe}) {
+      Side& to = (*locals_[owner]).*side;
+      const TupleLayout layout = to.rows.layout;
+      uint64_t at = 0;
+      for (size_t sender = 0; sender < g; ++sender) {
+        for (const Piece& piece : ((*locals_[sender]).*side).pieces) {
+          std::vector<uint64_t> offsets(&piece.offsets[first], &piece.offsets[last] + 1);
+          const uint64_t begin = offsets.front(), rows = offsets.back() - begin;
+          if (rows == 0) continue;
+          for (uint64_t& offset : offsets) offset -= begin;
+          const TupleSpan target = to.received.span.slice(layout, at, at + rows);
+          parcels[sender].push_back({owner, layout, target, piece.out.slice(layout, begin, begin + rows)});
+          to.add_fragment(target.view(), std::move(offsets));
+          at += rows;
+        }
+      }
+    }
+  }
+  const PhaseTimer timer(job_, "exchange", 2 * (build_.bytes() + probe_.bytes()));
+  engine_.pool.parallel_for(g, [&](uint64_t sender) {
+    Device& device = *locals_[sender]->device;
+    Stream& stream = *locals_[sender]->stream;
+    std::vector<Parcel>& own = parcels[sender];
+    // Owner by owner in a different order for each, so that no two send to the same owner at first.
+    std::rotate(own.begin(), std::find_if(own.begin(), own.end(), [&](const Parcel& parcel) { return parcel.owner >= sender; }),
+                own.end());
+    for (const Parcel& parcel : own) {
+      Device& owner = *locals_[parcel.owner]->device;
+      const TupleSpan &target = parcel.target, &source = parcel.source;
+      device.copy_to_peer(target.keys, owner, source.keys, source.size * parcel.layout.key_bytes, stream);
+      if (parcel.layout.value_bytes) {
+        device.copy_to_peer(target.values, owner, source.values, source.size * parcel.layout.value_bytes, stream);
+      }
+    }
+  });
+  wait();
+  for (const auto& local : locals_) {
+    local->free_arrival();
+    for (Side* side : local->sides()) side->chunk = OwnedTuples();
+  }
+}
+
+void LocalJoins::match() {
+  const PhaseTimer timer(job_, "match", build_.size() * build_.layout.key_bytes + probe_.size() * probe_.layout.key_bytes);
+  for (const auto& local : locals_) start_match(*local);
+  wait();
+  for (bool going = true; going;) {
+    going = false;
+    for (const auto& local : locals_) {
+      if (local->device->primitives().hash_match_goes_on(*local->match, job_, *local->stream)) going = true;
+    }
+    if (going) wait();
+  }
+}
+
+void LocalJoins::start_match(Local& local) {
+  for (Side* side : local.sides()) {
+    if (side->joined.fragments.empty()) side->add_fragment({}, std::vector<uint64_t>(local.partitions + 1));
     for (const std::vector<uint64_t>& offsets : side->joined_offsets) side->joined.host_offsets.push_back(offsets.data());
   }
   Primitives& primitives = local.device->primitives();
-  local.match_scratch = local.device->memory().allocate(primitives.hash_match_scratch_bytes(
-      build_.layout, local.build.rows, probe_.layout, local.probe.rows, partitions, count_only_));
+  local.match_scratch =
+      allocate(*local.device, primitives.hash_match_scratch_bytes(build_.layout, local.build.size, probe_.layout,
+                                                                  local.probe.size, local.partitions, count_only_));
   const uint32_t common_bits = cut_.round_bits + (cut_.replicate ? 0 : cut_.partition_bits);
-  local.match = primitives.hash_match(local.build.joined, local.probe.joined, partitions, common_bits, count_only_,
+  local.match = primitives.hash_match(local.build.joined, local.probe.joined, local.partitions, common_bits, count_only_,
                                       local.match_scratch.data(), job_, *local.stream);
 }
 
-void LocalJoins::synchronize() {
+void LocalJoins::wait() {
   std::vector<Stream*> streams;
-  for (const auto& local : locals_) {
-    for (Stream* stream : {local->stream.get(), local->second_stream.get()}) {
-      if (stream) streams.push_back(stream);
-    }
-  }
+  for (const auto& local : locals_) streams.push_back(local->stream.get());
   synchronize_all(streams);
+  job_.check();
 }
 
 uint64_t LocalJoins::rows_of(const Local& local, JoinEmit what) const {
@@ -338,9 +424,9 @@ uint64_t LocalJoins::rows_of(const Local& local, JoinEmit what) const {
   switch (what) {
     case JoinEmit::pairs: return tally.pairs;
     case JoinEmit::build_matched: return tally.build_matched;
-    case JoinEmit::build_unmatched: return local.build.rows - tally.build_matched;
+    case JoinEmit::build_unmatched: return local.build.size - tally.build_matched;
     case JoinEmit::probe_matched: return tally.probe_matched;
-    case JoinEmit::probe_unmatched: return local.probe.rows - tally.probe_matched;
+    case JoinEmit::probe_unmatched: return local.probe.size - tally.probe_matched;
   }
   return 0;
 }
@@ -351,7 +437,7 @@ void LocalJoins::emit(JoinEmit what, JoinOutput host_out) {
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
     try {
-      synchronize();
+      wait();
     } catch (...) {  // the first error counts
     }
     std::rethrow_exception(error);
@@ -359,10 +445,6 @@ void LocalJoins::emit(JoinEmit what, JoinOutput host_out) {
 }
 
 void LocalJoins::emit_columns(JoinEmit what, JoinOutput host_out) {
-  struct Column {
-    void* JoinOutput::*data;
-    uint8_t width;
-  };
   std::vector<Column> columns{{&JoinOutput::keys, build_.layout.key_bytes},
                               {&JoinOutput::build_values, build_.layout.value_bytes},
                               {&JoinOutput::probe_values, probe_.layout.value_bytes}};
@@ -370,50 +452,65 @@ void LocalJoins::emit_columns(JoinEmit what, JoinOutput host_out) {
   if (columns.empty()) return;
   uint64_t row_bytes = 0, rows = 0;
   for (const Column& column : columns) row_bytes += column.width;
-  std::vector<JoinOutput> outputs;
-  for (const auto& local : locals_) {
-    JoinOutput& out = outputs.emplace_back();
-    for (const Column& column : columns) out.*column.data = static_cast<char*>(host_out.*column.data) + rows * column.width;
-    rows += rows_of(*local, what);
-  }
+  for (const auto& local : locals_) rows += rows_of(*local, what);
   const PhaseTimer timer(job_, "write", rows * row_bytes);
-  for (size_t d = 0; d < locals_.size(); ++d) {
-    Local& local = *locals_[d];
-    const uint64_t all = rows_of(local, what);
-    if (local.device->addresses_host_memory()) {
-      local.device->primitives().hash_emit(*local.match, what, 0, all, outputs[d], job_, *local.stream);
-      continue;
+  std::vector<HostQueue> queues;
+  for (const auto& local : locals_) {
+    const uint64_t own = rows_of(*local, what);
+    if (local->in_place()) {
+      local->device->primitives().hash_emit(*local->match, what, 0, own, host_out, job_, *local->stream);
+    } else if (own) {
+      queues.push_back(way_home(*local, what, columns, host_out));
     }
-    // Through what is left of the device's memory: while one part is copied, the other is written.
-    const StackAllocator& memory = local.device->memory();
-    const uint64_t room = (memory.reserved_bytes() - memory.used_bytes()) / 2 / StackAllocator::kAlignment;
-    const uint64_t most = room > 4 ? (room - 4) * StackAllocator::kAlignment / row_bytes : 1;
-    const uint64_t rows_a_part = std::min(most, all);
-    if (!local.second_stream) local.second_stream = local.device->create_stream();
-    for (Buffer& part : local.staged) {
-      part = local.device->memory().allocate(rows_a_part * row_bytes + columns.size() * StackAllocator::kAlignment);
-    }
-    bool second = false;
-    for (uint64_t first = 0; first < all; first += rows_a_part, second = !second) {
-      const uint64_t part_rows = std::min(rows_a_part, all - first);
-      Stream& stream = second ? *local.second_stream : *local.stream;
-      char* at = local.staged[second].as<char>();
-      JoinOutput out;
-      for (const Column& column : columns) {
-        out.*column.data = at;
-        at += StackAllocator::aligned(rows_a_part * column.width);
-      }
-      local.device->primitives().hash_emit(*local.match, what, first, part_rows, out, job_, stream);
-      for (const Column& column : columns) {
-        local.device->copy(static_cast<char*>(outputs[d].*column.data) + first * column.width, out.*column.data,
-                           part_rows * column.width, stream);
-      }
-    }
+    for (const Column& column : columns) host_out.*column.data = static_cast<char*>(host_out.*column.data) + own * column.width;
   }
-  synchronize();
+  transfer(engine_, queues, job_);
+  wait();
   for (const auto& local : locals_) {
     for (Buffer& part : local->staged) part = Buffer();
   }
+}
+
+// Through what is left of the device's memory.
+HostQueue LocalJoins::way_home(Local& local, JoinEmit what, const std::vector<Column>& columns, JoinOutput host_out) {
+  StackAllocator& memory = local.device->memory();
+  const uint64_t all = rows_of(local, what);
+  uint64_t row_bytes = 0;
+  for (const Column& column : columns) row_bytes += column.width;
+  const size_t room = std::min(kStagedBytes, memory.reserved_bytes() - memory.used_bytes()) / kStagedParts;
+  const uint64_t part_rows = std::min<uint64_t>(all, (room - (columns.size() + 1) * StackAllocator::kAlignment) / row_bytes);
+  std::array<JoinOutput, kStagedParts> staged;
+  for (size_t s = 0; s < kStagedParts; ++s) {
+    local.staged[s] = memory.allocate(part_rows * row_bytes + columns.size() * StackAllocator::kAlignment);
+    char* at = local.staged[s].as<char>();
+    for (const Column& column : columns) {
+      staged[s].*column.data = at;
+      at += StackAllocator::aligned(part_rows * column.width);
+    }
+  }
+  HostQueue queue{local.device, HostQueue::Direction::to_host, {}, kStagedParts, {}};
+  for (uint64_t first = 0; first < all; first += part_rows) {
+    const size_t part = queue.copies.size() % kStagedParts;
+    HostCopy& copy = queue.copies.emplace_back();
+    copy.after = local.emitted[part].get();
+    for (const Column& column : columns) {
+      copy.stretches.push_back({static_cast<char*>(host_out.*column.data) + first * column.width, staged[part].*column.data,
+                                std::min(part_rows, all - first) * column.width});
+    }
+  }
+  const auto emit_part = [this, &local, what, all, part_rows, staged](size_t part) {
+    const uint64_t first = part * part_rows;
+    if (first >= all) return;
+    local.device->primitives().hash_emit(*local.match, what, first, std::min(part_rows, all - first), staged[part % kStagedParts],
+                                         job_, *local.stream);
+    local.stream->record(*local.emitted[part % kStagedParts]);
+  };
+  for (size_t part = 0; part < kStagedParts; ++part) emit_part(part);
+  queue.enqueued = [&local, emit_part](size_t part, std::span<Event* const> done) {
+    for (Event* event : done) local.stream->wait(*event);
+    emit_part(part + kStagedParts);
+  };
+  return queue;
 }
 
 }  // namespace warpjoin

@@ -7,12 +7,17 @@
 
 #include "core/engine.h"
 #include "primitives/primitives.h"
+#include "transfer/arrival.h"
 
 namespace warpjoin {
 
+/// Tuples in host memory, in one or more stretches.
 struct Relation {
   TupleLayout layout;
-  TupleView view;
+  std::vector<TupleView> views;
+
+  uint64_t size() const;
+  uint64_t bytes() const { return size() * layout.tuple_bytes(); }
 };
 
 /// How a hash join cuts the key space.
@@ -22,14 +27,11 @@ struct HashCut {
   bool replicate = false;       ///< no partitions: every device joins the whole build side with its chunk of the probe side
 };
 
-/// How many partition bits keep a partition's table within a core's cache; 0 where the whole build side is small enough.
-uint32_t partition_bits_for(uint64_t build_rows);
-
-/// One use: run, look at the tally, emit. The relations and the job must outlive it.
+/// One use: run, look at the tally, emit. The tuples and the job must outlive it.
 class LocalJoins {
  public:
-  LocalJoins(Engine& engine, std::span<Device* const> devices, Relation build, Relation probe, HashCut cut, bool count_only,
-             Job& job);
+  LocalJoins(Engine& engine, std::span<Device* const> devices, const Relation& build, const Relation& probe, HashCut cut,
+             bool count_only, Job& job);
   ~LocalJoins();
   LocalJoins(const LocalJoins&) = delete;
   LocalJoins& operator=(const LocalJoins&) = delete;
@@ -45,23 +47,28 @@ class LocalJoins {
   /// Writes all devices' rows to host memory, in the order of the devices, and waits for them.
   void emit(JoinEmit what, JoinOutput host_out);
 
-  /// Device memory for chunks of these sizes, where hashing spreads the tuples evenly.
+  /// Device memory for relations of these sizes, where hashing spreads the tuples evenly.
   static size_t device_bytes(TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows, size_t devices,
                              HashCut cut, bool count_only, Device& device);
 
  private:
-  struct Tuples;
+  struct Side;
   struct Local;
+  struct Column;
 
-  void match_replicated();
-  void match_partitioned();
-  void reserve(std::span<const size_t> bytes);
+  void bring_whole();
+  void bring_partitioned();
+  void reserve();
   void partition();
-  std::vector<size_t> bytes_to_match() const;
+  HostQueue arrival(Local& local, Side& side);
+  void partition_piece(Local& local, const Side& side, Piece& piece, const TupleView& arrived);
+  bool has_room();
   void exchange();
-  void start_match(Local& local, uint32_t partitions);
-  void synchronize();
+  void match();
+  void start_match(Local& local);
+  void wait();
   void emit_columns(JoinEmit what, JoinOutput host_out);
+  HostQueue way_home(Local& local, JoinEmit what, const std::vector<Column>& columns, JoinOutput host_out);
   uint64_t rows_of(const Local& local, JoinEmit what) const;
 
   Engine& engine_;

@@ -46,14 +46,6 @@ SortAlgorithm runnable(SortAlgorithm algorithm, const Engine& engine, const std:
   return algorithm;
 }
 
-HostCopy host_copy(TupleLayout layout, const TupleSpan& target, const TupleView& source, Event* after) {
-  HostCopy copy{{}, after};
-  copy.stretches.push_back({target.keys, source.keys, source.size * layout.key_bytes});
-  if (layout.value_bytes && source.values)
-    copy.stretches.push_back({target.values, source.values, source.size * layout.value_bytes});
-  return copy;
-}
-
 Lanes::Lanes(Engine& engine, TupleLayout layout, const std::vector<Device*>& devices, uint64_t tuples, SortAlgorithm algorithm,
              Job& job)
     : engine(engine), layout(layout), job(job), in_place(all_address_host_memory(devices)), lanes_(devices.size()) {

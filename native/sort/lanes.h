@@ -8,17 +8,13 @@
 
 #include "core/engine.h"
 #include "core/job.h"
+#include "core/sharding.h"
 #include "core/tuples.h"
 #include "primitives/primitives.h"
 #include "sort/sort.h"
-#include "transfer/host_transfer.h"
+#include "transfer/arrival.h"
 
 namespace warpjoin::sorting {
-
-/// Where device i's equal share of `size` tuples begins; i == devices gives the end.
-constexpr uint64_t share_begin(uint64_t size, size_t devices, size_t i) {
-  return size / devices * i + std::min<uint64_t>(i, size % devices);
-}
 
 /// How far a device's part of a radix-sorted chunkset may end from its equal share: half of epsilon = 0.5 % (3.1.2), as
 /// both its ends may move.
@@ -84,9 +80,6 @@ class Lanes {
  private:
   std::vector<Lane> lanes_;
 };
-
-/// The copy of tuples, with values where the source has some, between host memory and a device.
-HostCopy host_copy(TupleLayout layout, const TupleSpan& target, const TupleView& source, Event* after);
 
 /// The algorithm that can run: all but radix read across devices, so they need direct links.
 SortAlgorithm runnable(SortAlgorithm algorithm, const Engine& engine, const std::vector<Device*>& devices);

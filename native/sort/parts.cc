@@ -21,29 +21,6 @@ std::vector<TupleView> cut(TupleLayout layout, const std::vector<TupleView>& fro
 
 }  // namespace
 
-HostQueue arrival_of(Device& device, TupleLayout layout, std::vector<Piece>& pieces, const std::vector<OwnedTuples>& slots,
-                     const std::array<std::unique_ptr<Event>, kSlots>& slot_free, Stream& compute,
-                     std::function<void(Piece& piece, const TupleView& arrived)> partition) {
-  HostQueue queue{&device, HostQueue::Direction::to_device, {}, kSlots, {}};
-  for (size_t p = 0; p < pieces.size(); ++p) {
-    const TupleView& in = pieces[p].in;
-    const TupleSpan& slot = slots[p % kSlots].span;
-    HostCopy& copy = queue.copies.emplace_back();
-    copy.stretches.push_back({slot.keys, in.keys, in.size * layout.key_bytes});
-    if (in.values) copy.stretches.push_back({slot.values, in.values, in.size * layout.value_bytes});
-    if (p >= kSlots) copy.after = slot_free[p % kSlots].get();
-  }
-  queue.enqueued = [&pieces, &slots, &slot_free, &compute, partition = std::move(partition)](size_t p,
-                                                                                             std::span<Event* const> done) {
-    for (Event* event : done) compute.wait(*event);
-    Piece& piece = pieces[p];
-    const TupleSpan& slot = slots[p % kSlots].span;
-    partition(piece, {slot.keys, piece.in.values ? slot.values : nullptr, piece.in.first_value, piece.in.size});
-    compute.record(*slot_free[p % kSlots]);
-  };
-  return queue;
-}
-
 void partition_piece(Primitives& primitives, TupleLayout layout, Piece& piece, const TupleView& arrived, const KeyRanges& ranges,
                      void* scratch, Job& job, Stream& compute) {
   piece.offsets.assign(ranges.size() + 1, 0);

@@ -2,24 +2,19 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <vector>
 
 #include "core/job.h"
-#include "device/device.h"
 #include "primitives/primitives.h"
 #include "sort/key_ranges.h"
-#include "transfer/host_transfer.h"
+#include "transfer/arrival.h"
 
 namespace warpjoin::sorting {
 
-inline constexpr uint64_t kLeastTuples = 4096;  // of a piece or a range: less only costs launches
 inline constexpr uint64_t kOversampling = 128;  // keys sampled for each range, at first
-inline constexpr size_t kSlots = 3;             // pieces that arrive, wait and are partitioned at a time
 
 /// Tuples that a range holds where there are as many ranges as may be.
 inline uint64_t finest_range(uint64_t tuples) {
@@ -42,46 +37,6 @@ inline size_t ranges_of(uint64_t tuples, uint64_t range) {
 /// The most tuples of a part where ranges should hold `range` of them. A range of different keys holds at most two shares of
 /// the sample; the rest is for the sample's error.
 inline uint64_t most_in_part(uint64_t tuples, uint64_t range) { return std::min(tuples, 3 * (range + 1)); }
-
-/// Tuples that are partitioned together, of a device's share: at most `most_bytes`, and at least eight pieces where they are
-/// not tiny, so that small inputs overlap too.
-inline uint64_t piece_tuples(TupleLayout layout, uint64_t share, size_t most_bytes) {
-  return std::min(share, std::clamp<uint64_t>(share / 8, kLeastTuples, most_bytes / layout.tuple_bytes()));
-}
-
-inline Buffer allocate(Device& device, size_t bytes) { return bytes ? device.memory().allocate(bytes) : Buffer(); }
-
-/// Tuples in a device's memory.
-struct OwnedTuples {
-  Buffer keys, values;
-  TupleSpan span;
-
-  OwnedTuples() = default;
-  OwnedTuples(Device& device, TupleLayout layout, uint64_t size)
-      : keys(allocate(device, size * layout.key_bytes)),
-        values(allocate(device, size * layout.value_bytes)),
-        span{keys.data(), values.data(), size} {}
-
-  static size_t bytes(TupleLayout layout, uint64_t size) {
-    return StackAllocator::aligned(size * layout.key_bytes) + StackAllocator::aligned(size * layout.value_bytes);
-  }
-};
-
-/// Tuples of the input that are partitioned together.
-struct Piece {
-  TupleView in;
-  TupleSpan out;                  ///< where they are, partitioned
-  std::vector<uint64_t> offsets;  ///< where each range begins in it
-
-  TupleView range(TupleLayout layout, size_t r) const { return out.slice(layout, offsets[r], offsets[r + 1]).view(); }
-};
-
-/// The way of `pieces` to a device, over `slots` that they take turns in; the event of a slot says when it is free again.
-/// Each piece, in order, is given to `partition` with the place where it will be on `compute`, which waits for it: what is
-/// enqueued there then may read it.
-HostQueue arrival_of(Device& device, TupleLayout layout, std::vector<Piece>& pieces, const std::vector<OwnedTuples>& slots,
-                     const std::array<std::unique_ptr<Event>, kSlots>& slot_free, Stream& compute,
-                     std::function<void(Piece& piece, const TupleView& arrived)> partition);
 
 /// Partitions a piece that has arrived into its place, and counts it as done.
 void partition_piece(Primitives& primitives, TupleLayout layout, Piece& piece, const TupleView& arrived, const KeyRanges& ranges,

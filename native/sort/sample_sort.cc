@@ -22,7 +22,7 @@ uint64_t share_of(uint64_t tuples, size_t devices) { return share_begin(tuples, 
 
 // Bytes of device memory beside the partitioned pieces.
 size_t arrival_bytes(Device& device, TupleLayout layout, uint64_t piece, bool direct) {
-  return (direct ? 0 : kSlots * OwnedTuples::bytes(layout, piece)) +
+  return (direct ? 0 : kArrivalSlots * OwnedTuples::bytes(layout, piece)) +
          StackAllocator::aligned(device.primitives().partition_ranges_scratch_bytes(layout, piece, Primitives::kMostRanges));
 }
 
@@ -47,7 +47,7 @@ struct SampleLane {
   std::vector<OwnedTuples> buffers;  // slots of pieces, later pairs of parts, or one buffer a part if direct
   Buffer scratch;
   std::array<Buffer, kPairs> part_tables;
-  std::array<std::unique_ptr<Event>, kSlots> slot_free;
+  std::array<std::unique_ptr<Event>, kArrivalSlots> slot_free;
   std::array<std::unique_ptr<Event>, kPairs> collected, sorted;
   std::unique_ptr<Stream> collect, compute;
 
@@ -126,7 +126,7 @@ class SampleSort {
         for (Piece& piece : lane.pieces) partition_arrived(lane, piece, piece.in);
         continue;
       }
-      for (size_t s = 0; s < kSlots; ++s) lane.buffers.emplace_back(device, layout_, largest);
+      for (size_t s = 0; s < kArrivalSlots; ++s) lane.buffers.emplace_back(device, layout_, largest);
       queues.push_back(arrival_of(device, layout_, lane.pieces, lane.buffers, lane.slot_free, *lane.compute,
                                   [this, &lane, chosen](Piece& piece, const TupleView& arrived) {
                                     chosen.get();

@@ -13,7 +13,6 @@ namespace {
 using sorting::Chunkset;
 using sorting::Lane;
 using sorting::Lanes;
-using sorting::share_begin;
 
 void check_plan(const SortPlan& plan, TupleLayout layout, const TupleView& in) {
   if (std::set<int>(plan.devices.begin(), plan.devices.end()).size() != plan.devices.size() || plan.devices.empty()) {

@@ -24,7 +24,7 @@ struct SpillLane {
   std::array<OwnedTuples, 2> areas;  // one is filled while the other is sent home
   std::vector<OwnedTuples> buffers;  // slots of pieces, later the other buffer of sorts
   Buffer scratch;
-  std::array<std::unique_ptr<Event>, kSlots> slot_free;
+  std::array<std::unique_ptr<Event>, kArrivalSlots> slot_free;
   std::vector<std::vector<Piece>> pieces;  // of each chunkset
   std::vector<std::vector<Part>> batches;  // of parts that fit an area together
   std::unique_ptr<Stream> compute;
@@ -93,7 +93,7 @@ class SpilledSampleSort {
     for (SpillLane& lane : lanes_) {
       lane.buffers.clear();
       lane.scratch = {};
-      for (size_t s = 0; s < kSlots; ++s) lane.buffers.emplace_back(*lane.device, layout_, piece_);
+      for (size_t s = 0; s < kArrivalSlots; ++s) lane.buffers.emplace_back(*lane.device, layout_, piece_);
       lane.scratch = allocate(*lane.device, lane.primitives().partition_ranges_scratch_bytes(layout_, piece_, ranges_.size()));
     }
     for (size_t c = 0; c <= chunksets_; ++c) {
@@ -265,7 +265,7 @@ size_t spilled_sample_sort_bytes(Device& device, TupleLayout layout, uint64_t tu
   const uint64_t area = share_begin(tuples, devices, 1), piece = piece_tuples(layout, area, kPieceBytes), part = area / 2 + 1;
   Primitives& primitives = device.primitives();
   const size_t partition =
-      kSlots * OwnedTuples::bytes(layout, piece) +
+      kArrivalSlots * OwnedTuples::bytes(layout, piece) +
       StackAllocator::aligned(primitives.partition_ranges_scratch_bytes(layout, piece, Primitives::kMostRanges));
   const size_t sort = OwnedTuples::bytes(layout, part) + StackAllocator::aligned(primitives.sort_scratch_bytes(layout, part));
   return 2 * OwnedTuples::bytes(layout, area) + std::max(partition, sort);

@@ -121,24 +121,32 @@ class FarPrimitives final : public Primitives {
                                         Stream& stream) override {
     for (const TupleView& part : build.fragments) own(build.layout, part);
     for (const TupleView& part : probe.fragments) own(probe.layout, part);
+    require(!scratch || own_.holds(scratch, host_.hash_match_scratch_bytes(build.layout, size_of(build), probe.layout,
+                                                                           size_of(probe), partitions, count_only)));
     return host_.hash_match(build, probe, partitions, common_bits, count_only, scratch, job, stream);
   }
   bool hash_match_goes_on(HashMatch& match, const Job& job, Stream& stream) override {
     return host_.hash_match_goes_on(match, job, stream);
   }
-  uint64_t hash_partition_tuples() const override { return host_.hash_partition_tuples(); }
+  uint64_t hash_partition_tuples() const override { return UINT64_MAX; }  // as GPUs do
   size_t hash_match_scratch_bytes(TupleLayout build, uint64_t build_size, TupleLayout probe, uint64_t probe_size,
                                   uint32_t partitions, bool count_only) override {
     return host_.hash_match_scratch_bytes(build, build_size, probe, probe_size, partitions, count_only);
   }
   void hash_emit(const HashMatch& match, JoinEmit what, uint64_t first, uint64_t rows, JoinOutput out, const Job& job,
                  Stream& stream) override {
+    for (const void* column : {out.keys, out.build_values, out.probe_values}) require(!column || own_.holds(column, 1));
     host_.hash_emit(match, what, first, rows, out, job, stream);
   }
 
  private:
   static void require(bool held) {
     if (!held) throw Error(ErrorCode::internal, "A primitive of a far device was given memory that it does not address");
+  }
+  static uint64_t size_of(const PartitionedTuples& tuples) {
+    uint64_t size = 0;
+    for (const TupleView& part : tuples.fragments) size += part.size;
+    return size;
   }
   void own(TupleLayout layout, TupleView tuples) const {
     if (tuples.size == 0) return;
@@ -248,7 +256,7 @@ class FarDevice final : public Device {
     host_->copy(target, source, bytes, stream);
   }
   void copy_to_peer(void* target, Device&, const void* source, size_t bytes, Stream& stream) override {
-    host_->copy(target, source, bytes, stream);
+    copy(target, source, bytes, stream);
   }
   void fill(void* target, unsigned char value, size_t bytes, Stream& stream) override {
     host_->fill(target, value, bytes, stream);

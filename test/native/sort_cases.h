@@ -5,19 +5,16 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <chrono>
 #include <cmath>
 #include <cstring>
-#include <functional>
+#include <memory>
 #include <numeric>
 #include <random>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "core/engine.h"
-#include "core/error.h"
+#include "failure_cases.h"
 #include "sort/sort.h"
 
 namespace warpjoin::testing {
@@ -135,12 +132,6 @@ inline void expect_sorted(const SortedRun& run, const Tuples& tuples, const std:
   }
 }
 
-inline std::vector<int> first_devices(int count) {
-  std::vector<int> ordinals(static_cast<size_t>(count));
-  std::iota(ordinals.begin(), ordinals.end(), 0);
-  return ordinals;
-}
-
 /// Ends of `count` chunksets of unequal sizes; some are empty where there are few tuples.
 inline std::vector<uint64_t> chunkset_ends(uint64_t size, size_t count) {
   std::vector<uint64_t> ends;
@@ -197,132 +188,27 @@ inline void check_sorts(Engine& engine, SortAlgorithm algorithm, int devices, ui
   }
 }
 
-/// Nothing but the pinned ring is held, nothing in use on the devices, and each has `free` bytes of physical memory left, but
-/// for some that its driver keeps.
-inline void expect_released(Engine& engine, const std::vector<size_t>& free) {
-  constexpr size_t kKeptByDriver = size_t{32} << 20;
-  ASSERT_EQ(engine.memory->used_bytes(), engine.pinned.held_bytes());
-  for (size_t d = 0; d < free.size(); ++d) {
-    StackAllocator& memory = engine.devices[d]->memory();
-    ASSERT_EQ(memory.used_bytes(), 0u);
-    memory.release();
-    ASSERT_GE(memory.free_bytes() + kKeptByDriver, free[d]);
-  }
+/// A sort in two chunksets, their merge, and a look at the result.
+inline RepeatedCall repeated_sort(Engine& engine, SortAlgorithm algorithm, int devices, uint64_t size) {
+  const std::vector<uint64_t> keys = make_keys(Keys::zipf, size, 8, 1);
+  const auto tuples = std::make_shared<Tuples>(TupleLayout{8, 8}, keys, true);
+  const SortPlan plan{algorithm, first_devices(devices), {size / 2, size}};
+  return RepeatedCall(engine, [&engine, keys, tuples, plan](Job& job) {
+    const SortedRun sorted = merge_runs(engine, sort_chunksets(engine, {8, 8}, tuples->view(), ~uint64_t{0}, plan, job), job);
+    expect_sorted(sorted, *tuples, keys, 0, keys.size());
+  });
 }
 
-/// A sort in two chunksets, their merge, and what there is to compare with.
-class RepeatedSort {
- public:
-  RepeatedSort(Engine& engine, SortAlgorithm algorithm, int devices, uint64_t size)
-      : engine_(engine),
-        keys_(make_keys(Keys::zipf, size, 8, 1)),
-        tuples_({8, 8}, keys_, true),
-        plan_{algorithm, first_devices(devices), {size / 2, size}} {
-    Job job;
-    run(job);  // from here on the drivers have what they keep
-    for (const auto& device : engine.devices) {
-      device->memory().release();
-      free_.push_back(device->memory().free_bytes());
-    }
-  }
-
-  void run(Job& job) const {
-    const SortedRun sorted = merge_runs(engine_, sort_chunksets(engine_, {8, 8}, tuples_.view(), ~uint64_t{0}, plan_, job), job);
-    expect_sorted(sorted, tuples_, keys_, 0, keys_.size());
-  }
-  /// Whether it ran to its end; expects an error of this code where it did not, and everything to be free again.
-  bool survives(ErrorCode code, Job& job) const {
-    bool ended = true;
-    try {
-      run(job);
-    } catch (const Error& error) {
-      ended = false;
-      EXPECT_EQ(error.code(), code) << error.what();
-    }
-    expect_released(engine_, free_);
-    return ended;
-  }
-
- private:
-  Engine& engine_;
-  std::vector<uint64_t> keys_;
-  Tuples tuples_;
-  SortPlan plan_;
-  std::vector<size_t> free_;
-};
-
-/// Lets the first, the second and so on allocation fail, in host memory and on each device.
 inline void check_failed_allocations(Engine& engine, SortAlgorithm algorithm, int devices, uint64_t size) {
-  const RepeatedSort sort(engine, algorithm, devices, size);
-  for (int pool = -1; pool < devices; ++pool) {  // -1: host memory
-    SCOPED_TRACE(pool);
-    const auto fail = [&](uint64_t n) {
-      pool < 0 ? engine.memory->fail_allocation(n) : engine.devices[static_cast<size_t>(pool)]->memory().fail_allocation(n);
-    };
-    uint64_t failures = 0;
-    for (bool failed = true; failed && !::testing::Test::HasFatalFailure(); failures += failed) {
-      fail(failures + 1);
-      Job job;
-      failed = !sort.survives(pool < 0 ? ErrorCode::memory_limit : ErrorCode::device, job);
-      fail(0);
-    }
-    EXPECT_GE(failures, 3u);
-  }
-  Job job;
-  sort.run(job);
+  check_failed_allocations(engine, devices, repeated_sort(engine, algorithm, devices, size));
 }
 
-/// Cancels before the sort begins, once so many of its rows are done, and at random times.
 inline void check_cancelled_sorts(Engine& engine, SortAlgorithm algorithm, int devices, uint64_t size) {
-  const RepeatedSort sort(engine, algorithm, devices, size);
-  const auto start = std::chrono::steady_clock::now();
-  Job whole;
-  sort.run(whole);
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  const auto cancelled_when = [&](const std::function<bool(const Job&)>& when) {
-    Job job;
-    std::atomic<bool> ended{false};
-    std::thread canceller([&] {
-      while (!ended && !when(job)) std::this_thread::yield();
-      job.cancel();
-    });
-    const bool survived = sort.survives(ErrorCode::aborted, job);
-    ended = true;
-    canceller.join();
-    return survived;
-  };
-  Job cancelled;
-  cancelled.cancel();
-  EXPECT_FALSE(sort.survives(ErrorCode::aborted, cancelled));
-  for (uint64_t eighth = 0; eighth <= 8; ++eighth) {
-    cancelled_when([&](const Job& job) { return job.done() >= whole.done() * eighth / 8; });
-  }
-  std::mt19937_64 random(size);
-  for (int i = 0; i < 12; ++i) {
-    const auto until = std::chrono::steady_clock::now() +
-                       std::chrono::duration<double>(seconds * (static_cast<double>(random() >> 11) * 0x1p-53));
-    cancelled_when([&](const Job&) { return std::chrono::steady_clock::now() >= until; });
-  }
-  Job job;
-  sort.run(job);
+  check_cancelled_calls(repeated_sort(engine, algorithm, devices, size));
 }
 
-/// Others leave the last device too little: the error says how much.
 inline void check_shortage(Engine& engine, SortAlgorithm algorithm, int devices, uint64_t size) {
-  const RepeatedSort sort(engine, algorithm, devices, size);
-  StackAllocator& memory = engine.devices[static_cast<size_t>(devices) - 1]->memory();
-  constexpr size_t kLeft = 4096;
-  memory.leave_free(kLeft);
-  Job job;
-  try {
-    sort.run(job);
-    ADD_FAILURE();
-  } catch (const DeviceMemoryShortage& error) {
-    EXPECT_EQ(error.code(), ErrorCode::device);
-    EXPECT_EQ(error.free_bytes(), kLeft);
-  }
-  memory.leave_free(SIZE_MAX);
-  EXPECT_TRUE(sort.survives(ErrorCode::device, job));
+  check_shortage(engine, devices, repeated_sort(engine, algorithm, devices, size));
 }
 
 }  // namespace warpjoin::testing

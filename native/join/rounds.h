@@ -1,0 +1,33 @@
+// The rounds of a hash join: a relation in host memory grouped by the topmost bits of its mixed keys.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "core/engine.h"
+#include "core/job.h"
+#include "join/local_joins.h"
+#include "transfer/arrival.h"
+
+namespace warpjoin {
+
+/// A relation in chunks, each grouped by round.
+struct Rounds {
+  TupleLayout layout;
+  HostBuffer keys, values;
+  std::vector<Piece> chunks;
+
+  Relation part(uint32_t round) const;
+};
+
+/// Tuples that a device groups at a time, of `tuples` on both sides: all of them where they are, or as many as it joins in a
+/// round, for which it has room.
+uint64_t round_chunk_rows(const Device& device, uint64_t tuples, uint32_t rounds, size_t devices);
+
+/// Groups a relation of one stretch into 2^round_bits rounds, in chunks of `chunk_rows`. Device memory:
+/// cut_rounds_device_bytes.
+Rounds cut_rounds(Engine& engine, std::span<Device* const> devices, const Relation& relation, uint32_t round_bits,
+                  uint64_t chunk_rows, Job& job);
+size_t cut_rounds_device_bytes(Device& device, TupleLayout layout, uint64_t chunk_rows, uint32_t round_bits);
+
+}  // namespace warpjoin

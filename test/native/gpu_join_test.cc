@@ -1,0 +1,92 @@
+// Hash joins on real GPUs.
+#include <gtest/gtest.h>
+
+#include "gpu_engine.h"
+#include "join_cases.h"
+
+namespace warpjoin {
+namespace {
+
+using namespace testing;
+
+class GpuJoinOperator : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Gpus, GpuJoinOperator, ::testing::Values(1, 2, 3, 4));
+
+TEST_P(GpuJoinOperator, GivesTheNaiveJoinForAllKindsSidesAndLayouts) {
+  SKIP_WITHOUT_GPUS(GetParam());
+  const auto engine = make_gpu_engine(GetParam());
+  check_drawn_joins(*engine, {false});
+  EXPECT_EQ(engine->memory->used_bytes(), engine->pinned.held_bytes());
+  for (const auto& device : engine->devices) EXPECT_EQ(device->memory().used_bytes(), 0u);
+}
+
+TEST_P(GpuJoinOperator, TakesEmptyAndDisjointSides) {
+  SKIP_WITHOUT_GPUS(GetParam());
+  check_empty_joins(*make_gpu_engine(GetParam()), {false});
+}
+
+TEST_P(GpuJoinOperator, StandsSkew) {
+  SKIP_WITHOUT_GPUS(GetParam());
+  check_skewed_joins(*make_gpu_engine(GetParam()), {false});
+}
+
+TEST_P(GpuJoinOperator, JoinsMillions) {
+  SKIP_WITHOUT_GPUS(GetParam());
+  const auto engine = make_gpu_engine(GetParam());
+  std::mt19937_64 random(37);
+  const Rows large = draw(random, 900000, 1000000, 0.01, 8), small = draw(random, 300000, 1000000, 0.01, 8);
+  check(*engine, large, small, {8, 4, 4}, {.kind = JoinKind::inner, .build_left = false}, {});
+  check(*engine, large, small, {8, 4, 8}, {.kind = JoinKind::full, .build_left = true}, {});
+  check(*engine, small, large, {8, 4, 4}, {.kind = JoinKind::left, .build_left = true}, {.rounds = 4});
+  const Rows few = draw(random, 20000, 1000000, 0, 8);
+  check(*engine, large, few, {8, 4, 4}, {.kind = JoinKind::inner, .build_left = false}, {});
+}
+
+TEST_P(GpuJoinOperator, FitsTheMemoryThatItAnnounces) {
+  SKIP_WITHOUT_GPUS(GetParam());
+  const auto make = [](size_t limit) { return make_gpu_engine(GetParam(), limit); };
+  for (const uint32_t rounds : {1u, 2u, 8u}) {
+    check_announced_bytes(make, 300000, 400000, rounds, JoinKind::full);
+    check_announced_bytes(make, 1000, 100000, rounds, JoinKind::inner);
+  }
+}
+
+class GpuJoinOperatorFailure : public GpuJoinOperator {};
+INSTANTIATE_TEST_SUITE_P(Gpus, GpuJoinOperatorFailure, ::testing::Values(1, 2));
+
+constexpr Plan kPlans[] = {{}, {.partitions = 16}, {.rounds = 2}, {.rounds = 4, .partitions = 4}};
+
+TEST_P(GpuJoinOperatorFailure, ReleasesEverythingWhereAnAllocationFails) {
+  SKIP_WITHOUT_GPUS(GetParam());
+  const auto engine = make_gpu_engine(GetParam());
+  for (const Plan& plan : kPlans) check_failed_allocations(*engine, GetParam(), repeated_join(*engine, plan, 8000, 9000), 2);
+}
+
+TEST_P(GpuJoinOperatorFailure, StopsWhenItsJobIsCancelled) {
+  SKIP_WITHOUT_GPUS(GetParam());
+  const auto engine = make_gpu_engine(GetParam());
+  for (const Plan& plan : kPlans) check_cancelled_calls(repeated_join(*engine, plan, 60000, 50000));
+}
+
+TEST_P(GpuJoinOperatorFailure, SaysWhatOthersHaveLeftOfADevice) {
+  SKIP_WITHOUT_GPUS(GetParam());
+  const auto engine = make_gpu_engine(GetParam());
+  for (const Plan& plan : kPlans) check_shortage(*engine, GetParam(), repeated_join(*engine, plan, 20000, 15000));
+}
+
+// Small enough for compute-sanitizer.
+TEST_P(GpuJoinOperator, JoinsAFewForTheSanitizers) {
+  SKIP_WITHOUT_GPUS(GetParam());
+  const auto engine = make_gpu_engine(GetParam(), size_t{64} << 20);
+  std::mt19937_64 random(41);
+  for (const JoinKind kind : kKinds) {
+    for (const uint8_t key_bytes : {uint8_t{4}, uint8_t{8}}) {
+      const Rows left = draw(random, 5000, 4000, 0.1, key_bytes), right = draw(random, 3000, 4000, 0.1, key_bytes);
+      check(*engine, left, right, {key_bytes, 4, 8}, {.kind = kind, .build_left = false}, {});
+      check(*engine, left, right, {key_bytes, 8, 4}, {.kind = kind}, {.rounds = 2, .partitions = 64});
+    }
+  }
+}
+
+}  // namespace
+}  // namespace warpjoin
