@@ -233,10 +233,12 @@ async function prepare(call: Call, task: JoinTask): Promise<Prepared> {
     (request.wantRight ? keys.right.valueBytes : 0);
   const shape = shapeOf(task, keys, request, planned, rowBytes);
   const inputs = (side: Side, of: readonly number[]): number[] => of.map((index) => position[side].get(columns[index]!.column)!);
+  // Keys that only narrow are joined for candidates, whatever is wanted in the end.
+  const joined = keys.exact ? request : { ...request, kind: 'inner' as const, countOnly: false };
   const deviceBytes: JoinDeviceBytes = {
     sort: ({ keyBytes, valueBytes }, tuples, devices, algorithm, several) =>
       call.native.sortDeviceBytes(keyBytes, valueBytes, tuples, devices, algorithm, several),
-    hash: (devices, buildLeft, rounds) => call.native.hashJoinDeviceBytes(keys, devices, { ...request, buildLeft }, rounds),
+    hash: (devices, buildLeft, rounds) => call.native.hashJoinDeviceBytes(keys, devices, { ...joined, buildLeft }, rounds),
     mergeJoin: (devices, subpartitions) => call.native.mergeJoinDeviceBytes(keys, devices, subpartitions),
     gather: (side, of, rows, devices) =>
       call.native.gatherDeviceBytes(

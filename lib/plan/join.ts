@@ -29,8 +29,8 @@ export const MAX_ROUNDS = 64;
 /** Subpartitions a device at least, one a stream (multi-gpu-sort-merge-join 3.3.1), and at most. */
 export const MIN_SUBPARTITIONS = 3;
 const MAX_SUBPARTITIONS = 3 * 2 ** 16;
-/** Bytes of a match range on its way home. */
-const MATCH_RANGE_BYTES = 32;
+/** Bytes of a match range on its way home: four row numbers within a part. */
+const MATCH_RANGE_BYTES = 16;
 
 /** One side of a join. */
 export interface JoinSideShape extends Tuples {
