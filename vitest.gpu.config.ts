@@ -3,7 +3,11 @@ import { defineConfig } from 'vitest/config';
 
 export default defineConfig({
   test: {
-    include: ['test/integration/sort.test.ts', 'test/property/sort.property.test.ts', 'test/gpu/**/*.test.ts'],
+    include: [
+      'test/integration/{sort,join,bad-input,engine}.test.ts',
+      'test/property/{sort,join}.property.test.ts',
+      'test/gpu/**/*.test.ts',
+    ],
     env: { WARPJOIN_TEST_DEVICES: 'gpu' },
     globalSetup: 'test/gpu/setup.ts',
     setupFiles: ['test/gpu/costs.ts'],

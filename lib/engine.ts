@@ -226,7 +226,7 @@ function chooseDevices(settings: EngineSettings, addon: NativeAddon): { gpus: De
     if (devices) throw expected('no devices', 'an engine with device "cpu"', devices);
     return { gpus: [], reason: "device 'cpu' was asked for" };
   }
-  if (device === 'auto' && !devices) return { gpus: [], reason: "device 'auto': the processor, until joins run on GPUs too" };
+  const auto = device === 'auto' && !devices;
   const there = addon.gpus();
   if (there.length > 0) {
     const gpus = (devices ?? there.map((gpu) => gpu.ordinal)).map((ordinal) => {
@@ -234,9 +234,11 @@ function chooseDevices(settings: EngineSettings, addon: NativeAddon): { gpus: De
       if (!gpu) throw expected(`numbers of the ${there.length} GPUs that the process may use`, 'devices', devices);
       return gpu;
     });
+    if (auto) return { gpus, reason: `device 'auto': all GPUs that the process may use, ${there.length}` };
     return { gpus, reason: devices ? `GPUs ${devices.join(', ')} were asked for` : "device 'gpu' was asked for" };
   }
   const why = addon.backend === 'none' ? 'the addon was built without a GPU toolkit' : 'there is none that the process may use';
+  if (auto) return { gpus: [], reason: `device 'auto': the processor, without GPUs: ${why}` };
   if (fallback === 'raise') {
     throw new WarpjoinError(
       'ERR_DEVICE',

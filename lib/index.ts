@@ -23,6 +23,7 @@ export type {
   SortColumn,
   SortPairsOptions,
 } from './options.js';
+export type { DeviceChoice } from './plan/plan.js';
 export type {
   JoinCountOptions,
   JoinedPairs,

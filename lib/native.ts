@@ -260,17 +260,23 @@ export interface NativeEngine {
     rows: RowsHandle,
   ): Promise<NativeResultColumn>;
 
-  /** Device memory that gatherOnDevices takes for a row number of so many bytes for each row of the relation, on each device. */
-  gatherDeviceBytes(relation: RelationHandle, columns: number[], rowBytes: number, devices: number): number;
+  /** Device memory that gatherOnDevices takes for such row numbers, on each device. */
+  gatherDeviceBytes(
+    relation: RelationHandle,
+    columns: number[],
+    rows: { size: number; rowBytes: number; mayBeMissing: boolean },
+    devices: number,
+  ): number;
   /**
-   * Gathers columns by the row numbers of a run in the joint memory of devices that read each other's: booleans, and values
-   * of 1, 2, 4, 8 or 16 bytes.
+   * The same as gather() of several columns, in the joint memory of devices that read each other's: booleans, and values of 1,
+   * 2, 4, 8 or 16 bytes.
    */
   gatherOnDevices(
     job: NativeJob,
     relation: RelationHandle,
     columns: number[],
-    run: RunHandle,
+    rows: RunHandle | RowsHandle,
+    side: Side,
     devices: number[],
   ): Promise<NativeResultColumn[]>;
 

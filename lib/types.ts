@@ -12,6 +12,7 @@ import type {
   SortColumn,
   sortSchema,
 } from './options.js';
+import type { DeviceChoice } from './plan/plan.js';
 import type { InputOf, Schema } from './schema.js';
 
 /** What a call did, and where. */
@@ -21,6 +22,8 @@ export interface Stats {
   /** Why that. */
   deviceReason: string;
   devices: { name: string; kind: 'host' | 'gpu'; peakBytes: number }[];
+  /** Steps for which some of the devices, or all, were chosen by the speeds of their links, or because those are not known. */
+  deviceChoices: DeviceChoice[];
   algorithm: string;
   algorithmReason: string;
   /** From the first step to the last; waiting for earlier calls of the engine is not in it. */

@@ -4,26 +4,15 @@
 // host: rows of an int64 key, random, and int64 payload columns (1: it travels with the keys; more are gathered). DuckDB
 // makes its own table of the same shape, in memory, and sorts it into another one. Both run in this process, one after the
 // other.
-import { writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
-import { parseArgs } from 'node:util';
 import { DuckDBInstance } from '@duckdb/node-api';
-import { Int64, makeData, Table, Vector } from 'apache-arrow';
+import { Table } from 'apache-arrow';
 import { createEngine } from '../../dist/index.js';
 import { int64, random } from '../workloads/random.mjs';
-import { summary } from './statistics.mjs';
+import { column, options, range, showSteps, time, writeReport } from './gpu.mjs';
 
-const { values: given } = parseArgs({
-  options: {
-    rows: { type: 'string', default: '200000000' },
-    columns: { type: 'string', default: '1' },
-    runs: { type: 'string', default: '5' },
-    json: { type: 'string' },
-  },
-});
-const rows = Math.round(Number(given.rows));
-const payloads = Array.from({ length: Number(given.columns) }, (_, index) => `value${index}`);
-const runs = Number(given.runs);
+const { rows, columns, runs, json } = options();
+const payloads = Array.from({ length: columns }, (_, index) => `value${index}`);
 
 function randomKeys(length) {
   const { uint32 } = random(1);
@@ -31,8 +20,6 @@ function randomKeys(length) {
   for (let i = 0; i < words.length; i++) words[i] = uint32();
   return new BigInt64Array(words.buffer);
 }
-
-const column = (data) => new Vector([makeData({ type: new Int64(), length: data.length, nullCount: 0, data })]);
 
 /** In order, stable, and made of the table's rows: payload column c of row r is r + c. */
 function check(sorted, keys) {
@@ -51,26 +38,13 @@ function check(sorted, keys) {
   }
 }
 
-async function time(work) {
-  const milliseconds = [];
-  for (let run = 0; run <= runs; run++) {
-    const start = performance.now();
-    const done = await work();
-    if (run > 0) milliseconds.push(performance.now() - start);
-    await done?.();
-    globalThis.gc?.();
-    await new Promise((resolve) => setTimeout(resolve, 50)); // freed buffers return in turns of the event loop
-  }
-  return summary(milliseconds);
-}
-
 const keys = randomKeys(rows);
 const values = payloads.map((name, c) => [name, column(int64(rows, (row) => row + c))]);
 const table = new Table({ key: column(keys), ...Object.fromEntries(values) });
 const engine = await createEngine({ device: 'gpu', memoryLimit: '64GiB' });
 let stats;
 let checked = false;
-const own = await time(async () => {
+const own = await time(runs, async () => {
   const sorted = await engine.sort(table, { by: 'key' });
   stats = sorted.stats;
   return () => {
@@ -80,31 +54,15 @@ const own = await time(async () => {
 });
 const devices = engine.devices().map(({ name }) => name);
 await engine.dispose();
-console.log(`warpjoin  ${own.median.toFixed(0)} ms (${own.min.toFixed(0)} to ${own.max.toFixed(0)}) on ${devices.length} GPUs`);
-for (const { name, milliseconds } of stats.steps) console.log(`  ${name}: ${milliseconds.toFixed(1)} ms`);
-for (const { name, milliseconds } of stats.phases) console.log(`    ${name}: ${milliseconds.toFixed(1)} ms`);
+console.log(`warpjoin  ${range(own)} on ${devices.length} GPUs`);
+showSteps(stats);
 
 const connection = await (await DuckDBInstance.create(':memory:')).connect();
 const selected = ['(hash(range) >> 1)::BIGINT AS key', ...payloads.map((name, c) => `range + ${c} AS ${name}`)];
 await connection.run(`CREATE TABLE t AS SELECT ${selected.join(', ')} FROM range(${rows})`);
-const peer = await time(async () => {
+const peer = await time(runs, async () => {
   await connection.run('CREATE OR REPLACE TEMP TABLE s AS SELECT * FROM t ORDER BY key');
 });
-console.log(
-  `DuckDB    ${peer.median.toFixed(0)} ms (${peer.min.toFixed(0)} to ${peer.max.toFixed(0)}) on ${availableParallelism()} threads`,
-);
+console.log(`DuckDB    ${range(peer)} on ${availableParallelism()} threads`);
 console.log(`warpjoin is ${(peer.median / own.median).toFixed(2)}x`);
-if (given.json) {
-  const report = {
-    date: new Date().toISOString(),
-    rows,
-    columns: payloads.length,
-    runs,
-    threads: availableParallelism(),
-    devices,
-    warpjoin: own,
-    duckdb: peer,
-    stats,
-  };
-  writeFileSync(given.json, `${JSON.stringify(report, (_, value) => (typeof value === 'bigint' ? Number(value) : value), 1)}\n`);
-}
+if (json) writeReport(json, { rows, columns, runs, devices, warpjoin: own, duckdb: peer, stats });

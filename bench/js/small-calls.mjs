@@ -20,7 +20,7 @@ const files = { left: new URL('small-left.parquet', folder).pathname, right: new
 await writeTable(left, files.left);
 await writeTable(right, files.right);
 
-const engine = await createEngine();
+const engine = await createEngine({ device: 'cpu' });
 const instance = await DuckDBInstance.create(':memory:');
 const connection = await instance.connect();
 for (const [name, file] of Object.entries(files))

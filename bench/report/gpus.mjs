@@ -1,5 +1,5 @@
-// Tables of the GPU programs' results: bench/results/DATE-COMMIT-gpu-{sort,transfer,primitives,table-sort,gather}.json, the newest of
-// each. Made by scripts/gpu-bench.sh and bench/js/gpu-sort.mjs on a GPU host, which knows neither date nor commit.
+// Tables of the GPU programs' results: bench/results/DATE-COMMIT-gpu-{sort,transfer,primitives,table-sort,table-join,gather}.json, the
+// newest of each. Made by scripts/gpu-bench.sh and bench/js/gpu-{sort,join}.mjs on a GPU host, which knows neither date nor commit.
 import { readdirSync, readFileSync } from 'node:fs';
 
 const range = ({ median, min, max }, digits) => `${median.toFixed(digits)} (${min.toFixed(digits)} to ${max.toFixed(digits)})`;
@@ -100,6 +100,30 @@ export function gpuSections(folder, table) {
             `${(duckdb.median / warpjoin.median).toFixed(2)}x`,
           ],
         ],
+      ),
+    ),
+    'gpu-table-join': from('table-join', ({ rows, columns, threads, devices, warpjoin, duckdb }) =>
+      table(
+        [
+          'call',
+          'rows a side, 10^6',
+          'payload columns a side',
+          'GPUs',
+          'host threads',
+          'warpjoin, ms',
+          'DuckDB, ms',
+          'warpjoin is',
+        ],
+        Object.keys(warpjoin).map((call) => [
+          call,
+          rows / 1e6,
+          columns,
+          devices.length,
+          threads,
+          range(warpjoin[call], 0),
+          range(duckdb[call], 0),
+          `${(duckdb[call].median / warpjoin[call].median).toFixed(2)}x`,
+        ]),
       ),
     ),
     'gpu-primitives': from('primitives', ({ results }) =>

@@ -5,7 +5,7 @@ import type { DeviceDescription, NativeEngine, NativeJob } from '../native.js';
 import type { Running } from '../options.js';
 import { milliseconds } from '../plan/costs.js';
 import { LEAST_BYTES_FOR_A_CHOICE } from '../plan/device-set.js';
-import type { Plan, Resources, Step } from '../plan/plan.js';
+import { deviceChoices, type Plan, type Resources, type Step } from '../plan/plan.js';
 import type { Stats } from '../types.js';
 import { reclaim } from './reclaim.js';
 
@@ -154,7 +154,7 @@ export class Call {
       return { ...this.currentResources(), links };
     } catch (error) {
       const { code, message } = error as { code?: unknown; message: string };
-      // A limit too small to measure with may be large enough to sort with.
+      // A limit too small to measure with may be large enough to work with.
       if (code !== 'ERR_MEMORY_LIMIT' && code !== 'ERR_DEVICE') throw error;
       return { ...this.currentResources(), links: `the links could not be measured: ${message}` };
     }
@@ -204,6 +204,7 @@ export class Call {
       device: devices.some((device) => device.kind === 'gpu') ? 'gpu' : 'cpu',
       deviceReason: this.#core.deviceReason,
       devices: devices.map(({ name, kind, peakBytes }) => ({ name, kind, peakBytes })),
+      deviceChoices: deviceChoices(plan),
       algorithm: plan.algorithm,
       algorithmReason: plan.reason,
       milliseconds: performance.now() - this.#started,

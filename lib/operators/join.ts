@@ -1,5 +1,5 @@
 /** Joining two tables: validate, encode keys, plan, run the plan's steps, hand the columns over. */
-import { canBeCarried, type Input, infoOf, nativeColumns, readTable } from '../columns/input.js';
+import { canBeCarried, type Input, infoOf, nativeColumns, readTable, stretchesForDevices } from '../columns/input.js';
 import { joinKeyColumns, joinLayout, type ResultColumn } from '../columns/layout.js';
 import { buildTable, checkTableRows, rowNumbers } from '../columns/result.js';
 import { WarpjoinError } from '../errors.js';
@@ -26,6 +26,7 @@ import {
   type JoinDeviceBytes,
   type JoinPlan,
   type JoinRequestShape,
+  planColumns,
   planCrossJoin,
   planJoin,
   planWithoutHash,
@@ -38,7 +39,6 @@ import {
   type Resources,
   resultBytes,
 } from '../plan/plan.js';
-import { notSupported } from '../schema.js';
 import { quote } from '../suggest.js';
 import type { JoinIndices, ResultTable, Stats } from '../types.js';
 import { type Call, type EngineCore, runCall } from './call.js';
@@ -59,12 +59,19 @@ interface Prepared {
   /** Position of a column of an input among those of its relation. */
   position: Record<Side, Map<number, number>>;
   /** null for cross. */
-  keys: JoinKeysHandle | null;
+  keyed: Keyed | null;
   request: NativeJoinRequest;
   planned: PlannedColumn[];
   rowBytes: number;
   plan: JoinPlan;
   resources: Resources;
+}
+
+/** What a join by keys is planned with. */
+interface Keyed {
+  keys: JoinKeysHandle;
+  shape: JoinRequestShape;
+  deviceBytes: JoinDeviceBytes;
 }
 
 export interface Joined {
@@ -166,9 +173,6 @@ async function prepare(call: Call, task: JoinTask): Promise<Prepared> {
       `The cross join has ${crossRows(task)} rows but maxOutputRows is ${settings.maxOutputRows}.`,
     );
   }
-  if (keyColumns && call.resources.devices.some((device) => device.kind === 'gpu')) {
-    throw notSupported("Joining on GPUs (an engine with device 'cpu' joins)");
-  }
   const columns = typeof want === 'string' ? [] : want.columns;
   const needed = (side: Side): number[] => {
     const own = columns.filter((column) => column.source === side || column.source === 'coalesced');
@@ -192,8 +196,10 @@ async function prepare(call: Call, task: JoinTask): Promise<Prepared> {
     return keys?.[column.source].carriesPayload ? 'payload' : 'gathered';
   });
   const planned = columns.map((column, index): PlannedColumn => {
-    const input = column.source === 'right' ? right : left;
-    return { name: column.name, from: origins[index]!, width: plannedWidth(input, column.column) };
+    const side = column.source === 'coalesced' ? null : column.source;
+    const input = side === 'right' ? right : left;
+    const [width, stretches] = [plannedWidth(input, column.column), stretchesForDevices(input, column.column)];
+    return { name: column.name, from: origins[index]!, width, stretches, side };
   });
   const wants = (side: Side): boolean =>
     want === 'indices' ||
@@ -207,13 +213,13 @@ async function prepare(call: Call, task: JoinTask): Promise<Prepared> {
     wantRight: wants('right') && settings.how !== 'semi' && settings.how !== 'anti',
     maxRows: settings.maxOutputRows,
   };
-  const resources = call.currentResources();
   if (!keys) {
+    const resources = call.currentResources();
     const rowBytes = [left, right].reduce((bytes, { rows }) => bytes + (rows < 2 ** 32 - 1 ? 4 : 8), 0);
     return {
       relations,
       position,
-      keys,
+      keyed: null,
       request,
       planned,
       rowBytes,
@@ -225,8 +231,31 @@ async function prepare(call: Call, task: JoinTask): Promise<Prepared> {
     (request.wantKeys ? keys.keyBytes : 0) +
     (request.wantLeft ? keys.left.valueBytes : 0) +
     (request.wantRight ? keys.right.valueBytes : 0);
-  const plan = planKeyed(call, task, keys, request, planned, rowBytes, resources);
-  return { relations, position, keys, request, planned, rowBytes, plan, resources };
+  const shape = shapeOf(task, keys, request, planned, rowBytes);
+  const inputs = (side: Side, of: readonly number[]): number[] => of.map((index) => position[side].get(columns[index]!.column)!);
+  // Keys that only narrow are joined for candidates, whatever is wanted in the end.
+  const joined = keys.exact ? request : { ...request, kind: 'inner' as const, countOnly: false };
+  const deviceBytes: JoinDeviceBytes = {
+    sort: ({ keyBytes, valueBytes }, tuples, devices, algorithm, several) =>
+      call.native.sortDeviceBytes(keyBytes, valueBytes, tuples, devices, algorithm, several),
+    hash: (devices, buildLeft, rounds) => call.native.hashJoinDeviceBytes(keys, devices, { ...joined, buildLeft }, rounds),
+    mergeJoin: (devices, subpartitions) => call.native.mergeJoinDeviceBytes(keys, devices, subpartitions),
+    gather: (side, of, rows, devices) =>
+      call.native.gatherDeviceBytes(
+        relations[side],
+        inputs(side, of),
+        {
+          size: Math.ceil(rows),
+          // Candidates that are verified have row numbers as wide as those of the wider side.
+          rowBytes: keys.exact ? keys[side].valueBytes : Math.max(keys.left.valueBytes, keys.right.valueBytes),
+          mayBeMissing: settings.how === 'full' || settings.how === (side === 'left' ? 'right' : 'left'),
+        },
+        devices,
+      ),
+  };
+  const resources = await call.resourcesFor(keys.left.tuples * shape.left.sentBytes + keys.right.tuples * shape.right.sentBytes);
+  const plan = planJoin(shape, deviceBytes, resources);
+  return { relations, position, keyed: { keys, shape, deviceBytes }, request, planned, rowBytes, plan, resources };
 }
 
 /** Whether the rows' keys become the left key column. */
@@ -259,51 +288,31 @@ async function encodeKeys(
   return encode(false);
 }
 
-function planKeyed(
-  call: Call,
-  task: JoinTask,
+function shapeOf(
+  { settings }: JoinTask,
   keys: JoinKeysHandle,
-  request: NativeJoinRequest,
-  planned: PlannedColumn[],
+  { countOnly, wantLeft, wantRight }: NativeJoinRequest,
+  columns: readonly PlannedColumn[],
   rowBytes: number,
-  resources: Resources,
-  noHash?: string,
-): JoinPlan {
-  const { native } = call;
-  const shape = (side: Side) => ({
-    rows: keys[side].rows,
-    tuples: keys[side].tuples,
-    keyBytes: keys.keyBytes,
-    valueBytes: keys[side].valueBytes,
-  });
-  const deviceBytes: JoinDeviceBytes = {
-    sort: ({ keyBytes, valueBytes }, tuples, devices, algorithm, several) =>
-      native.sortDeviceBytes(keyBytes, valueBytes, tuples, devices, algorithm, several),
-    hash: (devices, buildLeft, rounds) => native.hashJoinDeviceBytes(keys, devices, { ...request, buildLeft }, rounds),
-    mergeJoin: (devices, subpartitions) => native.mergeJoinDeviceBytes(keys, devices, subpartitions),
+): JoinRequestShape {
+  const { algorithm, sortAlgorithm, buildSide } = settings;
+  const { keyBytes } = keys;
+  const shape = (side: Side, wanted: boolean) => {
+    const { rows, tuples, valueBytes, carriesPayload } = keys[side];
+    // The row numbers of all rows are implied.
+    const sent = (wanted || !keys.exact) && (carriesPayload || tuples < rows);
+    return { rows, tuples, keyBytes, valueBytes, sentBytes: keyBytes + (sent ? valueBytes : 0) };
   };
-  const { algorithm, sortAlgorithm, buildSide } = task.settings;
-  const how = task.settings.how === 'cross' ? 'inner' : task.settings.how;
-  const { countOnly } = request;
-  const shaped: JoinRequestShape = {
-    how,
-    countOnly,
-    algorithm,
-    sortAlgorithm,
-    buildSide,
-    left: shape('left'),
-    right: shape('right'),
-    columns: planned,
-    rowBytes,
-  };
-  return noHash ? planWithoutHash(shaped, deviceBytes, resources, noHash) : planJoin(shaped, deviceBytes, resources);
+  const [left, right] = [shape('left', wantLeft), shape('right', wantRight)];
+  const how = settings.how === 'cross' ? 'inner' : settings.how;
+  return { how, countOnly, algorithm, sortAlgorithm, buildSide, left, right, columns, rowBytes };
 }
 
 async function execute(call: Call, task: JoinTask, prepared: Prepared): Promise<Joined> {
-  const { keys, request, plan } = prepared;
+  const { keyed, request, plan } = prepared;
   const { native, job } = call;
+  const keys = keyed?.keys ?? null;
   const runs: Record<Side, RunHandle[]> = { left: [], right: [] };
-  const columns: NativeResultColumn[] = [];
   let rows: RowsHandle | undefined;
   call.follow(plan);
   for (const step of plan.steps) {
@@ -334,10 +343,10 @@ async function execute(call: Call, task: JoinTask, prepared: Prepared): Promise<
           const { code, freeBytes } = error as { code?: unknown; freeBytes?: unknown };
           // What others have left of a device's memory may do for a hash join in more rounds.
           if (code !== 'ERR_DEVICE' || freeBytes !== undefined) throw error;
-          const { planned, rowBytes } = prepared;
-          const why = (error as Error).message;
-          const instead = planKeyed(call, task, keys!, request, planned, rowBytes, call.currentResources(), why);
-          return execute(call, task, { ...prepared, plan: instead });
+          const { shape, deviceBytes } = keyed!;
+          const resources = { ...call.currentResources(), links: prepared.resources.links };
+          const instead = planWithoutHash(shape, deviceBytes, resources, (error as Error).message);
+          return execute(call, task, { ...prepared, plan: instead, resources });
         }
         break;
       }
@@ -353,17 +362,15 @@ async function execute(call: Call, task: JoinTask, prepared: Prepared): Promise<
       case 'crossJoin':
         rows = await call.step(step, () => native.crossJoin(job, task.left.rows, task.right.rows, request.maxRows));
         break;
-      case 'column':
-        if (columns.length === 0) call.free(keys);
-        columns.push(await call.step(step, () => makeColumn(call, task, prepared, rows!, step)));
-        break;
     }
-    if (rows && step.op !== 'column') checkRows(call.keep(rows), task, prepared);
   }
+  checkRows(call.keep(rows!), task, prepared);
+  call.free(keys);
+  const columns = await makeColumns(call, task, prepared, rows!);
   const { size, skew } = rows!;
   const left = task.want === 'indices' ? native.takeJoinValues(rows!, 'left') : null;
   const right = task.want === 'indices' && request.wantRight ? native.takeJoinValues(rows!, 'right') : null;
-  call.free(keys, rows!, prepared.relations.left, prepared.relations.right);
+  call.free(rows!, prepared.relations.left, prepared.relations.right);
   return { columns, left, right, rows: size, stats: call.stats(plan, [task.left.rows, task.right.rows], size, skew) };
 }
 
@@ -372,6 +379,25 @@ function checkRows({ size }: RowsHandle, { want }: JoinTask, { planned, rowBytes
   if (want === 'count') return;
   if (want !== 'indices') checkTableRows(size);
   checkHostBytes(`The result of ${size} rows`, size * rowBytes + resultBytes(size, planned), resources);
+}
+
+/** Makes the result's columns, as planned anew for the rows that there are. */
+async function makeColumns(call: Call, task: JoinTask, prepared: Prepared, rows: RowsHandle): Promise<NativeResultColumn[]> {
+  const { keyed, plan, relations, position, resources } = prepared;
+  if (keyed) planColumns(plan, rows.size, keyed.shape, keyed.deviceBytes, resources);
+  const columns: NativeResultColumn[] = [];
+  for (const step of plan.steps) {
+    if (step.op === 'column') columns[step.column] = await call.step(step, () => makeColumn(call, task, prepared, rows, step));
+    if (step.op !== 'gather') continue;
+    const side = step.side!;
+    const wanted = (task.want as { columns: ResultColumn[] }).columns;
+    const inputs = step.columns.map((index) => position[side].get(wanted[index]!.column)!);
+    const made = await call.step(step, () =>
+      call.native.gatherOnDevices(call.job, relations[side], inputs, rows, side, step.devices),
+    );
+    for (const [index, column] of step.columns.entries()) columns[column] = made[index]!;
+  }
+  return columns;
 }
 
 async function makeColumn(

@@ -129,7 +129,7 @@ async function prepare(call: Call, task: SortTask, carry: boolean): Promise<Prep
   };
   const inputs = (of: readonly number[]): number[] => of.map((index) => position.get(columns[index]!.column)!);
   const plan = planSort(request, deviceBytes, resources, (of, devices) =>
-    call.native.gatherDeviceBytes(relation, inputs(of), valueBytes, devices),
+    call.native.gatherDeviceBytes(relation, inputs(of), { size: keys.rows, rowBytes: valueBytes, mayBeMissing: false }, devices),
   );
   return { relation, keys, position, plan, resources };
 }
@@ -161,7 +161,7 @@ async function execute(call: Call, task: SortTask, prepared: Prepared): Promise<
       case 'gather': {
         call.free(keys);
         const inputs = step.columns.map((index) => position.get(task.columns[index]!.column)!);
-        const made = await call.step(step, () => native.gatherOnDevices(job, relation, inputs, runs[0]!, step.devices));
+        const made = await call.step(step, () => native.gatherOnDevices(job, relation, inputs, runs[0]!, 'left', step.devices));
         for (const [index, column] of step.columns.entries()) columns[column] = made[index]!;
         break;
       }

@@ -44,6 +44,8 @@ export const COSTS = {
   transferBytesPerSecond: 8.5e10,
   /** What a radix pass reads and writes on a GPU: bytes a second. */
   gpuPassBytesPerSecond: 2.8e12,
+  /** Passes of a hash join over both relations on GPUs, from their arrival to its rows. */
+  gpuHashJoinPasses: 5,
   /** Pinned host memory that transfers make do with. */
   leastTransferBytes: 2 ** 20,
   /** Copying or decoding values in order: nanoseconds a value. */
@@ -59,10 +61,13 @@ export function estimate(rows: number, nanoseconds: number, bytes: number, threa
   return { rows, bytes, milliseconds: Math.max(compute, memory) };
 }
 
-/** Gathering `rows` values of `width` bytes on all threads: each costs a line of memory where the column is not in the cache. */
-export function gatherEstimate(rows: number, width: number, threads: number): Estimate {
+/**
+ * Gathering `rows` values of `width` bytes from a column of `tableRows` on all threads: each costs a line of memory where the
+ * column is not in the cache.
+ */
+export function gatherEstimate(rows: number, tableRows: number, width: number, threads: number): Estimate {
   const compute = (rows * COSTS.gather) / threads / 1e6;
-  const memory = rows * width > COSTS.cacheBytes ? (rows / COSTS.gathersFromMemoryPerSecond) * 1e3 : 0;
+  const memory = tableRows * width > COSTS.cacheBytes ? (rows / COSTS.gathersFromMemoryPerSecond) * 1e3 : 0;
   return { rows, bytes: 2 * rows * width, milliseconds: Math.max(compute, memory) };
 }
 

@@ -3,7 +3,7 @@ import { align } from '../align.js';
 import { formatBytes } from '../sizes.js';
 import type { Stats } from '../types.js';
 import { milliseconds } from './costs.js';
-import type { Plan, Resources } from './plan.js';
+import { deviceChoices, type Plan, type Resources } from './plan.js';
 
 const number = (value: number): string => Math.round(value).toLocaleString('en-US');
 const time = (value: number): string => `${value < 10 ? value.toFixed(2) : value.toFixed(value < 1000 ? 1 : 0)} ms`;
@@ -19,10 +19,9 @@ export function explain(what: string, plan: Plan, resources: Resources, measured
     `  parts    ${plan.chunksets} ${plan.chunksets === 1 ? 'chunkset' : 'chunksets'}, ${plan.rounds} ${plan.rounds === 1 ? 'round' : 'rounds'}`,
     '',
   ];
-  for (const step of plan.steps) {
-    if (step.op !== 'sort' || step.devicesReason === null) continue;
-    const some = step.devices.length < devices.length ? `devices ${step.devices.join(', ')}` : 'all devices';
-    lines.splice(-1, 0, `  links    ${step.label} on ${some}: ${step.devicesReason}`);
+  for (const { step, devices: chosen, reason } of deviceChoices(plan)) {
+    const some = chosen.length < devices.length ? `devices ${chosen.join(', ')}` : 'all devices';
+    lines.splice(-1, 0, `  links    ${step} on ${some}: ${reason}`);
   }
   const took = new Map(measured?.steps.map((step) => [step.name, step.milliseconds]));
   const head = ['step', 'rows', 'bytes', 'estimate'];

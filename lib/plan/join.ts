@@ -1,13 +1,18 @@
 /** Plans of joins: which algorithm, which side builds, how many rounds, chunksets and subpartitions. */
-import { WarpjoinError } from '../errors.js';
+import type { Side } from '../native.js';
 import type { JoinKind, JoinSettings } from '../options.js';
 import { COSTS, estimate, milliseconds } from './costs.js';
+import { onBestSet, type Traffic, transferSpeeds } from './device-set.js';
+import { gatherStep } from './gather.js';
 import {
+  attempt,
   type ColumnStep,
   type CrossJoinStep,
   checkHostBytes,
   deviceBudget,
   deviceLimitError,
+  type Estimate,
+  type GatherStep,
   type HashJoinStep,
   type MergeJoinStep,
   type MergeStep,
@@ -24,11 +29,15 @@ export const MAX_ROUNDS = 64;
 /** Subpartitions a device at least, one a stream (multi-gpu-sort-merge-join 3.3.1), and at most. */
 export const MIN_SUBPARTITIONS = 3;
 const MAX_SUBPARTITIONS = 3 * 2 ** 16;
+/** Bytes of a match range on its way home: four row numbers within a part. */
+const MATCH_RANGE_BYTES = 16;
 
 /** One side of a join. */
 export interface JoinSideShape extends Tuples {
   /** Rows of the relation; those past `tuples` match nothing. */
   rows: number;
+  /** Bytes of a tuple that a hash join sends to devices that address no host memory. */
+  sentBytes: number;
 }
 
 export interface JoinRequestShape extends Pick<JoinSettings, 'algorithm' | 'sortAlgorithm' | 'buildSide'> {
@@ -46,9 +55,11 @@ export interface JoinDeviceBytes {
   sort: SortDeviceBytes;
   hash(devices: number, buildLeft: boolean, rounds: number): number;
   mergeJoin(devices: number, subpartitions: number): number;
+  /** Of gathering these of the result's columns by a side's row numbers in `rows` rows. */
+  gather(side: Side, columns: readonly number[], rows: number, devices: number): number;
 }
 
-export type JoinPlan = Plan<SortStep | MergeStep | HashJoinStep | MergeJoinStep | CrossJoinStep | ColumnStep>;
+export type JoinPlan = Plan<SortStep | MergeStep | HashJoinStep | MergeJoinStep | CrossJoinStep | ColumnStep | GatherStep>;
 
 /** Rows that a join surely gives. */
 export function leastRows(how: JoinKind, left: number, right: number): number {
@@ -83,10 +94,40 @@ export function planJoin(request: JoinRequestShape, deviceBytes: JoinDeviceBytes
   const buildLeft = request.buildSide === 'auto' ? left.tuples <= right.tuples : request.buildSide === 'left';
   const context: Context = { request, buildLeft, leastRowsBytes: rows * rowBytes, deviceBytes, resources };
   const plan = choose(context);
-  const out = expectedRows(how, left.rows, right.rows);
-  if (!countOnly) plan.steps.push(...columns.map((column, index) => columnStep(column, index, out, resources.threads)));
+  if (!countOnly) planColumns(plan, expectedRows(how, left.rows, right.rows), request, deviceBytes, resources);
   plan.hostBytes = Math.max(plan.hostBytes, leastResult);
   return plan;
+}
+
+/** Plans the columns of a join of `rows` rows, in place of what was planned for another number. */
+export function planColumns(
+  plan: JoinPlan,
+  rows: number,
+  request: JoinRequestShape,
+  deviceBytes: JoinDeviceBytes,
+  resources: Resources,
+): void {
+  const { columns, rowBytes } = request;
+  const tableRows = (side: Side | null | undefined): number => (side ? request[side].rows : rows);
+  const made = columns.map((column, index) => columnStep(column, index, rows, resources.threads, tableRows(column.side)));
+  const joins = plan.steps.filter(({ op }) => op !== 'column' && op !== 'gather');
+  const join = joins.at(-1) as HashJoinStep | MergeJoinStep;
+  const gathers = (['left', 'right'] as const).flatMap((side) => {
+    const gathering = {
+      side,
+      rows,
+      tableRows: request[side].rows,
+      rowBytes: request[side].valueBytes,
+      heldBytes: rows * rowBytes,
+      columns,
+    };
+    const steps = made.filter(({ column }) => columns[column]!.side === side);
+    const bytes = (of: readonly number[], devices: number): number => deviceBytes.gather(side, of, rows, devices);
+    return gatherStep(gathering, steps, join.devices, bytes, resources) ?? [];
+  });
+  const gathered = new Set(gathers.flatMap(({ step }) => step.columns));
+  plan.steps = [...joins, ...gathers.map(({ step }) => step), ...made.filter(({ column }) => !gathered.has(column))];
+  plan.deviceBytes = Math.max(plan.deviceBytes, ...gathers.map(({ deviceBytes }) => deviceBytes));
 }
 
 interface Context {
@@ -113,18 +154,34 @@ function choose(context: Context): JoinPlan {
   return { ...(hashTime <= mergeTime ? hash : merge), reason };
 }
 
-function attempt(make: () => JoinPlan): [JoinPlan, undefined] | [undefined, WarpjoinError] {
-  try {
-    return [make(), undefined];
-  } catch (error) {
-    if (error instanceof WarpjoinError && error.code === 'ERR_MEMORY_LIMIT') return [undefined, error];
-    throw error;
-  }
+const bytesOf = ({ tuples, keyBytes, valueBytes }: Tuples): number => tuples * (keyBytes + valueBytes);
+const sentBytes = ({ tuples, sentBytes }: JoinSideShape): number => tuples * sentBytes;
+const onGpus = ({ devices }: Resources): boolean => devices.every(({ kind }) => kind === 'gpu');
+
+function hashJoin(context: Context): JoinPlan {
+  const { left, right, how, rowBytes } = context.request;
+  const home = expectedRows(how, left.rows, right.rows) * rowBytes;
+  const traffic = { there: sentBytes(left) + sentBytes(right), home };
+  const plan = (on: Resources, why: string | null) => hashJoinOn({ ...context, resources: on }, traffic, why);
+  return onBestSet(traffic, context.resources, plan, ({ rounds }) => rounds);
 }
 
-const bytesOf = ({ tuples, keyBytes, valueBytes }: Tuples): number => tuples * (keyBytes + valueBytes);
+/**
+ * What a hash join on GPUs should take: its links, and the passes over what they bring. Rounds are cut on the devices first,
+ * and come twice, to be counted and to be joined.
+ */
+function gpuHashEstimate(request: JoinRequestShape, traffic: Traffic, rounds: number, { devices, links }: Resources): Estimate {
+  const { there, home } = traffic;
+  const { h2d, d2h, both } = transferSpeeds(devices, links);
+  const cut = rounds > 1 ? 2 * there : 0;
+  const arriving = there * (rounds > 1 && !request.countOnly ? 2 : 1);
+  const passes = (COSTS.gpuHashJoinPasses * 2 * arriving) / COSTS.gpuPassBytesPerSecond / devices.length;
+  const seconds = cut / both + arriving / h2d + passes + home / d2h;
+  return { rows: request.left.tuples + request.right.tuples, bytes: cut + arriving + home, milliseconds: seconds * 1e3 };
+}
 
-function hashJoin({ request, buildLeft, leastRowsBytes, deviceBytes, resources }: Context): JoinPlan {
+function hashJoinOn(context: Context, traffic: Traffic, devicesReason: string | null): JoinPlan {
+  const { request, buildLeft, leastRowsBytes, deviceBytes, resources } = context;
   const { left, right, how, rowBytes } = request;
   const count = resources.devices.length;
   const inputBytes = bytesOf(left) + bytesOf(right);
@@ -150,9 +207,12 @@ function hashJoin({ request, buildLeft, leastRowsBytes, deviceBytes, resources }
     label: `hash join, build ${buildLeft ? 'left' : 'right'}`,
     buildLeft,
     devices: resources.devices.map((device) => device.ordinal),
+    devicesReason,
     rounds,
     partitions: 0,
-    estimate: { ...estimate(1, nanoseconds, (2 * passes + 1) * inputBytes + out * rowBytes, resources.threads), rows: tuples },
+    estimate: onGpus(resources)
+      ? gpuHashEstimate(request, traffic, rounds, resources)
+      : { ...estimate(1, nanoseconds, (2 * passes + 1) * inputBytes + out * rowBytes, resources.threads), rows: tuples },
   };
   return {
     algorithm: 'radix-hash',
@@ -165,13 +225,48 @@ function hashJoin({ request, buildLeft, leastRowsBytes, deviceBytes, resources }
   };
 }
 
-function mergeJoin({ request, buildLeft, deviceBytes, resources }: Context): JoinPlan {
-  const { left, right, how, rowBytes } = request;
-  const count = resources.devices.length;
+function mergeJoin(context: Context): JoinPlan {
+  const { request, deviceBytes, resources } = context;
+  const { left, right } = request;
   const inputBytes = bytesOf(left) + bytesOf(right);
   checkHostBytes('Sorting both sides of a join', inputBytes, resources);
   const sortedLeft = sortSteps(left, 'left', request.sortAlgorithm, 0, deviceBytes.sort, resources);
   const sortedRight = sortSteps(right, 'right', request.sortAlgorithm, bytesOf(left), deviceBytes.sort, resources);
+  const keyBytes = left.tuples * left.keyBytes + right.tuples * right.keyBytes;
+  const traffic = { there: keyBytes, home: Math.min(left.tuples, right.tuples) * MATCH_RANGE_BYTES };
+  const match = (on: Resources, why: string | null) => matchSorted({ ...context, resources: on }, traffic, why);
+  const matched = onBestSet(traffic, resources, match, () => 1);
+  return {
+    algorithm: 'sort-merge',
+    reason: '',
+    chunksets: Math.max(sortedLeft.chunksets, sortedRight.chunksets),
+    rounds: 1,
+    hostBytes: inputBytes,
+    deviceBytes: Math.max(sortedLeft.deviceBytes, sortedRight.deviceBytes, matched.deviceBytes),
+    steps: [...sortedLeft.steps, ...sortedRight.steps, matched.step],
+  };
+}
+
+/** What a merge join on GPUs should take: keys go there while ranges come home; then the host's threads write the rows. */
+function gpuMergeEstimate(request: JoinRequestShape, traffic: Traffic, resources: Resources): Estimate {
+  const { left, right, how, rowBytes, countOnly } = request;
+  const { there, home } = traffic;
+  const { h2d, d2h, both } = transferSpeeds(resources.devices, resources.links);
+  const seconds = Math.max(there / h2d, home / d2h, (there + home) / both);
+  const out = countOnly ? 0 : expectedRows(how, left.rows, right.rows);
+  const written = estimate(out, COSTS.emit, home + out * rowBytes, resources.threads);
+  const bytes = there + home + written.bytes;
+  return { rows: left.tuples + right.tuples, bytes, milliseconds: seconds * 1e3 + written.milliseconds };
+}
+
+function matchSorted(
+  { request, buildLeft, deviceBytes, resources }: Context,
+  traffic: Traffic,
+  devicesReason: string | null,
+): { step: MergeJoinStep; deviceBytes: number } {
+  const { left, right, how, rowBytes } = request;
+  const count = resources.devices.length;
+  const inputBytes = bytesOf(left) + bytesOf(right);
   const budget = deviceBudget(resources, inputBytes);
   let subpartitions = MIN_SUBPARTITIONS;
   while (deviceBytes.mergeJoin(count, subpartitions) > budget) {
@@ -187,26 +282,19 @@ function mergeJoin({ request, buildLeft, deviceBytes, resources }: Context): Joi
   }
   const out = expectedRows(how, left.rows, right.rows);
   const tuples = left.tuples + right.tuples;
-  const join: MergeJoinStep = {
+  const nanoseconds = COSTS.matchRanges * tuples + COSTS.emit * out;
+  const step: MergeJoinStep = {
     op: 'mergeJoin',
     label: 'merge join',
     buildLeft,
     devices: resources.devices.map((device) => device.ordinal),
+    devicesReason,
     subpartitions,
-    estimate: {
-      ...estimate(1, COSTS.matchRanges * tuples + COSTS.emit * out, inputBytes + out * rowBytes, resources.threads),
-      rows: tuples,
-    },
+    estimate: onGpus(resources)
+      ? gpuMergeEstimate(request, traffic, resources)
+      : { ...estimate(1, nanoseconds, inputBytes + out * rowBytes, resources.threads), rows: tuples },
   };
-  return {
-    algorithm: 'sort-merge',
-    reason: '',
-    chunksets: Math.max(sortedLeft.chunksets, sortedRight.chunksets),
-    rounds: 1,
-    hostBytes: inputBytes,
-    deviceBytes: Math.max(sortedLeft.deviceBytes, sortedRight.deviceBytes, deviceBytes.mergeJoin(count, subpartitions)),
-    steps: [...sortedLeft.steps, ...sortedRight.steps, join],
-  };
+  return { step, deviceBytes: deviceBytes.mergeJoin(count, subpartitions) };
 }
 
 /** The plan instead of a hash join that ran out of device memory: one key has too many tuples, which sort-merge can split. */

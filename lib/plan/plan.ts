@@ -38,6 +38,8 @@ export interface RefineStep extends StepOf<'refine'> {}
 export interface HashJoinStep extends StepOf<'hashJoin'> {
   buildLeft: boolean;
   devices: number[];
+  /** As of a SortStep. */
+  devicesReason: string | null;
   rounds: number;
   /** 0: by size. */
   partitions: number;
@@ -45,6 +47,7 @@ export interface HashJoinStep extends StepOf<'hashJoin'> {
 export interface MergeJoinStep extends StepOf<'mergeJoin'> {
   buildLeft: boolean;
   devices: number[];
+  devicesReason: string | null;
   subpartitions: number;
 }
 export interface CrossJoinStep extends StepOf<'crossJoin'> {}
@@ -54,8 +57,10 @@ export interface ColumnStep extends StepOf<'column'> {
   column: number;
   from: ColumnOrigin;
 }
-/** Makes several columns at a time by row number, in the joint memory of devices. */
+/** Makes several columns of one table at a time by row number, in the joint memory of devices. */
 export interface GatherStep extends StepOf<'gather'> {
+  /** Of a join, whose rows these are; null in a sort. */
+  side: Side | null;
   /** Indices among the result's columns. */
   columns: number[];
   devices: number[];
@@ -102,6 +107,26 @@ export interface PlannedColumn {
   width: number;
   /** In how many stretches of memory it comes in, if devices can gather it. */
   stretches?: number | null;
+  /** The side of a join that it is gathered from; null for both. */
+  side?: Side | null;
+}
+
+/** The devices that a step runs on, where there was a choice. */
+export interface DeviceChoice {
+  /** The step's label. */
+  step: string;
+  /** Ordinals. */
+  devices: number[];
+  /** Why these. */
+  reason: string;
+}
+
+export function deviceChoices(plan: Plan): DeviceChoice[] {
+  return plan.steps.flatMap((step) =>
+    'devicesReason' in step && step.devicesReason !== null
+      ? [{ step: step.label, devices: step.devices, reason: step.devicesReason }]
+      : [],
+  );
 }
 
 /** More chunksets than this mean a limit far from what the data needs: the merge would read and write by the cache line. */
@@ -159,6 +184,16 @@ export function deviceLimitError(what: string, needBytes: number, budget: number
     ? `deviceMemoryLimit is ${formatBytes(budget)}`
     : `memoryLimit (${formatBytes(resources.memoryLimitBytes)}) leaves ${formatBytes(budget)} for it`;
   return new WarpjoinError('ERR_MEMORY_LIMIT', `${what} takes at least ${formatBytes(needBytes)} on each device but ${limit}.`);
+}
+
+/** What `plan` makes, or the error where it does not fit a limit. */
+export function attempt<T>(plan: () => T): [T, undefined] | [undefined, WarpjoinError] {
+  try {
+    return [plan(), undefined];
+  } catch (error) {
+    if (error instanceof WarpjoinError && error.code === 'ERR_MEMORY_LIMIT') return [undefined, error];
+    throw error;
+  }
 }
 
 /** Throws ERR_MEMORY_LIMIT where even the least that a call takes is over the host memory limit. */

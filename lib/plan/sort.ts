@@ -1,11 +1,11 @@
 /** Plans of sorts: which algorithm, how many chunksets. */
-import { WarpjoinError } from '../errors.js';
 import type { DeviceDescription } from '../native.js';
 import type { SortAlgorithm, SortAlgorithmChoice } from '../options.js';
 import { COSTS, estimate, gatherEstimate, milliseconds } from './costs.js';
-import { deviceSets, reasonFor, transferSpeeds } from './device-set.js';
+import { onBestSet, transferSpeeds } from './device-set.js';
 import { type GatherDeviceBytes, gatherStep } from './gather.js';
 import {
+  attempt,
   type ColumnOrigin,
   type ColumnStep,
   checkHostBytes,
@@ -99,45 +99,26 @@ export function sortSteps(
   const steps = (algorithm: SortAlgorithm) => stepsOnBestSet(sorting, algorithm);
   if (choice !== 'auto') return { ...steps(choice), reason: 'asked for' };
   // It takes the least memory, too.
-  const sample = prefersSample(choice, resources.devices) && attempt(() => steps('sample'));
+  const sample = prefersSample(choice, resources.devices) && attempt(() => steps('sample'))[0];
   if (sample) return { ...sample, reason: 'GPUs: partitions what arrives, sends home what is sorted' };
   const merge = steps('merge');
   // One device has nothing to exchange; and a partition needs working memory that a tight limit may not leave.
   if (resources.devices.length === 1) return { ...merge, reason: 'one device: nothing to exchange' };
-  const radix = attempt(() => steps('radix'));
+  const [radix] = attempt(() => steps('radix'));
   if (!radix) return { ...merge, reason: 'the only one that fits the device memory limit' };
   const [mergeMs, radixMs] = [milliseconds(merge.steps), milliseconds(radix.steps)];
   const reason = `cheapest: merge ${mergeMs.toFixed(1)} ms, radix ${radixMs.toFixed(1)} ms`;
   return { ...(radixMs < mergeMs ? radix : merge), reason };
 }
 
-/** What `plan` gives, or nothing where it does not fit a limit. */
-function attempt<T>(plan: () => T): T | undefined {
-  try {
-    return plan();
-  } catch (error) {
-    if (error instanceof WarpjoinError && error.code === 'ERR_MEMORY_LIMIT') return undefined;
-    throw error;
-  }
-}
-
-/** On the devices whose links are fastest together, of those that need no more chunksets than all devices would. */
 function stepsOnBestSet(sorting: Sorting, algorithm: SortAlgorithm): Omit<SortSteps, 'reason'> {
-  const { relation, resources } = sorting;
-  const { devices, links } = resources;
-  const steps = (on: readonly DeviceDescription[], why: string | null) =>
-    stepsOf({ ...sorting, resources: { ...resources, devices: on } }, algorithm, why);
-  if (links === null) return steps(devices, null);
-  if (typeof links === 'string') return steps(devices, links);
-  const all = steps(devices, null);
-  const sets = deviceSets(relation.tuples * tupleBytes(relation), devices, links);
-  for (const set of sets) {
-    const on = devices.filter((device) => set.devices.includes(device.ordinal));
-    // Merging more runs on the host costs more than the links could win.
-    const made = attempt(() => steps(on, reasonFor(set, sets)));
-    if (made && made.chunksets <= all.chunksets) return made;
-  }
-  return all;
+  const bytes = sorting.relation.tuples * tupleBytes(sorting.relation);
+  return onBestSet(
+    { there: bytes, home: bytes },
+    sorting.resources,
+    (on, why) => stepsOf({ ...sorting, resources: on }, algorithm, why),
+    ({ chunksets }) => chunksets,
+  );
 }
 
 /**
@@ -208,13 +189,19 @@ const HOW: Record<ColumnOrigin, string> = {
   coalesced: 'gather both keys',
 };
 
-/** The step that makes one result column of `rows` rows. */
-export function columnStep(column: PlannedColumn, index: number, rows: number, threads: number): ColumnStep {
+/** The step that makes one result column of `rows` rows, of a table of `tableRows`. */
+export function columnStep(
+  column: PlannedColumn,
+  index: number,
+  rows: number,
+  threads: number,
+  tableRows: number = rows,
+): ColumnStep {
   const { name, from, width } = column;
   const made = (): Estimate => {
     if (isHandedOver(column)) return estimate(rows, 0, 0, threads);
     if (from === 'decoded') return estimate(rows, COSTS.sequential, 2 * rows * width, threads);
-    return gatherEstimate(rows, width, threads);
+    return gatherEstimate(rows, tableRows, width, threads);
   };
   return { op: 'column', label: `column ${name} (${HOW[from]})`, column: index, from, estimate: made() };
 }
@@ -248,7 +235,8 @@ export function planSort(
   // Once the keys are decoded they can go, before the other columns take memory.
   const made = columns.map((column, index) => columnStep(column, index, tuples, resources.threads));
   const ordinals = sorted.steps.flatMap((step) => (step.op === 'sort' ? step.devices : []));
-  const gather = gatherBytes && gatherStep(request, made, ordinals, gatherBytes, resources);
+  const gathering = { side: null, rows: tuples, tableRows: tuples, rowBytes: request.valueBytes, heldBytes: runBytes, columns };
+  const gather = gatherBytes && gatherStep(gathering, made, ordinals, gatherBytes, resources);
   steps.push(...made.filter((step) => step.from === 'decoded'), ...(gather ? [gather.step] : []));
   steps.push(...made.filter((step) => step.from !== 'decoded' && !gather?.step.columns.includes(step.column)));
   return {

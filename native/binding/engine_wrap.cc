@@ -4,8 +4,8 @@
 
 #include "binding/convert.h"
 #include "binding/handles.h"
+#include "binding/row_source.h"
 #include "columns/device_gather.h"
-#include "columns/gather.h"
 #include "core/error.h"
 #include "transfer/link_speeds.h"
 
@@ -60,21 +60,6 @@ SortPlan to_sort_plan(const Napi::Value& value) {
           .chunkset_ends = to_counts(object.Get("chunksetEnds"), "plan.chunksetEnds"),
           .spill = to_bool(object.Get("spill"), "plan.spill")};
 }
-
-bool to_side_is_left(const Napi::Value& value) {
-  const std::string name = to_string(value, "side");
-  if (name != "left" && name != "right") throw Napi::TypeError::New(value.Env(), "Expected 'left' or 'right' for side");
-  return name == "left";
-}
-
-// Row numbers of one side of a join's rows.
-RowList row_list(const JoinRows& rows, bool left) {
-  const HostBuffer& values = left ? rows.left : rows.right;
-  return {values.data(), left ? rows.left_layout.value_bytes : rows.right_layout.value_bytes,
-          left ? rows.left_may_be_missing : rows.right_may_be_missing, rows.size};
-}
-
-RowList row_list(const SortedRun& run) { return {run.values.data(), run.layout.value_bytes, false, run.size}; }
 
 Napi::Object describe_side(Napi::Env env, const JoinSide& side) {
   Napi::Object object = Napi::Object::New(env);
@@ -530,12 +515,10 @@ Napi::Value EngineWrap::take_join_values(const Napi::CallbackInfo& info) {
 Napi::Value EngineWrap::gather(const Napi::CallbackInfo& info) {
   const auto relation = from_handle<Relation>(info[1]);
   const Column* column = &column_at(*relation, info[2], "column");
-  const bool left = to_side_is_left(info[4]);
-  const auto run = is_handle<RunState>(info[3]) ? from_handle<RunState>(info[3]) : nullptr;
-  const auto rows = run ? nullptr : from_handle<RowsState>(info[3]);
-  return enqueue(info, {relation, run, rows}, [column, run = run.get(), rows = rows.get(), left](Engine& engine, Job& job) {
+  const RowSource rows(info[3], info[4]);
+  return enqueue(info, {relation, rows.held}, [column, list = rows.list](Engine& engine, Job& job) {
     const PhaseTimer timer(job, "gather");
-    return column_result(warpjoin::gather(*column, run ? row_list(run->run) : row_list(rows->rows, left), engine, job));
+    return column_result(warpjoin::gather(*column, list(), engine, job));
   });
 }
 
@@ -555,22 +538,23 @@ Napi::Value EngineWrap::gather_coalesced(const Napi::CallbackInfo& info) {
 Napi::Value EngineWrap::gather_device_bytes(const Napi::CallbackInfo& info) {
   return guarded(info.Env(), [&]() -> Napi::Value {
     const auto relation = from_handle<Relation>(info[0]);
-    const auto row_bytes = static_cast<uint8_t>(to_count(info[2], "rowBytes"));
-    return number(info.Env(), warpjoin::device_gather_bytes(columns_at(*relation, info[1], "columns"), relation->rows, row_bytes,
-                                                            to_count(info[3], "devices")));
+    const Napi::Object rows = to_object(info[2], "rows");
+    const RowList list{nullptr, static_cast<uint8_t>(to_count(rows.Get("rowBytes"), "rows.rowBytes")),
+                       to_bool(rows.Get("mayBeMissing"), "rows.mayBeMissing"), to_count(rows.Get("size"), "rows.size")};
+    return number(info.Env(),
+                  warpjoin::device_gather_bytes(columns_at(*relation, info[1], "columns"), list, to_count(info[3], "devices")));
   });
 }
 
 Napi::Value EngineWrap::gather_on_devices(const Napi::CallbackInfo& info) {
   const auto relation = from_handle<Relation>(info[1]);
-  const auto run = from_handle<RunState>(info[3]);
-  return enqueue(
-      info, {relation, run},
-      [columns = columns_at(*relation, info[2], "columns"), run = run.get(), ordinals = to_ordinals(info[4], "devices")](
-          Engine& engine, Job& job) {
-        const PhaseTimer timer(job, "gather on devices");
-        return columns_result(warpjoin::gather_on_devices(engine, engine.select(ordinals), columns, row_list(run->run), job));
-      });
+  const RowSource rows(info[3], info[4]);
+  return enqueue(info, {relation, rows.held},
+                 [columns = columns_at(*relation, info[2], "columns"), list = rows.list,
+                  ordinals = to_ordinals(info[5], "devices")](Engine& engine, Job& job) {
+                   const PhaseTimer timer(job, "gather on devices");
+                   return columns_result(warpjoin::gather_on_devices(engine, engine.select(ordinals), columns, list(), job));
+                 });
 }
 
 Napi::Value EngineWrap::fail_allocation(const Napi::CallbackInfo& info) {

@@ -49,20 +49,20 @@ struct Room {
   size_t slot_values = 0, slot_validity = 0;      // of each slot
   size_t output_values = 0, output_validity = 0;  // of each output
 
-  Room(const std::vector<const Column*>& columns, uint64_t size, uint8_t row_bytes, size_t devices) {
+  Room(const std::vector<const Column*>& columns, const RowList& list, size_t devices) {
     size_t width = 1;
-    share = rounded_up((size + devices - 1) / devices, kRowAlignment);
+    share = rounded_up((list.size + devices - 1) / devices, kRowAlignment);
     for (const Column* column : columns) width = std::max<size_t>(width, column->type.width);
     piece = std::clamp(rounded_up(share / 8, kRowAlignment), kLeastPiece, uint64_t{kPieceBytes / width});
     piece = std::min(piece, share);
     slots = std::min(columns.size(), kSlots);
     outputs = std::min<size_t>(kOutputs, piece ? (share + piece - 1) / piece : 0);
-    rows = share * row_bytes;
+    rows = share * list.row_bytes;
     for (const Column* column : columns) {
       const uint64_t held = Sharding::of(column->length, devices).shard_rows;
       slot_values = std::max(slot_values, values_bytes(column->type, held));
       output_values = std::max(output_values, values_bytes(column->type, piece));
-      if (!nullable(*column)) continue;
+      if (!list.may_be_missing && !nullable(*column)) continue;
       slot_validity = std::max(slot_validity, bitmap_bytes(held));
       output_validity = bitmap_bytes(piece);
     }
@@ -97,12 +97,13 @@ struct Passage {
   const Column* column = nullptr;
   ChunkIndex chunks;
   Sharding sharding;
+  bool nullable = false;        // or its rows may be missing
   HostBuffer values, validity;  // bitmaps as one, from their first bit on, whatever the chunks
   OwnedColumn result;
 
-  Passage(const Column& of, size_t devices) : column(&of), chunks(of), sharding(Sharding::of(of.length, devices)) {}
+  Passage(const Column& of, size_t devices, bool may_be_missing)
+      : column(&of), chunks(of), sharding(Sharding::of(of.length, devices)), nullable(may_be_missing || chunks.nullable()) {}
   bool boolean() const { return column->type.kind == ColumnKind::boolean; }
-  bool nullable() const { return chunks.nullable(); }
 };
 
 class DeviceGather {
@@ -138,7 +139,7 @@ class DeviceGather {
     std::optional<Passage> arriving, leaving;
     for (size_t c = 0; c <= columns.size(); ++c) {
       leaving = std::exchange(arriving, std::nullopt);
-      if (c < columns.size()) arriving.emplace(*columns[c], lanes_.size());
+      if (c < columns.size()) arriving.emplace(*columns[c], lanes_.size(), rows_.may_be_missing);
       std::vector<HostQueue> queues;
       queues.reserve(2 * lanes_.size());  // callbacks refer to them
       if (arriving) {
@@ -166,7 +167,7 @@ class DeviceGather {
 
   void pack_bitmaps(Passage& passage) {
     if (passage.boolean()) passage.values = packed(passage, &ColumnChunk::values);
-    if (passage.nullable()) passage.validity = packed(passage, &ColumnChunk::validity);
+    if (passage.nullable) passage.validity = packed(passage, &ColumnChunk::validity);
   }
 
   // A bitmap of all chunks; all ones where a chunk has none.
@@ -206,7 +207,7 @@ class DeviceGather {
     const auto add_bits = [&](const Buffer& target, const HostBuffer& bits) {
       copy.stretches.push_back({target.data(), bits.as<char>() + begin / 8, bitmap_bytes(end - begin)});
     };
-    if (passage.nullable()) add_bits(shard.validity, passage.validity);
+    if (passage.nullable) add_bits(shard.validity, passage.validity);
     if (passage.boolean()) return add_bits(shard.values, passage.values);
     const size_t width = passage.column->type.width;
     passage.chunks.for_pieces(begin, end, [&](const ColumnChunk& chunk, uint64_t first, uint64_t count, uint64_t row) {
@@ -220,7 +221,7 @@ class DeviceGather {
     result.length = rows_.size;
     result.values =
         engine_.memory->allocate(std::max<uint64_t>(1, values_bytes(passage.column->type, rows_.size)), "a gathered column");
-    if (passage.nullable()) {
+    if (passage.nullable) {
       result.validity = engine_.memory->allocate(bitmap_bytes(rows_.size), "a gathered column's validity");
     }
   }
@@ -237,7 +238,7 @@ class DeviceGather {
       HostCopy& home = queue.copies.emplace_back();
       home.stretches.push_back(
           {passage.result.values.as<char>() + values_bytes(type, begin), output.values.data(), values_bytes(type, rows)});
-      if (passage.nullable()) {
+      if (passage.nullable) {
         home.stretches.push_back(
             {passage.result.validity.as<char>() + bitmap_bytes(begin), output.validity.data(), bitmap_bytes(rows)});
       }
@@ -268,7 +269,7 @@ class DeviceGather {
     }
     const Stretch& output = lane.outputs[slot];
     Primitives& primitives = lane.device->primitives();
-    const void* const valid = passage.nullable() ? output.validity.data() : nullptr;
+    const void* const valid = passage.nullable ? output.validity.data() : nullptr;
     if (valid) primitives.gather_bits(validity, rows, nullptr, output.validity.data(), job_, *lane.compute);
     if (passage.boolean()) {
       primitives.gather_bits(values, rows, valid, output.values.data(), job_, *lane.compute);
@@ -283,7 +284,7 @@ class DeviceGather {
   OwnedColumn finished(Passage& passage) {
     OwnedColumn& result = passage.result;
     if (passage.boolean()) result.values.shrink(std::max<uint64_t>(1, (rows_.size + 7) / 8));
-    if (passage.nullable()) {
+    if (passage.nullable) {
       const auto* words = result.validity.as<uint64_t>();
       std::atomic<uint64_t> valid{0};
       for_row_blocks(engine_, rows_.size, job_, [&](uint64_t, uint64_t begin, uint64_t end) {
@@ -309,12 +310,10 @@ class DeviceGather {
   std::vector<Lane> lanes_;
 };
 
-void check(const Engine& engine, const std::vector<Device*>& devices, const std::vector<const Column*>& columns,
-           const RowList& rows) {
+void check(const Engine& engine, const std::vector<Device*>& devices, const std::vector<const Column*>& columns) {
   const auto refuse = [](const std::string& what) {
     throw Error(ErrorCode::not_supported, what + " can't be gathered on devices");
   };
-  if (rows.may_be_missing) refuse("Rows that may be missing");
   for (const Column* column : columns) {
     if (!gathers_on_devices(column->type)) refuse("Column '" + column->name + "'");
   }
@@ -338,16 +337,16 @@ bool gathers_on_devices(const ColumnType& type) {
          (type.kind == ColumnKind::fixed && std::has_single_bit(type.width) && type.width <= 16);
 }
 
-size_t device_gather_bytes(const std::vector<const Column*>& columns, uint64_t rows, uint8_t row_bytes, size_t devices) {
-  return Room(columns, rows, row_bytes, devices).bytes();
+size_t device_gather_bytes(const std::vector<const Column*>& columns, RowList rows, size_t devices) {
+  return Room(columns, rows, devices).bytes();
 }
 
 std::vector<OwnedColumn> gather_on_devices(Engine& engine, const std::vector<Device*>& devices,
                                            const std::vector<const Column*>& columns, RowList rows, Job& job) {
-  check(engine, devices, columns, rows);
+  check(engine, devices, columns);
   job.check();
   job.add_planned(columns.size() * rows.size);
-  const Room room(columns, rows.size, rows.row_bytes, devices.size());
+  const Room room(columns, rows, devices.size());
   return DeviceGather(engine, devices, room, rows, job).run(columns);
 }
 

@@ -145,7 +145,8 @@ class Primitives {
   /// shards are so aligned.
   virtual void gather(const ShardedColumn& column, uint8_t width, RowNumbers rows, const void* valid, void* out, const Job& job,
                       Stream& stream) = 0;
-  /// The same of a bitmap's bits. Writes whole 64-bit words; the bits behind the last row are zero.
+  /// The same of a bitmap's bits, where a row number of all ones is a missing row, whose bit is zero. Writes whole 64-bit words;
+  /// the bits behind the last row are zero.
   virtual void gather_bits(const ShardedColumn& bitmap, RowNumbers rows, const void* valid, void* out, const Job& job,
                            Stream& stream) = 0;
 

@@ -6,6 +6,8 @@ export default function setup(): void {
   const gpus = native().gpus();
   const expected = Number(process.env.WARPJOIN_EXPECT_GPUS ?? 1);
   console.log(`GPUs (${backend}): ${gpus.map((gpu) => gpu.name).join(', ') || 'none'}`);
-  console.log('The suites of sorts run on them; joins on GPUs are not supported yet, so their suites do not.');
+  console.log(
+    'The suites of sorts, joins, engines and bad input run on them; tests that skip themselves say why in their names.',
+  );
   if (gpus.length < expected) throw new Error(`Expected ${expected} GPUs but found ${gpus.length} (${backend} build)`);
 }

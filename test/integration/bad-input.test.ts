@@ -2,9 +2,10 @@
 import * as arrow from 'apache-arrow';
 import { afterAll, describe, expect, test } from 'vitest';
 import { createEngine, type Engine, WarpjoinError } from '../../lib/index.js';
+import { testEngine } from '../support/engines.js';
 import { failure, rows, table } from '../support/tables.js';
 
-const engine = createEngine({ memoryLimit: '256MiB', threads: 2 });
+const engine = testEngine(1, { memoryLimit: '256MiB', threads: 2 });
 afterAll(async () => (await engine).dispose());
 
 const left = table({ id: new arrow.Int32(), name: new arrow.Utf8() }, { id: [1, 2, 3], name: ['a', 'b', 'c'] });

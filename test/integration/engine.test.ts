@@ -3,10 +3,11 @@ import { monitorEventLoopDelay } from 'node:perf_hooks';
 import * as arrow from 'apache-arrow';
 import { describe, expect, test } from 'vitest';
 import { Engine } from '../../lib/engine.js';
-import { createEngine, WarpjoinError } from '../../lib/index.js';
+import { WarpjoinError } from '../../lib/index.js';
 import { type NativeEngine, native } from '../../lib/native.js';
 import { engineSchema } from '../../lib/options.js';
 import { parse } from '../../lib/schema.js';
+import { DEVICE_COUNTS, describeHost, deviceOptions, onGpus, testEngine, testOn } from '../support/engines.js';
 import { failure, random } from '../support/tables.js';
 
 /** Two int64 columns without nulls: keys drawn from `distinct` values, and row numbers. */
@@ -20,8 +21,8 @@ function pairs(length: number, distinct: number, seed = 1): arrow.Table<{ k: arr
 }
 const column = (of: arrow.Table, name: string): BigInt64Array => of.getChild(name)!.toArray() as BigInt64Array;
 
-/** An engine, and the native one in it: for its figures and its faults. */
-function inspected(options: object): { engine: Engine; inner: NativeEngine } {
+/** An engine on so many devices, and the native one in it: for its figures and its faults. */
+function inspected(devices: number, options: object = {}): { engine: Engine; inner: NativeEngine } {
   const addon = native();
   let inner!: NativeEngine;
   const spy = new Proxy(addon, {
@@ -33,17 +34,17 @@ function inspected(options: object): { engine: Engine; inner: NativeEngine } {
       };
     },
   });
-  const engine = new Engine(parse(engineSchema, 'createEngine', { memoryLimit: '512MiB', threads: 2, ...options }), spy);
-  return { engine, inner };
+  const all = { memoryLimit: '512MiB', threads: 2, ...deviceOptions(devices), ...options };
+  return { engine: new Engine(parse(engineSchema, 'createEngine', all), spy), inner };
 }
 
-describe('device memory limits', () => {
+describeHost('device memory limits', 'their buffers alone take more than these limits', () => {
   const table = pairs(300_000, 100_000);
   const other = pairs(200_000, 100_000, 2);
 
-  test.each([1, 3])('many chunksets and rounds give the same answer on %d devices', async (hostDevices) => {
-    const wide = await createEngine({ memoryLimit: '1GiB', threads: 2 });
-    const narrow = await createEngine({ memoryLimit: '1GiB', deviceMemoryLimit: '2MiB', hostDevices, threads: 2 });
+  test.each([1, 3])('many chunksets and rounds give the same answer on %d devices', async (devices) => {
+    const wide = await testEngine(1, { memoryLimit: '1GiB', threads: 2 });
+    const narrow = await testEngine(devices, { memoryLimit: '1GiB', deviceMemoryLimit: '2MiB', threads: 2 });
     const [sorted, again] = [await wide.sort(table, { by: 'k' }), await narrow.sort(table, { by: 'k' })];
     expect(again.stats.chunksets).toBeGreaterThan(1);
     expect(column(again, 'k')).toEqual(column(sorted, 'k'));
@@ -60,7 +61,7 @@ describe('device memory limits', () => {
   });
 
   test('too small for anything is refused by name', async () => {
-    const engine = await createEngine({ memoryLimit: '1GiB', deviceMemoryLimit: 64, threads: 2 });
+    const engine = await testEngine(1, { memoryLimit: '1GiB', deviceMemoryLimit: 64, threads: 2 });
     for (const call of [() => engine.sort(table, { by: 'k' }), () => engine.joinCount(table, other, { on: 'k' })]) {
       const error = await failure(call());
       expect(error.code).toBe('ERR_MEMORY_LIMIT');
@@ -70,10 +71,10 @@ describe('device memory limits', () => {
   });
 });
 
-describe('the host memory limit', () => {
+describeHost('the host memory limit', 'it holds what these devices use, too', () => {
   test('is never exceeded, and a request over it fails early and by name', async () => {
     const table = pairs(400_000, 10);
-    const engine = await createEngine({ memoryLimit: '24MiB', threads: 2 });
+    const engine = await testEngine(1, { memoryLimit: '24MiB', threads: 2 });
     const early = await failure(engine.join(table, table, { how: 'cross' }));
     expect(early).toMatchObject({ code: 'ERR_MEMORY_LIMIT', message: expect.stringContaining('memoryLimit is 24 MiB') });
     const late = await failure(engine.join(table, table, { on: 'k' }));
@@ -85,7 +86,7 @@ describe('the host memory limit', () => {
 
   test('results that nobody holds make room for others', async () => {
     const table = pairs(400_000, 10);
-    const engine = await createEngine({ memoryLimit: '24MiB', threads: 2 });
+    const engine = await testEngine(1, { memoryLimit: '24MiB', threads: 2 });
     for (let round = 0; round < 12; round++) expect((await engine.sort(table, { by: 'k' })).numRows).toBe(400_000);
     const held = [await engine.sort(table, { by: 'k' })];
     const error = await failure(
@@ -98,9 +99,11 @@ describe('the host memory limit', () => {
     expect(new Set(held.map((result) => result.numRows))).toEqual(new Set([400_000]));
     await engine.dispose();
   });
+});
 
+describe('the most rows', () => {
   test('maxOutputRows', async () => {
-    const engine = await createEngine({ memoryLimit: '256MiB', threads: 2 });
+    const engine = await testEngine(1, { memoryLimit: '256MiB', threads: 2 });
     const [one, other] = [pairs(1000, 10), pairs(1000, 10, 2)];
     const count = await engine.joinCount(one, other, { on: 'k' });
     expect((await engine.join(one, other, { on: 'k', maxOutputRows: count })).numRows).toBe(count);
@@ -119,42 +122,45 @@ describe('the host memory limit', () => {
 describe('faults', () => {
   const [one, other] = [pairs(20_000, 5_000), pairs(15_000, 5_000, 2)];
 
-  test.each(['memory', 'devices'] as const)('an allocation that fails in %s, the first, the second and so on', async (where) => {
-    const { engine, inner } = inspected({ hostDevices: 2, deviceMemoryLimit: '16MiB' });
-    const calls = [
-      () => engine.sort(one, { by: 'k' }),
-      () => engine.join(one, other, { on: 'k', how: 'full' }),
-      () => engine.join(one, other, { on: 'k', algorithm: 'sort-merge' }),
-    ];
-    const results: unknown[] = [];
-    for (const call of calls) {
-      let failures = 0;
-      for (let n = 1; n < 200; n++) {
-        inner.failAllocation(where, n);
-        // Held: a collected result would let a call that ran short of memory try again.
-        const error = await call().then(
-          (result) => void results.push(result),
-          (reason) => reason as WarpjoinError,
-        );
-        inner.failAllocation(where, 0);
-        if (!error) break;
-        failures++;
-        expect(error).toBeInstanceOf(WarpjoinError);
-        expect(['ERR_MEMORY_LIMIT', 'ERR_DEVICE']).toContain(error.code);
+  testOn(2).each(['memory', 'devices'] as const)(
+    'an allocation that fails in %s, the first, the second and so on',
+    async (where) => {
+      const { engine, inner } = inspected(2, onGpus ? {} : { deviceMemoryLimit: '16MiB' });
+      const calls = [
+        () => engine.sort(one, { by: 'k' }),
+        () => engine.join(one, other, { on: 'k', how: 'full' }),
+        () => engine.join(one, other, { on: 'k', algorithm: 'sort-merge' }),
+      ];
+      const results: unknown[] = [];
+      for (const call of calls) {
+        let failures = 0;
+        for (let n = 1; n < 200; n++) {
+          inner.failAllocation(where, n);
+          // Held: a collected result would let a call that ran short of memory try again.
+          const error = await call().then(
+            (result) => void results.push(result),
+            (reason) => reason as WarpjoinError,
+          );
+          inner.failAllocation(where, 0);
+          if (!error) break;
+          failures++;
+          expect(error).toBeInstanceOf(WarpjoinError);
+          expect(['ERR_MEMORY_LIMIT', 'ERR_DEVICE']).toContain(error.code);
+        }
+        expect(failures).toBeGreaterThan(0);
+        expect(failures).toBeLessThan(199);
+        results.push(await call());
       }
-      expect(failures).toBeGreaterThan(0);
-      expect(failures).toBeLessThan(199);
-      results.push(await call());
-    }
-    await engine.dispose();
-  });
+      await engine.dispose();
+    },
+  );
 });
 
-describe('device memory that others use', () => {
+describeHost('device memory that others use', 'their buffers alone take more than what is left here', () => {
   const [one, other] = [pairs(100_000, 30_000), pairs(80_000, 30_000, 2)];
 
-  test.each([1, 2])('calls are planned anew for what is left, on %d devices', async (hostDevices) => {
-    const { engine, inner } = inspected({ hostDevices });
+  test.each([1, 2])('calls are planned anew for what is left, on %d devices', async (devices) => {
+    const { engine, inner } = inspected(devices);
     const calls = [
       () => engine.sort(one, { by: 'k' }),
       () => engine.join(one, other, { on: 'k', algorithm: 'sort-merge' }),
@@ -176,7 +182,7 @@ describe('device memory that others use', () => {
   });
 
   test('too little for any plan is refused by name', async () => {
-    const { engine, inner } = inspected({});
+    const { engine, inner } = inspected(1);
     inner.leaveDeviceMemory(64);
     for (const call of [() => engine.sort(one, { by: 'k' }), () => engine.joinCount(one, other, { on: 'k' })]) {
       expect(await failure(call())).toMatchObject({ code: 'ERR_DEVICE', message: expect.stringContaining('(64 bytes left)') });
@@ -191,7 +197,7 @@ describe('abort', () => {
   const [one, other] = [pairs(1_000_000, 300_000), pairs(800_000, 300_000, 2)];
 
   test('at any time rejects with the reason within a batch, and the engine goes on', async () => {
-    const engine = await createEngine({ memoryLimit: '1GiB', threads: 2 });
+    const engine = await testEngine(1, { memoryLimit: '1GiB', threads: 2 });
     const calls = [
       (signal?: AbortSignal) => engine.sort(one, { by: ['v', 'k'], signal }),
       (signal?: AbortSignal) => engine.join(one, other, { on: 'k', how: 'full', signal }),
@@ -225,7 +231,7 @@ describe('abort', () => {
 });
 
 test('progress rises to 1, and the event loop is never blocked', { retry: 3 }, async () => {
-  const engine = await createEngine({ memoryLimit: '1GiB', threads: 1 });
+  const engine = await testEngine(1, { memoryLimit: '1GiB', threads: 1 });
   const [one, other] = [pairs(2_000_000, 1_000_000), pairs(1_500_000, 1_000_000, 2)];
   const seen: number[] = [];
   const delay = monitorEventLoopDelay({ resolution: 5 });
@@ -251,7 +257,7 @@ test('progress rises to 1, and the event loop is never blocked', { retry: 3 }, a
 test('calls at once on one engine and on several', async () => {
   const one = pairs(20_000, 500);
   const engines = await Promise.all(
-    [1, 2, 3].map((hostDevices) => createEngine({ memoryLimit: '256MiB', hostDevices, threads: 2 })),
+    DEVICE_COUNTS.slice(0, 3).map((devices) => testEngine(devices, { memoryLimit: '256MiB', threads: 2 })),
   );
   const counts = await Promise.all(engines.flatMap((engine) => [1, 2, 3].map(() => engine.joinCount(one, one, { on: 'k' }))));
   expect(new Set(counts).size).toBe(1);
@@ -259,12 +265,13 @@ test('calls at once on one engine and on several', async () => {
   expect(await failure(engines[0]!.joinCount(one, one, { on: 'k' }))).toBeInstanceOf(WarpjoinError);
 });
 
-test('explain with analyze', async () => {
-  const engine = await createEngine({ memoryLimit: '256MiB', hostDevices: 2, threads: 2 });
+testOn(2)('explain with analyze', async () => {
+  const engine = await testEngine(2, { memoryLimit: '256MiB', threads: 2 });
   const one = pairs(10_000, 500);
-  expect(await engine.explain('sort', one, { by: 'k' })).toMatch(/^sort by "k": (merge|radix)\n/);
+  expect(await engine.explain('sort', one, { by: 'k' })).toMatch(/^sort by "k": (merge|radix|sample)\n/);
   const text = await engine.explain('join', one, one, { on: 'k', algorithm: 'sort-merge', analyze: true });
   for (const part of ['sort left', 'sort right', 'merge join', 'measured', 'peak memory']) expect(text).toContain(part);
-  expect(engine.devices()).toMatchObject([{ kind: 'host' }, { kind: 'host' }]);
+  const kind = onGpus ? 'gpu' : 'host';
+  expect(engine.devices()).toMatchObject([{ kind }, { kind }]);
   await engine.dispose();
 });

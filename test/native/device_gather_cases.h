@@ -24,14 +24,16 @@ inline Bytes draw_bytes(size_t size, std::mt19937_64& random) {
 
 inline bool bit_of(const Bytes& bitmap, uint64_t bit) { return (bitmap[bit / 8] >> (bit % 8)) & 1; }
 
-/// Row numbers below `of`, in no order.
+/// Row numbers below `of`, in no order; where rows may be missing a third of them, or all where there are none.
 struct RowsOf {
   std::vector<uint64_t> numbers;
   Bytes bytes;
 
-  RowsOf(uint64_t of, uint64_t size, uint8_t row_bytes, std::mt19937_64& random) : numbers(size), bytes(size * row_bytes) {
+  RowsOf(uint64_t of, uint64_t size, uint8_t row_bytes, bool may_be_missing, std::mt19937_64& random)
+      : numbers(size), bytes(size * row_bytes) {
     for (size_t i = 0; i < size; ++i) {
-      numbers[i] = i == 0 ? of - 1 : random() % of;
+      const bool missing = may_be_missing && (of == 0 || random() % 3 == 0);
+      numbers[i] = missing ? UINT64_MAX : i == 0 ? of - 1 : random() % of;
       std::memcpy(bytes.data() + i * row_bytes, &numbers[i], row_bytes);
     }
   }
@@ -81,7 +83,8 @@ inline void check_gather_primitive(Engine& engine, uint64_t rows, uint64_t size,
   const Sharding sharding = Sharding::of(rows, engine.devices.size());
   const auto bytes_of = [&](uint64_t count) { return width ? count * width : (count + 63) / 64 * 8; };
   const Bytes column = draw_bytes(bytes_of(rows), random), valid = draw_bytes((size + 63) / 64 * 8, random);
-  const RowsOf list(rows, size, row_bytes, random);
+  const bool missing = width == 0;  // bits alone know missing rows
+  const RowsOf list(rows, size, row_bytes, missing, random);
 
   ShardedColumn sharded{sharding, {}};
   std::vector<Guarded> shards;
@@ -114,6 +117,7 @@ inline void check_gather_primitive(Engine& engine, uint64_t rows, uint64_t size,
   for (uint64_t i = 0; i < size; ++i) {
     if (masked && !bit_of(valid, i)) continue;
     const uint64_t row = list.numbers[i];
+    if (row == UINT64_MAX) continue;
     if (width) {
       std::memcpy(expected.data() + i * width, column.data() + row * width, width);
     } else if (bit_of(column, row)) {
@@ -147,11 +151,12 @@ inline void expect_same(const HostBuffer& got, const HostBuffer& expected, size_
 }
 
 /// Columns of all types and chunkings that devices gather, by `size` rows: bit for bit what the host makes.
-inline void check_device_gather(Engine& engine, uint64_t rows, uint64_t size, uint8_t row_bytes, uint64_t seed) {
+inline void check_device_gather(Engine& engine, uint64_t rows, uint64_t size, uint8_t row_bytes, bool may_be_missing,
+                                uint64_t seed) {
   SCOPED_TRACE(std::to_string(engine.devices.size()) + " devices, " + std::to_string(size) + " of " + std::to_string(rows) +
-               " rows by " + std::to_string(row_bytes) + " bytes");
+               " rows by " + std::to_string(row_bytes) + (may_be_missing ? " bytes, some missing" : " bytes"));
   std::mt19937_64 random(seed);
-  const RowsOf list(rows, size, row_bytes, random);
+  const RowsOf list(rows, size, row_bytes, may_be_missing, random);
   std::vector<test::TestColumn> made;
   for (const ColumnType& type : {test::signed_type(8), test::boolean_type(), test::unsigned_type(1), test::floating_type(2),
                                  test::signed_type(4), test::boolean_type(), test::opaque_type(16)}) {
@@ -167,7 +172,7 @@ inline void check_device_gather(Engine& engine, uint64_t rows, uint64_t size, ui
   }
   const test::PoisonedMemory poisoned(engine, size);
   Job job;
-  const RowList by{list.bytes.data(), row_bytes, false, size};
+  const RowList by{list.bytes.data(), row_bytes, may_be_missing, size};
   const std::vector<OwnedColumn> got = gather_on_devices(engine, devices, columns, by, job);
   ASSERT_EQ(got.size(), columns.size());
   EXPECT_EQ(job.done(), job.planned());
@@ -180,11 +185,24 @@ inline void check_device_gather(Engine& engine, uint64_t rows, uint64_t size, ui
     expect_same(got[c].validity, expected.validity, expected.validity.size());
     EXPECT_FALSE(got[c].offsets);
   }
-  const size_t bytes = device_gather_bytes(columns, size, row_bytes, devices.size());
+  const size_t bytes = device_gather_bytes(columns, by, devices.size());
   for (Device* device : devices) {
     EXPECT_LE(device->memory().peak_bytes(), bytes);
     EXPECT_EQ(device->memory().used_bytes(), 0u);
   }
+}
+
+inline void check_device_gather_sizes(Engine& engine, const std::vector<uint64_t>& rows, const std::vector<uint64_t>& sizes) {
+  uint64_t seed = 1;
+  for (const uint64_t of : rows) {
+    for (const uint64_t size : sizes) {
+      for (const bool may_be_missing : {false, true}) {
+        check_device_gather(engine, of, size, seed % 2 ? 4 : 8, may_be_missing, seed);
+      }
+      ++seed;
+    }
+  }
+  check_device_gather(engine, 0, 100, 4, true, seed);
 }
 
 }  // namespace warpjoin::testing

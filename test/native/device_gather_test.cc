@@ -43,24 +43,25 @@ TEST_P(DeviceGather, PrimitivesReadAllShards) {
 
 TEST_P(DeviceGather, EqualsTheGatherOfTheHost) {
   Engine engine(config(GetParam()));
-  uint64_t seed = 1;
-  for (const uint64_t rows : {1, 129, 4000}) {
-    for (const uint64_t size : {0, 1, 64, 1025, 9000}) check_device_gather(engine, rows, size, seed % 2 ? 4 : 8, ++seed);
-  }
+  check_device_gather_sizes(engine, {1, 129, 4000}, {0, 1, 64, 1025, 9000});
 }
 
 TEST_P(DeviceGather, EqualsTheGatherOfTheHostWhereDevicesReadNoHostMemory) {
   for (const bool pinned : {false, true}) {
     const auto engine = make_far_engine(config(GetParam()), true, pinned);
-    check_device_gather(*engine, 4000, 9000, 4, 7);
-    check_device_gather(*engine, 1, 1, 8, 8);
+    for (const bool may_be_missing : {false, true}) {
+      check_device_gather(*engine, 4000, 9000, 4, may_be_missing, 7);
+      check_device_gather(*engine, 1, 1, 8, may_be_missing, 8);
+    }
+    check_device_gather(*engine, 0, 100, 4, true, 9);
   }
 }
 
 // Several pieces a device: they share its outputs.
 TEST_P(DeviceGather, SendsHomePieceAfterPiece) {
   const auto engine = make_far_engine(config(GetParam()));
-  check_device_gather(*engine, 3000, static_cast<uint64_t>(GetParam()) * 200'000 + 77, 4, 9);
+  check_device_gather(*engine, 3000, static_cast<uint64_t>(GetParam()) * 200'000 + 77, 4, false, 9);
+  check_device_gather(*engine, 3000, static_cast<uint64_t>(GetParam()) * 200'000 + 77, 4, true, 10);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, DeviceGather, ::testing::Values(1, 2, 3, 4, 8), ::testing::PrintToStringParamName());
@@ -71,14 +72,15 @@ class DeviceGatherErrors : public ::testing::Test {
       : random(3), column("c", test::signed_type(8), test::Values(5000, test::value_of(int64_t{7})), {5000}, random) {
     for (uint64_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<uint32_t>(i);
   }
-  std::vector<OwnedColumn> run(Engine& engine, const Column& of, bool may_be_missing = false) {
+  RowList list() const { return {rows.data(), 4, false, rows.size()}; }
+  std::vector<OwnedColumn> run(Engine& engine, const Column& of) {
     std::vector<Device*> devices;
     for (const auto& device : engine.devices) devices.push_back(device.get());
-    return gather_on_devices(engine, devices, {&of}, {rows.data(), 4, may_be_missing, rows.size()}, job);
+    return gather_on_devices(engine, devices, {&of}, list(), job);
   }
-  ErrorCode code_of(Engine& engine, const Column& of, bool may_be_missing = false) {
+  ErrorCode code_of(Engine& engine, const Column& of) {
     try {
-      run(engine, of, may_be_missing);
+      run(engine, of);
     } catch (const Error& error) {
       return error.code();
     }
@@ -98,13 +100,12 @@ TEST_F(DeviceGatherErrors, RefusesWhatOnlyTheHostGathers) {
   const test::TestColumn odd("o", test::opaque_type(12), test::Values(5000, std::string(12, 'x')), {5000}, random);
   EXPECT_EQ(code_of(engine, text.column), ErrorCode::not_supported);
   EXPECT_EQ(code_of(engine, odd.column), ErrorCode::not_supported);
-  EXPECT_EQ(code_of(engine, column.column, true), ErrorCode::not_supported);
   EXPECT_EQ(code_of(*make_far_engine(config(2), false), column.column), ErrorCode::not_supported);
   EXPECT_EQ(run(*make_far_engine(config(1), false), column.column)[0].length, 5000u);
 }
 
 TEST_F(DeviceGatherErrors, KeepsWithinTheDeviceMemory) {
-  const size_t bytes = device_gather_bytes({&column.column}, rows.size(), 4, 2);
+  const size_t bytes = device_gather_bytes({&column.column}, list(), 2);
   Engine small(config(2, bytes - 1)), enough(config(2, bytes));
   EXPECT_EQ(code_of(small, column.column), ErrorCode::device);
   EXPECT_EQ(run(enough, column.column)[0].length, 5000u);
@@ -126,7 +127,7 @@ TEST_F(DeviceGatherErrors, LeaveTheDevicesUsable) {
   engine->memory->fail_allocation(0);
   job.cancel();
   EXPECT_EQ(code_of(*engine, column.column), ErrorCode::aborted);
-  check_device_gather(*engine, 4000, 9000, 4, 7);
+  check_device_gather(*engine, 4000, 9000, 4, false, 7);
 }
 
 }  // namespace

@@ -1,9 +1,12 @@
 /** What the property tests share: how they run, the oracle, and engines, some of them too small for their input. */
+import type { Table } from 'apache-arrow';
 import type fc from 'fast-check';
 import { afterAll, beforeAll } from 'vitest';
+import { findColumn, nativeColumns, readTable } from '../../lib/columns/input.js';
 import type { Engine } from '../../lib/index.js';
-import { native } from '../../lib/native.js';
+import { type NativeEngine, type NativeJoinKind, native } from '../../lib/native.js';
 import type { SortAlgorithm } from '../../lib/options.js';
+import { MIN_SUBPARTITIONS } from '../../lib/plan/join.js';
 import { DEVICE_COUNTS, LEAST_DEVICE_LIMIT, nativeDevices, onGpus, testEngine } from '../support/engines.js';
 import { Oracle } from './oracle.js';
 
@@ -13,21 +16,18 @@ export function parameters<T>(runs: number): fc.Parameters<T> {
   return { numRuns: runs, ...(seed ? { seed: Number(seed) } : {}) };
 }
 
-/** How much of its rows a call may have on its devices. */
+/** How much of its input a call may have on its devices. */
 export interface Room {
   devices: number;
-  rows: number;
   /** 1: as much as it likes. */
   chunksets: number;
-  /** The sort that takes as much for a few rows as the call may: radix where it partitions, sample where by key range. */
-  algorithm: SortAlgorithm;
-  /** Bytes that each device gets on top. */
-  extraBytes: number;
+  /** Device memory, of each device, for about a `chunksets`-th of the input at a time, by the figures of `probe`. */
+  bytes(probe: NativeEngine): number | Promise<number>;
 }
 
 export interface Setup {
   readonly oracle: Oracle;
-  /** Runs `use` on an engine whose devices hold about a `chunksets`-th of the rows at a time. */
+  /** Runs `use` on an engine with so much room. */
   onEngine(room: Room, use: (engine: Engine) => Promise<void>): Promise<void>;
 }
 
@@ -48,34 +48,76 @@ export function setUp(): Setup {
       return oracle!;
     },
     async onEngine(room, use) {
-      if (room.chunksets === 1 || room.rows < 2) return use(roomy.get(room.devices)!);
+      if (room.chunksets === 1) return use(roomy.get(room.devices)!);
       await using engine = await tightEngine(room);
       await use(engine);
     },
   };
 }
 
-async function tightEngine(room: Room): Promise<Engine> {
-  const deviceMemoryLimit = Math.max(LEAST_DEVICE_LIMIT, (await chunksetBytes(room)) + room.extraBytes);
-  return testEngine(room.devices, { threads: 2, deviceMemoryLimit });
-}
-
-/** Device memory that holds a `chunksets`-th of so many rows at a time, or less where tuples are wider than 8 bytes. */
-async function chunksetBytes({ devices, rows, chunksets, algorithm }: Room): Promise<number> {
+async function tightEngine({ devices, bytes }: Room): Promise<Engine> {
   const probe = new (native().Engine)({
     threads: 2,
     ...nativeDevices(devices),
     memoryLimitBytes: 2 ** 30,
     deviceMemoryLimitBytes: 0,
   });
-  const tuples = Math.ceil(rows / chunksets);
-  const merge = probe.sortDeviceBytes(4, 4, tuples, devices, 'merge', true);
-  const radix = [4, 8].map((keyBytes) => probe.sortDeviceBytes(keyBytes, 8, tuples, devices, 'radix', true));
-  // What is needed for one wide tuple may be more than for a few narrow ones: always on GPUs, and where there are ranges.
-  const least = (sort: SortAlgorithm): number => probe.sortDeviceBytes(8, 8, 1, devices, sort, true);
-  const partitions = algorithm !== 'merge';
-  const onAny = algorithm === 'sample' ? [least('sample')] : [];
-  const onGpu = onGpus ? [least('merge'), ...(partitions ? [least('radix'), least('sample')] : [])] : [];
+  const deviceMemoryLimit = Math.max(LEAST_DEVICE_LIMIT, await bytes(probe));
   await probe.dispose();
-  return Math.max(merge, ...onAny, ...onGpu, ...(partitions ? radix : []));
+  return testEngine(devices, { threads: 2, deviceMemoryLimit });
+}
+
+/** Room for a `chunksets`-th of so many rows, or less where tuples are wider than 8 bytes, to be sorted at a time. */
+export function sortRoom(rows: number, chunksets: number, devices: number, algorithm: SortAlgorithm): Room {
+  const tuples = Math.ceil(rows / chunksets);
+  const bytes = (probe: NativeEngine): number => {
+    const merge = probe.sortDeviceBytes(4, 4, tuples, devices, 'merge', true);
+    const radix = [4, 8].map((keyBytes) => probe.sortDeviceBytes(keyBytes, 8, tuples, devices, 'radix', true));
+    // What is needed for one wide tuple may be more than for a few narrow ones: always on GPUs, and where there are ranges.
+    const least = (sort: SortAlgorithm): number => probe.sortDeviceBytes(8, 8, 1, devices, sort, true);
+    const partitions = algorithm !== 'merge';
+    const onAny = algorithm === 'sample' ? [least('sample')] : [];
+    const onGpu = onGpus ? [least('merge'), ...(partitions ? [least('radix'), least('sample')] : [])] : [];
+    return Math.max(merge, ...onAny, ...onGpu, ...(partitions ? radix : []));
+  };
+  return { devices, chunksets: rows < 2 ? 1 : chunksets, bytes };
+}
+
+/** What a join is, as far as its memory goes; the tables' keys are in columns k. */
+export interface JoinCase {
+  left: Table;
+  right: Table;
+  how: NativeJoinKind;
+  algorithm: 'radix-hash' | 'sort-merge';
+}
+
+/** Room for a join in about so many rounds, or in so many chunksets of its larger side. */
+export function joinRoom({ left, right, how, algorithm }: JoinCase, chunksets: number, devices: number): Room {
+  const parts = 2 ** Math.ceil(Math.log2(chunksets));
+  const bytes = async (probe: NativeEngine): Promise<number> => {
+    const job = probe.createJob();
+    const relation = (table: Table) => {
+      const input = readTable(table, 'input');
+      return probe.relation(job, nativeColumns(input, [findColumn(input, 'k', 'on')]), input.rows);
+    };
+    const keys = await probe.joinKeys(job, await relation(left), 0, null, await relation(right), 0, null);
+    if (algorithm === 'radix-hash') {
+      const wanted = {
+        kind: how,
+        countOnly: false,
+        wantKeys: false,
+        wantLeft: true,
+        wantRight: true,
+        maxRows: Number.POSITIVE_INFINITY,
+      };
+      const figures = [true, false].map((buildLeft) => probe.hashJoinDeviceBytes(keys, devices, { ...wanted, buildLeft }, parts));
+      return Math.max(...figures);
+    }
+    const sorts = [keys.left, keys.right].map(({ tuples, valueBytes }) =>
+      probe.sortDeviceBytes(keys.keyBytes, valueBytes, Math.ceil(tuples / chunksets), devices, onGpus ? 'sample' : 'merge', true),
+    );
+    // Subpartitions are small: it is the sorts that need chunksets.
+    return Math.max(...sorts, probe.mergeJoinDeviceBytes(keys, devices, MIN_SUBPARTITIONS * 4 * parts));
+  };
+  return { devices, chunksets: Math.max(left.numRows, right.numRows) < 2 ? 1 : chunksets, bytes };
 }

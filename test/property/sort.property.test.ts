@@ -13,7 +13,7 @@ import {
   SPREADS,
   seeds,
 } from './cases.js';
-import { parameters, setUp } from './run.js';
+import { parameters, setUp, sortRoom } from './run.js';
 
 const setup = setUp();
 
@@ -69,8 +69,7 @@ async function checkSort({ seed, rows, tableChunks, columns, devices, algorithm,
       }
     }
   };
-  const room = { devices, rows, chunksets, algorithm: algorithm === 'auto' ? ('merge' as const) : algorithm, extraBytes: 0 };
-  await setup.onEngine(room, run);
+  await setup.onEngine(sortRoom(rows, chunksets, devices, algorithm === 'auto' ? 'merge' : algorithm), run);
   return stats!;
 }
 

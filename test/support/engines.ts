@@ -31,16 +31,26 @@ export function describeDevices(body: (devices: number) => void): void {
   }
 }
 
+/** describe() for what only host devices can show, and why GPUs can't. */
+export function describeHost(name: string, whyNotGpus: string, body: () => void): void {
+  if (onGpus) test.skip(`${name}, not on GPUs: ${whyNotGpus}`, () => {});
+  else describe(name, body);
+}
+
 /** `devices` devices as the addon wants them. */
 export function nativeDevices(devices: number): Pick<NativeEngineConfig, 'hostDevices' | 'gpus'> {
   return onGpus ? { hostDevices: 0, gpus: [...Array(devices).keys()] } : { hostDevices: devices, gpus: [] };
 }
 
+/** `devices` devices as an engine's options. */
+export function deviceOptions(devices: number): Pick<EngineOptions, 'device' | 'devices' | 'hostDevices'> {
+  return onGpus ? { devices: [...Array(devices).keys()] } : { device: 'cpu', hostDevices: devices };
+}
+
 type Options = Omit<EngineOptions, 'device' | 'devices' | 'hostDevices'>;
 
 export function testEngine(devices: number, options: Options = {}): Promise<Engine> {
-  const chosen = onGpus ? { devices: [...Array(devices).keys()] } : { device: 'cpu' as const, hostDevices: devices };
-  return createEngine({ ...chosen, ...options });
+  return createEngine({ ...deviceOptions(devices), ...options });
 }
 
 /** Makes engines that are disposed after the tests of the file that calls this. */

@@ -35,7 +35,7 @@ export interface FakeSettings {
   failing: { step: string; error: Error } | null;
   /** What memory() says is in use. */
   usedBytes: () => number;
-  /** How many rows sort keys say they have, for plans of more than is there; null: as many as they have. */
+  /** How many rows sort keys and each side of join keys say they have, for plans of more than is there; null: as many as they have. */
   plannedRows: number | null;
   /** How many GPUs the process may use. */
   gpus: number;
@@ -108,6 +108,7 @@ class JoinKeys extends FakeHandle {
     readonly exact: boolean,
     readonly keysAreLeftValues: boolean,
     readonly sides: Record<Side, { relation: Relation; column: number; payload: number | null }>,
+    readonly plannedRows: number | null,
   ) {
     super();
   }
@@ -116,7 +117,7 @@ class JoinKeys extends FakeHandle {
     const tuples = relation.columns[column]!.cells.filter((cell) => cell !== null).length;
     const carriesPayload = payload !== null && tuples === relation.rows && this.exact;
     const valueBytes = (carriesPayload ? relation.columns[payload]!.info.width : 4) as 4 | 8;
-    return { rows: relation.rows, tuples, valueBytes, carriesPayload };
+    return { rows: this.plannedRows ?? relation.rows, tuples: this.plannedRows ?? tuples, valueBytes, carriesPayload };
   }
   get left() {
     return this.#side('left');
@@ -362,6 +363,12 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
     return new Rows(pairs, pairs.length, keys, request);
   }
   const side = (rows: Rows, which: Side): number[] => rows.pairs.map((pair) => pair[which === 'left' ? 0 : 1]);
+  const rowNumbers = (handle: RunHandle | RowsHandle, which: Side): number[] => {
+    const rows = use<Run | Rows>(handle);
+    if (rows instanceof Run ? rows.payload : rows.keys?.[which].carriesPayload)
+      throw coded('ERR_INTERNAL', 'The handle has no row numbers');
+    return rows instanceof Run ? rows.order : side(rows, which);
+  };
 
   const engine: { [K in keyof NativeEngine]: NativeEngine[K] } = {
     devices: () => devices,
@@ -454,7 +461,8 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
           right: { relation: use<Relation>(right), column: rightColumn, payload: rightPayload },
         };
         const { width } = sides.left.relation.columns[leftColumn]!.info;
-        return new JoinKeys(width === 4 ? 4 : 8, options.exact, options.keysAreLeftValues, sides) as unknown as JoinKeysHandle;
+        const { exact, keysAreLeftValues, plannedRows } = options;
+        return new JoinKeys(width === 4 ? 4 : 8, exact, keysAreLeftValues, sides, plannedRows) as unknown as JoinKeysHandle;
       }),
     hashJoinDeviceBytes: (handle, count, _request, rounds) => {
       const keys = use<JoinKeys>(handle);
@@ -506,10 +514,7 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
     gather: (job, relation, column, handle, which) =>
       step('gather', job, () => {
         const from = use<Relation>(relation).columns[column]!;
-        const rows = use<FakeHandle>(handle);
-        if (rows instanceof Run && rows.payload) throw coded('ERR_INTERNAL', 'The run has no row numbers');
-        if (rows instanceof Rows && rows.keys?.[which].carriesPayload) throw coded('ERR_INTERNAL', 'The side has no row numbers');
-        return makeColumn(from.info, rowCells(from, rows instanceof Run ? rows.order : side(rows as Rows, which)));
+        return makeColumn(from.info, rowCells(from, rowNumbers(handle, which)));
       }),
     gatherCoalesced: (job, left, leftColumn, right, rightColumn, handle) =>
       step('gatherCoalesced', job, () => {
@@ -520,14 +525,14 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
           rows.pairs.map(([i, j]) => (i === MISSING ? other.cells[j]! : one.cells[i]!)),
         );
       }),
-    gatherDeviceBytes: (_relation, columns, rowBytes, count) => Math.ceil((columns.length * 16 + rowBytes) / count),
-    gatherOnDevices: (job, relation, columns, handle) =>
+    gatherDeviceBytes: (_relation, columns, { size, rowBytes }, count) =>
+      Math.ceil(((columns.length * 16 + rowBytes) * size) / count),
+    gatherOnDevices: (job, relation, columns, handle, which) =>
       step('gatherOnDevices', job, () => {
-        const { order, payload } = use<Run>(handle);
-        if (payload) throw coded('ERR_INTERNAL', 'The run has no row numbers');
+        const numbers = rowNumbers(handle, which);
         return columns.map((column) => {
           const from = use<Relation>(relation).columns[column]!;
-          return makeColumn(from.info, rowCells(from, order));
+          return makeColumn(from.info, rowCells(from, numbers));
         });
       }),
     failAllocation() {},

@@ -320,7 +320,7 @@ describe('engines', () => {
     expect(addon.calls.filter((call) => call === 'dispose')).toHaveLength(1);
   });
 
-  test("device 'gpu' is all GPUs, devices are some, and 'auto' and 'cpu' none", async () => {
+  test("device 'auto' and 'gpu' are all GPUs, devices are some, and 'cpu' none", async () => {
     const addon = fakeAddon({ gpus: 4 });
     const onGpus = await engineOn(addon, { device: 'gpu', hostDevices: 3, deviceMemoryLimit: '25%' }).sort(left, { by: 'a' });
     expect(addon.config).toMatchObject({ hostDevices: 0, gpus: [0, 1, 2, 3], deviceMemoryLimitBytes: 2 ** 35 });
@@ -329,10 +329,18 @@ describe('engines', () => {
     const some = engineOn(addon, { devices: [3, 1] });
     expect(addon.config).toMatchObject({ hostDevices: 0, gpus: [3, 1] });
     expect((await some.sort(left, { by: 'a' })).stats.deviceReason).toBe('GPUs 3, 1 were asked for');
-    for (const device of ['auto', 'cpu'] as const) {
-      engineOn(addon, { device });
-      expect(addon.config).toMatchObject({ hostDevices: 1, gpus: [] });
-    }
+    const auto = engineOn(addon, { hostDevices: 3 });
+    expect(addon.config).toMatchObject({ hostDevices: 0, gpus: [0, 1, 2, 3] });
+    expect((await auto.sort(left, { by: 'a' })).stats).toMatchObject({
+      device: 'gpu',
+      deviceReason: "device 'auto': all GPUs that the process may use, 4",
+    });
+    const cpu = engineOn(addon, { device: 'cpu' });
+    expect(addon.config).toMatchObject({ hostDevices: 1, gpus: [] });
+    expect((await cpu.sort(left, { by: 'a' })).stats).toMatchObject({
+      device: 'cpu',
+      deviceReason: "device 'cpu' was asked for",
+    });
     expect(() => engineOn(addon, { devices: [0, 4] })).toThrow(
       'Expected numbers of the 4 GPUs that the process may use for devices but received [0, 4].',
     );
@@ -341,15 +349,21 @@ describe('engines', () => {
     );
   });
 
-  test('joins on GPUs are refused until they are supported', async () => {
+  test('joins run on GPUs', async () => {
     const addon = fakeAddon({ gpus: 2 });
     const engine = engineOn(addon, { device: 'gpu' });
-    for (const call of [engine.join(left, right, { on: 'id' }), engine.joinCount(left, right, { on: 'id' })]) {
-      expect(await failure(call)).toMatchObject({
-        code: 'ERR_NOT_SUPPORTED',
-        message: "Joining on GPUs (an engine with device 'cpu' joins) is not supported yet.",
-      });
+    for (const algorithm of ['auto', 'radix-hash', 'sort-merge'] as const) {
+      const out = await engine.join(left, right, { on: 'id', algorithm });
+      expect(unordered(rows(out))).toEqual(unordered(inner));
+      expect(out.stats).toMatchObject({ device: 'gpu', deviceReason: "device 'gpu' was asked for", deviceChoices: [] });
     }
+    expect(await engine.joinCount(left, right, { on: 'id' })).toBe(5);
+    expect((await engine.joinIndices(left, right, { on: 'id' })).left).toHaveLength(5);
+    const joined = await engine.joinKeys(
+      { keys: Int32Array.of(1, 2), values: Int32Array.of(3, 4) },
+      { keys: Int32Array.of(2), values: Int32Array.of(5) },
+    );
+    expect(joined.r).toEqual(Int32Array.of(4));
     expect((await engine.join(left, right, { how: 'cross' })).numRows).toBe(16);
     expect(addon.liveHandles()).toBe(0);
   });
@@ -366,7 +380,11 @@ describe('engines', () => {
     engineOn(addon, { device: 'gpu', fallback: 'warn' });
     expect(warn).toHaveBeenCalledOnce();
     const auto = await engineOn(addon).sort(left, { by: 'a' });
-    expect(auto.stats.deviceReason).toContain("device 'auto'");
+    expect(auto.stats).toMatchObject({
+      device: 'cpu',
+      deviceReason: "device 'auto': the processor, without GPUs: the addon was built without a GPU toolkit",
+    });
+    expect(warn).toHaveBeenCalledOnce();
   });
 
   test('stats are there but not among the properties of the table', async () => {

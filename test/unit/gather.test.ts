@@ -1,4 +1,4 @@
-/** Gathering a sort's columns on GPUs: when it is planned, and what is asked of the data plane. */
+/** Gathering columns on GPUs: when it is planned, and what is asked of the data plane. */
 import * as arrow from 'apache-arrow';
 import { afterEach, describe, expect, test } from 'vitest';
 import { Engine } from '../../lib/engine.js';
@@ -126,5 +126,48 @@ describe('a sort on GPUs', () => {
   test('says so in explain()', async () => {
     const text = await engineOn(fakeAddon({ gpus: 2, plannedRows: 5e6 })).explain('sort', of, { by: 'k' });
     expect(text).toMatch(/\ncolumns i, b \(gather on devices\) +5,000,000 +96.6 MiB/);
+  });
+});
+
+describe('a join on GPUs', () => {
+  const engineOn = (addon: FakeAddon): Engine =>
+    new Engine(parse(engineSchema, 'createEngine', { memoryLimit: '64GiB', threads: 2 }), addon);
+  const left = table(
+    { k: new arrow.Int32(), s: new arrow.Utf8(), i: new arrow.Int64(), b: new arrow.Bool() },
+    { k: [3, 1, 2, 2], s: ['c', 'a', 'b', 'd'], i: [30n, 10n, 20n, 21n], b: [true, null, false, true] },
+  );
+  const right = table(
+    { k: new arrow.Int32(), i: new arrow.Int64(), f: new arrow.Float32() },
+    { k: [2, 4], i: [1n, 2n], f: [0.5, 1] },
+  );
+  const gathers = ({ calls }: FakeAddon): string[] => calls.filter((call) => call.startsWith('gather'));
+
+  test.each(['radix-hash', 'sort-merge'] as const)('gathers what it can in one step a side, by %s', async (algorithm) => {
+    alwaysGatherOnDevices();
+    for (const [how, made] of [
+      ['inner', ['gatherOnDevices', 'gatherOnDevices', 'gather']],
+      ['left', ['gatherOnDevices', 'gatherOnDevices', 'gather']],
+      ['full', ['gatherOnDevices', 'gatherOnDevices', 'gatherCoalesced', 'gather']],
+      ['anti', ['gatherOnDevices', 'gather']],
+    ] as const) {
+      const addon = fakeAddon({ gpus: 2 });
+      const out = await engineOn(addon).join(left, right, { on: 'k', how, algorithm, coalesce: how !== 'anti' });
+      expect(gathers(addon)).toEqual(made);
+      const host = await engineOn(fakeAddon()).join(left, right, { on: 'k', how, algorithm, coalesce: how !== 'anti' });
+      expect(out.schema.names).toEqual(host.schema.names);
+      expect(rows(out)).toEqual(rows(host));
+      expect(out.stats.steps.map(({ name }) => name)).toContain(
+        how === 'inner' || how === 'full' ? 'columns i, b (gather on devices)' : 'columns k, i, b (gather on devices)',
+      );
+    }
+  });
+
+  test('gathers small results of large tables on the host, however many rows were expected', async () => {
+    const addon = fakeAddon({ gpus: 2, plannedRows: 5e6 });
+    const engine = engineOn(addon);
+    expect(await engine.explain('join', left, right, { on: 'k' })).toContain('columns i, b (gather on devices)');
+    const out = await engine.join(left, right, { on: 'k' });
+    expect(out.numRows).toBe(2);
+    expect(gathers(addon)).not.toContain('gatherOnDevices');
   });
 });

@@ -164,7 +164,38 @@ describe('a sort', () => {
   test('that must be small in device memory uses more', async () => {
     const addon = gpuAddon();
     const engine = engineOn(addon, { deviceMemoryLimit: 48 * 2 ** 20 }); // a third of what 32 bytes a tuple take
-    expect(await explain(addon, engine, LEAST_BYTES_FOR_A_CHOICE)).toMatch(/sort on all devices: 2\.29 ms .* more chunksets$/m);
+    expect(await explain(addon, engine, LEAST_BYTES_FOR_A_CHOICE)).toMatch(/sort on all devices: 2\.29 ms .* more parts$/m);
+  });
+});
+
+describe('a join', () => {
+  const tiny = table({ k: new arrow.Int32(), v: new arrow.Utf8() }, { k: [2, 1], v: ['a', 'b'] });
+  // Keys of 4 bytes on both sides; two row numbers of 4 bytes a row.
+  const rows = LEAST_BYTES_FOR_A_CHOICE / 8;
+
+  test.each(['radix-hash', 'sort-merge'] as const)('of much goes through the fastest, by %s', async (algorithm) => {
+    const addon = gpuAddon();
+    addon.settings.plannedRows = rows;
+    const engine = engineOn(addon);
+    const text = await engine.explain('join', tiny, tiny, { on: 'k', algorithm });
+    const step = algorithm === 'radix-hash' ? 'hash join, build left' : 'merge join';
+    expect(text).toMatch(
+      new RegExp(`^ {2}links {4}${step} on devices 0, 1: [\\d.]+ ms over their links, there and back, [13] device`, 'm'),
+    );
+    expect(measurements(addon)).toBe(1);
+    addon.settings.plannedRows = rows - 1;
+    expect(await engine.explain('join', tiny, tiny, { on: 'k', algorithm })).not.toContain('  links');
+    expect(addon.liveHandles()).toBe(0);
+  });
+
+  test('tells in its stats', async () => {
+    const addon = gpuAddon();
+    addon.settings.failing = { step: 'measureLinks', error: Object.assign(new Error('no room'), { code: 'ERR_DEVICE' }) };
+    addon.settings.plannedRows = rows;
+    const { stats } = await engineOn(addon).join(tiny, tiny, { on: 'k' });
+    expect(stats.deviceChoices).toEqual([
+      { step: 'hash join, build left', devices: [0, 1, 2], reason: 'the links could not be measured: no room' },
+    ]);
   });
 });
 

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { DeviceDescription, LinkSpeeds } from '../../lib/native.js';
+import { COSTS } from '../../lib/plan/costs.js';
 import { deviceSets } from '../../lib/plan/device-set.js';
 import { explain } from '../../lib/plan/explain.js';
 import {
@@ -10,7 +11,7 @@ import {
   planCrossJoin,
   planJoin,
 } from '../../lib/plan/join.js';
-import { chunksetEnds, deviceBudget, largestFitting, type Resources, type SortStep } from '../../lib/plan/plan.js';
+import { chunksetEnds, deviceBudget, deviceChoices, largestFitting, type Resources, type SortStep } from '../../lib/plan/plan.js';
 import { planSort, type SortDeviceBytes, type SortRequest } from '../../lib/plan/sort.js';
 
 const GIB = 2 ** 30;
@@ -40,6 +41,7 @@ const joinBytes: JoinDeviceBytes = {
   sort: sortBytes,
   hash: (devices, _buildLeft, rounds) => Math.ceil(64_000_000 / devices / rounds),
   mergeJoin: (devices, subpartitions) => Math.ceil(48_000_000 / devices / subpartitions),
+  gather: (_side, columns, rows, devices) => Math.ceil((columns.length * 16 * rows) / devices),
 };
 
 test('the largest number that fits', () => {
@@ -152,22 +154,28 @@ describe('sorts', () => {
   });
 });
 
-describe('the GPUs of a sort', () => {
-  // GB/s to and from so many devices, measured on a host of eight H200 and on one of four.
-  const EIGHT = { 1: [55, 55], 2: [111, 110], 4: [184, 160], 8: [196, 113] };
-  const FOUR = { 1: [55, 55], 2: [111, 111], 4: [178, 146] };
+// GB/s to and from so many devices, measured on a host of eight H200 and on one of four.
+const EIGHT = { 1: [55, 55], 2: [111, 110], 4: [184, 160], 8: [196, 113] };
+const FOUR = { 1: [55, 55], 2: [111, 111], 4: [178, 146] };
 
-  function speeds(measured: Record<number, number[]>): LinkSpeeds {
-    const set = (devices: number[], [h2d, d2h]: number[]) => ({ devices, h2d: h2d! * 1e9, d2h: d2h! * 1e9, both: 1e9 });
-    const counts = Object.keys(measured).map(Number);
-    const alone = Array.from({ length: Math.max(...counts) }, (_, ordinal) => set([ordinal], measured[1]!));
-    const together = counts.filter((count) => count > 1).map((count) => set([...Array(count).keys()], measured[count]!));
-    return { sets: [...alone, ...together], peers: [] };
-  }
-  function gpus(count: number, links: Resources['links'], limit = 80 * GIB): Resources {
-    const all = resources(count, limit, 512 * GIB);
-    return { ...all, devices: all.devices.map((device) => ({ ...device, kind: 'gpu', name: `GPU ${device.ordinal}` })), links };
-  }
+function speeds(measured: Record<number, number[]>): LinkSpeeds {
+  const set = (devices: number[], [h2d, d2h]: number[]) => ({ devices, h2d: h2d! * 1e9, d2h: d2h! * 1e9, both: 1e9 });
+  const counts = Object.keys(measured).map(Number);
+  const alone = Array.from({ length: Math.max(...counts) }, (_, ordinal) => set([ordinal], measured[1]!));
+  const together = counts.filter((count) => count > 1).map((count) => set([...Array(count).keys()], measured[count]!));
+  return { sets: [...alone, ...together], peers: [] };
+}
+function gpus(count: number, links: Resources['links'], limit = 80 * GIB): Resources {
+  const all = resources(count, limit, 512 * GIB);
+  const gpu = (ordinal: number) => ({
+    kind: 'gpu' as const,
+    name: `GPU ${ordinal}`,
+    peers: all.devices.map((device) => device.ordinal).filter((other) => other !== ordinal),
+  });
+  return { ...all, devices: all.devices.map((device) => ({ ...device, ...gpu(device.ordinal) })), links };
+}
+
+describe('the GPUs of a sort', () => {
   const request: SortRequest = { tuples: 4e9, keyBytes: 8, valueBytes: 0, refine: false, columns: [], algorithm: 'radix' };
   const sortOf = (on: Resources, of: SortRequest = request) => planSort(of, sortBytes, on).steps[0] as SortStep;
 
@@ -189,9 +197,9 @@ describe('the GPUs of a sort', () => {
   });
 
   test('are within the devices of the engine', () => {
-    const sets = deviceSets(1e9, gpus(2, null).devices, speeds(EIGHT));
+    const sets = deviceSets({ there: 1e9, home: 2e9 }, gpus(2, null).devices, speeds(EIGHT));
     expect(sets.map((set) => set.devices)).toEqual([[0, 1], [0], [1]]);
-    expect(sets[0]!.milliseconds).toBeCloseTo(1e3 / 111 + 1e3 / 110);
+    expect(sets[0]!.milliseconds).toBeCloseTo(1e3 / 111 + 2e3 / 110);
     expect(sortOf({ ...gpus(8, speeds(EIGHT)), devices: gpus(8, null).devices.slice(0, 2) }).devices).toEqual([0, 1]);
     expect(sortOf({ ...gpus(8, speeds(EIGHT)), devices: gpus(8, null).devices.slice(5, 6) }).devices).toEqual([5]);
   });
@@ -201,9 +209,7 @@ describe('the GPUs of a sort', () => {
     expect(sortOf(gpus(8, speeds(EIGHT), 16.1e9)).devices).toHaveLength(4);
     const tight = sortOf(gpus(8, speeds(EIGHT), 15.9e9));
     expect(tight).toMatchObject({ devices: [0, 1, 2, 3, 4, 5, 6, 7], chunksetEnds: [4e9] });
-    expect(tight.devicesReason).toBe(
-      '446.5 ms over their links, there and back, 4 devices take 373.9 ms but need more chunksets',
-    );
+    expect(tight.devicesReason).toBe('446.5 ms over their links, there and back, 4 devices take 373.9 ms but need more parts');
     const tiny = sortOf(gpus(8, speeds(EIGHT), 3e9));
     expect(tiny.devices).toHaveLength(8);
     expect(() => sortOf(gpus(8, speeds(EIGHT), 900))).toThrow(/deviceMemoryLimit is 900 bytes/);
@@ -234,7 +240,7 @@ describe('the GPUs of a sort', () => {
 });
 
 describe('joins', () => {
-  const side = (rows: number) => ({ rows, tuples: rows, keyBytes: 8, valueBytes: 8 });
+  const side = (rows: number) => ({ rows, tuples: rows, keyBytes: 8, valueBytes: 8, sentBytes: 16 });
   const request: JoinRequestShape = {
     how: 'inner',
     countOnly: false,
@@ -243,7 +249,7 @@ describe('joins', () => {
     buildSide: 'auto',
     left: side(1_000_000),
     right: side(3_000_000),
-    columns: [{ name: 'a', from: 'gathered', width: 8 }],
+    columns: [{ name: 'a', from: 'gathered', width: 8, side: 'left' }],
     rowBytes: 16,
   };
 
@@ -358,5 +364,88 @@ describe('joins', () => {
       total                                     63.0 ms
       "
     `);
+  });
+});
+
+describe('joins on GPUs', () => {
+  const side = (rows: number, sentBytes = 16) => ({ rows, tuples: rows, keyBytes: 8, valueBytes: 8, sentBytes });
+  const request: JoinRequestShape = {
+    how: 'inner',
+    countOnly: false,
+    algorithm: 'auto',
+    sortAlgorithm: 'auto',
+    buildSide: 'auto',
+    left: side(1e8),
+    right: side(4e8),
+    columns: [],
+    rowBytes: 24,
+  };
+  const bytes: JoinDeviceBytes = {
+    sort: sortBytes,
+    hash: (devices, _buildLeft, rounds) => 64e6 + 24e9 / devices / rounds,
+    mergeJoin: (devices, subpartitions) => 8e9 / devices / subpartitions,
+    gather: (_side, columns, rows, devices) => (columns.length * 16 * rows) / devices,
+  };
+  const plan = (on: Resources, of: Partial<JoinRequestShape> = {}) => planJoin({ ...request, ...of }, bytes, on);
+
+  test('go through those whose links bring the relations there and the rows home soonest', () => {
+    expect(plan(gpus(8, speeds(EIGHT))).steps[0]).toMatchObject({
+      op: 'hashJoin',
+      devices: [0, 1, 2, 3],
+      // 5e8 tuples of 16 bytes there, 4e8 rows of 24 home.
+      devicesReason: '103.5 ms over their links, there and back, 8 devices take 125.8 ms',
+    });
+    // Nothing goes home.
+    const count = { countOnly: true, rowBytes: 0, left: side(1e8, 8), right: side(4e8, 8) };
+    expect(plan(gpus(8, speeds(EIGHT)), count).steps[0]).toMatchObject({
+      devices: [0, 1, 2, 3, 4, 5, 6, 7],
+      devicesReason: '20.4 ms over their links, there and back, 4 devices take 21.7 ms',
+    });
+  });
+
+  test('go through more where fewer would need more rounds', () => {
+    expect(plan(gpus(8, speeds(EIGHT), 6.1e9)).steps[0]).toMatchObject({ devices: [0, 1, 2, 3], rounds: 1 });
+    const tight = plan(gpus(8, speeds(EIGHT), 6e9));
+    expect(tight.steps[0]).toMatchObject({ devices: [0, 1, 2, 3, 4, 5, 6, 7], rounds: 1 });
+    expect(deviceChoices(tight)).toEqual([
+      {
+        step: 'hash join, build left',
+        devices: [0, 1, 2, 3, 4, 5, 6, 7],
+        reason: '125.8 ms over their links, there and back, 4 devices take 103.5 ms but need more parts',
+      },
+    ]);
+    const rounds = plan(gpus(2, speeds(FOUR), 6e9), { algorithm: 'radix-hash' });
+    expect(rounds).toMatchObject({ rounds: 4, steps: [{ rounds: 4, devices: [0, 1] }] });
+  });
+
+  test('take their links, and passes on the devices; the host writes the rows of a merge join', () => {
+    const milliseconds = (on: Resources, of: Partial<JoinRequestShape> = {}) =>
+      plan(on, of).steps.map(({ label, estimate }) => [label, estimate.milliseconds] as const);
+    const usual = COSTS.linkBytesPerSecond * COSTS.transferShare;
+    const passes = (COSTS.gpuHashJoinPasses * 16e9) / COSTS.gpuPassBytesPerSecond;
+    expect(milliseconds(gpus(1, null))[0]![1]).toBeCloseTo(((8e9 + 9.6e9) / usual + passes) * 1e3);
+    // Cut in rounds on the device first, counted, then joined.
+    expect(milliseconds(gpus(1, null, 20e9))[0]![1]).toBeCloseTo(((16e9 + 2 * 8e9 + 9.6e9) / usual + 2 * passes) * 1e3);
+    const merged = milliseconds(gpus(1, null), { algorithm: 'sort-merge' });
+    expect(merged.map(([label]) => label)).toEqual(['sort left', 'sort right', 'merge join']);
+    expect(merged[0]![1]).toBeCloseTo((2 * 1.6e9 * 1e3) / usual);
+    expect(merged[2]![1]).toBeGreaterThan(((4e9 + 1.6e9) / usual) * 1e3);
+    expect(plan(gpus(1, null)).reason).toMatch(/^cheapest: radix-hash [\d.]+ ms, sort-merge [\d.]+ ms$/);
+    expect(plan(gpus(1, null)).algorithm).toBe('radix-hash');
+  });
+
+  test('sort and match each on the best devices, and explain() says why', () => {
+    const on = gpus(8, speeds(EIGHT));
+    const merge = plan(on, { algorithm: 'sort-merge' });
+    expect(deviceChoices(merge).map(({ step, devices }) => [step, devices.length])).toEqual([
+      ['sort left', 4],
+      ['sort right', 4],
+      ['merge join', 4],
+    ]);
+    expect(explain('join', merge, on, null)).toContain('\n  links    merge join on devices 0, 1, 2, 3: 31.7 ms over their links');
+    expect(explain('join', plan(gpus(2, 'no room')), on, null)).toContain(
+      '  links    hash join, build left on devices 0, 1: no room',
+    );
+    expect(deviceChoices(plan(gpus(2, null)))).toEqual([]);
   });
 });

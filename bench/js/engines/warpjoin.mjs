@@ -2,9 +2,9 @@ import { createEngine } from '../../../dist/index.js';
 import { readTable } from '../../../dist/io/index.js';
 import { exactText } from '../checks.mjs';
 
-/** Arrow tables in, Arrow tables out. */
+/** Arrow tables in, Arrow tables out, on the processor. */
 export async function open({ kind, options }, files, settings) {
-  const engine = await createEngine(settings);
+  const engine = await createEngine({ device: 'cpu', ...settings });
   const tables = {};
   for (const [name, { arrow }] of Object.entries(files)) tables[name] = await readTable(arrow);
   const { left, right, table } = tables;

@@ -113,7 +113,9 @@ __global__ void __launch_bounds__(kThreads)
     for (unsigned d = 0; d < kDeep; ++d) {
       const uint64_t at = (word + d) * kLanes + lane;
       wanted[d] = at < size && (!valid || (valid[word + d] >> lane) & 1);
-      if (wanted[d]) from[d] = rows[at];
+      if (!wanted[d]) continue;
+      from[d] = rows[at];
+      wanted[d] = from[d] != static_cast<Row>(~Row{0});
     }
     bool bits[kDeep];
 #pragma unroll

@@ -13,11 +13,16 @@ constexpr uint64_t kCheckWords = host::kCheckRows / 64;
 
 inline bool bit_of(const void* bitmap, uint64_t bit) { return (static_cast<const uint8_t*>(bitmap)[bit / 8] >> (bit % 8)) & 1; }
 
-// Calls body(shard, row within it) for row i of the list.
+// Row i of the list; UINT64_MAX where it is missing.
+inline uint64_t row_at(const RowNumbers& rows, uint64_t i) {
+  if (rows.row_bytes == 8) return static_cast<const uint64_t*>(rows.rows)[i];
+  const uint32_t row = static_cast<const uint32_t*>(rows.rows)[i];
+  return row == UINT32_MAX ? UINT64_MAX : row;
+}
+
+// Calls body(shard, row within it).
 template <class Body>
-inline void with_row(const ShardedColumn& column, const RowNumbers& rows, uint64_t i, Body&& body) {
-  const uint64_t row =
-      rows.row_bytes == 4 ? static_cast<const uint32_t*>(rows.rows)[i] : static_cast<const uint64_t*>(rows.rows)[i];
+inline void with_row(const ShardedColumn& column, uint64_t row, Body&& body) {
   const uint32_t shard = column.sharding.shard_of(row);
   body(column.shards[shard], row - shard * column.sharding.shard_rows);
 }
@@ -37,8 +42,8 @@ void HostPrimitives::gather(const ShardedColumn& column, uint8_t width, RowNumbe
           std::memset(to, 0, width);
           continue;
         }
-        with_row(column, rows, i,
-                 [&](const void* shard, uint64_t row) { std::memcpy(to, static_cast<const char*>(shard) + row * width, width); });
+        with_row(column, row_at(rows, i),
+                 [&](const void* shard, uint64_t at) { std::memcpy(to, static_cast<const char*>(shard) + at * width, width); });
       }
     });
   });
@@ -53,8 +58,9 @@ void HostPrimitives::gather_bits(const ShardedColumn& bitmap, RowNumbers rows, c
         if (word % kCheckWords == 0) job.check();
         uint64_t bits = 0;
         for (uint64_t i = word * 64; i < std::min(rows.size, word * 64 + 64); ++i) {
-          if (valid && !bit_of(valid, i)) continue;
-          with_row(bitmap, rows, i, [&](const void* shard, uint64_t row) { bits |= uint64_t{bit_of(shard, row)} << (i % 64); });
+          const uint64_t row = row_at(rows, i);
+          if (row == UINT64_MAX || (valid && !bit_of(valid, i))) continue;
+          with_row(bitmap, row, [&](const void* shard, uint64_t at) { bits |= uint64_t{bit_of(shard, at)} << (i % 64); });
         }
         static_cast<uint64_t*>(out)[word] = bits;
       }

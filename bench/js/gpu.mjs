@@ -1,0 +1,49 @@
+// What the benchmarks of calls on GPUs share: options, columns, timing and reports.
+import { writeFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
+import { parseArgs } from 'node:util';
+import { Int64, makeData, Vector } from 'apache-arrow';
+import { summary } from './statistics.mjs';
+
+/** --rows N, --columns N, --runs N and --json FILE, or what they are without. */
+export function options() {
+  const { values } = parseArgs({
+    options: {
+      rows: { type: 'string', default: '200000000' },
+      columns: { type: 'string', default: '1' },
+      runs: { type: 'string', default: '5' },
+      json: { type: 'string' },
+    },
+  });
+  const { rows, columns, runs, json } = values;
+  return { rows: Math.round(Number(rows)), columns: Number(columns), runs: Number(runs), json };
+}
+
+export const column = (data) => new Vector([makeData({ type: new Int64(), length: data.length, nullCount: 0, data })]);
+
+/** Milliseconds of `runs` calls of `work`, after one that is not counted. What it gives is called once the clock has stopped. */
+export async function time(runs, work) {
+  const milliseconds = [];
+  for (let run = 0; run <= runs; run++) {
+    const start = performance.now();
+    const done = await work();
+    if (run > 0) milliseconds.push(performance.now() - start);
+    await done?.();
+    globalThis.gc?.();
+    await new Promise((resolve) => setTimeout(resolve, 50)); // freed buffers return in turns of the event loop
+  }
+  return summary(milliseconds);
+}
+
+export const range = ({ median, min, max }) => `${median.toFixed(0)} ms (${min.toFixed(0)} to ${max.toFixed(0)})`;
+
+/** Prints what the steps and phases of a call took. */
+export function showSteps({ steps, phases }) {
+  for (const { name, milliseconds } of steps) console.log(`  ${name}: ${milliseconds.toFixed(1)} ms`);
+  for (const { name, milliseconds } of phases) console.log(`    ${name}: ${milliseconds.toFixed(1)} ms`);
+}
+
+export function writeReport(file, report) {
+  const whole = { date: new Date().toISOString(), threads: availableParallelism(), ...report };
+  writeFileSync(file, `${JSON.stringify(whole, (_, value) => (typeof value === 'bigint' ? Number(value) : value), 1)}\n`);
+}
