@@ -160,7 +160,7 @@ struct Steps {
     Key last_build = tile.build[i], build = tile.build[i + 1], last_probe = tile.probe[j], probe = tile.probe[j + 1];
 #pragma unroll
     for (unsigned k = 0; k < kItems; ++k) {
-      if (first + k >= tile.size) break;
+      if (first + k >= tile.size) continue;
       if (j == tile.probe_size || (i < tile.build_size && build <= probe)) {
         from_build |= 1u << k;
         last_build = build;
