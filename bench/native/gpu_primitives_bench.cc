@@ -76,6 +76,7 @@ class Bench {
       measure_partition(layout, {52, 12, true});
     }
     for (const TupleLayout layout : kLayouts) measure_sort(layout);
+    for (const uint8_t key_bytes : {4, 8}) measure_match_ranges(key_bytes);
     measure_gathers({&device_}, "own memory");
     if (engine_.devices.size() > 1 && engine_.topology.link(0, 1).direct) {
       measure_gathers({&device_, engine_.devices[1].get()}, "own memory and a peer's");
@@ -173,6 +174,31 @@ class Bench {
     measure(
         "sort " + name_of(layout), tuple_bytes(layout),
         [&] { primitives.sort(layout, a.view(), a, b, all_bits, scratch.data(), job_, *stream_); }, [&] { restore(); });
+    restore();
+  }
+
+  /// Of as many tuples a side, each with one partner. The keys are read twice, for the ranges are counted first.
+  void measure_match_ranges(uint8_t key_bytes) {
+    const TupleLayout layout{key_bytes, 0};
+    std::vector<uint64_t> keys(options_.tuples * key_bytes / 8);
+    for (uint64_t i = 0; i < keys.size(); ++i) keys[i] = key_bytes == 8 ? i * 37 : 2 * i | (2 * i + 1) << 32;
+    for (const Columns* side : {&from_, &to_}) device_.copy(side->keys.data(), keys.data(), keys.size() * 8, *stream_);
+    Primitives& primitives = device_.primitives();
+    const TupleView build = from_.span(layout, options_.tuples).view(), probe = to_.span(layout, options_.tuples).view();
+    const Buffer ranges = device_.memory().allocate(options_.tuples * sizeof(NarrowMatchRange));
+    const Buffer scratch =
+        device_.memory().allocate(primitives.match_ranges_scratch_bytes(layout, build.size, layout, probe.size));
+    const auto key_total = static_cast<double>(2 * key_bytes * options_.tuples);
+    const auto range_total = static_cast<double>(options_.tuples * sizeof(NarrowMatchRange));
+    const auto match = [&](void* to) {
+      uint64_t count = 0;
+      primitives.match_ranges(layout, build, layout, probe, to, 4, &count, scratch.data(), job_, *stream_);
+      stream_->synchronize();
+      if (count != options_.tuples) throw Error(ErrorCode::internal, "match_ranges found another number of ranges");
+    };
+    measure("match_ranges " + name_of(layout) + " counted", {key_total}, [&] { match(nullptr); });
+    measure("match_ranges " + name_of(layout), {key_total + range_total, 2 * key_total + range_total},
+            [&] { match(ranges.data()); });
     restore();
   }
 

@@ -230,15 +230,15 @@ void MatchRanges(benchmark::State& state) {
     probe.keys.as<uint64_t>()[i] = random() % build.size * 8 + (hit ? 0 : 1 + random() % 7);
   }
   std::sort(probe.keys.as<uint64_t>(), probe.keys.as<uint64_t>() + size);
-  const HostBuffer ranges = machine.allocate(std::min(build.size, size) * sizeof(MatchRange));
+  const HostBuffer ranges = machine.allocate(std::min(build.size, size) * sizeof(NarrowMatchRange));
   uint64_t found = 0;
   for (auto _ : state) {
-    machine.device->primitives().match_ranges(layout, build.span().view(), layout, probe.span().view(), ranges.as<MatchRange>(),
-                                              &found, nullptr, machine.job, *machine.stream);
+    machine.device->primitives().match_ranges(layout, build.span().view(), layout, probe.span().view(), ranges.data(), 4, &found,
+                                              nullptr, machine.job, *machine.stream);
     machine.stream->synchronize();
   }
   state.counters["ranges"] = static_cast<double>(found);
-  report(state, build.size + size, (build.size + size) * 8 + found * sizeof(MatchRange));
+  report(state, build.size + size, (build.size + size) * 8 + found * sizeof(NarrowMatchRange));
 }
 BENCHMARK(MatchRanges)
     ->ArgNames({"build", "probe", "hit%"})

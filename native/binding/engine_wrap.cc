@@ -455,9 +455,9 @@ Napi::Value EngineWrap::merge_join_device_bytes(const Napi::CallbackInfo& info) 
     const auto state = from_handle<JoinKeysState>(info[0]);
     const EncodedTuples& left = state->keys.left.tuples;
     const EncodedTuples& right = state->keys.right.tuples;
-    return number(info.Env(), warpjoin::merge_join_device_bytes(left.layout, left.view.size, right.layout, right.view.size,
-                                                                to_count(info[1], "devices"),
-                                                                static_cast<uint32_t>(to_count(info[2], "subpartitions"))));
+    return number(info.Env(), warpjoin::merge_join_device_bytes(
+                                  left.layout, left.view.size, right.layout, right.view.size, to_count(info[1], "devices"),
+                                  static_cast<uint32_t>(to_count(info[2], "subpartitions")), engine()));
   });
 }
 

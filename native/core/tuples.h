@@ -73,9 +73,15 @@ struct Digit {
 };
 
 /// Equal keys in sorted build and probe relations: rows [build_begin, build_end) match rows [probe_begin, probe_end).
-struct MatchRange {
-  uint64_t build_begin, build_end, probe_begin, probe_end;
-  friend constexpr bool operator==(const MatchRange&, const MatchRange&) = default;
+template <class Row>
+struct alignas(2 * sizeof(Row)) MatchRangeOf {
+  Row build_begin, build_end, probe_begin, probe_end;
+  friend constexpr bool operator==(const MatchRangeOf&, const MatchRangeOf&) = default;
 };
+using MatchRange = MatchRangeOf<uint64_t>;
+using NarrowMatchRange = MatchRangeOf<uint32_t>;  ///< half the bytes where neither relation has 2^32 rows
+
+/// Bytes of a row number in the match ranges of relations of these sizes: 4 or 8.
+constexpr uint8_t match_row_bytes(uint64_t build_size, uint64_t probe_size) { return (build_size | probe_size) >> 32 ? 8 : 4; }
 
 }  // namespace warpjoin

@@ -4,6 +4,7 @@
 // except functions whose names say so (synchronize).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -92,6 +93,10 @@ class Device {
   DeviceInfo info_;
   std::unique_ptr<StackAllocator> memory_;
 };
+
+inline bool all_address_host_memory(const std::vector<Device*>& devices) {
+  return std::all_of(devices.begin(), devices.end(), [](const Device* device) { return device->addresses_host_memory(); });
+}
 
 /// How a pair of devices is linked.
 struct PeerLink {

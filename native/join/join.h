@@ -58,15 +58,16 @@ size_t hash_join_device_bytes(TupleLayout build, uint64_t build_rows, TupleLayou
 
 struct MergeJoinPlan {
   std::vector<int> devices;
-  uint32_t subpartitions = 3;  ///< of each device's partition, at least 3 (3.3.1)
+  uint32_t subpartitions = 3;  ///< of each device's partition, at least 3 (3.3.1); there are more where keys cross a link
 };
 
 /// Joins two sorted relations: merge-path partitions for the devices and subpartitions for their three streams, with
 /// boundary validation so that equal keys never straddle two; match ranges on the devices; materialization on the host.
 JoinRows merge_join(Engine& engine, const SortedRun& left, const SortedRun& right, const JoinKeys& keys, JoinColumns columns,
                     const JoinRequest& request, const MergeJoinPlan& plan, Job& job);
+/// Device memory of a merge join, on each device.
 size_t merge_join_device_bytes(TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows, size_t devices,
-                               uint32_t subpartitions);
+                               uint32_t subpartitions, Engine& engine);
 
 /// Every left row with every right row.
 JoinRows cross_join(Engine& engine, uint64_t left_rows, uint64_t right_rows, uint64_t max_rows, Job& job);

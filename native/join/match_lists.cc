@@ -44,10 +44,13 @@ struct MatchLists::Window {
 };
 
 [[gnu::always_inline]] inline MatchLists::Range MatchLists::range(const Block& block, uint64_t i) const {
-  const MatchRange& r = block.list->ranges.as<MatchRange>()[i];
   const uint64_t b = block.list->build_offset, p = block.list->probe_offset;
-  return build_left_ ? Range{b + r.build_begin, b + r.build_end, p + r.probe_begin, p + r.probe_end}
-                     : Range{p + r.probe_begin, p + r.probe_end, b + r.build_begin, b + r.build_end};
+  const auto by_side = [&](const auto& r) {
+    return build_left_ ? Range{b + r.build_begin, b + r.build_end, p + r.probe_begin, p + r.probe_end}
+                       : Range{p + r.probe_begin, p + r.probe_end, b + r.build_begin, b + r.build_end};
+  };
+  return block.list->row_bytes == 4 ? by_side(block.list->ranges.as<NarrowMatchRange>()[i])
+                                    : by_side(block.list->ranges.as<MatchRange>()[i]);
 }
 
 MatchLists::MatchLists(Engine& engine, std::vector<MatchList> lists, bool build_left, const Job& job)

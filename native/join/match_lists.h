@@ -10,7 +10,8 @@ namespace warpjoin {
 
 /// Match ranges in ascending order, relative to these rows of the sorted sides.
 struct MatchList {
-  HostBuffer ranges;  ///< MatchRange
+  HostBuffer ranges;      ///< MatchRange or NarrowMatchRange
+  uint8_t row_bytes = 8;  ///< of row numbers in them
   uint64_t count = 0;
   uint64_t build_offset = 0, probe_offset = 0;
 };

@@ -154,9 +154,11 @@ class Primitives {
 
   /// Finds the match ranges of two sorted relations in ascending key order, each key once; row numbers are relative to
   /// the views (multi-gpu-sort-merge-join 3.3.3). At most min(build.size, probe.size) ranges are written to `ranges`,
-  /// their number to *host_count. With `ranges` null they are only counted.
-  virtual void match_ranges(TupleLayout build_layout, TupleView build, TupleLayout probe_layout, TupleView probe,
-                            MatchRange* ranges, uint64_t* host_count, void* scratch, const Job& job, Stream& stream) = 0;
+  /// their number to *host_count. With `ranges` null they are only counted. `row_bytes` is 8 (MatchRange) or, for sizes
+  /// below 2^32, 4 (NarrowMatchRange).
+  virtual void match_ranges(TupleLayout build_layout, TupleView build, TupleLayout probe_layout, TupleView probe, void* ranges,
+                            uint8_t row_bytes, uint64_t* host_count, void* scratch, const Job& job, Stream& stream) = 0;
+  /// Grows with the sum of the sizes, and depends on that alone where both sides have rows.
   virtual size_t match_ranges_scratch_bytes(TupleLayout build_layout, uint64_t build_size, TupleLayout probe_layout,
                                             uint64_t probe_size) = 0;
 

@@ -10,10 +10,6 @@
 namespace warpjoin::sorting {
 namespace {
 
-bool all_address_host_memory(const std::vector<Device*>& devices) {
-  return std::all_of(devices.begin(), devices.end(), [](Device* device) { return device->addresses_host_memory(); });
-}
-
 uint64_t capacity(uint64_t tuples, size_t devices, SortAlgorithm algorithm) {
   const uint64_t share = tuples / devices + (tuples % devices ? 1 : 0);
   return algorithm == SortAlgorithm::merge ? share : share + 2 * share_tolerance(tuples, devices);
@@ -134,7 +130,7 @@ size_t sort_device_bytes(TupleLayout layout, uint64_t tuples, size_t devices, So
                          Engine& engine) {
   std::vector<Device*> all;
   for (const auto& device : engine.devices) all.push_back(device.get());
-  const bool in_place = sorting::all_address_host_memory(all);
+  const bool in_place = all_address_host_memory(all);
   const SortAlgorithm runs = sorting::runnable(algorithm, engine, all);
   size_t most = 0;
   for (Device* device : all) {

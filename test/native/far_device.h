@@ -107,11 +107,11 @@ class FarPrimitives final : public Primitives {
     own(rows, valid);
     host_.gather_bits(bitmap, rows, valid, result, job, stream);
   }
-  void match_ranges(TupleLayout build_layout, TupleView build, TupleLayout probe_layout, TupleView probe, MatchRange* ranges,
-                    uint64_t* count, void* scratch, const Job& job, Stream& stream) override {
+  void match_ranges(TupleLayout build_layout, TupleView build, TupleLayout probe_layout, TupleView probe, void* ranges,
+                    uint8_t row_bytes, uint64_t* count, void* scratch, const Job& job, Stream& stream) override {
     own(build_layout, build), own(probe_layout, probe);
-    require(!ranges || own_.holds(ranges, std::min(build.size, probe.size) * sizeof(MatchRange)));
-    host_.match_ranges(build_layout, build, probe_layout, probe, ranges, count, scratch, job, stream);
+    require(!ranges || own_.holds(ranges, std::min(build.size, probe.size) * 4 * row_bytes));
+    host_.match_ranges(build_layout, build, probe_layout, probe, ranges, row_bytes, count, scratch, job, stream);
   }
   size_t match_ranges_scratch_bytes(TupleLayout build, uint64_t build_size, TupleLayout probe, uint64_t probe_size) override {
     return host_.match_ranges_scratch_bytes(build, build_size, probe, probe_size);

@@ -1,16 +1,30 @@
 #include <gtest/gtest.h>
 
-#include "tuple_data.h"
+#include "match_range_cases.h"
 
 namespace warpjoin {
 namespace {
 
 using namespace test;
 
-std::vector<uint64_t> sorted_keys(TupleLayout layout, std::vector<uint64_t> keys) {
-  for (uint64_t& key : keys) key = cut(layout, key);
-  std::sort(keys.begin(), keys.end());
-  return keys;
+template <class Range>
+void check_ranges(HostBench& bench, TupleLayout build_layout, TupleArray& build, TupleLayout probe_layout, TupleArray& probe,
+                  const std::vector<MatchRange>& expected) {
+  constexpr uint8_t kRowBytes = sizeof(Range) / 4;
+  Primitives& primitives = bench.primitives();
+  uint64_t count = 0xBAD;
+  primitives.match_ranges(build_layout, build.view(), probe_layout, probe.view(), nullptr, kRowBytes, &count, nullptr, bench.job,
+                          *bench.stream);
+  bench.stream->synchronize();
+  ASSERT_EQ(count, expected.size());
+  std::vector<Range> ranges(count);  // exactly as many as there are: ASan sees a write past them
+  primitives.match_ranges(build_layout, build.view(), probe_layout, probe.view(), ranges.data(), kRowBytes, &count, nullptr,
+                          bench.job, *bench.stream);
+  bench.stream->synchronize();
+  EXPECT_EQ(count, expected.size());
+  EXPECT_TRUE(std::equal(ranges.begin(), ranges.end(), expected.begin(), expected.end(), [](const Range& r, const MatchRange& e) {
+    return MatchRange{r.build_begin, r.build_end, r.probe_begin, r.probe_end} == e;
+  }));
 }
 
 void check_ranges(HostBench& bench, TupleLayout build_layout, const std::vector<uint64_t>& build, TupleLayout probe_layout,
@@ -18,28 +32,9 @@ void check_ranges(HostBench& bench, TupleLayout build_layout, const std::vector<
   TupleArray r(build_layout, build.size(), 1), s(probe_layout, probe.size(), 3);
   for (uint64_t i = 0; i < build.size(); ++i) r.set(i, build[i], i);
   for (uint64_t i = 0; i < probe.size(); ++i) s.set(i, probe[i], i);
-  std::vector<MatchRange> expected;
-  for (auto i = build.begin(), j = probe.begin(); i != build.end();) {
-    const auto i_end = std::upper_bound(i, build.end(), *i), j_end = std::upper_bound(j, probe.end(), *i);
-    j = std::lower_bound(j, j_end, *i);
-    const auto row = [](auto begin, auto at) { return static_cast<uint64_t>(at - begin); };
-    if (j != j_end) {
-      expected.push_back({row(build.begin(), i), row(build.begin(), i_end), row(probe.begin(), j), row(probe.begin(), j_end)});
-    }
-    i = i_end;
-    j = j_end;
-  }
-  uint64_t count = 0xBAD;
-  Primitives& primitives = bench.primitives();
-  primitives.match_ranges(build_layout, r.view(), probe_layout, s.view(), nullptr, &count, nullptr, bench.job, *bench.stream);
-  bench.stream->synchronize();
-  ASSERT_EQ(count, expected.size());
-  std::vector<MatchRange> ranges(count);  // exactly as many as there are: ASan sees a write past them
-  primitives.match_ranges(build_layout, r.view(), probe_layout, s.view(), ranges.data(), &count, nullptr, bench.job,
-                          *bench.stream);
-  bench.stream->synchronize();
-  EXPECT_EQ(count, expected.size());
-  EXPECT_TRUE(ranges == expected);
+  const std::vector<MatchRange> expected = expected_ranges(build, probe);
+  check_ranges<MatchRange>(bench, build_layout, r, probe_layout, s, expected);
+  check_ranges<NarrowMatchRange>(bench, build_layout, r, probe_layout, s, expected);
 }
 
 TEST(MatchRanges, FindsEqualKeysOfEveryDistributionAndSize) {
@@ -51,11 +46,8 @@ TEST(MatchRanges, FindsEqualKeysOfEveryDistributionAndSize) {
         for (const uint64_t build_size : {0, 1, 33, 1000, 30000}) {
           for (const uint64_t probe_size : {0, 1, 2, 1000, 40000}) {
             SCOPED_TRACE(describe(layout, distribution.name, build_size, threads) + " probe " + std::to_string(probe_size));
-            auto build = distribution.keys(build_size, random), probe = distribution.keys(probe_size, random);
-            for (uint64_t& key : probe) {
-              if (build_size && random() % 2) key = build[random() % build_size];
-            }
-            check_ranges(bench, layout, sorted_keys(layout, build), {layout.key_bytes, 0}, sorted_keys(layout, probe));
+            const SortedPair sides(layout, distribution, build_size, probe_size, random);
+            check_ranges(bench, layout, sides.build, {layout.key_bytes, 0}, sides.probe);
             if (HasFailure()) return;
           }
         }
@@ -68,11 +60,8 @@ TEST(MatchRanges, FindsOneHeavyKeyAmongManyLightOnes) {
   std::mt19937_64 random(2);
   HostBench bench(3);
   const TupleLayout layout{8, 0};
-  for (const uint64_t heavy : {0ull, 500000ull, ~0ull}) {
-    auto build = generate(200000, [&](uint64_t i) { return i % 2 ? heavy : random() % 1000000; });
-    auto probe = generate(300000, [&](uint64_t i) { return i % 10 ? heavy : random() % 1000000; });
-    check_ranges(bench, layout, sorted_keys(layout, build), layout, sorted_keys(layout, probe));
-  }
+  for_heavy_keys(layout, 200000, 300000, random,
+                 [&](const auto& build, const auto& probe) { check_ranges(bench, layout, build, layout, probe); });
 }
 
 TEST(MatchRanges, FindsFewOrNoMatchesAmongInterleavedKeys) {
@@ -94,7 +83,7 @@ TEST(MatchRanges, StopsWhenCancelled) {
   }
   uint64_t count;
   bench.job.cancel();
-  bench.primitives().match_ranges({8, 0}, r.view(), {8, 0}, s.view(), nullptr, &count, nullptr, bench.job, *bench.stream);
+  bench.primitives().match_ranges({8, 0}, r.view(), {8, 0}, s.view(), nullptr, 8, &count, nullptr, bench.job, *bench.stream);
   EXPECT_THROW(bench.stream->synchronize(), Error);
 }
 

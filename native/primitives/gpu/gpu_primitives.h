@@ -55,12 +55,12 @@ class GpuPrimitives final : public Primitives {
   void gather_bits(const ShardedColumn& bitmap, RowNumbers rows, const void* valid, void* out, const Job& job,
                    Stream& stream) override;
 
-  void match_ranges(TupleLayout, TupleView, TupleLayout, TupleView, MatchRange*, uint64_t*, void*, const Job&, Stream&) override {
-    not_supported_on(device_, "The merge join");
-  }
-  size_t match_ranges_scratch_bytes(TupleLayout, uint64_t, TupleLayout, uint64_t) override {
-    not_supported_on(device_, "The merge join");
-  }
+  // match_ranges.cu
+  void match_ranges(TupleLayout build_layout, TupleView build, TupleLayout probe_layout, TupleView probe, void* ranges,
+                    uint8_t row_bytes, uint64_t* host_count, void* scratch, const Job& job, Stream& stream) override;
+  size_t match_ranges_scratch_bytes(TupleLayout build_layout, uint64_t build_size, TupleLayout probe_layout,
+                                    uint64_t probe_size) override;
+
   // hash_match.cu
   std::unique_ptr<HashMatch> hash_match(const PartitionedTuples& build, const PartitionedTuples& probe, uint32_t partitions,
                                         uint32_t common_bits, bool count_only, void* scratch, const Job& job,

@@ -150,6 +150,21 @@ struct Run {
   __device__ Value value(uint64_t i) const { return values ? values[i] : static_cast<Value>(first_value + i); }
 };
 
+/// How many of the first `diagonal` tuples of the stable merge come from `a`.
+template <class Key, class Index>
+__device__ Index merge_path(const Key* a, Index a_size, const Key* b, Index b_size, Index diagonal) {
+  Index low = diagonal > b_size ? diagonal - b_size : 0, high = diagonal < a_size ? diagonal : a_size;
+  while (low < high) {
+    const Index middle = low + (high - low) / 2;
+    if (a[middle] <= b[diagonal - 1 - middle]) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
 /// Writes first, first + 1, ... : implied values where an algorithm needs them in memory.
 template <class Value>
 __global__ void write_row_numbers(Value* values, uint64_t first, uint64_t size) {

@@ -8,6 +8,7 @@ namespace warpjoin {
 namespace {
 
 using gpu::kThreads;
+using gpu::merge_path;
 using gpu::Run;
 
 // Tuples a thread merges: odd, so that the threads' places in shared memory fall into different banks.
@@ -15,21 +16,6 @@ constexpr unsigned kItems = 7;
 constexpr unsigned kTile = kThreads * kItems;
 
 constexpr uint64_t tiles_of(uint64_t size) { return (size + kTile - 1) / kTile; }
-
-// How many of the first `diagonal` tuples of the stable merge come from `a`.
-template <class Key, class Index>
-__device__ Index merge_path(const Key* a, Index a_size, const Key* b, Index b_size, Index diagonal) {
-  Index low = diagonal > b_size ? diagonal - b_size : 0, high = diagonal < a_size ? diagonal : a_size;
-  while (low < high) {
-    const Index middle = low + (high - low) / 2;
-    if (a[middle] <= b[diagonal - 1 - middle]) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
-}
 
 // A kernel of its own, so that the searches' latencies (over a link, perhaps) overlap.
 template <class Key>

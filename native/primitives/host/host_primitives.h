@@ -47,8 +47,8 @@ class HostPrimitives final : public Primitives {
                    Stream& stream) override;
 
   // match_ranges.cc
-  void match_ranges(TupleLayout build_layout, TupleView build, TupleLayout probe_layout, TupleView probe, MatchRange* ranges,
-                    uint64_t* host_count, void* scratch, const Job& job, Stream& stream) override;
+  void match_ranges(TupleLayout build_layout, TupleView build, TupleLayout probe_layout, TupleView probe, void* ranges,
+                    uint8_t row_bytes, uint64_t* host_count, void* scratch, const Job& job, Stream& stream) override;
   size_t match_ranges_scratch_bytes(TupleLayout, uint64_t, TupleLayout, uint64_t) override { return 0; }
 
   // hash_join.cc

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -54,13 +55,15 @@ T choose(bool condition, T yes, T no) {
   return no ^ ((yes ^ no) & (T{0} - static_cast<T>(condition)));
 }
 
-/// Walks along a part of two sorted relations whose keys it shares with no other part, and counts the match ranges; with
-/// kWrite it writes them too.
-template <class Key, bool kWrite>
+/// Walks along a part of two sorted relations whose keys it shares with no other part, and counts the match ranges; unless
+/// `Range` is void it writes them too.
+template <class Key, class Range>
 class Walk {
+  static constexpr bool kWrite = !std::is_void_v<Range>;
+
  public:
   Walk() = default;
-  Walk(const Key* build, const Key* probe, const MatchRange& part, MatchRange* out)
+  Walk(const Key* build, const Key* probe, const MatchRange& part, Range* out)
       : build_(build), probe_(probe), part_(part), out_(out), i_(part.build_begin), j_(part.probe_begin) {}
 
   /// Walks to the first match: only then is there a range for a step to extend.
@@ -134,17 +137,18 @@ class Walk {
   }
 
   [[gnu::always_inline]] void write() {
-    MatchRange& range = out_[at_];
-    range.build_begin = build_begin_;
-    range.build_end = build_end_;
-    range.probe_begin = probe_begin_;
-    range.probe_end = probe_end_;
+    using Row = decltype(Range::build_begin);
+    Range& range = out_[at_];
+    range.build_begin = static_cast<Row>(build_begin_);
+    range.build_end = static_cast<Row>(build_end_);
+    range.probe_begin = static_cast<Row>(probe_begin_);
+    range.probe_end = static_cast<Row>(probe_end_);
   }
 
   const Key* build_ = nullptr;
   const Key* probe_ = nullptr;
   MatchRange part_{};
-  MatchRange* out_ = nullptr;
+  Range* out_ = nullptr;
   uint64_t i_ = 0, j_ = 0;
   uint64_t at_ = 0;                                                             // of the latest range in out_
   uint64_t build_begin_ = 0, build_end_ = 0, probe_begin_ = 0, probe_end_ = 0;  // apart: they stay in registers
@@ -164,8 +168,9 @@ struct Sides {
     return build_size / kSearchRatio > probe_size || probe_size / kSearchRatio > build_size;
   }
 
-  /// Counts the match ranges of a part with sides of very different sizes; writes them unless `out` is null.
-  uint64_t search(MatchRange* out, const Job& job) const {
+  /// Counts the match ranges of a part with sides of very different sizes; writes them unless `Range` is void.
+  template <class Range>
+  uint64_t search(Range* out, const Job& job) const {
     uint64_t count = 0;
     for (uint64_t i = part.build_begin, j = part.probe_begin; i < part.build_end && j < part.probe_end;) {
       if (count % kCheckRows == 0) job.check();
@@ -176,7 +181,10 @@ struct Sides {
         j = first_not_below(probe, j, part.probe_end, r);
       } else {
         const uint64_t i_end = end_of_key(build, i, part.build_end), j_end = end_of_key(probe, j, part.probe_end);
-        if (out) out[count] = {i, i_end, j, j_end};
+        if constexpr (!std::is_void_v<Range>) {
+          using Row = decltype(Range::build_begin);
+          out[count] = {static_cast<Row>(i), static_cast<Row>(i_end), static_cast<Row>(j), static_cast<Row>(j_end)};
+        }
         ++count;
         i = i_end;
         j = j_end;
@@ -188,9 +196,9 @@ struct Sides {
 
 /// Matches kWalks neighbouring parts in turns: a step waits for the comparison of the step before, and the waits of
 /// independent walks overlap. counts[] is in and out: where the parts' ranges begin in `out`, and how many they are.
-template <bool kWrite, class Key>
-void match(std::span<const Sides<Key>> parts, uint64_t* counts, MatchRange* out, const Job& job) {
-  using PartWalk = Walk<Key, kWrite>;
+template <class Key, class Range>
+void match(std::span<const Sides<Key>> parts, uint64_t* counts, Range* out, const Job& job) {
+  using PartWalk = Walk<Key, Range>;
   constexpr size_t kWalks = 2;
   PartWalk walks[kWalks];
   size_t used = 0, of_part[kWalks] = {};
@@ -205,7 +213,8 @@ void match(std::span<const Sides<Key>> parts, uint64_t* counts, MatchRange* out,
     counts[part] = walk.count();
   };
   for (size_t p = 0; p < parts.size(); ++p) {
-    MatchRange* const target = kWrite ? out + counts[p] : nullptr;
+    Range* target = nullptr;
+    if constexpr (!std::is_void_v<Range>) target = out + counts[p];
     if (parts[p].uneven()) {
       counts[p] = parts[p].search(target, job);
       continue;
@@ -263,8 +272,8 @@ std::vector<Sides<Key>> cut_at_keys(const Key* build, uint64_t build_size, const
 
 }  // namespace
 
-void HostPrimitives::match_ranges(TupleLayout build_layout, TupleView build, TupleLayout, TupleView probe, MatchRange* ranges,
-                                  uint64_t* host_count, void*, const Job& job, Stream& stream) {
+void HostPrimitives::match_ranges(TupleLayout build_layout, TupleView build, TupleLayout, TupleView probe, void* ranges,
+                                  uint8_t row_bytes, uint64_t* host_count, void*, const Job& job, Stream& stream) {
   host(stream).enqueue([=, this, &job] {
     job.check();
     *host_count = 0;
@@ -273,17 +282,18 @@ void HostPrimitives::match_ranges(TupleLayout build_layout, TupleView build, Tup
       const auto parts = cut_at_keys(static_cast<const Key*>(build.keys), build.size, static_cast<const Key*>(probe.keys),
                                      probe.size, kTaskParts * block_count(pool_, build.size + probe.size, kGrain));
       std::vector<uint64_t> counts(parts.size());
-      const auto match_all = [&]<bool kWrite>() {
+      const auto match_all = [&](auto* out) {
         pool_.parallel_for((parts.size() + kTaskParts - 1) / kTaskParts, [&](uint64_t task) {
           const size_t begin = task * kTaskParts, size = std::min(parts.size() - begin, kTaskParts);
-          match<kWrite>(std::span(parts).subspan(begin, size), counts.data() + begin, ranges, job);
+          match<Key>(std::span(parts).subspan(begin, size), counts.data() + begin, out, job);
         });
       };
-      match_all.template operator()<false>();
+      match_all(static_cast<void*>(nullptr));
       uint64_t sum = 0;
       for (uint64_t& count : counts) sum += std::exchange(count, sum);
       *host_count = sum;
-      if (ranges) match_all.template operator()<true>();
+      if (ranges && row_bytes == 4) match_all(static_cast<NarrowMatchRange*>(ranges));
+      if (ranges && row_bytes == 8) match_all(static_cast<MatchRange*>(ranges));
     };
     if (build_layout.key_bytes == 4) {
       match_keys(uint32_t{});
