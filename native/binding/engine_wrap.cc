@@ -81,10 +81,10 @@ Napi::Value make_runs(Napi::Env env, const std::vector<std::shared_ptr<RunState>
 }
 
 // Sorts tuples by chunksets into run handles.
-MakeResult sort_to_handles(Engine& engine, Job& job, const EncodedTuples& tuples, SortPlan plan) {
+MakeResult sort_to_handles(Engine& engine, Job& job, const EncodedTuples& tuples, uint64_t varying_bits, SortPlan plan) {
   plan.flip = tuples.flip;
   std::vector<std::shared_ptr<RunState>> runs;
-  for (SortedRun& run : sort_chunksets(engine, tuples.layout, tuples.view, tuples.varying_bits, plan, job)) {
+  for (SortedRun& run : sort_chunksets(engine, tuples.layout, tuples.view, varying_bits, plan, job)) {
     runs.push_back(std::make_shared<RunState>(RunState{std::move(run)}));
   }
   return [runs = std::move(runs)](Napi::Env env) { return make_runs(env, runs); };
@@ -365,7 +365,8 @@ Napi::Value EngineWrap::sort_spills(const Napi::CallbackInfo& info) {
 Napi::Value EngineWrap::sort_chunksets(const Napi::CallbackInfo& info) {
   const auto keys = from_handle<SortKeysState>(info[1]);
   return enqueue(info, {keys}, [keys = keys.get(), plan = to_sort_plan(info[2])](Engine& engine, Job& job) {
-    return sort_to_handles(engine, job, keys->keys->tuples(), plan);
+    const EncodedTuples& tuples = keys->keys->tuples();
+    return sort_to_handles(engine, job, tuples, tuples.varying_bits, plan);
   });
 }
 
@@ -476,7 +477,8 @@ Napi::Value EngineWrap::sort_join_side(const Napi::CallbackInfo& info) {
   const auto keys = from_handle<JoinKeysState>(info[1]);
   const bool left = to_side_is_left(info[2]);
   return enqueue(info, {keys}, [keys = keys.get(), left, plan = to_sort_plan(info[3])](Engine& engine, Job& job) {
-    return sort_to_handles(engine, job, left ? keys->keys.left.tuples : keys->keys.right.tuples, plan);
+    const JoinSide& side = left ? keys->keys.left : keys->keys.right;
+    return sort_to_handles(engine, job, side.tuples, varying_bits(side, engine, job), plan);
   });
 }
 

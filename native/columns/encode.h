@@ -75,7 +75,11 @@ struct JoinSide {
   uint64_t excluded_rows = 0;
   uint64_t rows = 0;             ///< tuples.view.size + excluded_rows
   bool carries_payload = false;  ///< values are the payload column; otherwise row numbers
+  bool scanned = true;           ///< tuples.varying_bits are known; otherwise the keys have not been read
 };
+
+/// The key bits that differ between some two keys of a side: a pass over the keys where they have not been read.
+uint64_t varying_bits(const JoinSide& side, Engine& engine, const Job& job);
 
 struct JoinKeys {
   JoinSide left, right;

@@ -27,6 +27,7 @@ struct Side {
   ChunkIndex chunks;
   FixedScan fixed;
   TextScan text;
+  bool scanned = false;
   uint64_t least_allowed = 0, greatest_allowed = ~uint64_t{0};  ///< ordered bits of values that the other type holds
 
   explicit Side(const Column& column) : column(column), chunks(column) {}
@@ -253,7 +254,8 @@ JoinSide encode_side(const Side& side, KeyForm form, const Column* payload, Engi
   if (all && raw && aliasable(side.chunks, sizeof(Target))) {
     tuples.view.keys = side.chunks.chunks()[0].values;
     tuples.view.size = out.rows;
-    tuples.varying_bits = side.fixed.varying_bits();
+    out.scanned = side.scanned;
+    if (side.scanned) tuples.varying_bits = side.fixed.varying_bits();
   } else {
     with_keys<Target>(side, form, [&](auto&& key, auto&& allowed) {
       if (all) {
@@ -271,8 +273,17 @@ JoinSide encode_side(const Side& side, KeyForm form, const Column* payload, Engi
   return out;
 }
 
+/// Integers that are all there, and are joined with integers of their own type, need not be read.
+bool serves_unread(const Side& side, const ColumnType& other, Engine& engine, const Job& job) {
+  const ColumnType& own = side.chunks.type();
+  return is_integer(own) && own.order == other.order && own.width == other.width && own.width >= 4 &&
+         aliasable(side.chunks, own.width) && count_nulls(side.chunks, engine, job) == 0;
+}
+
 KeyForm scan_sides(Side& left, Side& right, Engine& engine, const Job& job) {
   for (Side* side : {&left, &right}) {
+    side->scanned = !serves_unread(*side, (side == &left ? right : left).chunks.type(), engine, job);
+    if (!side->scanned) continue;
     if (side->is_text()) {
       side->text = scan_text(side->chunks, false, engine, job);
     } else {
@@ -293,6 +304,20 @@ KeyForm scan_sides(Side& left, Side& right, Engine& engine, const Job& job) {
 
 }  // namespace
 }  // namespace columns
+
+uint64_t varying_bits(const JoinSide& side, Engine& engine, const Job& job) {
+  using namespace columns;
+  const EncodedTuples& tuples = side.tuples;
+  if (side.scanned) return tuples.varying_bits;
+  const auto scan = [&]<class Key>(const Key* keys) {
+    Bits<Key> bits;
+    for_row_blocks(engine, tuples.view.size, job,
+                   [&](uint64_t, uint64_t begin, uint64_t end) { bits.add(keys + begin, end - begin); });
+    return tuples.view.size ? bits.varying() : 0;
+  };
+  return tuples.layout.key_bytes == 4 ? scan(static_cast<const uint32_t*>(tuples.view.keys))
+                                      : scan(static_cast<const uint64_t*>(tuples.view.keys));
+}
 
 JoinKeys encode_join_keys(const Column& left, const Column& right, const Column* left_payload, const Column* right_payload,
                           Engine& engine, const Job& job) {

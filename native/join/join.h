@@ -25,7 +25,8 @@ struct JoinRequest {
 };
 
 /// The rows of a join: row i is (left[i], right[i]), with all-ones in place of a row that is not there (outer joins).
-/// Pairs come first, then rows without a match. The order is the same on every run with the same plan.
+/// Pairs come first, then rows without a match. On host devices, and from merge joins, the order is
+/// the same on every run with the same plan.
 struct JoinRows {
   uint64_t size = 0;
   TupleLayout left_layout, right_layout;  ///< value_bytes: width of left[i], right[i]; key_bytes: of keys[i]

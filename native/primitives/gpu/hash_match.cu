@@ -464,12 +464,10 @@ __global__ void __launch_bounds__(kThreads) count_build_tiles(const uint8_t* mat
 GpuHashMatch::GpuHashMatch(TupleLayout build_layout, uint64_t build_size, TupleLayout probe_layout, uint64_t probe_size,
                            bool count_only, void* scratch)
     : count_only(count_only) {
-  for (const uint64_t size : {build_size, probe_size}) {
-    if (size >= kNoRow) {
-      throw Error(ErrorCode::not_supported, "A hash join of " + std::to_string(size) +
-                                                " tuples of one side on one GPU is not supported yet: the most are " +
-                                                std::to_string(kNoRow - 1));
-    }
+  if (std::max(build_size, probe_size) >= kNoRow) {
+    bytes = SIZE_MAX / 4;  // more than any device has
+    if (!scratch) return;
+    throw Error(ErrorCode::internal, "A hash join on one GPU has fewer than 2^32 - 1 tuples a side");
   }
   if (count_only) build_layout.value_bytes = probe_layout.value_bytes = 0;
   bits = partition_bits(build_size, hash_tuples(build_layout, nullptr).stride);

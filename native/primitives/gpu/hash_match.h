@@ -28,7 +28,8 @@ struct MatchCounts {
 
 class GpuHashMatch final : public HashMatch {
  public:
-  /// Takes its parts of the scratch; null: only adds up `bytes`.
+  /// Takes its parts of the scratch; null: only adds up `bytes`. Rows are numbered in 32 bits: for more tuples of a side there
+  /// is no scratch large enough.
   GpuHashMatch(TupleLayout build, uint64_t build_size, TupleLayout probe, uint64_t probe_size, bool count_only, void* scratch);
 
   const JoinTally& tally() const override { return found; }
