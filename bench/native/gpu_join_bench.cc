@@ -1,7 +1,7 @@
 // Hash joins of relations in one GPU's memory, result included: what the papers on GPU joins measure. A program without Google
 // Benchmark, so that it runs on any GPU host.
 //
-//   warpjoin_gpu_join_bench [--tuples N] [--samples N] [--json FILE]
+//   warpjoin_gpu_join_bench [--tuples N] [--samples N] [--only NAME] [--json FILE]
 //
 // --tuples: of either side of the square joins (2^27). A sample goes from the inputs in device memory to the result in device
 // memory, keys and both payloads: at once, as there is room for a pair of each probe tuple, or by count, reservation and
@@ -27,6 +27,7 @@ namespace {
 struct Options {
   uint64_t tuples = uint64_t{1} << 27;
   size_t samples = 7;
+  std::string only;  ///< cases of this name
   std::string json;
 };
 
@@ -149,6 +150,7 @@ class Bench {
   }
 
   void measure(const Case& c) {
+    if (!options_.only.empty() && options_.only != c.name) return;
     const std::vector<double> zipf = shares(c);
     const TupleLayout layout{c.bytes, c.bytes};
     Column build{upload(c.bytes, c.build, [&](uint64_t i) { return key_of(i, c.bytes); }),
@@ -270,12 +272,14 @@ int run(int count, char** arguments) {
     const char* value = i + 1 < count ? arguments[i + 1] : nullptr;
     if (value && name == "--json") {
       options.json = value;
+    } else if (value && name == "--only") {
+      options.only = value;
     } else if (value && name == "--tuples" && std::atoll(value) >= 1 << 16) {
       options.tuples = std::strtoull(value, nullptr, 10);
     } else if (value && name == "--samples" && std::atoll(value) >= 1) {
       options.samples = std::strtoull(value, nullptr, 10);
     } else {
-      std::fprintf(stderr, "usage: %s [--tuples N, at least 65536] [--samples N] [--json FILE]\n", arguments[0]);
+      std::fprintf(stderr, "usage: %s [--tuples N, at least 65536] [--samples N] [--only NAME] [--json FILE]\n", arguments[0]);
       return 2;
     }
   }

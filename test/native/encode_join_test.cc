@@ -152,7 +152,8 @@ TEST(JoinKeys, AliasOneAlignedChunkWithoutNulls) {
     if (type.order != KeyOrder::floating) {
       EXPECT_EQ(keys.left.tuples.view.keys, left.column.chunks[0].values);
       EXPECT_TRUE(keys.keys_are_left_values);
-      EXPECT_EQ(keys.left.tuples.varying_bits, type.order == KeyOrder::signed_integer ? 0xFFFFFFFFu : 1u);
+      EXPECT_FALSE(keys.left.scanned);
+      EXPECT_EQ(varying_bits(keys.left, engine, job), type.order == KeyOrder::signed_integer ? 0xFFFFFFFFu : 1u);
     }
     EXPECT_NE(keys.right.tuples.view.keys, right.column.chunks[0].values);
     EXPECT_EQ(keys.right.tuples.view.values, nullptr);

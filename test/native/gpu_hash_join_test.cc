@@ -14,13 +14,7 @@ namespace {
 using namespace hash_join_cases;
 using testing::make_gpu_engine;
 
-constexpr size_t kLimit = size_t{4} << 30;
-
-std::unique_ptr<Engine> make_engine() {
-  auto engine = make_gpu_engine(1, kLimit);
-  engine->devices[0]->memory().reserve(kLimit);
-  return engine;
-}
+std::unique_ptr<Engine> make_engine() { return make_gpu_engine(1, size_t{4} << 30); }
 
 void check_layouts(Engine& engine, std::mt19937_64& random, uint64_t most_rows) {
   for (const uint8_t key_bytes : {4, 8}) {

@@ -15,19 +15,19 @@ INSTANTIATE_TEST_SUITE_P(Gpus, GpuJoinOperator, ::testing::Values(1, 2, 3, 4));
 TEST_P(GpuJoinOperator, GivesTheNaiveJoinForAllKindsSidesAndLayouts) {
   SKIP_WITHOUT_GPUS(GetParam());
   const auto engine = make_gpu_engine(GetParam());
-  check_drawn_joins(*engine, {false});
+  check_drawn_joins(*engine);
   EXPECT_EQ(engine->memory->used_bytes(), engine->pinned.held_bytes());
   for (const auto& device : engine->devices) EXPECT_EQ(device->memory().used_bytes(), 0u);
 }
 
 TEST_P(GpuJoinOperator, TakesEmptyAndDisjointSides) {
   SKIP_WITHOUT_GPUS(GetParam());
-  check_empty_joins(*make_gpu_engine(GetParam()), {false});
+  check_empty_joins(*make_gpu_engine(GetParam()));
 }
 
 TEST_P(GpuJoinOperator, StandsSkew) {
   SKIP_WITHOUT_GPUS(GetParam());
-  check_skewed_joins(*make_gpu_engine(GetParam()), {false});
+  check_skewed_joins(*make_gpu_engine(GetParam()));
 }
 
 TEST_P(GpuJoinOperator, JoinsMillions) {
@@ -54,7 +54,7 @@ TEST_P(GpuJoinOperator, FitsTheMemoryThatItAnnounces) {
 class GpuJoinOperatorFailure : public GpuJoinOperator {};
 INSTANTIATE_TEST_SUITE_P(Gpus, GpuJoinOperatorFailure, ::testing::Values(1, 2));
 
-constexpr Plan kPlans[] = {{}, {.partitions = 16}, {.rounds = 2}, {.rounds = 4, .partitions = 4}};
+constexpr Plan kPlans[] = {{}, {.partitions = 16}, {.rounds = 2}, {.rounds = 4, .partitions = 4}, {.merge = true}};
 
 TEST_P(GpuJoinOperatorFailure, ReleasesEverythingWhereAnAllocationFails) {
   SKIP_WITHOUT_GPUS(GetParam());

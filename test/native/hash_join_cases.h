@@ -107,11 +107,16 @@ inline void check(Engine& engine, const Side& build_side, const Side& probe_side
   Device& device = *engine.devices[0];
   Primitives& primitives = device.primitives();
   const auto stream = device.create_stream();
+  const Expected expected = naive(build_side, probe_side);
+  const uint64_t rows = build_side.rows.size() + probe_side.rows.size(),
+                 most_rows = std::max<uint64_t>(rows, expected.pairs.size());
+  device.memory().reserve((size_t{1} << 20) + 24 * (rows + 2 * most_rows) +
+                          primitives.hash_match_scratch_bytes(build_side.layout, build_side.rows.size(), probe_side.layout,
+                                                              probe_side.rows.size(), 1u << bits, false));
   const SideOnDevice build(build_side, device, *stream), probe(probe_side, device, *stream);
   const TupleLayout build_layout = build_side.layout, probe_layout = probe_side.layout;
   const uint32_t partitions = 1u << bits;
   const Job job;
-  const Expected expected = naive(build_side, probe_side);
   for (const bool count_only : {false, true}) {
     const size_t bytes = primitives.hash_match_scratch_bytes(build_layout, build_side.rows.size(), probe_layout,
                                                              probe_side.rows.size(), partitions, count_only);

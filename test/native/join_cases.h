@@ -218,15 +218,15 @@ inline Rows draw(std::mt19937_64& random, size_t size, uint64_t domain, double e
 inline constexpr JoinKind kKinds[] = {JoinKind::inner, JoinKind::left, JoinKind::right,
                                       JoinKind::full,  JoinKind::semi, JoinKind::anti};
 
-/// Random joins of all kinds, by merging where one of `merges` is true and by hashing where one is false.
-inline void check_drawn_joins(Engine& engine, const std::vector<bool>& merges) {
+/// Random joins of all kinds, by hashing and by merging.
+inline void check_drawn_joins(Engine& engine) {
   std::mt19937_64 random(engine.devices.size());
   const auto pick = [&](auto... choices) {
     const uint64_t all[] = {static_cast<uint64_t>(choices)...};
     return all[random() % sizeof...(choices)];
   };
   for (const JoinKind kind : kKinds) {
-    for (const bool merge : merges) {
+    for (const bool merge : {false, true}) {
       for (const bool build_left : {false, true}) {
         for (int draws = 0; draws < 3; ++draws) {
           const Shape shape{static_cast<uint8_t>(pick(4, 8)), static_cast<uint8_t>(pick(4, 8)), static_cast<uint8_t>(pick(4, 8)),
@@ -250,13 +250,13 @@ inline void check_drawn_joins(Engine& engine, const std::vector<bool>& merges) {
   }
 }
 
-inline void check_empty_joins(Engine& engine, const std::vector<bool>& merges) {
+inline void check_empty_joins(Engine& engine) {
   Rows some(100), others(90);
   for (uint64_t i = 0; i < some.size(); ++i) some[i] = i % 50;
   for (uint64_t i = 0; i < others.size(); ++i) others[i] = 1000 + i;
   Rows none, excluded(20);
   for (const JoinKind kind : kKinds) {
-    for (const bool merge : merges) {
+    for (const bool merge : {false, true}) {
       for (const uint32_t rounds : {1u, 2u}) {
         for (const auto& [left, right] :
              {std::pair{&none, &none}, std::pair{&some, &none}, std::pair{&none, &some}, std::pair{&some, &others},
@@ -269,7 +269,7 @@ inline void check_empty_joins(Engine& engine, const std::vector<bool>& merges) {
   }
 }
 
-inline void check_skewed_joins(Engine& engine, const std::vector<bool>& merges) {
+inline void check_skewed_joins(Engine& engine) {
   std::mt19937_64 random(7);
   const auto zipf = [&] { return static_cast<uint64_t>(1.0 / (static_cast<double>(random() % 10000 + 1) / 10000.0)); };
   Rows flat(300), hot(600), zipfian(500), equal(70);
@@ -278,7 +278,7 @@ inline void check_skewed_joins(Engine& engine, const std::vector<bool>& merges) 
   for (auto& key : zipfian) key = zipf();
   for (auto& key : equal) key = 42;
   for (const JoinKind kind : kKinds) {
-    for (const bool merge : merges) {
+    for (const bool merge : {false, true}) {
       for (const bool build_left : {false, true}) {
         for (const auto& [left, right] : {std::pair{&flat, &hot}, std::pair{&zipfian, &flat}, std::pair{&equal, &hot},
                                           std::pair{&equal, &equal}, std::pair{&zipfian, &equal}}) {

@@ -32,11 +32,6 @@ std::unique_ptr<Engine> make_engine(int devices, Place place = Place::host, size
   return place == Place::host ? std::make_unique<Engine>(config) : make_far_engine(config, place == Place::far);
 }
 
-/// Merge joins write their match ranges to host memory, which far devices don't address.
-std::vector<bool> merges_of(Place place) {
-  return place == Place::host ? std::vector<bool>{false, true} : std::vector<bool>{false};
-}
-
 class JoinOperator : public ::testing::TestWithParam<std::tuple<int, Place>> {};
 
 std::string name_of_setup(const ::testing::TestParamInfo<std::tuple<int, Place>>& info) {
@@ -56,17 +51,17 @@ INSTANTIATE_TEST_SUITE_P(DevicesApart, JoinOperator, ::testing::Combine(::testin
 
 TEST_P(JoinOperator, GivesTheNaiveJoinForAllKindsAlgorithmsSidesAndLayouts) {
   const auto [devices, place] = GetParam();
-  check_drawn_joins(*make_engine(devices, place), merges_of(place));
+  check_drawn_joins(*make_engine(devices, place));
 }
 
 TEST_P(JoinOperator, TakesEmptyAndDisjointSides) {
   const auto [devices, place] = GetParam();
-  check_empty_joins(*make_engine(devices, place), merges_of(place));
+  check_empty_joins(*make_engine(devices, place));
 }
 
 TEST_P(JoinOperator, StandsSkew) {
   const auto [devices, place] = GetParam();
-  check_skewed_joins(*make_engine(devices, place), merges_of(place));
+  check_skewed_joins(*make_engine(devices, place));
 }
 
 TEST_P(JoinOperator, PartitionsLargeBuildSidesBySize) {
@@ -76,7 +71,7 @@ TEST_P(JoinOperator, PartitionsLargeBuildSidesBySize) {
   const Rows left = draw(random, 140000, 200000, 0.01, 8), right = draw(random, 90000, 200000, 0.01, 8);
   check(*engine, left, right, {8, 4, 8}, {.kind = JoinKind::full}, {});
   check(*engine, left, right, {8, 4, 8}, {.kind = JoinKind::inner}, {.rounds = 2, .partitions = 64});
-  if (place == Place::host) check(*engine, left, right, {8, 4, 8}, {.kind = JoinKind::full}, {true});
+  check(*engine, left, right, {8, 4, 8}, {.kind = JoinKind::full}, {.merge = true});
 }
 
 TEST_P(JoinOperator, GrowsDeviceMemoryWhenKeysCrowdOnOneDevice) {
@@ -135,7 +130,7 @@ TEST_P(JoinOperator, VerifiesInexactKeysForAllKinds) {
   const auto engine = make_engine(devices, place);
   std::mt19937_64 random(13);
   for (const JoinKind kind : kKinds) {
-    for (const bool merge : merges_of(place)) {
+    for (const bool merge : {false, true}) {
       for (const Shape shape : {Shape{8, 4, 4}, Shape{8, 8, 4}, Shape{4, 4, 8}}) {
         for (const size_t size : {0, 1, 500}) {
           const Strings left(random, size, 100), right(random, 300, 100);
@@ -163,7 +158,6 @@ TEST_P(JoinOperator, ReleasesEverythingWhereAnAllocationFails) {
   const auto [devices, place] = GetParam();
   const auto engine = make_engine(devices, place);
   for (const Plan& plan : kPlans) {
-    if (plan.merge && place != Place::host) continue;
     check_failed_allocations(*engine, devices, repeated_join(*engine, plan, 800, 900), place == Place::host ? 0 : 2);
   }
 }
@@ -172,7 +166,6 @@ TEST_P(JoinOperator, StopsWhenItsJobIsCancelled) {
   const auto [devices, place] = GetParam();
   const auto engine = make_engine(devices, place);
   for (const Plan& plan : kPlans) {
-    if (plan.merge && place != Place::host) continue;
     check_cancelled_calls(repeated_join(*engine, plan, 20000, 15000));
   }
 }
@@ -210,7 +203,6 @@ TEST(JoinOperators, GiveTheSameRowsInTheSameOrderOnEveryRun) {
     std::mt19937_64 random(23);
     const JoinKeys keys = make_keys(*engine, draw(random, 5000, 700, 0, 8), draw(random, 5000, 700, 0, 8), {});
     for (const Plan& plan : {Plan{.partitions = 64}, Plan{.rounds = 2}, Plan{.merge = true}}) {
-      if (plan.merge && place != Place::host) continue;
       Job job;
       const JoinRows first = join(*engine, keys, {.kind = JoinKind::full}, plan, job);
       for (int again = 0; again < 3; ++again) {

@@ -41,6 +41,7 @@ constexpr uint32_t kMostRows = 36 << 10;
 #endif
 constexpr uint32_t kBuckets = 1u << kBucketBits;
 constexpr uint32_t kUsualBytes = 256 << 10;   // of a partition's build tuples: those under way stay in the second-level cache
+constexpr unsigned kFewestBits = 6;           // of the partitions, if any: threads that count few wait for each other
 constexpr unsigned kTagBits = 16;             // of the hash, beside the row
 constexpr uint64_t kTaskRows = 4 * kBuckets;  // probe tuples
 constexpr unsigned kProbes = 4;               // of a thread, under way
@@ -50,7 +51,8 @@ static_assert(kMostRows <= 1u << (32 - kTagBits) && kBuckets % (8 * kMatchThread
 unsigned partition_bits(uint64_t build_rows, uint32_t stride) {
   const uint32_t usual_rows = std::min(kBuckets, kUsualBytes / stride);
   const uint64_t partitions = (build_rows + usual_rows - 1) / usual_rows;
-  return std::min<unsigned>(partitions < 2 ? 0 : static_cast<unsigned>(std::bit_width(partitions - 1)), kMostSplitBits);
+  if (partitions < 2) return 0;
+  return std::clamp(static_cast<unsigned>(std::bit_width(partitions - 1)), kFewestBits, kMostSplitBits);
 }
 
 uint64_t most_tasks(uint64_t partitions, uint64_t probe_rows) { return partitions + probe_rows / kTaskRows; }
