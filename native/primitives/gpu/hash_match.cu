@@ -45,7 +45,7 @@ constexpr unsigned kFewestBits = 6;           // of the partitions, if any: thre
 constexpr unsigned kTagBits = 16;             // of the hash, beside the row
 constexpr uint64_t kTaskRows = 4 * kBuckets;  // probe tuples
 constexpr unsigned kProbes = 4;               // of a thread, under way
-constexpr size_t kTableBytes = kBuckets * sizeof(uint16_t) + kMostRows * sizeof(uint32_t);
+constexpr size_t kTableBytes = kBuckets * sizeof(uint16_t) + kMostRows * sizeof(uint32_t) + kMostRows / 8;
 static_assert(kMostRows <= 1u << (32 - kTagBits) && kBuckets % (8 * kMatchThreads) == 0);
 
 unsigned partition_bits(uint64_t build_rows, uint32_t stride) {
@@ -111,6 +111,16 @@ struct Table {
   unsigned bits;
   uint32_t* ends;     // of the buckets among the entries, two to a word
   uint32_t* entries;  // tag and row in the partition
+  uint32_t* hits;     // a bit for each row: whether a probe tuple has it
+
+  __device__ Table(const HashTuples& tuples, uint32_t begin, uint32_t rows, unsigned bits, uint32_t* shared)
+      : tuples(tuples),
+        begin(begin),
+        rows(rows),
+        bits(bits),
+        ends(shared),
+        entries(ends + kBuckets / 2),
+        hits(entries + kMostRows) {}
 
   __device__ Key hash(uint32_t row) const { return tuples.hash<Key>(uint64_t{begin} + row); }
   __device__ uint32_t end(uint32_t bucket) const { return reinterpret_cast<const uint16_t*>(ends)[bucket]; }
@@ -142,6 +152,7 @@ struct Table {
     constexpr unsigned kOwn = kBuckets / 8 / kMatchThreads;  // times eight buckets
     auto* const eights = reinterpret_cast<uint4*>(ends);
     for (unsigned e = threadIdx.x; e < kBuckets / 8; e += kMatchThreads) eights[e] = uint4{0, 0, 0, 0};
+    for (unsigned w = threadIdx.x; w < kMostRows / 32; w += kMatchThreads) hits[w] = 0;
     __syncthreads();
     for_rows([&](uint32_t, Key hash) { add(bucket_of(hash, bits)); });
     __syncthreads();
@@ -168,6 +179,17 @@ struct Table {
     // Begins become ends.
     for_rows([&](uint32_t row, Key hash) { entries[add(bucket_of(hash, bits))] = tag_of(hash) | row; });
     __syncthreads();
+  }
+
+  __device__ void hit(uint32_t row) const {
+    const uint32_t bit = 1u << row % 32;
+    if (!(hits[row / 32] & bit)) atomicOr(&hits[row / 32], bit);  // threads that all hit one row need not wait for each other
+  }
+  /// Behind a __syncthreads().
+  __device__ void write_hits(uint8_t* matched) const {
+    for (uint32_t row = threadIdx.x; row < rows; row += kMatchThreads) {
+      if (hits[row / 32] >> row % 32 & 1) matched[begin + row] = 1;
+    }
   }
 
   /// Whether equal bucket and tag are equal hashes.
@@ -244,7 +266,7 @@ __device__ uint32_t keep_matches(const Table<Key>& table, const MatchArguments& 
       if (row >= end) break;
       if (to.first_match) to.first_match[row] = found[i] == kNoRow ? kNoRow : table.begin + found[i];
       if (found[i] == kNoRow) continue;
-      to.matched[table.begin + found[i]] = 1;
+      table.hit(found[i]);
       ++matches;
     }
   }
@@ -307,7 +329,7 @@ __global__ void __launch_bounds__(kMatchThreads, 1) match_tables(MatchArguments 
     if (threadIdx.x == 0) to.crowded[p] = 1;
     return;
   }
-  const Table<Key> table{to.build, build_begin, rows, to.bits, shared_words, shared_words + kBuckets / 2};
+  const Table<Key> table(to.build, build_begin, rows, to.bits, shared_words);
   table.build();
   const uint64_t last = to.probe_offsets[p + 1], begin = to.probe_offsets[p] + (blockIdx.x - to.tasks_before[p]) * kTaskRows;
   const uint64_t end = begin + kTaskRows < last ? begin + kTaskRows : last;
@@ -316,6 +338,7 @@ __global__ void __launch_bounds__(kMatchThreads, 1) match_tables(MatchArguments 
     write_matches(table, to, begin, end, twice);
   } else {
     add_of_block(&to.table_matches[p], keep_matches(table, to, begin, end, twice));
+    table.write_hits(to.matched);
   }
   if (twice) to.crowded[p] = 1;
 }
