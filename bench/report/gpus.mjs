@@ -1,5 +1,5 @@
-// Tables of the GPU programs' results: bench/results/DATE-COMMIT-gpu-{sort,transfer,primitives,table-sort,table-join,gather}.json, the
-// newest of each. Made by scripts/gpu-bench.sh and bench/js/gpu-{sort,join}.mjs on a GPU host, which knows neither date nor commit.
+// Tables of the GPU programs' results: bench/results/DATE-COMMIT-gpu-{sort,transfer,primitives,table-sort,table-join,gather,join}.json,
+// the newest of each. Made by scripts/gpu-bench.sh and bench/js/gpu-{sort,join}.mjs on a GPU host, which knows neither date nor commit.
 import { readdirSync, readFileSync } from 'node:fs';
 
 const range = ({ median, min, max }, digits) => `${median.toFixed(digits)} (${min.toFixed(digits)} to ${max.toFixed(digits)})`;
@@ -125,6 +125,38 @@ export function gpuSections(folder, table) {
           `${(duckdb[call].median / warpjoin[call].median).toFixed(2)}x`,
         ]),
       ),
+    ),
+    'gpu-joins': from('join', ({ device, copyGbPerS, results }) =>
+      [
+        `${device.replace(/ \d+$/, '')}, whose memory copies ${copyGbPerS.toFixed(0)} GB/s:`,
+        '',
+        table(
+          [
+            'join',
+            'key + value bytes',
+            'build, 10^6',
+            'probe, 10^6',
+            'matching',
+            'Zipf',
+            'count, ms',
+            'at once, ms',
+            'in two, ms',
+            '10^9 tuples/s',
+          ],
+          results.map((r) => [
+            r.name,
+            `${r.keyBytes} + ${r.valueBytes}`,
+            (r.build / 1e6).toFixed(1),
+            (r.probe / 1e6).toFixed(1),
+            `${(100 * r.selectivity).toFixed(0)} %`,
+            r.zipf.toFixed(1),
+            r.countMs.toFixed(2),
+            range({ median: r.medianMs, min: r.leastMs, max: r.mostMs }, 2),
+            r.inTwoMs.toFixed(2),
+            r.gTuplesPerS.toFixed(1),
+          ]),
+        ),
+      ].join('\n'),
     ),
     'gpu-primitives': from('primitives', ({ results }) =>
       table(
