@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "primitives/gpu/hash_tuples.h"
+#include "primitives/gpu/scan.h"
 #include "primitives/primitives.h"
 
 namespace warpjoin::gpu {
@@ -12,6 +14,14 @@ constexpr uint32_t kNoRow = ~uint32_t{0};
 constexpr unsigned kEmitTile = 1024;  // rows whose output is summed up
 
 constexpr uint64_t emit_tiles(uint64_t rows) { return (rows + kEmitTile - 1) / kEmitTile; }
+
+/// Bits of the hash that make partitions of a build side: 0 where one table holds it.
+unsigned partition_bits(uint64_t build_rows, uint32_t stride);
+
+template <class F>
+void with_key(TupleLayout layout, F&& f) {
+  layout.key_bytes == 4 ? f(uint32_t{}) : f(uint64_t{});
+}
 
 /// One side's tuples, grouped by partition.
 struct HashSide {
@@ -30,11 +40,19 @@ class GpuHashMatch final : public HashMatch {
  public:
   /// Takes its parts of the scratch; null: only adds up `bytes`. Rows are numbered in 32 bits: for more tuples of a side there
   /// is no scratch large enough.
-  GpuHashMatch(TupleLayout build, uint64_t build_size, TupleLayout probe, uint64_t probe_size, bool count_only, void* scratch);
+  GpuHashMatch(TupleLayout build, uint64_t build_size, TupleLayout probe, uint64_t probe_size, bool count_only, void* scratch,
+               const std::string& device_name);
 
   const JoinTally& tally() const override { return found; }
   bool written() const override { return most_written > 0; }
   uint64_t partitions() const { return uint64_t{1} << bits; }
+
+  /// Replaces numbers by the sums of those before them.
+  template <class T>
+  void sum(T* numbers, uint64_t size, gpu_stream_t on, const std::string& device_name) const {
+    size_t scratch_bytes = scan_scratch_bytes;
+    GPU_CHECK(device_name, sums_before(scan_scratch, scratch_bytes, numbers, size, on));
+  }
 
   unsigned bits = 0;  ///< of the hash: the partition
   bool count_only;

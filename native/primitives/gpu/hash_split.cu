@@ -135,11 +135,11 @@ struct SplitScratch {
   void* scan;
   size_t scan_bytes = 0, bytes;
 
-  SplitScratch(void* scratch, unsigned bits) {
+  SplitScratch(void* scratch, unsigned bits, const std::string& device_name) {
     host::Carver carver(scratch);
     const uint64_t groups = uint64_t{1} << bits;
     ends = carver.take<uint32_t>(groups + 1);
-    sums_before<uint32_t>(nullptr, scan_bytes, nullptr, groups + 1, gpu_stream_t{});
+    GPU_CHECK(device_name, sums_before<uint32_t>(nullptr, scan_bytes, nullptr, groups + 1, gpu_stream_t{}));
     scan = carver.take<char>(scan_bytes);
     bytes = carver.bytes();
   }
@@ -160,7 +160,7 @@ void hash_split(TupleLayout layout, std::span<const TupleView> fragments, unsign
                 void* scratch, gpu_stream_t on, const std::string& device_name) {
   const auto check_launch = [&](const char* kernel) { gpu_check(gpu_get_last_error(), kernel, device_name); };
   const uint64_t groups = uint64_t{1} << bits;
-  const SplitScratch own(scratch, bits);
+  const SplitScratch own(scratch, bits, device_name);
   GPU_CHECK(device_name, gpu_memset_async(offsets, 0, (groups + 1) * sizeof(uint32_t), on));
   with_layout(layout, [&]<class Key, class Value>(Key, Value) {
     using T = Tile<Key, Value>;
@@ -195,6 +195,8 @@ void hash_split(TupleLayout layout, std::span<const TupleView> fragments, unsign
   });
 }
 
-size_t hash_split_scratch_bytes(unsigned bits) { return SplitScratch(nullptr, bits).bytes; }
+size_t hash_split_scratch_bytes(unsigned bits, const std::string& device_name) {
+  return SplitScratch(nullptr, bits, device_name).bytes;
+}
 
 }  // namespace warpjoin::gpu

@@ -25,6 +25,6 @@ HashTuples hash_tuples(TupleLayout layout, void* data);
 /// are written out.
 void hash_split(TupleLayout layout, std::span<const TupleView> fragments, unsigned bits, const HashTuples& out, uint32_t* offsets,
                 void* scratch, gpu_stream_t on, const std::string& device_name);
-size_t hash_split_scratch_bytes(unsigned bits);
+size_t hash_split_scratch_bytes(unsigned bits, const std::string& device_name);
 
 }  // namespace warpjoin::gpu

@@ -104,6 +104,34 @@ __device__ T sum_before(T value, T* sums) {
   return sum;
 }
 
+/// Adds a number of each of a block's threads to one in memory.
+template <class T>
+__device__ void add_of_block(T* total, T number) {
+  __shared__ T sum;
+  if (threadIdx.x == 0) sum = 0;
+  __syncthreads();
+  for (unsigned distance = kLanes / 2; distance > 0; distance /= 2) number += shuffle(number, (lane() + distance) % kLanes);
+  if (lane() == 0 && number) atomicAdd(&sum, number);
+  __syncthreads();
+  if (threadIdx.x == 0 && sum) atomicAdd(total, sum);
+  __syncthreads();
+}
+
+/// The last index in [0, size) whose number is not greater; numbers ascend from 0.
+template <class T>
+__device__ uint64_t last_not_above(const T* numbers, uint64_t size, uint64_t number) {
+  uint64_t low = 0, high = size;
+  while (high - low > 1) {
+    const uint64_t middle = low + (high - low) / 2;
+    if (numbers[middle] <= number) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
 /// Hides from the compiler how a value came about.
 __device__ inline void make_opaque(uint32_t& value) {
 #if defined(WARPJOIN_HIP)
