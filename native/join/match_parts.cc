@@ -161,6 +161,7 @@ class LinkMatching : public Matching {
 
   void run(const std::vector<Device*>& devices, uint64_t most_rows) {
     std::vector<Lane> lanes;
+    lanes.reserve(devices.size());
     for (Device* device : devices) {
       lanes.emplace_back(*device, Room(*device, sides_.build_layout, sides_.probe_layout, most_rows));
     }
