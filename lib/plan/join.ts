@@ -36,6 +36,8 @@ const MATCH_RANGE_BYTES = 16;
 export interface JoinSideShape extends Tuples {
   /** Rows of the relation; those past `tuples` match nothing. */
   rows: number;
+  /** Whether the keys ascend already. */
+  sorted: boolean;
   /** Bytes of a tuple that a hash join sends to devices that address no host memory. */
   sentBytes: number;
 }
@@ -112,7 +114,7 @@ export function planColumns(
   const made = columns.map((column, index) => columnStep(column, index, rows, resources.threads, tableRows(column.side)));
   const joins = plan.steps.filter(({ op }) => op !== 'column' && op !== 'gather');
   const join = joins.at(-1) as HashJoinStep | MergeJoinStep;
-  const gathers = (['left', 'right'] as const).flatMap((side) => {
+  const gathers = SIDES.flatMap((side) => {
     const gathering = {
       side,
       rows,
@@ -154,6 +156,13 @@ function choose(context: Context): JoinPlan {
   return { ...(hashTime <= mergeTime ? hash : merge), reason };
 }
 
+const SIDES = ['left', 'right'] as const;
+/** The sides that a merge join takes as they are. An algorithm that was asked for sorts whatever it is given. */
+const sidesInOrder = (request: JoinRequestShape): Side[] =>
+  SIDES.filter((side) => request[side].sorted && request.sortAlgorithm === 'auto');
+/** Host memory of the runs that a merge join needs. */
+const runBytes = (request: JoinRequestShape): number =>
+  SIDES.filter((side) => !sidesInOrder(request).includes(side)).reduce((bytes, side) => bytes + bytesOf(request[side]), 0);
 const bytesOf = ({ tuples, keyBytes, valueBytes }: Tuples): number => tuples * (keyBytes + valueBytes);
 const sentBytes = ({ tuples, sentBytes }: JoinSideShape): number => tuples * sentBytes;
 const onGpus = ({ devices }: Resources): boolean => devices.every(({ kind }) => kind === 'gpu');
@@ -219,6 +228,7 @@ function hashJoinOn(context: Context, traffic: Traffic, devicesReason: string | 
     reason: '',
     chunksets: rounds,
     rounds,
+    inOrder: [],
     hostBytes: hostBytes(),
     deviceBytes: needed(),
     steps: [join],
@@ -228,10 +238,15 @@ function hashJoinOn(context: Context, traffic: Traffic, devicesReason: string | 
 function mergeJoin(context: Context): JoinPlan {
   const { request, deviceBytes, resources } = context;
   const { left, right } = request;
-  const inputBytes = bytesOf(left) + bytesOf(right);
-  checkHostBytes('Sorting both sides of a join', inputBytes, resources);
-  const sortedLeft = sortSteps(left, 'left', request.sortAlgorithm, 0, deviceBytes.sort, resources);
-  const sortedRight = sortSteps(right, 'right', request.sortAlgorithm, bytesOf(left), deviceBytes.sort, resources);
+  const inOrder = sidesInOrder(request);
+  const runs = runBytes(request);
+  checkHostBytes('Sorting the sides of a join', runs, resources);
+  let heldBytes = 0;
+  const sorts = SIDES.filter((side) => !inOrder.includes(side)).map((side) => {
+    const sorted = sortSteps(request[side], side, request.sortAlgorithm, heldBytes, deviceBytes.sort, resources);
+    heldBytes += bytesOf(request[side]);
+    return sorted;
+  });
   const keyBytes = left.tuples * left.keyBytes + right.tuples * right.keyBytes;
   const traffic = { there: keyBytes, home: Math.min(left.tuples, right.tuples) * MATCH_RANGE_BYTES };
   const match = (on: Resources, why: string | null) => matchSorted({ ...context, resources: on }, traffic, why);
@@ -239,11 +254,12 @@ function mergeJoin(context: Context): JoinPlan {
   return {
     algorithm: 'sort-merge',
     reason: '',
-    chunksets: Math.max(sortedLeft.chunksets, sortedRight.chunksets),
+    chunksets: Math.max(1, ...sorts.map(({ chunksets }) => chunksets)),
     rounds: 1,
-    hostBytes: inputBytes,
-    deviceBytes: Math.max(sortedLeft.deviceBytes, sortedRight.deviceBytes, matched.deviceBytes),
-    steps: [...sortedLeft.steps, ...sortedRight.steps, matched.step],
+    inOrder,
+    hostBytes: runs,
+    deviceBytes: Math.max(matched.deviceBytes, ...sorts.map(({ deviceBytes }) => deviceBytes)),
+    steps: [...sorts.flatMap(({ steps }) => steps), matched.step],
   };
 }
 
@@ -267,7 +283,7 @@ function matchSorted(
   const { left, right, how, rowBytes } = request;
   const count = resources.devices.length;
   const inputBytes = bytesOf(left) + bytesOf(right);
-  const budget = deviceBudget(resources, inputBytes);
+  const budget = deviceBudget(resources, runBytes(request));
   let subpartitions = MIN_SUBPARTITIONS;
   while (deviceBytes.mergeJoin(count, subpartitions) > budget) {
     if (subpartitions >= MAX_SUBPARTITIONS) {
@@ -327,6 +343,7 @@ export function planCrossJoin(left: number, right: number, columns: readonly Pla
     reason: 'asked for',
     chunksets: 1,
     rounds: 1,
+    inOrder: [],
     hostBytes,
     deviceBytes: 0,
     steps: [join, ...columns.map((column, index) => columnStep(column, index, rows, resources.threads))],

@@ -29,6 +29,8 @@ export interface SortStep extends StepOf<'sort'> {
   /** Sample sorts: whether several chunksets become one run, by way of host memory. */
   spill: boolean;
 }
+/** Makes the run of an input that is in order already. */
+export interface CopyStep extends StepOf<'copy'> {}
 /** Merges the runs of a side into one. */
 export interface MergeStep extends StepOf<'merge'> {
   side: Side | null;
@@ -70,7 +72,19 @@ export interface GatherStep extends StepOf<'gather'> {
  * keys, or gathered where that is not exact; gathered by row number from one side, or from both.
  */
 export type ColumnOrigin = 'keys' | 'payload' | 'decoded' | 'gathered' | 'coalesced';
-export type Step = SortStep | MergeStep | RefineStep | HashJoinStep | MergeJoinStep | CrossJoinStep | ColumnStep | GatherStep;
+export type Step =
+  | SortStep
+  | CopyStep
+  | MergeStep
+  | RefineStep
+  | HashJoinStep
+  | MergeJoinStep
+  | CrossJoinStep
+  | ColumnStep
+  | GatherStep;
+
+/** An input as an order can be known of it: of a sort, or a side of a join. */
+export type Ordered = 'input' | Side;
 
 export interface Plan<S extends Step = Step> {
   algorithm: string;
@@ -79,6 +93,8 @@ export interface Plan<S extends Step = Step> {
   /** The most parts that an input goes through the devices in. */
   chunksets: number;
   rounds: number;
+  /** Inputs that are in order already and need not be sorted. */
+  inOrder: readonly Ordered[];
   /** Host memory that the plan takes at least, results included. */
   hostBytes: number;
   /** Memory that it takes on each device. */

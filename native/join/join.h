@@ -64,7 +64,8 @@ struct MergeJoinPlan {
 
 /// Joins two sorted relations: merge-path partitions for the devices and subpartitions for their three streams, with
 /// boundary validation so that equal keys never straddle two; match ranges on the devices; materialization on the host.
-JoinRows merge_join(Engine& engine, const SortedRun& left, const SortedRun& right, const JoinKeys& keys, JoinColumns columns,
+/// `left` and `right` are the tuples of `keys` in ascending order, in host memory: runs, or these tuples where they are in order.
+JoinRows merge_join(Engine& engine, TupleView left, TupleView right, const JoinKeys& keys, JoinColumns columns,
                     const JoinRequest& request, const MergeJoinPlan& plan, Job& job);
 /// Device memory of a merge join, on each device.
 size_t merge_join_device_bytes(TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows, size_t devices,

@@ -132,6 +132,27 @@ describe.each(ALGORITHMS)('%s', (algorithm) => {
   });
 });
 
+describeDevices((devices) => {
+  const engine = engineOf(devices);
+  test.each(HOWS)('%s: sides in order are not sorted', async (how) => {
+    const values = Array.from({ length: 300 }, (_, index) => index * 5);
+    const [left, right] = inputs(new arrow.Int32(), values, 500, 700);
+    const sort = async (of: arrow.Table) => (await engine).sort(of, { by: 'key' });
+    const inOrder = { left: await sort(left), right: await sort(right) };
+    for (const [one, other, expected] of [
+      [inOrder.left, inOrder.right, ['left', 'right']],
+      [inOrder.left, right, ['left']],
+      [left, inOrder.right, ['right']],
+    ] as const) {
+      const out = await (await engine).join(one, other, { on: 'key', how, algorithm: 'sort-merge' });
+      expectJoin(out, one, other, { how });
+      expect(out.stats.inOrder).toEqual(expected);
+    }
+    const asked = { on: 'key', how, algorithm: 'sort-merge', sortAlgorithm: 'merge' } as const;
+    expect((await (await engine).join(inOrder.left, inOrder.right, asked)).stats.inOrder).toEqual([]);
+  });
+});
+
 describe('columns', () => {
   const engine = engineOf(1);
   const [left, right] = inputs(new arrow.Int32(), [1, 2, 3, 4, 5, 6, 7, 8, 9], 80, 90);

@@ -100,6 +100,7 @@ describe('sorts', () => {
       { name: 'k', from: 'decoded', width: 8 },
     ],
     algorithm: 'auto',
+    sorted: false,
   };
 
   test('in one chunkset where that fits', () => {
@@ -154,6 +155,27 @@ describe('sorts', () => {
   });
 });
 
+test('a sort copies what is in order already, unless an algorithm is asked for', () => {
+  const request: SortRequest = {
+    tuples: 1000,
+    keyBytes: 8,
+    valueBytes: 4,
+    refine: false,
+    columns: [{ name: 'v', from: 'gathered', width: 8 }],
+    algorithm: 'auto',
+    sorted: true,
+  };
+  const plan = (of: Partial<SortRequest> = {}) => planSort({ ...request, ...of }, sortBytes, resources(2, GIB));
+  expect(plan()).toMatchObject({
+    algorithm: 'none',
+    reason: 'the rows are in order already',
+    inOrder: ['input'],
+    deviceBytes: 0,
+  });
+  expect(plan().steps.map((step) => step.label)).toEqual(['copy', 'column v (gather)']);
+  expect(plan({ algorithm: 'merge' })).toMatchObject({ algorithm: 'merge', inOrder: [] });
+});
+
 // GB/s to and from so many devices, measured on a host of eight H200 and on one of four.
 const EIGHT = { 1: [55, 55], 2: [111, 110], 4: [184, 160], 8: [196, 113] };
 const FOUR = { 1: [55, 55], 2: [111, 111], 4: [178, 146] };
@@ -176,7 +198,15 @@ function gpus(count: number, links: Resources['links'], limit = 80 * GIB): Resou
 }
 
 describe('the GPUs of a sort', () => {
-  const request: SortRequest = { tuples: 4e9, keyBytes: 8, valueBytes: 0, refine: false, columns: [], algorithm: 'radix' };
+  const request: SortRequest = {
+    tuples: 4e9,
+    keyBytes: 8,
+    valueBytes: 0,
+    refine: false,
+    columns: [],
+    algorithm: 'radix',
+    sorted: false,
+  };
   const sortOf = (on: Resources, of: SortRequest = request) => planSort(of, sortBytes, on).steps[0] as SortStep;
 
   test('are those whose links bring the tuples there and back soonest', () => {
@@ -240,7 +270,7 @@ describe('the GPUs of a sort', () => {
 });
 
 describe('joins', () => {
-  const side = (rows: number) => ({ rows, tuples: rows, keyBytes: 8, valueBytes: 8, sentBytes: 16 });
+  const side = (rows: number, sorted = false) => ({ rows, tuples: rows, keyBytes: 8, valueBytes: 8, sentBytes: 16, sorted });
   const request: JoinRequestShape = {
     how: 'inner',
     countOnly: false,
@@ -297,6 +327,29 @@ describe('joins', () => {
     expect(plan.steps.map((step) => step.label)).toEqual(['sort left', 'sort right', 'merge join', 'column a (gather)']);
     expect(plan.steps[0]).toMatchObject({ algorithm: 'radix', chunksetEnds: [1_000_000] });
     expect(plan.steps[2]).toMatchObject({ subpartitions: 3 });
+  });
+
+  test('by sort-merge leave sides as they are that are in order, whose memory is then free, and explain() says so', () => {
+    const sorted = { left: side(1_000_000, true), right: side(3_000_000, true) };
+    const merge = { ...request, algorithm: 'sort-merge' as const };
+    const labels = (of: JoinRequestShape) => planJoin(of, joinBytes, resources(2, GIB)).steps.map((step) => step.label);
+    expect(labels({ ...merge, ...sorted })).toEqual(['merge join', 'column a (gather)']);
+    expect(labels({ ...merge, right: sorted.right })).toEqual(['sort left', 'merge join', 'column a (gather)']);
+    expect(labels({ ...merge, ...sorted, sortAlgorithm: 'merge' })).toEqual([
+      'sort left',
+      'sort right',
+      'merge join',
+      'column a (gather)',
+    ]);
+    const one = planJoin({ ...merge, left: sorted.left, columns: [] }, joinBytes, resources(2, GIB));
+    expect(one).toMatchObject({ inOrder: ['left'], hostBytes: 48_000_000 });
+    const both = planJoin({ ...request, ...sorted }, joinBytes, resources(2, GIB));
+    expect(both).toMatchObject({ algorithm: 'sort-merge', chunksets: 1, inOrder: ['left', 'right'] });
+    expect(both.reason).toMatch(/^cheapest: /);
+    expect(explain('join', both, resources(2, GIB), null)).toContain(
+      '\n  order    not sorted, as they are in order: left, right\n',
+    );
+    expect(explain('join', planJoin(request, joinBytes, resources(2, GIB)), resources(2, GIB), null)).not.toContain('order');
   });
 
   test('neither fits', () => {
@@ -368,7 +421,7 @@ describe('joins', () => {
 });
 
 describe('joins on GPUs', () => {
-  const side = (rows: number, sentBytes = 16) => ({ rows, tuples: rows, keyBytes: 8, valueBytes: 8, sentBytes });
+  const side = (rows: number, sentBytes = 16) => ({ rows, tuples: rows, keyBytes: 8, valueBytes: 8, sentBytes, sorted: false });
   const request: JoinRequestShape = {
     how: 'inner',
     countOnly: false,
