@@ -162,6 +162,7 @@ inline std::vector<Row> read(const JoinRows& joined, const JoinRequest& request)
 struct Plan {
   bool merge = false;
   uint32_t rounds = 1, partitions = 0, subpartitions = 3;
+  bool joint = false;  ///< sides are sorted and merged in the joint memory of the devices
 };
 
 inline std::vector<int> all_devices(const Engine& engine) {
@@ -172,6 +173,7 @@ inline std::vector<int> all_devices(const Engine& engine) {
 
 inline JoinRows join(Engine& engine, const JoinKeys& keys, const JoinRequest& request, const Plan& plan, Job& job,
                      JoinColumns columns = {}) {
+  if (plan.joint) return sort_merge_join(engine, keys, columns, request, all_devices(engine), job);
   if (!plan.merge) return hash_join(engine, keys, columns, request, {all_devices(engine), plan.rounds, plan.partitions}, job);
   SortedRun left, right;
   const auto sorted = [&](const JoinSide& side, SortedRun& run) {
