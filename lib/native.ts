@@ -246,6 +246,10 @@ export interface NativeEngine {
     request: NativeJoinRequest,
     plan: { devices: number[]; subpartitions: number },
   ): Promise<RowsHandle>;
+  /** Device memory of sortMergeJoin, on each device. */
+  sortMergeJoinDeviceBytes(keys: JoinKeysHandle, devices: number, request: NativeJoinRequest): number;
+  /** Sorts both sides and merges them in the joint memory of devices that read each other's. */
+  sortMergeJoin(job: NativeJob, keys: JoinKeysHandle, request: NativeJoinRequest, devices: number[]): Promise<RowsHandle>;
   crossJoin(job: NativeJob, leftRows: number, rightRows: number, maxRows: number): Promise<RowsHandle>;
   /** Hands over the rows' keys (the key column's values) or one side's values, zero-copy. */
   takeJoinKeys(rows: RowsHandle): ArrayBuffer;

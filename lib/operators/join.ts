@@ -240,6 +240,7 @@ async function prepare(call: Call, task: JoinTask): Promise<Prepared> {
       call.native.sortDeviceBytes(keyBytes, valueBytes, tuples, devices, algorithm, several),
     hash: (devices, buildLeft, rounds) => call.native.hashJoinDeviceBytes(keys, devices, { ...joined, buildLeft }, rounds),
     mergeJoin: (devices, subpartitions) => call.native.mergeJoinDeviceBytes(keys, devices, subpartitions),
+    sortMergeJoin: (devices) => call.native.sortMergeJoinDeviceBytes(keys, devices, joined),
     gather: (side, of, rows, devices) =>
       call.native.gatherDeviceBytes(
         relations[side],
@@ -309,7 +310,7 @@ async function encodeKeys(
 function shapeOf(
   { settings }: JoinTask,
   keys: JoinKeysHandle,
-  { countOnly, wantLeft, wantRight }: NativeJoinRequest,
+  { countOnly, wantKeys, wantLeft, wantRight }: NativeJoinRequest,
   columns: readonly PlannedColumn[],
   rowBytes: number,
 ): JoinRequestShape {
@@ -318,8 +319,10 @@ function shapeOf(
   const shape = (side: Side, wanted: boolean) => {
     const { rows, tuples, valueBytes, carriesPayload, seemsSorted } = keys[side];
     // The row numbers of all rows are implied.
-    const sent = (wanted || !keys.exact) && (carriesPayload || tuples < rows);
-    return { rows, tuples, keyBytes, valueBytes, sorted: seemsSorted, sentBytes: keyBytes + (sent ? valueBytes : 0) };
+    const needed = wanted || !keys.exact;
+    const sentBytes = keyBytes + (needed && (carriesPayload || tuples < rows) ? valueBytes : 0);
+    const homeBytes = (needed ? valueBytes : 0) + (side === 'left' && wantKeys ? keyBytes : 0);
+    return { rows, tuples, keyBytes, valueBytes, sorted: seemsSorted, sentBytes, homeBytes };
   };
   const [left, right] = [shape('left', wantLeft), shape('right', wantRight)];
   const how = settings.how === 'cross' ? 'inner' : settings.how;
@@ -377,6 +380,11 @@ async function execute(call: Call, task: JoinTask, prepared: Prepared): Promise<
           native.mergeJoin(job, keys!, left, right, { ...request, buildLeft }, { devices, subpartitions }),
         );
         call.free(left, right);
+        break;
+      }
+      case 'sortMergeJoin': {
+        const { buildLeft, devices } = step;
+        rows = await call.step(step, () => native.sortMergeJoin(job, keys!, { ...request, buildLeft }, devices));
         break;
       }
       case 'crossJoin':

@@ -52,6 +52,12 @@ export interface MergeJoinStep extends StepOf<'mergeJoin'> {
   devicesReason: string | null;
   subpartitions: number;
 }
+/** Sorts both sides and merges them in the joint memory of the devices. */
+export interface SortMergeJoinStep extends StepOf<'sortMergeJoin'> {
+  buildLeft: boolean;
+  devices: number[];
+  devicesReason: string | null;
+}
 export interface CrossJoinStep extends StepOf<'crossJoin'> {}
 /** Makes one result column. */
 export interface ColumnStep extends StepOf<'column'> {
@@ -79,6 +85,7 @@ export type Step =
   | RefineStep
   | HashJoinStep
   | MergeJoinStep
+  | SortMergeJoinStep
   | CrossJoinStep
   | ColumnStep
   | GatherStep;
@@ -191,6 +198,14 @@ export function chunksetEnds(
   const larger = tuples - size * chunksets;
   for (let chunkset = 1; chunkset <= chunksets; chunkset++) ends.push(chunkset * size + Math.min(chunkset, larger));
   return ends;
+}
+
+/** Whether these are GPUs, for host devices have nothing to win, and each addresses the memory of all others. */
+export function readEachOther(devices: readonly DeviceDescription[]): boolean {
+  return devices.every(
+    ({ kind, ordinal, peers }) =>
+      kind === 'gpu' && devices.every((other) => other.ordinal === ordinal || peers.includes(other.ordinal)),
+  );
 }
 
 /** What a plan can't do for lack of device memory: names the limit that is in the way. */

@@ -145,6 +145,8 @@ Napi::Function EngineWrap::define(Napi::Env env) {
                       InstanceMethod<&EngineWrap::join_side_is_sorted>("joinSideIsSorted"),
                       InstanceMethod<&EngineWrap::sort_join_side>("sortJoinSide"),
                       InstanceMethod<&EngineWrap::merge_join>("mergeJoin"),
+                      InstanceMethod<&EngineWrap::sort_merge_join_device_bytes>("sortMergeJoinDeviceBytes"),
+                      InstanceMethod<&EngineWrap::sort_merge_join>("sortMergeJoin"),
                       InstanceMethod<&EngineWrap::cross_join>("crossJoin"),
                       InstanceMethod<&EngineWrap::take_join_keys>("takeJoinKeys"),
                       InstanceMethod<&EngineWrap::take_join_values>("takeJoinValues"),
@@ -521,6 +523,26 @@ Napi::Value EngineWrap::merge_join(const Napi::CallbackInfo& info) {
                    };
                    return rows_to_handle(warpjoin::merge_join(engine, view(left, keys->keys.left), view(right, keys->keys.right),
                                                               keys->keys, keys->columns, request, plan, job));
+                 });
+}
+
+Napi::Value EngineWrap::sort_merge_join_device_bytes(const Napi::CallbackInfo& info) {
+  return guarded(info.Env(), [&]() -> Napi::Value {
+    const auto state = from_handle<JoinKeysState>(info[0]);
+    const EncodedTuples& left = state->keys.left.tuples;
+    const EncodedTuples& right = state->keys.right.tuples;
+    return number(info.Env(),
+                  warpjoin::sort_merge_join_device_bytes(left.layout, left.view.size, right.layout, right.view.size,
+                                                         to_count(info[1], "devices"), to_join_request(info[2]), engine()));
+  });
+}
+
+Napi::Value EngineWrap::sort_merge_join(const Napi::CallbackInfo& info) {
+  const auto keys = from_handle<JoinKeysState>(info[1]);
+  return enqueue(info, {keys},
+                 [keys = keys.get(), request = to_join_request(info[2]), devices = to_ordinals(info[3], "devices")](
+                     Engine& engine, Job& job) {
+                   return rows_to_handle(warpjoin::sort_merge_join(engine, keys->keys, keys->columns, request, devices, job));
                  });
 }
 

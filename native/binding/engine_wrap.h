@@ -40,6 +40,8 @@ class EngineWrap : public Napi::ObjectWrap<EngineWrap> {
   Napi::Value join_side_is_sorted(const Napi::CallbackInfo& info);
   Napi::Value sort_join_side(const Napi::CallbackInfo& info);
   Napi::Value merge_join(const Napi::CallbackInfo& info);
+  Napi::Value sort_merge_join_device_bytes(const Napi::CallbackInfo& info);
+  Napi::Value sort_merge_join(const Napi::CallbackInfo& info);
   Napi::Value cross_join(const Napi::CallbackInfo& info);
   Napi::Value take_join_keys(const Napi::CallbackInfo& info);
   Napi::Value take_join_values(const Napi::CallbackInfo& info);

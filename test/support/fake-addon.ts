@@ -512,6 +512,11 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
         for (const run of [left, right]) if (run) use(run);
         return matches(use(keys), request) as unknown as RowsHandle;
       }),
+    sortMergeJoinDeviceBytes: (handle, count) => {
+      const keys = use<JoinKeys>(handle);
+      return ((keys.left.tuples + keys.right.tuples) / count) * options.bytesPerTuple;
+    },
+    sortMergeJoin: (job, keys, request) => step('sortMergeJoin', job, () => matches(use(keys), request) as unknown as RowsHandle),
     crossJoin: (job, left, right) =>
       step('crossJoin', job, () => {
         const pairs = Array.from({ length: left * right }, (_, row): [number, number] => [Math.floor(row / right), row % right]);

@@ -388,6 +388,8 @@ describe('engines', () => {
       expect(unordered(rows(out))).toEqual(unordered(inner));
       expect(out.stats).toMatchObject({ device: 'gpu', deviceReason: "device 'gpu' was asked for", deviceChoices: [] });
     }
+    expect(addon.calls).toContain('sortMergeJoin');
+    expect(addon.liveHandles()).toBe(0);
     expect(await engine.joinCount(left, right, { on: 'id' })).toBe(5);
     expect((await engine.joinIndices(left, right, { on: 'id' })).left).toHaveLength(5);
     const joined = await engine.joinKeys(

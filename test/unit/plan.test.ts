@@ -41,6 +41,7 @@ const joinBytes: JoinDeviceBytes = {
   sort: sortBytes,
   hash: (devices, _buildLeft, rounds) => Math.ceil(64_000_000 / devices / rounds),
   mergeJoin: (devices, subpartitions) => Math.ceil(48_000_000 / devices / subpartitions),
+  sortMergeJoin: () => 1,
   gather: (_side, columns, rows, devices) => Math.ceil((columns.length * 16 * rows) / devices),
 };
 
@@ -270,7 +271,15 @@ describe('the GPUs of a sort', () => {
 });
 
 describe('joins', () => {
-  const side = (rows: number, sorted = false) => ({ rows, tuples: rows, keyBytes: 8, valueBytes: 8, sentBytes: 16, sorted });
+  const side = (rows: number, sorted = false) => ({
+    rows,
+    tuples: rows,
+    keyBytes: 8,
+    valueBytes: 8,
+    sentBytes: 16,
+    homeBytes: 8,
+    sorted,
+  });
   const request: JoinRequestShape = {
     how: 'inner',
     countOnly: false,
@@ -421,7 +430,15 @@ describe('joins', () => {
 });
 
 describe('joins on GPUs', () => {
-  const side = (rows: number, sentBytes = 16) => ({ rows, tuples: rows, keyBytes: 8, valueBytes: 8, sentBytes, sorted: false });
+  const side = (rows: number, sentBytes = 16) => ({
+    rows,
+    tuples: rows,
+    keyBytes: 8,
+    valueBytes: 8,
+    sentBytes,
+    homeBytes: 8,
+    sorted: false,
+  });
   const request: JoinRequestShape = {
     how: 'inner',
     countOnly: false,
@@ -437,6 +454,7 @@ describe('joins on GPUs', () => {
     sort: sortBytes,
     hash: (devices, _buildLeft, rounds) => 64e6 + 24e9 / devices / rounds,
     mergeJoin: (devices, subpartitions) => 8e9 / devices / subpartitions,
+    sortMergeJoin: () => Number.POSITIVE_INFINITY,
     gather: (_side, columns, rows, devices) => (columns.length * 16 * rows) / devices,
   };
   const plan = (on: Resources, of: Partial<JoinRequestShape> = {}) => planJoin({ ...request, ...of }, bytes, on);
@@ -500,5 +518,34 @@ describe('joins on GPUs', () => {
       '  links    hash join, build left on devices 0, 1: no room',
     );
     expect(deviceChoices(plan(gpus(2, null)))).toEqual([]);
+  });
+
+  describe('in joint memory', () => {
+    const joint = (on: Resources, of: Partial<JoinRequestShape> = {}, bytesOf = 20e9) =>
+      planJoin({ ...request, algorithm: 'sort-merge', ...of }, { ...bytes, sortMergeJoin: (devices) => bytesOf / devices }, on);
+    const labels = (...of: Parameters<typeof joint>) => joint(...of).steps.map((step) => step.label);
+    const runs = ['sort left', 'sort right', 'merge join'];
+
+    test('sort and merge where it fits and GPUs read each other', () => {
+      const plan = joint(gpus(4, null));
+      expect(plan.steps).toMatchObject([{ op: 'sortMergeJoin', buildLeft: true, devices: [0, 1, 2, 3] }]);
+      expect(plan).toMatchObject({ algorithm: 'sort-merge', hostBytes: 4e9, deviceBytes: 5e9 });
+      expect(labels(gpus(1, null, 19e9))).toEqual(runs);
+      const apart = gpus(2, null);
+      expect(labels({ ...apart, devices: apart.devices.map((device) => ({ ...device, peers: [] })) })).toEqual(runs);
+      expect(labels(resources(4, 80 * GIB, 512 * GIB))).toEqual(runs);
+    });
+
+    test('take keys and values there once, values and match ranges home', () => {
+      const usual = COSTS.linkBytesPerSecond * COSTS.transferShare;
+      const { estimate } = joint(gpus(1, null), { countOnly: true, rowBytes: 0 }).steps[0]!;
+      expect(estimate.milliseconds).toBeCloseTo(((8e9 + 4e9 + 1.6e9) / usual) * 1e3, -3);
+    });
+
+    test('leave sides in order, and algorithms that are asked for, to runs', () => {
+      const sorted = { left: { ...request.left, sorted: true }, right: { ...request.right, sorted: true } };
+      expect(labels(gpus(2, null), sorted)).toEqual(['merge join']);
+      expect(labels(gpus(2, null), { sortAlgorithm: 'merge' })).toEqual(runs);
+    });
   });
 });
