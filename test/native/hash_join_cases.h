@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <numeric>
 #include <random>
 #include <tuple>
@@ -61,17 +60,22 @@ struct Expected {
 
 inline Expected naive(const Side& build, const Side& probe) {
   Expected expected;
-  std::multimap<uint64_t, uint64_t> table(build.rows.begin(), build.rows.end());
-  std::map<uint64_t, bool> seen;
+  std::vector<std::pair<uint64_t, uint64_t>> table = build.rows;
+  std::sort(table.begin(), table.end());
+  std::vector<uint64_t> seen;
   const uint64_t with_build = build.layout.value_bytes ? ~0ull : 0, with_probe = probe.layout.value_bytes ? ~0ull : 0;
   for (const auto& [key, value] : probe.rows) {
-    seen[key] = true;
-    const auto [first, last] = table.equal_range(key);
+    seen.push_back(key);
+    const auto first = std::lower_bound(table.begin(), table.end(), std::pair(key, uint64_t{0}));
+    auto last = first;
+    while (last != table.end() && last->first == key) ++last;
     for (auto it = first; it != last; ++it) expected.pairs.emplace_back(key, it->second & with_build, value & with_probe);
     (first != last ? expected.probe_matched : expected.probe_unmatched).emplace_back(key, 0, value & with_probe);
   }
+  std::sort(seen.begin(), seen.end());
   for (const auto& [key, value] : build.rows) {
-    (seen.count(key) ? expected.build_matched : expected.build_unmatched).emplace_back(key, value & with_build, 0);
+    (std::binary_search(seen.begin(), seen.end(), key) ? expected.build_matched : expected.build_unmatched)
+        .emplace_back(key, value & with_build, 0);
   }
   return expected;
 }
