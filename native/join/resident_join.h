@@ -40,16 +40,17 @@ struct ResidentRows {
 };
 
 /// Joins exact keys of equal width; all kinds of joins, and count_only, which gives the chunks' sizes alone. Tuples cross to
-/// other devices once; on one device they are matched where they lie. The relations are only read.
+/// other devices once; on one device they are matched where they lie. The relations are only read. `partitions`: over all
+/// devices, a power of two; 0: by size.
 ///
 /// Device memory: nothing is reserved, for the relations may be in the way of that. resident_hash_join_device_bytes and the
 /// result have to fit what is reserved and free on each device; Error(device) where they don't. Host memory: none to speak of.
 ResidentRows resident_hash_join(Engine& engine, std::span<Device* const> devices, const ResidentRelation& left,
-                                const ResidentRelation& right, const JoinRequest& request, Job& job);
+                                const ResidentRelation& right, const JoinRequest& request, Job& job, uint32_t partitions = 0);
 
 /// The same with the result in host memory.
 JoinRows resident_hash_join_home(Engine& engine, std::span<Device* const> devices, const ResidentRelation& left,
-                                 const ResidentRelation& right, const JoinRequest& request, Job& job);
+                                 const ResidentRelation& right, const JoinRequest& request, Job& job, uint32_t partitions = 0);
 
 /// Device memory of either on each of `devices` devices, beside the relations and a result that stays: where their chunks are
 /// even, and hashing spreads the keys evenly. Keys that crowd on one device take more there.
