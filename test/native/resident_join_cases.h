@@ -58,9 +58,14 @@ inline std::vector<Device*> devices_of(const Engine& engine) {
   return devices;
 }
 
-/// What resident joins leave to their callers.
-inline void reserve_all(const Engine& engine, size_t bytes = size_t{48} << 20) {
-  for (const auto& device : engine.devices) device->memory().reserve(bytes);
+/// Reserves what resident joins take, for as long as the result lives: a host device gives its memory back with its last buffer.
+[[nodiscard]] inline std::vector<Buffer> reserve_all(const Engine& engine, size_t bytes = size_t{48} << 20) {
+  std::vector<Buffer> held;
+  for (const auto& device : engine.devices) {
+    device->memory().reserve(bytes + StackAllocator::kAlignment);
+    held.push_back(device->memory().allocate(1));
+  }
+  return held;
 }
 
 /// The chunks' rows together, each read like a result in host memory.
@@ -99,7 +104,7 @@ inline void check_resident(Engine& engine, const Rows& left, const Rows& right, 
                                     << right.size() << " keys " << int(shape.key_bytes));
   const std::vector<Device*> devices = devices_of(engine);
   const std::vector<Row> expected = naive(left, right, request, shape.payload);
-  reserve_all(engine);
+  const std::vector<Buffer> reserved = reserve_all(engine);
   const ResidentSide l(engine, left, {shape.key_bytes, shape.left_value}, shape.payload, implied, random);
   const ResidentSide r(engine, right, {shape.key_bytes, shape.right_value}, shape.payload, implied, random);
   Job job;
@@ -199,7 +204,7 @@ inline RepeatedCall repeated_resident_join(Engine& engine, uint32_t partitions, 
   const JoinRequest request{.kind = JoinKind::full};
   return RepeatedCall(engine, [=, &engine, expected = naive(left, right, request)](Job& job) {
     std::mt19937_64 cuts(5);
-    reserve_all(engine, (size_t{1} << 20) + 160 * (left_rows + right_rows));
+    const std::vector<Buffer> reserved = reserve_all(engine, (size_t{1} << 20) + 160 * (left_rows + right_rows));
     const ResidentSide l(engine, left, {8, 8}, false, true, cuts), r(engine, right, {8, 8}, false, false, cuts);
     const std::vector<Device*> devices = devices_of(engine);
     if (home) {
@@ -223,7 +228,7 @@ inline void check_announced_resident_bytes(Engine& engine, size_t left_rows, siz
   const auto share = [&](size_t rows) { return OwnedTuples::bytes(layout, rows / g + 1); };
   const size_t bytes = resident_hash_join_device_bytes(layout, left_rows, layout, right_rows, g, request, engine);
   for (Device* device : devices) device->memory().release();
-  reserve_all(engine, share(left_rows) + share(right_rows) + bytes);
+  const std::vector<Buffer> reserved = reserve_all(engine, share(left_rows) + share(right_rows) + bytes);
   std::vector<OwnedTuples> tuples;
   ResidentRelation sides[2];
   for (size_t s = 0; s < 2; ++s) {

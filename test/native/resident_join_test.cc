@@ -63,7 +63,7 @@ TEST_P(ResidentJoin, SaysWhatDoesNotFit) {
   std::mt19937_64 random(7);
   const Rows rows = draw(random, 5000, 5000, 0, 8);
   const size_t chunks = 2 * OwnedTuples::bytes({8, 8}, rows.size());
-  reserve_all(*engine, chunks + 4096);
+  const std::vector<Buffer> reserved = reserve_all(*engine, chunks + 4096);
   const ResidentSide left(*engine, rows, {8, 8}, false, false, random), right(*engine, rows, {8, 8}, false, false, random);
   Job job;
   try {
