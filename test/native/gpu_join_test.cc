@@ -101,9 +101,10 @@ TEST_P(GpuResidentJoin, GivesTheNaiveJoinForAllKindsSidesAndLayouts) {
   for (const auto& device : engine->devices) EXPECT_EQ(device->memory().used_bytes(), 0u);
 }
 
-TEST_P(GpuResidentJoin, TakesEmptyAndDisjointSides) {
+TEST_P(GpuResidentJoin, TakesEmptySidesAndHostMemory) {
   SKIP_WITHOUT_GPUS(GetParam());
   check_empty_resident_joins(*make_gpu_engine(GetParam()));
+  check_kept_joins(*make_gpu_engine(GetParam()));
 }
 
 TEST_P(GpuResidentJoin, JoinsMillions) {

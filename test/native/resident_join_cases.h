@@ -129,6 +129,31 @@ inline void check_resident(Engine& engine, const Rows& left, const Rows& right, 
   ASSERT_THROW(resident_hash_join(engine, devices, l.relation, r.relation, request, job, partitions), Error);
 }
 
+/// From host memory to the devices.
+inline void check_kept_joins(Engine& engine) {
+  std::mt19937_64 random(19);
+  const Rows left = draw(random, 3000, 2000, 0, 8), right = draw(random, 2000, 2000, 0, 8);
+  for (const JoinKind kind : kKinds) {
+    for (const uint32_t partitions : {0u, 64u}) {
+      const JoinRequest request{.kind = kind, .build_left = kind != JoinKind::left, .want_keys = kind == JoinKind::inner};
+      const std::vector<Row> expected = naive(left, right, request);
+      const JoinKeys keys = make_keys(engine, left, right, {});
+      Job job;
+      const ResidentRows rows =
+          hash_join_there(engine, devices_of(engine), keys, request, 2 * expected.size() + 4096, job, partitions);
+      ASSERT_EQ(read(engine, rows, request), expected);
+      ASSERT_EQ(job.done(), job.planned());
+    }
+  }
+  Rows some = left;
+  some[7].reset();
+  const JoinKeys keys = make_keys(engine, some, right, {});
+  Job job;
+  ASSERT_EQ(hash_join_there(engine, devices_of(engine), keys, {.count_only = true}, 0, job).size(),
+            naive(some, right, {}).size());
+  ASSERT_THROW(hash_join_there(engine, devices_of(engine), keys, {.kind = JoinKind::left}, 1 << 20, job), Error);
+}
+
 /// Random joins of all kinds.
 inline void check_drawn_resident_joins(Engine& engine) {
   std::mt19937_64 random(engine.devices.size());
