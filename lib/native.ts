@@ -78,6 +78,8 @@ export interface RowsHandle extends Handle<'rows'> {
   readonly size: number;
   /** Largest over mean number of tuples a device joined. */
   readonly skew: number;
+  /** Tuples of heavy keys that were split over the devices. */
+  readonly splitRows: number;
   /** Whether a row may lack its left (right) side. */
   readonly leftMayBeMissing: boolean;
   readonly rightMayBeMissing: boolean;

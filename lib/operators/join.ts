@@ -395,11 +395,17 @@ async function execute(call: Call, task: JoinTask, prepared: Prepared): Promise<
   checkRows(call.keep(rows!), task, prepared);
   call.free(keys);
   const columns = await makeColumns(call, task, prepared, rows!);
-  const { size, skew } = rows!;
+  const { size, skew, splitRows } = rows!;
   const left = task.want === 'indices' ? native.takeJoinValues(rows!, 'left') : null;
   const right = task.want === 'indices' && request.wantRight ? native.takeJoinValues(rows!, 'right') : null;
   call.free(rows!, prepared.relations.left, prepared.relations.right);
-  return { columns, left, right, rows: size, stats: call.stats(plan, [task.left.rows, task.right.rows], size, skew) };
+  return {
+    columns,
+    left,
+    right,
+    rows: size,
+    stats: call.stats(plan, [task.left.rows, task.right.rows], size, { skew, splitRows }),
+  };
 }
 
 /** Now that the number of rows is known: throws where the result can't be made. */

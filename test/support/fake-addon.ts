@@ -141,6 +141,7 @@ class JoinKeys extends FakeHandle {
 const MISSING = -1;
 class Rows extends FakeHandle {
   readonly skew = 1;
+  readonly splitRows = 0;
   constructor(
     readonly pairs: [number, number][],
     readonly count: number,
