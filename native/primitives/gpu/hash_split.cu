@@ -135,7 +135,7 @@ struct Pass {
 };
 
 template <class Source, class Key, class Value>
-__global__ void __launch_bounds__(Tile<Key, Value>::kThreads, Tile<Key, Value>::kBlocks)
+__global__ void __launch_bounds__((Tile<Key, Value>::kThreads), (Tile<Key, Value>::kBlocks))
     split_tiles(Source in, uint64_t size, Pass pass, HashTuple<Key, Value>* out) {
   using T = Tile<Key, Value>;
   using Tuple = typename T::Tuple;
