@@ -52,19 +52,19 @@ TEST(HashJoinPrimitive, TakesEmptyAndTinySides) {
 TEST(HashJoinPrimitive, SplitsHeavyProbePartitionsAmongThreads) {
   Engine engine = make_engine();
   std::mt19937_64 random(2);
-  std::vector<uint64_t> r(20000), s(700000);
+  std::vector<uint64_t> r(20000), s(500000);
   std::iota(r.begin(), r.end(), uint64_t{0});
-  for (uint64_t& key : s) key = random() % 4 ? random() % 40000 : 17;
+  for (uint64_t& key : s) key = random() % 5 < 2 ? random() % 40000 : 17;
   for (const unsigned bits : {0u, 3u}) check(engine, Side({8, 4}, r, 1, bits, false), Side({8, 4}, s, 2, bits, true), bits);
 }
 
 TEST(HashJoinPrimitive, CutsTheOutputOfHotKeysIntoWindows) {
   Engine engine = make_engine();
   std::mt19937_64 random(3);
-  std::vector<uint64_t> r(3000), s(1500);
+  std::vector<uint64_t> r(3000), s(1200);
   for (uint64_t& key : r) key = random() % 3 ? 42 : random() % 100;
   for (uint64_t& key : s) key = random() % 2 ? 42 : random() % 200;
-  for (const unsigned bits : {0u, 2u}) check(engine, Side({4, 4}, r, 2, bits, false), Side({4, 8}, s, 1, bits, false), bits);
+  check(engine, Side({4, 4}, r, 2, 2, false), Side({4, 8}, s, 1, 2, false), 2);
 }
 
 TEST(HashJoinPrimitive, PrefetchesInTablesBeyondTheCache) {

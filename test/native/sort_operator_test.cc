@@ -111,7 +111,7 @@ TEST(SpilledSampleSort, SortsIntoOneRun) {
     for (const Keys kind : kAllKeys) {
       for (const size_t chunksets : {2, 5}) {
         const TupleLayout layout = kAllLayouts[turn++ % 6];
-        const uint64_t size = 150000 * static_cast<uint64_t>(devices) * chunksets / 2 + 7;
+        const uint64_t size = 30000 * static_cast<uint64_t>(devices) * chunksets + 7;
         SCOPED_TRACE(std::to_string(devices) + " devices, " + name_of(kind) + ", " + std::to_string(chunksets) + " chunksets");
         const auto keys = make_keys(kind, size, layout.key_bytes, size);
         const Tuples tuples(layout, keys, turn % 2 == 0, 5);
