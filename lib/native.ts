@@ -298,7 +298,11 @@ export interface NativeEngineConfig {
 export interface NativeAddon {
   readonly backend: 'cuda' | 'hip' | 'none';
   gpus(): DeviceDescription[];
-  Engine: new (config: NativeEngineConfig) => NativeEngine;
+  /** With `memoryOf` it allocates host memory from another engine's, within its limit. */
+  Engine: new (
+    config: NativeEngineConfig,
+    memoryOf?: NativeEngine,
+  ) => NativeEngine;
 }
 
 let addon: NativeAddon | undefined;

@@ -26,6 +26,7 @@ import {
   type JoinDeviceBytes,
   type JoinPlan,
   type JoinRequestShape,
+  joinWork,
   planColumns,
   planCrossJoin,
   planJoin,
@@ -41,7 +42,7 @@ import {
 } from '../plan/plan.js';
 import { quote } from '../suggest.js';
 import type { JoinIndices, ResultTable, Stats } from '../types.js';
-import { type Call, type EngineCore, runCall } from './call.js';
+import { type Call, type EngineCore, placed, runCall } from './call.js';
 import { handedOver, plannedWidth, withStats } from './shared.js';
 
 /** What a join works on, and what it is to give: columns, row numbers or the number of rows. */
@@ -85,7 +86,7 @@ export interface Joined {
 export async function joinTables(core: EngineCore, left: unknown, right: unknown, options: unknown): Promise<ResultTable> {
   const settings = joinSettings(joinSchema, 'join', options);
   const task = tableTask(left, right, settings);
-  return runCall(core, settings, async (call) => {
+  return runCall(placeJoin(core, task), settings, async (call) => {
     const { columns, rows, stats } = await runJoin(call, task);
     return withStats(buildTable(task.want.columns, columns, rows, task.left.metadata), stats);
   });
@@ -95,13 +96,13 @@ export async function joinCount(core: EngineCore, left: unknown, right: unknown,
   const settings = joinSettings(joinCountSchema, 'joinCount', options);
   const task = matchTask(left, right, settings, 'count');
   if (task.keys === null) return crossRows(task);
-  return runCall(core, settings, async (call) => (await runJoin(call, task)).rows);
+  return runCall(placeJoin(core, task), settings, async (call) => (await runJoin(call, task)).rows);
 }
 
 export async function joinIndices(core: EngineCore, left: unknown, right: unknown, options: unknown): Promise<JoinIndices> {
   const settings = joinSettings(joinIndicesSchema, 'joinIndices', options);
   const task = matchTask(left, right, settings, 'indices');
-  return runCall(core, settings, async (call) => {
+  return runCall(placeJoin(core, task), settings, async (call) => {
     const joined = await runJoin(call, task);
     const { rows, stats } = joined;
     return { left: rowNumbers(joined.left!, rows), right: joined.right && rowNumbers(joined.right, rows), stats };
@@ -111,13 +112,18 @@ export async function joinIndices(core: EngineCore, left: unknown, right: unknow
 export async function explainJoin(core: EngineCore, left: unknown, right: unknown, options: unknown): Promise<string> {
   const settings: JoinSettings & Running & { analyze?: boolean } = joinSettings(explainJoinSchema, 'explain', options);
   const task = tableTask(left, right, settings);
-  return runCall(core, settings, async (call) => {
+  return runCall(placeJoin(core, task), settings, async (call) => {
     const prepared = await prepare(call, task);
     const measured = settings.analyze ? (await execute(call, task, prepared)).stats : null;
     const { how, keys } = settings;
     const what = keys ? `${how} join on ${quote(keys.left)} = ${quote(keys.right)}` : 'cross join';
-    return explain(what, prepared.plan, prepared.resources, measured);
+    return explain(what, prepared.plan, prepared.resources, call.deviceReason, measured);
   });
+}
+
+/** Cross joins have nothing for GPUs. */
+export function placeJoin(core: EngineCore, { left, right, keys, settings, want }: JoinTask): EngineCore {
+  return placed(core, keys && joinWork(settings.how, left.rows, right.rows, want === 'count', core.threads));
 }
 
 function tableTask(left: unknown, right: unknown, settings: JoinSettings): JoinTask & { want: { columns: ResultColumn[] } } {

@@ -161,6 +161,11 @@ EngineWrap::EngineWrap(const Napi::CallbackInfo& info) : Napi::ObjectWrap<Engine
   native.gpus = to_ordinals(config.Get("gpus"), "config.gpus");
   native.memory_limit_bytes = to_count(config.Get("memoryLimitBytes"), "config.memoryLimitBytes");
   native.device_memory_limit_bytes = to_count(config.Get("deviceMemoryLimitBytes"), "config.deviceMemoryLimitBytes");
+  if (info.Length() > 1) {
+    const Napi::Object other = to_object(info[1], "memoryOf");
+    if (!other.InstanceOf(info.NewTarget().As<Napi::Function>())) throw Napi::TypeError::New(info.Env(), "Expected an engine");
+    native.memory = Unwrap(other)->engine().memory;
+  }
   guarded(info.Env(), [&]() -> Napi::Value {
     engine_ = std::make_shared<Engine>(native);
     return {};

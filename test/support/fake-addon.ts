@@ -232,7 +232,10 @@ function makeColumn(info: NativeColumn, cells: Cell[]): NativeResultColumn {
 
 export interface FakeAddon extends NativeAddon {
   settings: FakeSettings;
+  /** Of the last engine made. */
   config: NativeEngineConfig | null;
+  /** Whose memory the last engine made shares. */
+  memoryOf: NativeEngine | null;
   /** Names of the native steps, in order. */
   calls: string[];
   liveHandles(): number;
@@ -244,6 +247,7 @@ export function fakeAddon(settings: Partial<FakeSettings> = {}): FakeAddon {
     backend: settings.gpus ? 'cuda' : 'none',
     gpus: () => Array.from({ length: addon.settings.gpus }, (_, gpu) => fakeDevice('gpu', gpu, 2 ** 37, gpu, [])),
     config: null,
+    memoryOf: null,
     calls: [],
     settings: {
       stepMilliseconds: 0,
@@ -260,8 +264,8 @@ export function fakeAddon(settings: Partial<FakeSettings> = {}): FakeAddon {
       ...settings,
     },
     liveHandles: () => FakeHandle.live,
-    Engine: function Engine(config: NativeEngineConfig) {
-      addon.config = config;
+    Engine: function Engine(config: NativeEngineConfig, memoryOf: NativeEngine | null = null) {
+      Object.assign(addon, { config, memoryOf });
       return fakeEngine(addon, config);
     } as unknown as NativeAddon['Engine'],
   };
