@@ -223,6 +223,7 @@ export class Call {
       skew,
       chunksets: plan.chunksets,
       rounds: plan.rounds,
+      inOrder: plan.inOrder,
       replanned: this.#shortage?.error.message ?? null,
     };
   }

@@ -128,6 +128,7 @@ async function prepare(call: Call, task: SortTask, carry: boolean): Promise<Prep
     refine: !keys.complete,
     columns: planned,
     algorithm: task.algorithm,
+    sorted: keys.sorted,
   };
   const inputs = (of: readonly number[]): number[] => of.map((index) => position.get(columns[index]!.column)!);
   const plan = planSort(request, deviceBytes, resources, (of, devices) =>
@@ -151,6 +152,9 @@ async function execute(call: Call, task: SortTask, prepared: Prepared): Promise<
         for (const run of runs) call.keep(run);
         break;
       }
+      case 'copy':
+        runs = [call.keep(await call.step(step, () => native.copyRun(job, keys)))];
+        break;
       case 'merge': {
         const merged = call.keep(await call.step(step, () => native.mergeRuns(job, runs)));
         call.free(...runs);

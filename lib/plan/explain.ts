@@ -23,6 +23,7 @@ export function explain(what: string, plan: Plan, resources: Resources, deviceRe
     `  parts    ${plan.chunksets} ${plan.chunksets === 1 ? 'chunkset' : 'chunksets'}, ${plan.rounds} ${plan.rounds === 1 ? 'round' : 'rounds'}`,
     '',
   ];
+  if (plan.inOrder.length > 0) lines.splice(-1, 0, `  order    not sorted, as they are in order: ${plan.inOrder.join(', ')}`);
   for (const { step, devices: chosen, reason } of deviceChoices(plan)) {
     const some = chosen.length < devices.length ? `devices ${chosen.join(', ')}` : 'all devices';
     lines.splice(-1, 0, `  links    ${step} on ${some}: ${reason}`);

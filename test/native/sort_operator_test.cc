@@ -256,6 +256,29 @@ TEST(MergeSort, GivesWayToBucketsWhereDevicesCannotReadEachOther) {
   }
 }
 
+TEST(CopyRun, KeepsTheOrderAndWritesRowNumbers) {
+  const auto engine = make_engine(false, 1);
+  std::vector<uint64_t> keys(100000), values(keys.size());
+  for (size_t i = 0; i < keys.size(); ++i) keys[i] = i / 3, values[i] = 7 * i;
+  Job job;
+  for (const bool implied : {false, true}) {
+    for (const uint8_t value_bytes : {uint8_t{0}, uint8_t{4}, uint8_t{8}}) {
+      if (!implied && value_bytes == 4) continue;
+      const TupleLayout layout{8, value_bytes};
+      const SortedRun run = copy_run(*engine, layout, {keys.data(), implied ? nullptr : values.data(), 5, keys.size()}, 1, job);
+      ASSERT_EQ(run.size, keys.size());
+      EXPECT_EQ(run.flip, 1u);
+      for (size_t i = 0; i < keys.size(); ++i) {
+        ASSERT_EQ(run.keys.as<uint64_t>()[i], keys[i]);
+        const uint64_t value = implied ? 5 + i : values[i];
+        if (value_bytes == 4) ASSERT_EQ(run.values.as<uint32_t>()[i], value);
+        if (value_bytes == 8) ASSERT_EQ(run.values.as<uint64_t>()[i], value);
+      }
+    }
+  }
+  EXPECT_EQ(job.done(), job.planned());
+}
+
 TEST(MergeRuns, IsStableInTheOrderOfTheRunsAndFreesThem) {
   const auto engine = make_engine(false, 1);
   std::vector<SortedRun> runs;

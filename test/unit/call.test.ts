@@ -82,6 +82,28 @@ describe('what a join asks for', () => {
     expect(addon.liveHandles()).toBe(0);
   });
 
+  test('sort-merge leaves sides as they are that seem to be in order and are', async () => {
+    const addon = fakeAddon({ seemsSorted: true });
+    const out = await engineOn(addon).join(left, right, { on: 'id', algorithm: 'sort-merge' });
+    expect(unordered(rows(out))).toEqual(unordered(inner));
+    expect(addon.calls.slice(3)).toEqual(['joinSideIsSorted', 'joinSideIsSorted', 'mergeJoin']);
+    expect(out.stats.inOrder).toEqual(['left', 'right']);
+    expect(addon.liveHandles()).toBe(0);
+  });
+
+  test('sides that only seem to be in order are sorted', async () => {
+    const addon = fakeAddon({ seemsSorted: true, isSorted: false });
+    const out = await engineOn(addon).join(left, right, { on: 'id', algorithm: 'sort-merge' });
+    expect(addon.calls.slice(3)).toEqual(['joinSideIsSorted', 'joinSideIsSorted', 'sortJoinSide', 'sortJoinSide', 'mergeJoin']);
+    expect(out.stats.inOrder).toEqual([]);
+  });
+
+  test('a hash join does not look at the order', async () => {
+    const addon = fakeAddon({ seemsSorted: true });
+    await engineOn(addon).join(left, right, { on: 'id', algorithm: 'radix-hash' });
+    expect(addon.calls.slice(3)).toEqual(['hashJoin']);
+  });
+
   test('counting and row numbers', async () => {
     const addon = fakeAddon();
     const engine = engineOn(addon);
@@ -137,6 +159,15 @@ describe('what a sort asks for', () => {
       ...['relation', 'sortKeys', 'sortChunksets', 'decodeKeys'],
       ...['relation', 'sortKeys', 'sortChunksets', 'decodeKeys', 'gather', 'gather'],
     ]);
+    expect(addon.liveHandles()).toBe(0);
+  });
+
+  test('what is in order is copied', async () => {
+    const addon = fakeAddon({ sorted: true });
+    const out = await engineOn(addon).sort(left, { by: 'id' });
+    expect(rows(out)).toEqual(rows(left));
+    expect(addon.calls).toEqual(['relation', 'sortKeys', 'copyRun', 'decodeKeys']);
+    expect(out.stats).toMatchObject({ algorithm: 'none', inOrder: ['input'] });
     expect(addon.liveHandles()).toBe(0);
   });
 
@@ -387,6 +418,8 @@ describe('engines', () => {
       expect(unordered(rows(out))).toEqual(unordered(inner));
       expect(out.stats).toMatchObject({ device: 'gpu', deviceReason: "device 'gpu' was asked for", deviceChoices: [] });
     }
+    expect(addon.calls).toContain('sortMergeJoin');
+    expect(addon.liveHandles()).toBe(0);
     expect(await engine.joinCount(left, right, { on: 'id' })).toBe(5);
     expect((await engine.joinIndices(left, right, { on: 'id' })).left).toHaveLength(5);
     const joined = await engine.joinKeys(

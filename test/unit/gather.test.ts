@@ -50,6 +50,7 @@ describe('the plan of a sort', () => {
     refine: false,
     columns: [fixed('a'), fixed('k', { from: 'decoded' }), fixed('text', { stretches: null }), fixed('b', { width: 1 / 8 })],
     algorithm: 'auto',
+    sorted: false,
   };
   const sortBytes: SortDeviceBytes = (_shape, tuples, devices) => (tuples / devices) * 12;
   const plan = (of: Partial<SortRequest> = {}, on: Partial<Resources> = {}, gatherBytes = GIB) =>
