@@ -66,6 +66,10 @@ export interface JoinSideInfo {
   readonly valueBytes: 4 | 8;
   readonly carriesPayload: boolean;
 }
+/** Columns of one table in the memory of devices, a stretch on each. */
+export interface ResidentHandle extends Handle<'resident'> {
+  readonly rows: number;
+}
 export interface RunHandle extends Handle<'run'> {
   readonly size: number;
 }
@@ -96,6 +100,8 @@ export interface DeviceDescription {
   limitBytes: number;
   /** Most bytes in use at once since resetPeaks(). */
   peakBytes: number;
+  /** Bytes that loaded tables take: calls have the limit less these. */
+  residentBytes: number;
   /** Ordinals of the devices that this one copies to directly. */
   peers: number[];
 }
@@ -279,6 +285,13 @@ export interface NativeEngine {
     side: Side,
     devices: number[],
   ): Promise<NativeResultColumn[]>;
+
+  /** Memory that loadTable takes on each device. */
+  residentBytes(relation: RelationHandle, columns: number[], devices: number[]): number;
+  /** Copies columns to the devices, an equal part to each: booleans, and values of 1, 2, 4, 8 or 16 bytes. */
+  loadTable(job: NativeJob, relation: RelationHandle, columns: number[], devices: number[]): Promise<ResidentHandle>;
+  /** Copies columns of a table on devices, by their positions there, to host memory. */
+  bringHome(job: NativeJob, table: ResidentHandle, columns: number[]): Promise<NativeResultColumn[]>;
 
   /** For tests: lets the n-th allocation from now fail, in host memory or on each device; 0 switches it off. */
   failAllocation(where: 'memory' | 'devices', n: number): void;

@@ -1,5 +1,5 @@
 /** Joining two tables: validate, encode keys, plan, run the plan's steps, hand the columns over. */
-import { canBeCarried, type Input, infoOf, nativeColumns, readTable, stretchesForDevices } from '../columns/input.js';
+import { canBeCarried, type Input, infoOf, nativeColumns, stretchesForDevices } from '../columns/input.js';
 import { joinKeyColumns, joinLayout, type ResultColumn } from '../columns/layout.js';
 import { buildTable, checkTableRows, rowNumbers } from '../columns/result.js';
 import { WarpjoinError } from '../errors.js';
@@ -40,8 +40,9 @@ import {
   resultBytes,
 } from '../plan/plan.js';
 import { quote } from '../suggest.js';
-import type { JoinIndices, ResultTable, Stats } from '../types.js';
+import type { JoinIndices, ResidentTable, ResultTable, Stats } from '../types.js';
 import { type Call, type EngineCore, runCall } from './call.js';
+import { loadResult, readInput } from './load.js';
 import { handedOver, plannedWidth, withStats } from './shared.js';
 
 /** What a join works on, and what it is to give: columns, row numbers or the number of rows. */
@@ -82,25 +83,31 @@ export interface Joined {
   stats: Stats;
 }
 
-export async function joinTables(core: EngineCore, left: unknown, right: unknown, options: unknown): Promise<ResultTable> {
+export async function joinTables(
+  core: EngineCore,
+  left: unknown,
+  right: unknown,
+  options: unknown,
+): Promise<ResultTable | ResidentTable> {
   const settings = joinSettings(joinSchema, 'join', options);
-  const task = tableTask(left, right, settings);
+  const task = tableTask(core, left, right, settings);
   return runCall(core, settings, async (call) => {
     const { columns, rows, stats } = await runJoin(call, task);
-    return withStats(buildTable(task.want.columns, columns, rows, task.left.metadata), stats);
+    const table = buildTable(task.want.columns, columns, rows, task.left.metadata);
+    return withStats(settings.resident ? await loadResult(call, core, table) : table, stats);
   });
 }
 
 export async function joinCount(core: EngineCore, left: unknown, right: unknown, options: unknown): Promise<number> {
   const settings = joinSettings(joinCountSchema, 'joinCount', options);
-  const task = matchTask(left, right, settings, 'count');
+  const task = matchTask(core, left, right, settings, 'count');
   if (task.keys === null) return crossRows(task);
   return runCall(core, settings, async (call) => (await runJoin(call, task)).rows);
 }
 
 export async function joinIndices(core: EngineCore, left: unknown, right: unknown, options: unknown): Promise<JoinIndices> {
   const settings = joinSettings(joinIndicesSchema, 'joinIndices', options);
-  const task = matchTask(left, right, settings, 'indices');
+  const task = matchTask(core, left, right, settings, 'indices');
   return runCall(core, settings, async (call) => {
     const joined = await runJoin(call, task);
     const { rows, stats } = joined;
@@ -110,7 +117,7 @@ export async function joinIndices(core: EngineCore, left: unknown, right: unknow
 
 export async function explainJoin(core: EngineCore, left: unknown, right: unknown, options: unknown): Promise<string> {
   const settings: JoinSettings & Running & { analyze?: boolean } = joinSettings(explainJoinSchema, 'explain', options);
-  const task = tableTask(left, right, settings);
+  const task = tableTask(core, left, right, settings);
   return runCall(core, settings, async (call) => {
     const prepared = await prepare(call, task);
     const measured = settings.analyze ? (await execute(call, task, prepared)).stats : null;
@@ -120,14 +127,16 @@ export async function explainJoin(core: EngineCore, left: unknown, right: unknow
   });
 }
 
-function tableTask(left: unknown, right: unknown, settings: JoinSettings): JoinTask & { want: { columns: ResultColumn[] } } {
-  const inputs = { left: readTable(left, 'left'), right: readTable(right, 'right') };
+type TableTask = JoinTask & { want: { columns: ResultColumn[] } };
+
+function tableTask(core: EngineCore, left: unknown, right: unknown, settings: JoinSettings): TableTask {
+  const inputs = { left: readInput(core, left, 'left'), right: readInput(core, right, 'right') };
   const { keys, columns } = joinLayout(inputs.left, inputs.right, settings);
   return { ...inputs, keys, settings, want: { columns } };
 }
 
-function matchTask(left: unknown, right: unknown, settings: JoinSettings, want: 'count' | 'indices'): JoinTask {
-  const inputs = { left: readTable(left, 'left'), right: readTable(right, 'right') };
+function matchTask(core: EngineCore, left: unknown, right: unknown, settings: JoinSettings, want: 'count' | 'indices'): JoinTask {
+  const inputs = { left: readInput(core, left, 'left'), right: readInput(core, right, 'right') };
   return { ...inputs, keys: settings.keys && joinKeyColumns(inputs.left, inputs.right, settings.keys), settings, want };
 }
 
@@ -184,6 +193,7 @@ async function prepare(call: Call, task: JoinTask): Promise<Prepared> {
     left: new Map(taken.left.map((column, index) => [column, index])),
     right: new Map(taken.right.map((column, index) => [column, index])),
   };
+  await call.bringHome(left, right);
   const relation = (input: Input, side: Side): Promise<RelationHandle> =>
     call.step(`check ${side} buffers`, () => call.native.relation(call.job, nativeColumns(input, taken[side]), input.rows));
   const relations = { left: call.keep(await relation(left, 'left')), right: call.keep(await relation(right, 'right')) };
@@ -214,7 +224,7 @@ async function prepare(call: Call, task: JoinTask): Promise<Prepared> {
     maxRows: settings.maxOutputRows,
   };
   if (!keys) {
-    const resources = call.currentResources();
+    const resources = call.resources;
     const rowBytes = [left, right].reduce((bytes, { rows }) => bytes + (rows < 2 ** 32 - 1 ? 4 : 8), 0);
     return {
       relations,
@@ -253,8 +263,10 @@ async function prepare(call: Call, task: JoinTask): Promise<Prepared> {
         devices,
       ),
   };
-  const resources = await call.resourcesFor(keys.left.tuples * shape.left.sentBytes + keys.right.tuples * shape.right.sentBytes);
-  const plan = planJoin(shape, deviceBytes, resources);
+  const { plan, resources } = await call.planned(
+    await call.resourcesFor(keys.left.tuples * shape.left.sentBytes + keys.right.tuples * shape.right.sentBytes),
+    (available) => planJoin(shape, deviceBytes, available),
+  );
   return { relations, position, keyed: { keys, shape, deviceBytes }, request, planned, rowBytes, plan, resources };
 }
 
@@ -344,7 +356,7 @@ async function execute(call: Call, task: JoinTask, prepared: Prepared): Promise<
           // What others have left of a device's memory may do for a hash join in more rounds.
           if (code !== 'ERR_DEVICE' || freeBytes !== undefined) throw error;
           const { shape, deviceBytes } = keyed!;
-          const resources = { ...call.currentResources(), links: prepared.resources.links };
+          const resources = { ...call.resources, links: prepared.resources.links };
           const instead = planWithoutHash(shape, deviceBytes, resources, (error as Error).message);
           return execute(call, task, { ...prepared, plan: instead, resources });
         }

@@ -1,7 +1,8 @@
 import type { Table } from 'apache-arrow';
 import { type Input, infoOf } from '../columns/input.js';
 import type { NativeResultColumn } from '../native.js';
-import type { ResultTable, Stats } from '../types.js';
+import type { Stats } from '../types.js';
+import type { LoadedTable } from './load.js';
 
 /** Bytes a value of the column takes, at least: offsets alone where the width varies. */
 export function plannedWidth(input: Input, index: number): number {
@@ -14,6 +15,6 @@ export function handedOver(values: ArrayBuffer, length: number): NativeResultCol
   return { length, nullCount: 0, validity: null, values, offsets: null };
 }
 
-export function withStats(table: Table, stats: Stats): ResultTable {
-  return Object.defineProperty(table, 'stats', { value: stats }) as ResultTable;
+export function withStats<T extends Table | LoadedTable>(table: T, stats: Stats): T & { readonly stats: Stats } {
+  return Object.defineProperty(table, 'stats', { value: stats }) as T & { readonly stats: Stats };
 }

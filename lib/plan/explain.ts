@@ -19,6 +19,10 @@ export function explain(what: string, plan: Plan, resources: Resources, measured
     `  parts    ${plan.chunksets} ${plan.chunksets === 1 ? 'chunkset' : 'chunksets'}, ${plan.rounds} ${plan.rounds === 1 ? 'round' : 'rounds'}`,
     '',
   ];
+  if (plan.loaded) {
+    const { inputs, reason } = plan.loaded;
+    lines.splice(-1, 0, `  loaded   ${inputs.length > 0 ? `${inputs.join(', ')}: ` : ''}${reason}`);
+  }
   for (const { step, devices: chosen, reason } of deviceChoices(plan)) {
     const some = chosen.length < devices.length ? `devices ${chosen.join(', ')}` : 'all devices';
     lines.splice(-1, 0, `  links    ${step} on ${some}: ${reason}`);

@@ -84,6 +84,8 @@ export interface Plan<S extends Step = Step> {
   /** Memory that it takes on each device. */
   deviceBytes: number;
   steps: S[];
+  /** Where one of the inputs is loaded: which are read where they lie on the devices, and why, or why not. */
+  loaded?: { inputs: readonly string[]; reason: string } | undefined;
 }
 
 /** What there is to plan with. */

@@ -116,6 +116,15 @@ MakeResult columns_result(std::vector<OwnedColumn> columns) {
   };
 }
 
+MakeResult resident_to_handle(std::shared_ptr<Engine> engine, ResidentTable table) {
+  auto state = std::make_shared<ResidentState>(ResidentState{std::move(engine), std::move(table)});
+  return [state = std::move(state)](Napi::Env env) -> Napi::Value {
+    Napi::Object handle = to_handle(env, state);
+    handle.Set("rows", number(env, state->table.size()));
+    return handle;
+  };
+}
+
 }  // namespace
 
 Napi::Function EngineWrap::define(Napi::Env env) {
@@ -149,6 +158,9 @@ Napi::Function EngineWrap::define(Napi::Env env) {
                       InstanceMethod<&EngineWrap::gather_coalesced>("gatherCoalesced"),
                       InstanceMethod<&EngineWrap::gather_device_bytes>("gatherDeviceBytes"),
                       InstanceMethod<&EngineWrap::gather_on_devices>("gatherOnDevices"),
+                      InstanceMethod<&EngineWrap::resident_bytes>("residentBytes"),
+                      InstanceMethod<&EngineWrap::load_table>("loadTable"),
+                      InstanceMethod<&EngineWrap::bring_home>("bringHome"),
                       InstanceMethod<&EngineWrap::fail_allocation>("failAllocation"),
                       InstanceMethod<&EngineWrap::leave_device_memory>("leaveDeviceMemory")});
 }
@@ -210,6 +222,7 @@ Napi::Value EngineWrap::devices(const Napi::CallbackInfo& info) {
       object.Set("memoryBytes", number(env, device.memory_bytes));
       object.Set("limitBytes", number(env, device.limit_bytes));
       object.Set("peakBytes", number(env, all[i]->memory().peak_bytes()));
+      object.Set("residentBytes", number(env, all[i]->memory().resident_bytes()));
       Napi::Array peers = Napi::Array::New(env);
       for (uint32_t j = 0; j < all.size(); ++j) {
         const bool direct = engine().topology.link(static_cast<int>(i), static_cast<int>(j)).direct;
@@ -557,6 +570,37 @@ Napi::Value EngineWrap::gather_on_devices(const Napi::CallbackInfo& info) {
                    const PhaseTimer timer(job, "gather on devices");
                    return columns_result(warpjoin::gather_on_devices(engine, engine.select(ordinals), columns, list(), job));
                  });
+}
+
+Napi::Value EngineWrap::resident_bytes(const Napi::CallbackInfo& info) {
+  return guarded(info.Env(), [&]() -> Napi::Value {
+    const auto relation = from_handle<Relation>(info[0]);
+    return number(info.Env(), warpjoin::resident_table_bytes(columns_at(*relation, info[1], "columns"), relation->rows,
+                                                             engine().select(to_ordinals(info[2], "devices"))));
+  });
+}
+
+Napi::Value EngineWrap::load_table(const Napi::CallbackInfo& info) {
+  const auto relation = from_handle<Relation>(info[1]);
+  return enqueue(info, {relation},
+                 [columns = columns_at(*relation, info[2], "columns"), rows = relation->rows, owner = engine_,
+                  ordinals = to_ordinals(info[3], "devices")](Engine& engine, Job& job) {
+                   const PhaseTimer timer(job, "load");
+                   return resident_to_handle(owner, warpjoin::load_table(engine, engine.select(ordinals), columns, rows, job));
+                 });
+}
+
+Napi::Value EngineWrap::bring_home(const Napi::CallbackInfo& info) {
+  const auto resident = from_handle<ResidentState>(info[1]);
+  std::vector<size_t> columns;
+  for (const uint64_t column : to_counts(info[2], "columns")) {
+    if (column >= resident->table.columns.size()) throw Napi::RangeError::New(info.Env(), "columns is not a column of the table");
+    columns.push_back(column);
+  }
+  return enqueue(info, {resident}, [table = &resident->table, columns = std::move(columns)](Engine& engine, Job& job) {
+    const PhaseTimer timer(job, "bring home");
+    return columns_result(warpjoin::bring_home(engine, *table, columns, job));
+  });
 }
 
 Napi::Value EngineWrap::fail_allocation(const Napi::CallbackInfo& info) {

@@ -14,6 +14,7 @@ import type {
   NativeJoinRequest,
   NativeResultColumn,
   RelationHandle,
+  ResidentHandle,
   RowsHandle,
   RunHandle,
   Side,
@@ -65,6 +66,21 @@ class Relation extends FakeHandle {
     readonly columns: Column[],
   ) {
     super();
+  }
+}
+class Resident extends FakeHandle {
+  constructor(
+    readonly columns: Column[],
+    readonly rows: number,
+    readonly bytes: number,
+    readonly devices: DeviceDescription[],
+  ) {
+    super();
+    for (const device of devices) device.residentBytes += bytes;
+  }
+  override release(): void {
+    if (!this.released) for (const device of this.devices) device.residentBytes -= this.bytes;
+    super.release();
   }
 }
 class SortKeys extends FakeHandle {
@@ -276,7 +292,7 @@ function fakeDevice(
   peers: number[],
 ): DeviceDescription {
   const name = kind === 'gpu' ? `Fake GPU ${number}` : `host ${number}`;
-  return { kind, ordinal, name, memoryBytes: limitBytes, limitBytes, peakBytes: 0, peers };
+  return { kind, ordinal, name, memoryBytes: limitBytes, limitBytes, peakBytes: 0, residentBytes: 0, peers };
 }
 
 function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine {
@@ -534,6 +550,22 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
           const from = use<Relation>(relation).columns[column]!;
           return makeColumn(from.info, rowCells(from, numbers));
         });
+      }),
+    residentBytes: (relation, columns, ordinals) =>
+      columns.reduce((bytes, column) => bytes + use<Relation>(relation).columns[column]!.info.width * relation.rows, 0) /
+      ordinals.length,
+    loadTable: (job, relation, columns, ordinals) =>
+      step('loadTable', job, () => {
+        const from = use<Relation>(relation);
+        const bytes = engine.residentBytes(relation, columns, ordinals);
+        const on = ordinals.map((ordinal) => devices[ordinal]!);
+        const loaded = columns.map((column) => from.columns[column]!);
+        return new Resident(loaded, from.rows, bytes, on) as unknown as ResidentHandle;
+      }),
+    bringHome: (job, table, columns) =>
+      step('bringHome', job, () => {
+        const from = use<Resident>(table);
+        return columns.map((column) => makeColumn(from.columns[column]!.info, from.columns[column]!.cells));
       }),
     failAllocation() {},
     leaveDeviceMemory() {},
