@@ -26,45 +26,62 @@ uint32_t partition_begin(HashCut cut, size_t devices, size_t i) {
   return static_cast<uint32_t>(share_begin(uint64_t{1} << cut.partition_bits, devices, i));
 }
 
-uint32_t partitions_of(HashCut cut, size_t devices, size_t i) {
-  return cut.replicate ? 1 : partition_begin(cut, devices, i + 1) - partition_begin(cut, devices, i);
+/// The first partition of one of device i's parts; part == cut.parts gives the end.
+uint32_t part_begin(HashCut cut, size_t devices, size_t i, size_t part) {
+  const uint32_t first = partition_begin(cut, devices, i), last = partition_begin(cut, devices, i + 1);
+  return first + static_cast<uint32_t>(share_begin(last - first, cut.parts, part));
+}
+
+/// Into how many partitions device i's tuples are cut for its match.
+uint32_t partitions_of(HashCut cut, size_t devices, size_t i, Device& device) {
+  if (cut.replicate || cuts_by_itself(device)) return 1;
+  return partition_begin(cut, devices, i + 1) - partition_begin(cut, devices, i);
 }
 
 /// How many tuples of a relation a device has to do with.
 struct SideRows {
   TupleLayout layout;
-  uint64_t share = 0;   ///< come to it from host memory,
+  uint64_t share = 0;   ///< come to it from host memory, or lie on it,
   uint64_t piece = 0;   ///< at most so many at a time,
   uint64_t joined = 0;  ///< and at most so many are joined
 
   /// `whole`: each device joins all of them. Otherwise hashing spreads them evenly; an eighth and some more than the mean is
   /// for the devices that get more than others.
-  static SideRows planned(const Device& device, TupleLayout layout, uint64_t rows, size_t devices, HashCut cut, bool whole) {
-    const uint64_t share = whole ? rows : share_begin(rows, devices, 1);
+  static SideRows planned(const Device& device, TupleLayout layout, uint64_t rows, uint64_t share, size_t devices, HashCut cut,
+                          bool resident) {
     if (cut.replicate) return {layout, share, share, share};
-    return {layout, share, device.addresses_host_memory() ? share : piece_tuples(layout, share, kPieceBytes),
-            devices == 1 ? share : std::min(rows, share + share / 8 + 4096)};
+    const uint64_t even = share_begin(rows, devices, 1);
+    return {layout, share, resident || device.addresses_host_memory() ? share : piece_tuples(layout, share, kPieceBytes),
+            devices == 1 ? share : std::min(rows, even + even / 8 + 4096)};
   }
 };
 
-/// Bytes of device memory: tuples on their way to one of `devices`, and the partitions that it joins.
+/// Bytes of device memory: tuples on their way to one of `devices`, and the partitions that it joins. `overlaps`: parts are
+/// matched while others arrive.
 size_t local_bytes(Device& device, const SideRows& build, const SideRows& probe, uint32_t partitions, size_t devices, HashCut cut,
-                   bool count_only) {
+                   bool count_only, bool resident, bool overlaps) {
   Primitives& primitives = device.primitives();
   const bool in_place = device.addresses_host_memory();
   const auto both = [&](uint64_t SideRows::*rows) {
     return OwnedTuples::bytes(build.layout, build.*rows) + OwnedTuples::bytes(probe.layout, probe.*rows);
   };
   const size_t share = both(&SideRows::share), joined = both(&SideRows::joined);
-  const size_t match = StackAllocator::aligned(
-      primitives.hash_match_scratch_bytes(build.layout, build.joined, probe.layout, probe.joined, partitions, count_only));
+  const uint32_t parts = overlaps ? cut.parts : 1;
+  const size_t match =
+      parts * StackAllocator::aligned(primitives.hash_match_scratch_bytes(build.layout, build.joined / parts, probe.layout,
+                                                                          probe.joined / parts, partitions, count_only));
   const size_t leave = match + (in_place || count_only ? 0 : std::clamp(joined, kLeastStagedBytes, kStagedBytes));
-  if (cut.replicate) return (in_place ? 0 : share) + leave;
+  if (cut.replicate) {
+    const size_t collected = resident && devices > 1 ? OwnedTuples::bytes(build.layout, build.share) : 0;
+    return (in_place ? 0 : resident ? collected : share) + leave;
+  }
   const Digit digit = partition_digit(cut);
-  const size_t arrive = (in_place ? 0 : kArrivalSlots * both(&SideRows::piece)) +
-                        StackAllocator::aligned(std::max(primitives.partition_scratch_bytes(build.layout, build.piece, digit),
-                                                         primitives.partition_scratch_bytes(probe.layout, probe.piece, digit)));
-  return devices == 1 ? share + std::max(arrive, leave) : joined + std::max(share + arrive, leave);
+  const size_t scratch = StackAllocator::aligned(std::max(primitives.partition_scratch_bytes(build.layout, build.piece, digit),
+                                                          primitives.partition_scratch_bytes(probe.layout, probe.piece, digit)));
+  if (resident) return share + scratch + (devices == 1 ? 0 : joined) + leave;
+  const size_t arrive = (in_place ? 0 : kArrivalSlots * both(&SideRows::piece)) + scratch;
+  if (devices == 1) return share + std::max(arrive, leave);
+  return joined + (overlaps ? share + std::max(arrive, leave) : std::max(share + arrive, leave));
 }
 
 /// Rows [begin, end) of a relation in pieces of at most `most`.
@@ -81,6 +98,17 @@ std::vector<Piece> cut_pieces(const Relation& relation, uint64_t begin, uint64_t
   return pieces;
 }
 
+uint64_t rows_of(const LocalJoins::Found& found, JoinEmit what) {
+  switch (what) {
+    case JoinEmit::pairs: return found.tally.pairs;
+    case JoinEmit::build_matched: return found.tally.build_matched;
+    case JoinEmit::build_unmatched: return found.build_rows - found.tally.build_matched;
+    case JoinEmit::probe_matched: return found.tally.probe_matched;
+    case JoinEmit::probe_unmatched: return found.probe_rows - found.tally.probe_matched;
+  }
+  return 0;
+}
+
 }  // namespace
 
 uint64_t Relation::size() const {
@@ -91,6 +119,24 @@ uint64_t Relation::size() const {
 
 /// One relation's part of a device's join.
 struct LocalJoins::Side {
+  /// Tuples that are joined together.
+  struct Part {
+    PartitionedTuples joined;
+    std::vector<std::vector<uint64_t>> offsets;
+    uint64_t size = 0;
+
+    void add(const TupleView& tuples, std::vector<uint64_t> partitions) {
+      joined.fragments.push_back(tuples);
+      offsets.push_back(std::move(partitions));
+      size += tuples.size;
+    }
+  };
+  /// Tuples of a part that go to one owner.
+  struct Parcel {
+    size_t owner;
+    TupleSpan target, source;
+  };
+
   SideRows rows;
   std::vector<Piece> pieces;  ///< the device's chunk
   uint64_t size = 0;          ///< tuples to join here
@@ -98,8 +144,8 @@ struct LocalJoins::Side {
   OwnedTuples chunk;          ///< the pieces, as they came or partitioned
   std::vector<OwnedTuples> slots;
   std::array<std::unique_ptr<Event>, kArrivalSlots> slot_free;
-  PartitionedTuples joined;
-  std::vector<std::vector<uint64_t>> joined_offsets;
+  std::vector<std::vector<Parcel>> parcels;  ///< of each part
+  std::vector<Part> parts;
 
   /// Takes memory for the chunk and gives every piece its place there.
   void place_chunk(Device& device) {
@@ -112,31 +158,40 @@ struct LocalJoins::Side {
       at += piece.in.size;
     }
   }
-
-  void add_fragment(const TupleView& tuples, std::vector<uint64_t> offsets) {
-    joined.fragments.push_back(tuples);
-    joined_offsets.push_back(std::move(offsets));
-  }
 };
 
-/// One device's part of the join. The stream comes last: it waits for its work before what that refers to goes.
+/// One device's part of the join. The streams come last: they wait for their work before what that refers to goes.
 struct LocalJoins::Local {
+  /// Of a part.
+  struct Match {
+    Buffer scratch;
+    std::unique_ptr<HashMatch> found;
+  };
+
   Device* device = nullptr;
   uint32_t partitions = 1;
+  bool whole = true;  ///< the device cuts what it joins by itself
   Side build, probe;
-  Buffer partition_scratch, match_scratch;
-  std::unique_ptr<HashMatch> match;
+  Buffer partition_scratch;
+  std::vector<Match> matches;
   std::array<Buffer, kStagedParts> staged;
   std::array<std::unique_ptr<Event>, kStagedParts> emitted;
-  std::unique_ptr<Stream> stream;
+  std::vector<std::unique_ptr<Event>> sent;  ///< each part, to all owners
+  std::unique_ptr<Stream> stream, sends;
 
   std::array<Side*, 2> sides() { return {&build, &probe}; }
   bool in_place() const { return device->addresses_host_memory(); }
+
+  Found found(size_t part) const { return {build.parts[part].size, probe.parts[part].size, matches[part].found->tally()}; }
 
   /// What the chunk came through.
   void free_arrival() {
     partition_scratch = Buffer();
     for (Side* side : sides()) side->slots.clear();
+  }
+  void free_chunk() {
+    free_arrival();
+    for (Side* side : sides()) side->chunk = OwnedTuples();
   }
 };
 
@@ -148,26 +203,34 @@ struct LocalJoins::Column {
 
 LocalJoins::LocalJoins(Engine& engine, std::span<Device* const> devices, const Relation& build, const Relation& probe,
                        HashCut cut, bool count_only, Job& job)
-    : engine_(engine), build_(build), probe_(probe), cut_(cut), count_only_(count_only), job_(job) {
+    : engine_(engine), build_(build), probe_(probe), cut_(cut), count_only_(count_only), job_(job), parts_(cut.parts) {
   for (Device* device : devices) {
     auto& local = *locals_.emplace_back(std::make_unique<Local>());
     local.device = device;
+    local.whole = cuts_by_itself(*device);
     for (auto& event : local.emitted) event = device->create_event();
     for (Side* side : local.sides()) {
       for (auto& event : side->slot_free) event = device->create_event();
     }
+    for (size_t p = 0; p < parts_; ++p) local.sent.push_back(device->create_event());
     local.stream = device->create_stream();
+    local.sends = device->create_stream();
   }
   const size_t g = devices.size();
   for (size_t d = 0; d < g; ++d) {
     Local& local = *locals_[d];
-    local.partitions = partitions_of(cut, g, d);
+    local.partitions = partitions_of(cut, g, d, *local.device);
     const auto plan = [&](Side& side, const Relation& relation, bool whole) {
       const uint64_t rows = relation.size();
-      side.rows = SideRows::planned(*local.device, relation.layout, rows, g, cut, whole);
-      side.joined.layout = relation.layout;
-      const uint64_t begin = whole ? 0 : share_begin(rows, g, d), end = whole ? rows : share_begin(rows, g, d + 1);
-      side.pieces = cut_pieces(relation, begin, end, side.rows.piece);
+      uint64_t begin = share_begin(rows, g, d), end = share_begin(rows, g, d + 1);
+      if (relation.resident) {
+        begin = 0;
+        for (size_t i = 0; i < d; ++i) begin += relation.views[i].size;
+        end = begin + relation.views[d].size;
+      }
+      if (whole) begin = 0, end = rows;
+      side.rows = SideRows::planned(*local.device, relation.layout, rows, end - begin, g, cut, relation.resident);
+      side.pieces = cut_pieces(relation, begin, end, std::max<uint64_t>(side.rows.piece, 1));
       side.size = end - begin;
     };
     plan(local.build, build_, cut.replicate);
@@ -176,16 +239,22 @@ LocalJoins::LocalJoins(Engine& engine, std::span<Device* const> devices, const R
 }
 
 LocalJoins::~LocalJoins() {
-  for (const auto& local : locals_) local->stream.reset();  // all work ends before any memory that it uses goes
+  for (const auto& local : locals_) {  // all work ends before any memory that it uses goes
+    local->sends.reset();
+    local->stream.reset();
+  }
 }
 
 size_t LocalJoins::device_bytes(TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows, size_t devices,
-                                HashCut cut, bool count_only, Device& device) {
-  const SideRows b = SideRows::planned(device, build, build_rows, devices, cut, cut.replicate);
-  const SideRows p = SideRows::planned(device, probe, probe_rows, devices, cut, false);
+                                HashCut cut, bool count_only, bool resident, Device& device) {
+  const auto planned = [&](TupleLayout layout, uint64_t rows, bool whole) {
+    return SideRows::planned(device, layout, rows, whole ? rows : share_begin(rows, devices, 1), devices, cut, resident);
+  };
+  const SideRows b = planned(build, build_rows, cut.replicate), p = planned(probe, probe_rows, false);
   size_t most = 0;
   for (const size_t owner : {size_t{0}, devices - 1}) {  // with the most partitions, and with the fewest
-    most = std::max(most, local_bytes(device, b, p, partitions_of(cut, devices, owner), devices, cut, count_only));
+    most = std::max(
+        most, local_bytes(device, b, p, partitions_of(cut, devices, owner, device), devices, cut, count_only, resident, false));
   }
   return most;
 }
@@ -199,85 +268,126 @@ void LocalJoins::run() {
   job_.add_done(build_.size() + probe_.size());
   match();
   uint64_t most = 0, all = 0;
-  for (const auto& local : locals_) {
-    const JoinTally& tally = local->match->tally();
-    tally_.pairs = add_rows(tally_.pairs, tally.pairs);
-    tally_.build_matched += tally.build_matched;
-    tally_.probe_matched += tally.probe_matched;
-    most = std::max(most, local->build.size + local->probe.size);
-    all += local->build.size + local->probe.size;
+  for (size_t d = 0; d < locals_.size(); ++d) {
+    const Found own = found(d);
+    tally_.pairs = add_rows(tally_.pairs, own.tally.pairs);
+    tally_.build_matched += own.tally.build_matched;
+    tally_.probe_matched += own.tally.probe_matched;
+    most = std::max(most, own.build_rows + own.probe_rows);
+    all += own.build_rows + own.probe_rows;
   }
   if (all) skew_ = static_cast<double>(most) * static_cast<double>(locals_.size()) / static_cast<double>(all);
   job_.add_done(build_.size() + probe_.size());
 }
 
+LocalJoins::Found LocalJoins::found(size_t device) const {
+  const Local& local = *locals_[device];
+  Found sum;
+  for (size_t p = 0; p < parts_; ++p) {
+    const Found part = local.found(p);
+    sum.build_rows += part.build_rows;
+    sum.probe_rows += part.probe_rows;
+    sum.tally.pairs = add_rows(sum.tally.pairs, part.tally.pairs);
+    sum.tally.build_matched += part.tally.build_matched;
+    sum.tally.probe_matched += part.tally.probe_matched;
+  }
+  return sum;
+}
+
+// What is resident stays where it is, but for the other devices' parts of the build side.
 void LocalJoins::bring_whole() {
   reserve();
   std::vector<HostQueue> queues;
   uint64_t bytes = 0;
-  for (const auto& local : locals_) {
-    HostQueue queue{local->device, HostQueue::Direction::to_device, {}, 1, {}};
-    for (Side* side : local->sides()) {
-      if (!local->in_place()) side->place_chunk(*local->device);
+  for (size_t d = 0; d < locals_.size(); ++d) {
+    Local& local = *locals_[d];
+    HostQueue queue{local.device, HostQueue::Direction::to_device, {}, 1, {}};
+    for (Side* side : local.sides()) {
+      const bool collected = resident() && side == &local.build && locals_.size() > 1;
+      const bool moved = !local.in_place() && (!resident() || collected);
+      if (moved) side->place_chunk(*local.device);
+      Side::Part& part = side->parts.emplace_back();
       for (const Piece& piece : side->pieces) {
         TupleView tuples = piece.in;
-        if (!local->in_place()) {
-          queue.copies.push_back(host_copy(side->rows.layout, piece.out, piece.in, nullptr));
+        if (moved) {
+          HostCopy copy = host_copy(side->rows.layout, piece.out, piece.in, nullptr);
+          for (const HostCopy::Stretch& stretch : copy.stretches) bytes += stretch.bytes;
+          if (resident()) {
+            for (const HostCopy::Stretch& stretch : copy.stretches) {
+              local.device->copy(stretch.target, stretch.source, stretch.bytes, *local.stream);
+            }
+          } else {
+            queue.copies.push_back(std::move(copy));
+          }
           tuples.keys = piece.out.keys;
           if (tuples.values) tuples.values = piece.out.values;
-          bytes += piece.in.size * side->rows.layout.tuple_bytes();
         }
-        side->add_fragment(tuples, {0, tuples.size});
+        part.add(tuples, {0, tuples.size});
       }
     }
     if (queue.copies.empty()) continue;
     queue.depth = queue.copies.size();
     queues.push_back(std::move(queue));
   }
-  if (queues.empty()) return;
+  if (bytes == 0) return;
   const PhaseTimer timer(job_, "copy", 2 * bytes);
   transfer(engine_, queues, job_);
+  wait();
 }
 
 void LocalJoins::bring_partitioned() {
-  {
-    const PhaseTimer timer(job_, "partition", 2 * (build_.bytes() + probe_.bytes()));
-    // Keys that crowd on one device need more there than was planned; its memory can only grow while it is empty.
-    do {
-      reserve();
-      partition();
-    } while (!has_room());
+  const PhaseTimer timer(job_, "partition", 2 * (build_.bytes() + probe_.bytes()));
+  // What is sent first: of resident relations the first part of both sides, which can be matched then; from host memory the
+  // whole build side, as there is time until the probe side has arrived.
+  const size_t early = resident() ? 1 : parts_;
+  // Keys that crowd on one device need more there than was planned; its memory can only grow while it is empty.
+  for (bool room = false; !room;) {
+    reserve();
+    take_room();
+    room = partition(&Local::build);
+    if (!room) continue;
+    place(&Local::build);
+    send(&Local::build, 0, early);
+    room = partition(&Local::probe);
+    if (!room) wait();
   }
-  if (locals_.size() > 1) return exchange();
-  Local& local = *locals_[0];
-  local.free_arrival();
-  for (Side* side : local.sides()) {
-    for (const Piece& piece : side->pieces) side->add_fragment(piece.out.view(), piece.offsets);
+  place(&Local::probe);
+  for (size_t p = 0; p < parts_; ++p) {
+    if (p >= early) send(&Local::build, p, p + 1);
+    send(&Local::probe, p, p + 1);
+    for (const auto& local : locals_) local->sends->record(*local->sent[p]);
   }
 }
 
 void LocalJoins::reserve() {
+  if (resident()) return;
   for (const auto& local : locals_) {
-    local->free_arrival();
+    local->free_chunk();
     for (Side* side : local->sides()) {
-      side->chunk = OwnedTuples();
       side->received = OwnedTuples();
+      side->parts.clear();
+      side->parcels.clear();
     }
   }
   for (const auto& local : locals_) {
-    local->device->memory().reserve(
-        local_bytes(*local->device, local->build.rows, local->probe.rows, local->partitions, locals_.size(), cut_, count_only_));
+    StackAllocator& memory = local->device->memory();
+    const auto bytes = [&](bool overlaps) {
+      return local_bytes(*local->device, local->build.rows, local->probe.rows, local->partitions, locals_.size(), cut_,
+                         count_only_, false, overlaps);
+    };
+    const size_t most = std::min(memory.limit_bytes(), memory.reserved_bytes() + memory.free_bytes());
+    const size_t overlapping = parts_ > 1 ? bytes(true) : 0;
+    memory.reserve(overlapping && overlapping <= most ? overlapping : bytes(false));
   }
 }
 
-// Takes each device's chunks to it and partitions every piece as soon as it is there.
-void LocalJoins::partition() {
-  std::vector<HostQueue> queues;
+/// Takes the memory for what is partitioned. Where it comes from the host, what is to stay comes first: the rest makes room for
+/// the match.
+void LocalJoins::take_room() {
   for (const auto& local : locals_) {
     Device& device = *local->device;
-    // What is to stay comes first: the rest makes room for the match.
-    for (Side* side : local->sides()) {
-      if (locals_.size() > 1) side->received = OwnedTuples(device, side->rows.layout, side->rows.joined);
+    if (!resident() && locals_.size() > 1) {
+      for (Side* side : local->sides()) side->received = OwnedTuples(device, side->rows.layout, side->rows.joined);
     }
     size_t scratch = 0;
     for (Side* side : local->sides()) {
@@ -286,16 +396,27 @@ void LocalJoins::partition() {
       scratch = std::max(scratch, device.primitives().partition_scratch_bytes(rows.layout, rows.piece, partition_digit(cut_)));
     }
     local->partition_scratch = allocate(device, scratch);
-    if (local->in_place()) {
-      for (Side* side : local->sides()) {
-        for (Piece& piece : side->pieces) partition_piece(*local, *side, piece, piece.in);
-      }
+  }
+}
+
+// Takes each device's chunk to it and partitions every piece as soon as it is there. False where more tuples come to a device
+// than there is room for; that is planned for then.
+bool LocalJoins::partition(Side Local::*side) {
+  std::vector<HostQueue> queues;
+  for (const auto& local : locals_) {
+    Side& own = (*local).*side;
+    if (resident() || local->in_place()) {
+      for (Piece& piece : own.pieces) partition_piece(*local, own, piece, piece.in);
     } else {
-      queues.push_back(one_after_the_other(arrival(*local, local->build), arrival(*local, local->probe)));
+      queues.push_back(arrival(*local, own));
     }
   }
   transfer(engine_, queues, job_);
-  wait();
+  std::vector<Stream*> streams;
+  for (const auto& local : locals_) streams.push_back(local->stream.get());
+  synchronize_all(streams);
+  job_.check();
+  return count(side);
 }
 
 HostQueue LocalJoins::arrival(Local& local, Side& side) {
@@ -311,124 +432,171 @@ void LocalJoins::partition_piece(Local& local, const Side& side, Piece& piece, c
                                        local.partition_scratch.data(), job_, *local.stream);
 }
 
-/// Counts what each device will join; where that is more than was reserved for, plans for it and returns false.
-bool LocalJoins::has_room() {
+/// Counts what each device will join of a side.
+bool LocalJoins::count(Side Local::*side) {
   bool room = true;
   const size_t g = locals_.size();
   for (size_t owner = 0; owner < g; ++owner) {
     const uint32_t first = partition_begin(cut_, g, owner), last = partition_begin(cut_, g, owner + 1);
-    Local& local = *locals_[owner];
-    for (Side Local::*side : {&Local::build, &Local::probe}) {
-      uint64_t size = 0;
-      for (const auto& from : locals_) {
-        for (const Piece& piece : ((*from).*side).pieces) size += piece.offsets[last] - piece.offsets[first];
-      }
-      (local.*side).size = size;
+    Side& own = (*locals_[owner]).*side;
+    own.size = 0;
+    for (const auto& from : locals_) {
+      for (const Piece& piece : ((*from).*side).pieces) own.size += piece.offsets[last] - piece.offsets[first];
     }
-    if (local.build.size <= local.build.rows.joined && local.probe.size <= local.probe.rows.joined) continue;
-    for (Side* side : local.sides()) side->rows.joined = side->size;
+    if (own.size <= own.rows.joined) continue;
+    own.rows.joined = own.size;
     room = false;
   }
-  return room;
+  return room || resident();
 }
 
-// Sends all pieces' partitions to their owners.
-void LocalJoins::exchange() {
-  struct Parcel {
-    size_t owner;
-    TupleLayout layout;
-    TupleSpan target, source;
-  };
+/// Gives each partition of a side its place at its owner, part by part.
+void LocalJoins::place(Side Local::*side) {
   const size_t g = locals_.size();
-  std::vector<std::vector<Parcel>> parcels(g);  // of each sender, by owner
+  for (const auto& local : locals_) {
+    Side& own = (*local).*side;
+    own.parts.resize(parts_);
+    own.parcels.resize(parts_);
+    if (g == 1) {
+      for (const Piece& piece : own.pieces) {
+        own.parts[0].add(piece.out.view(), local->whole ? std::vector<uint64_t>{0, piece.in.size} : piece.offsets);
+      }
+    } else if (resident()) {
+      own.received = OwnedTuples(*local->device, own.rows.layout, own.size);
+    }
+  }
+  if (g == 1) return;
   for (size_t owner = 0; owner < g; ++owner) {
-    const uint32_t first = partition_begin(cut_, g, owner), last = partition_begin(cut_, g, owner + 1);
-    for (Side Local::*side : {&Local::build, &Local::probe}) {
-      Side& to = (*locals_[owner]).*side;
-      const TupleLayout layout = to.rows.layout;
-      uint64_t at = 0;
-      for (size_t sender = 0; sender < g; ++sender) {
-        for (const Piece& piece : ((*locals_[sender]).*side).pieces) {
-          std::vector<uint64_t> offsets(&piece.offsets[first], &piece.offsets[last] + 1);
-          const uint64_t begin = offsets.front(), rows = offsets.back() - begin;
+    Side& to = (*locals_[owner]).*side;
+    const TupleLayout layout = to.rows.layout;
+    uint64_t at = 0;
+    for (size_t p = 0; p < parts_; ++p) {
+      const uint32_t first = part_begin(cut_, g, owner, p), last = part_begin(cut_, g, owner, p + 1);
+      const uint64_t begin = at;
+      for (const auto& sender : locals_) {
+        Side& from = (*sender).*side;
+        for (const Piece& piece : from.pieces) {
+          const uint64_t skipped = piece.offsets[first], rows = piece.offsets[last] - skipped;
           if (rows == 0) continue;
-          for (uint64_t& offset : offsets) offset -= begin;
           const TupleSpan target = to.received.span.slice(layout, at, at + rows);
-          parcels[sender].push_back({owner, layout, target, piece.out.slice(layout, begin, begin + rows)});
-          to.add_fragment(target.view(), std::move(offsets));
+          from.parcels[p].push_back({owner, target, piece.out.slice(layout, skipped, skipped + rows)});
           at += rows;
+          if (locals_[owner]->whole) continue;
+          std::vector<uint64_t> offsets(&piece.offsets[first], &piece.offsets[last] + 1);
+          for (uint64_t& offset : offsets) offset -= skipped;
+          to.parts[p].add(target.view(), std::move(offsets));
+        }
+      }
+      if (locals_[owner]->whole) to.parts[p].add(to.received.span.slice(layout, begin, at).view(), {0, at - begin});
+    }
+  }
+}
+
+/// Enqueues the way of parts to their owners.
+void LocalJoins::send(Side Local::*side, size_t first_part, size_t last_part) {
+  engine_.pool.parallel_for(locals_.size(), [&](uint64_t sender) {
+    Local& local = *locals_[sender];
+    Side& own = local.*side;
+    const TupleLayout layout = own.rows.layout;
+    for (size_t p = first_part; p < last_part; ++p) {
+      std::vector<Side::Parcel>& parcels = own.parcels[p];
+      // Owner by owner in a different order for each, so that no two send to the same owner at first.
+      std::rotate(parcels.begin(),
+                  std::find_if(parcels.begin(), parcels.end(), [&](const auto& parcel) { return parcel.owner >= sender; }),
+                  parcels.end());
+      for (const Side::Parcel& parcel : parcels) {
+        Device& owner = *locals_[parcel.owner]->device;
+        const TupleSpan &target = parcel.target, &source = parcel.source;
+        local.device->copy_to_peer(target.keys, owner, source.keys, source.size * layout.key_bytes, *local.sends);
+        if (layout.value_bytes) {
+          local.device->copy_to_peer(target.values, owner, source.values, source.size * layout.value_bytes, *local.sends);
         }
       }
     }
-  }
-  const PhaseTimer timer(job_, "exchange", 2 * (build_.bytes() + probe_.bytes()));
-  engine_.pool.parallel_for(g, [&](uint64_t sender) {
-    Device& device = *locals_[sender]->device;
-    Stream& stream = *locals_[sender]->stream;
-    std::vector<Parcel>& own = parcels[sender];
-    // Owner by owner in a different order for each, so that no two send to the same owner at first.
-    std::rotate(own.begin(), std::find_if(own.begin(), own.end(), [&](const Parcel& parcel) { return parcel.owner >= sender; }),
-                own.end());
-    for (const Parcel& parcel : own) {
-      Device& owner = *locals_[parcel.owner]->device;
-      const TupleSpan &target = parcel.target, &source = parcel.source;
-      device.copy_to_peer(target.keys, owner, source.keys, source.size * parcel.layout.key_bytes, stream);
-      if (parcel.layout.value_bytes) {
-        device.copy_to_peer(target.values, owner, source.values, source.size * parcel.layout.value_bytes, stream);
-      }
-    }
   });
-  wait();
-  for (const auto& local : locals_) {
-    local->free_arrival();
-    for (Side* side : local->sides()) side->chunk = OwnedTuples();
-  }
 }
 
 void LocalJoins::match() {
+  if (!cut_.replicate && locals_.size() > 1) {
+    const PhaseTimer timer(job_, "exchange", 2 * (build_.bytes() + probe_.bytes()));
+    if (!resident()) {
+      for (const auto& local : locals_) local->free_arrival();
+    }
+    if (parts_ == 1 || !has_room_for_parts()) {
+      wait();
+      for (const auto& local : locals_) {
+        local->free_chunk();
+        for (Side* side : local->sides()) {
+          if (parts_ == 1) continue;
+          side->parts.assign(1, {});
+          side->parts[0].add(side->received.span.slice(side->rows.layout, 0, side->size).view(), {0, side->size});
+        }
+      }
+      parts_ = 1;
+    }
+  } else {
+    for (const auto& local : locals_) local->free_arrival();
+  }
   const PhaseTimer timer(job_, "match", build_.size() * build_.layout.key_bytes + probe_.size() * probe_.layout.key_bytes);
-  for (const auto& local : locals_) start_match(*local);
+  for (const auto& local : locals_) local->matches.resize(parts_);
+  for (size_t p = 0; p < parts_; ++p) {
+    for (const auto& local : locals_) {
+      if (parts_ > 1) {
+        for (const auto& sender : locals_) local->stream->wait(*sender->sent[p]);
+      }
+      start_match(*local, p);
+    }
+  }
   wait();
   for (bool going = true; going;) {
     going = false;
     for (const auto& local : locals_) {
-      if (local->device->primitives().hash_match_goes_on(*local->match, job_, *local->stream)) going = true;
+      for (Local::Match& match : local->matches) {
+        if (local->device->primitives().hash_match_goes_on(*match.found, job_, *local->stream)) going = true;
+      }
     }
     if (going) wait();
   }
 }
 
-void LocalJoins::start_match(Local& local) {
+size_t LocalJoins::match_bytes(const Local& local, size_t part) const {
+  return local.device->primitives().hash_match_scratch_bytes(build_.layout, local.build.parts[part].size, probe_.layout,
+                                                             local.probe.parts[part].size, local.partitions, count_only_);
+}
+
+/// Whether all parts can be matched beside what is on its way.
+bool LocalJoins::has_room_for_parts() const {
+  return std::all_of(locals_.begin(), locals_.end(), [&](const auto& local) {
+    size_t bytes = count_only_ ? 0 : kLeastStagedBytes;
+    for (size_t p = 0; p < parts_; ++p) bytes += StackAllocator::aligned(match_bytes(*local, p));
+    const StackAllocator& memory = local->device->memory();
+    return bytes <= memory.reserved_bytes() - memory.used_bytes();
+  });
+}
+
+void LocalJoins::start_match(Local& local, size_t part) {
   for (Side* side : local.sides()) {
-    if (side->joined.fragments.empty()) side->add_fragment({}, std::vector<uint64_t>(local.partitions + 1));
-    for (const std::vector<uint64_t>& offsets : side->joined_offsets) side->joined.host_offsets.push_back(offsets.data());
+    Side::Part& own = side->parts[part];
+    own.joined.layout = side->rows.layout;
+    if (own.joined.fragments.empty()) own.add({}, std::vector<uint64_t>(local.partitions + 1));
+    for (const std::vector<uint64_t>& offsets : own.offsets) own.joined.host_offsets.push_back(offsets.data());
   }
-  Primitives& primitives = local.device->primitives();
-  local.match_scratch =
-      allocate(*local.device, primitives.hash_match_scratch_bytes(build_.layout, local.build.size, probe_.layout,
-                                                                  local.probe.size, local.partitions, count_only_));
-  const uint32_t common_bits = cut_.round_bits + (cut_.replicate ? 0 : cut_.partition_bits);
-  local.match = primitives.hash_match(local.build.joined, local.probe.joined, local.partitions, common_bits, count_only_,
-                                      local.match_scratch.data(), job_, *local.stream);
+  Local::Match& match = local.matches[part];
+  match.scratch = allocate(*local.device, match_bytes(local, part));
+  const uint32_t common_bits = cut_.round_bits + (local.partitions == 1 ? 0 : cut_.partition_bits);
+  match.found =
+      local.device->primitives().hash_match(local.build.parts[part].joined, local.probe.parts[part].joined, local.partitions,
+                                            common_bits, count_only_, match.scratch.data(), job_, *local.stream);
 }
 
 void LocalJoins::wait() {
   std::vector<Stream*> streams;
-  for (const auto& local : locals_) streams.push_back(local->stream.get());
+  for (const auto& local : locals_) {
+    streams.push_back(local->sends.get());
+    streams.push_back(local->stream.get());
+  }
   synchronize_all(streams);
   job_.check();
-}
-
-uint64_t LocalJoins::rows_of(const Local& local, JoinEmit what) const {
-  const JoinTally& tally = local.match->tally();
-  switch (what) {
-    case JoinEmit::pairs: return tally.pairs;
-    case JoinEmit::build_matched: return tally.build_matched;
-    case JoinEmit::build_unmatched: return local.build.size - tally.build_matched;
-    case JoinEmit::probe_matched: return tally.probe_matched;
-    case JoinEmit::probe_unmatched: return local.probe.size - tally.probe_matched;
-  }
-  return 0;
 }
 
 void LocalJoins::emit(JoinEmit what, JoinOutput host_out) {
@@ -443,7 +611,6 @@ void LocalJoins::emit(JoinEmit what, JoinOutput host_out) {
     std::rethrow_exception(error);
   }
 }
-
 void LocalJoins::emit_columns(JoinEmit what, JoinOutput host_out) {
   std::vector<Column> columns{{&JoinOutput::keys, build_.layout.key_bytes},
                               {&JoinOutput::build_values, build_.layout.value_bytes},
@@ -452,15 +619,16 @@ void LocalJoins::emit_columns(JoinEmit what, JoinOutput host_out) {
   if (columns.empty()) return;
   uint64_t row_bytes = 0, rows = 0;
   for (const Column& column : columns) row_bytes += column.width;
-  for (const auto& local : locals_) rows += rows_of(*local, what);
+  for (size_t d = 0; d < locals_.size(); ++d) rows += rows_of(found(d), what);
   const PhaseTimer timer(job_, "write", rows * row_bytes);
   std::vector<HostQueue> queues;
-  for (const auto& local : locals_) {
-    const uint64_t own = rows_of(*local, what);
-    if (local->in_place()) {
-      local->device->primitives().hash_emit(*local->match, what, 0, own, host_out, job_, *local->stream);
+  for (size_t d = 0; d < locals_.size(); ++d) {
+    Local& local = *locals_[d];
+    const uint64_t own = rows_of(found(d), what);
+    if (local.in_place()) {
+      emit_there(d, what, host_out);
     } else if (own) {
-      queues.push_back(way_home(*local, what, columns, host_out));
+      queues.push_back(way_home(local, what, columns, host_out));
     }
     for (const Column& column : columns) host_out.*column.data = static_cast<char*>(host_out.*column.data) + own * column.width;
   }
@@ -473,44 +641,74 @@ void LocalJoins::emit_columns(JoinEmit what, JoinOutput host_out) {
 
 // Through what is left of the device's memory.
 HostQueue LocalJoins::way_home(Local& local, JoinEmit what, const std::vector<Column>& columns, JoinOutput host_out) {
+  struct Stretch {
+    size_t part;
+    uint64_t first, rows, at;
+  };
   StackAllocator& memory = local.device->memory();
-  const uint64_t all = rows_of(local, what);
-  uint64_t row_bytes = 0;
+  uint64_t row_bytes = 0, most = 0;
   for (const Column& column : columns) row_bytes += column.width;
+  for (size_t p = 0; p < parts_; ++p) most = std::max(most, rows_of(local.found(p), what));
   const size_t room = std::min(kStagedBytes, memory.reserved_bytes() - memory.used_bytes()) / kStagedParts;
-  const uint64_t part_rows = std::min<uint64_t>(all, (room - (columns.size() + 1) * StackAllocator::kAlignment) / row_bytes);
+  const uint64_t staged_rows = std::min<uint64_t>(most, (room - (columns.size() + 1) * StackAllocator::kAlignment) / row_bytes);
   std::array<JoinOutput, kStagedParts> staged;
   for (size_t s = 0; s < kStagedParts; ++s) {
-    local.staged[s] = memory.allocate(part_rows * row_bytes + columns.size() * StackAllocator::kAlignment);
+    local.staged[s] = memory.allocate(staged_rows * row_bytes + columns.size() * StackAllocator::kAlignment);
     char* at = local.staged[s].as<char>();
     for (const Column& column : columns) {
       staged[s].*column.data = at;
-      at += StackAllocator::aligned(part_rows * column.width);
+      at += StackAllocator::aligned(staged_rows * column.width);
+    }
+  }
+  std::vector<Stretch> stretches;
+  uint64_t at = 0;
+  for (size_t p = 0; p < parts_; ++p) {
+    const uint64_t all = rows_of(local.found(p), what);
+    for (uint64_t first = 0; first < all; first += staged_rows) {
+      stretches.push_back({p, first, std::min(staged_rows, all - first), at});
+      at += stretches.back().rows;
     }
   }
   HostQueue queue{local.device, HostQueue::Direction::to_host, {}, kStagedParts, {}};
-  for (uint64_t first = 0; first < all; first += part_rows) {
-    const size_t part = queue.copies.size() % kStagedParts;
+  for (const Stretch& stretch : stretches) {
+    const size_t slot = queue.copies.size() % kStagedParts;
     HostCopy& copy = queue.copies.emplace_back();
-    copy.after = local.emitted[part].get();
+    copy.after = local.emitted[slot].get();
     for (const Column& column : columns) {
-      copy.stretches.push_back({static_cast<char*>(host_out.*column.data) + first * column.width, staged[part].*column.data,
-                                std::min(part_rows, all - first) * column.width});
+      copy.stretches.push_back({static_cast<char*>(host_out.*column.data) + stretch.at * column.width, staged[slot].*column.data,
+                                stretch.rows * column.width});
     }
   }
-  const auto emit_part = [this, &local, what, all, part_rows, staged](size_t part) {
-    const uint64_t first = part * part_rows;
-    if (first >= all) return;
-    local.device->primitives().hash_emit(*local.match, what, first, std::min(part_rows, all - first), staged[part % kStagedParts],
-                                         job_, *local.stream);
-    local.stream->record(*local.emitted[part % kStagedParts]);
+  const auto emit_stretch = [this, &local, what, staged, stretches = std::move(stretches)](size_t s) {
+    if (s >= stretches.size()) return;
+    const Stretch& stretch = stretches[s];
+    local.device->primitives().hash_emit(*local.matches[stretch.part].found, what, stretch.first, stretch.rows,
+                                         staged[s % kStagedParts], job_, *local.stream);
+    local.stream->record(*local.emitted[s % kStagedParts]);
   };
-  for (size_t part = 0; part < kStagedParts; ++part) emit_part(part);
-  queue.enqueued = [&local, emit_part](size_t part, std::span<Event* const> done) {
+  for (size_t s = 0; s < kStagedParts; ++s) emit_stretch(s);
+  queue.enqueued = [&local, emit_stretch](size_t s, std::span<Event* const> done) {
     for (Event* event : done) local.stream->wait(*event);
-    emit_part(part + kStagedParts);
+    emit_stretch(s + kStagedParts);
   };
   return queue;
+}
+
+void LocalJoins::emit_there(size_t device, JoinEmit what, JoinOutput out) {
+  Local& local = *locals_[device];
+  const auto past = [](void* column, uint64_t rows, uint8_t width) {
+    return column ? static_cast<char*>(column) + rows * width : nullptr;
+  };
+  for (size_t p = 0; p < parts_; ++p) {
+    const uint64_t rows = rows_of(local.found(p), what);
+    local.device->primitives().hash_emit(*local.matches[p].found, what, 0, rows, out, job_, *local.stream);
+    out = {past(out.keys, rows, build_.layout.key_bytes), past(out.build_values, rows, build_.layout.value_bytes),
+           past(out.probe_values, rows, probe_.layout.value_bytes)};
+  }
+}
+
+void LocalJoins::fill_missing(size_t device, void* out, size_t bytes) {
+  locals_[device]->device->fill(out, 0xFF, bytes, *locals_[device]->stream);
 }
 
 }  // namespace warpjoin

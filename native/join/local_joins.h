@@ -1,4 +1,4 @@
-// A hash join of two relations in host memory, spread over devices: partition, exchange, match, emit.
+// A hash join of two relations, spread over devices: partition, exchange, match, emit.
 #pragma once
 
 #include <memory>
@@ -6,28 +6,24 @@
 #include <vector>
 
 #include "core/engine.h"
+#include "join/hash_cut.h"
 #include "primitives/primitives.h"
 #include "transfer/arrival.h"
 
 namespace warpjoin {
 
-/// Tuples in host memory, in one or more stretches.
+/// Tuples in host memory, in one or more stretches, or resident: view d lies on device d of the join.
 struct Relation {
   TupleLayout layout;
   std::vector<TupleView> views;
+  bool resident = false;
 
   uint64_t size() const;
   uint64_t bytes() const { return size() * layout.tuple_bytes(); }
 };
 
-/// How a hash join cuts the key space.
-struct HashCut {
-  uint32_t round_bits = 0;      ///< topmost bits of the mixed keys that are the same in all keys
-  uint32_t partition_bits = 0;  ///< bits below: partitions over all devices
-  bool replicate = false;       ///< no partitions: every device joins the whole build side with its chunk of the probe side
-};
-
-/// One use: run, look at the tally, emit. The tuples and the job must outlive it.
+/// One use: run, look at what was found, emit. The tuples and the job must outlive it. Both relations are resident, or neither
+/// is; device memory is reserved only where neither is.
 class LocalJoins {
  public:
   LocalJoins(Engine& engine, std::span<Device* const> devices, const Relation& build, const Relation& probe, HashCut cut,
@@ -39,6 +35,12 @@ class LocalJoins {
   /// Matches on all devices and waits for them.
   void run();
 
+  /// What a device joined, and what it found.
+  struct Found {
+    uint64_t build_rows = 0, probe_rows = 0;
+    JoinTally tally;
+  };
+  Found found(size_t device) const;
   /// Sums over the devices. With a replicated build side `build_matched` is meaningless.
   const JoinTally& tally() const { return tally_; }
   /// Largest over mean number of tuples a device joined.
@@ -46,36 +48,46 @@ class LocalJoins {
 
   /// Writes all devices' rows to host memory, in the order of the devices, and waits for them.
   void emit(JoinEmit what, JoinOutput host_out);
+  /// Enqueues the writing of one device's rows to memory that it addresses.
+  void emit_there(size_t device, JoinEmit what, JoinOutput out);
+  /// Enqueues a fill of such memory with all-ones.
+  void fill_missing(size_t device, void* out, size_t bytes);
+  /// Waits for all of that.
+  void wait();
 
   /// Device memory for relations of these sizes, where hashing spreads the tuples evenly.
   static size_t device_bytes(TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows, size_t devices,
-                             HashCut cut, bool count_only, Device& device);
+                             HashCut cut, bool count_only, bool resident, Device& device);
 
  private:
   struct Side;
   struct Local;
   struct Column;
 
+  bool resident() const { return build_.resident; }
   void bring_whole();
   void bring_partitioned();
   void reserve();
-  void partition();
+  void take_room();
+  bool partition(Side Local::*side);
   HostQueue arrival(Local& local, Side& side);
   void partition_piece(Local& local, const Side& side, Piece& piece, const TupleView& arrived);
-  bool has_room();
-  void exchange();
+  bool count(Side Local::*side);
+  void place(Side Local::*side);
+  void send(Side Local::*side, size_t first_part, size_t last_part);
   void match();
-  void start_match(Local& local);
-  void wait();
+  bool has_room_for_parts() const;
+  size_t match_bytes(const Local& local, size_t part) const;
+  void start_match(Local& local, size_t part);
   void emit_columns(JoinEmit what, JoinOutput host_out);
   HostQueue way_home(Local& local, JoinEmit what, const std::vector<Column>& columns, JoinOutput host_out);
-  uint64_t rows_of(const Local& local, JoinEmit what) const;
 
   Engine& engine_;
   const Relation build_, probe_;
   const HashCut cut_;
   const bool count_only_;
   Job& job_;
+  size_t parts_;
   JoinTally tally_;
   double skew_ = 1;
   std::vector<std::unique_ptr<Local>> locals_;

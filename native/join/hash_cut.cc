@@ -1,0 +1,81 @@
+#include "join/hash_cut.h"
+
+#include <algorithm>
+#include <bit>
+#include <string>
+
+#include "core/error.h"
+#include "primitives/primitives.h"
+
+namespace warpjoin {
+namespace {
+
+constexpr uint32_t kMostBits = 12;
+
+/// Whether the join asks which build rows match, which no device knows alone if each has them all.
+bool asks_build(const JoinRequest& request) {
+  switch (request.kind) {
+    case JoinKind::inner: return false;
+    case JoinKind::full: return true;
+    case JoinKind::right: return !request.build_left;
+    default: return request.build_left;
+  }
+}
+
+constexpr uint64_t kWholeRows = 128 << 10;  // build rows that are not partitioned: the third-level cache holds their table
+
+/// How many partition bits leave a partition no more build rows than a device wants of one.
+uint32_t partition_bits_for(uint64_t build_rows, uint64_t partition_rows) {
+  if (build_rows <= kWholeRows) return 0;
+  return std::min<uint32_t>(kMostBits, static_cast<uint32_t>(std::bit_width((build_rows - 1) / partition_rows)));
+}
+
+/// Whether a build side is better sent to each device than exchanged, by hash, together with the probe side. The first takes
+/// the build side over each link, to the host or of a device to the others, the second a device's share of both sides over its
+/// links to the others, which are several times faster than those to the host. Tuples of both sides are about as wide. More
+/// build rows take longer to match, too.
+bool worth_replicating(uint64_t build_rows, uint64_t probe_rows, size_t devices, bool resident) {
+  const uint64_t faster = resident ? 2 : 8;
+  return build_rows <= kWholeRows || build_rows <= (build_rows + probe_rows) / devices / faster;
+}
+
+/// As many as there may be, for little to be waited for before the first, but not so small that a match is all launches.
+uint32_t parts_for(uint64_t device_rows) {
+  constexpr uint64_t kMostParts = 8, kPartRows = uint64_t{1} << 24;
+  return static_cast<uint32_t>(std::clamp<uint64_t>(device_rows / kPartRows, 1, kMostParts));
+}
+
+}  // namespace
+
+uint32_t bits_of(uint32_t count, const char* what) {
+  if (!std::has_single_bit(count) || count > 1u << kMostBits) {
+    throw Error(ErrorCode::option, std::string(what) + " of a hash join: expected a power of two up to " +
+                                       std::to_string(1u << kMostBits) + " but received " + std::to_string(count));
+  }
+  return static_cast<uint32_t>(std::countr_zero(count));
+}
+
+bool cuts_by_itself(Device& device) { return device.primitives().hash_partition_tuples() == UINT64_MAX; }
+
+HashCut cut_for(const JoinRequest& request, uint32_t round_bits, uint32_t partitions, uint64_t build_rows, uint64_t probe_rows,
+                size_t devices, bool resident, Device& device) {
+  HashCut cut{.round_bits = round_bits};
+  cut.partition_bits = partitions ? bits_of(partitions, "Partitions")
+                                  : partition_bits_for(build_rows, device.primitives().hash_partition_tuples());
+  if (cut.partition_bits == 0 &&
+      (devices == 1 || (!asks_build(request) && worth_replicating(build_rows, probe_rows, devices, resident)))) {
+    cut.replicate = true;
+  } else if (devices > 1) {
+    // Enough partitions that the devices' shares are even.
+    const auto even = static_cast<uint32_t>(std::bit_width(16 * devices - 1));
+    const auto fewest = static_cast<uint32_t>(std::bit_width(devices - 1));
+    cut.partition_bits = std::max(cut.partition_bits, partitions ? fewest : even);
+    if (cuts_by_itself(device)) {
+      const uint32_t most = (1u << cut.partition_bits) / static_cast<uint32_t>(devices);
+      cut.parts = std::min(most, partitions ? 8 : parts_for((build_rows + probe_rows) / devices));
+    }
+  }
+  return cut;
+}
+
+}  // namespace warpjoin

@@ -1,0 +1,151 @@
+#include "join/resident_join.h"
+
+#include <utility>
+
+#include "join/join_rows.h"
+#include "join/local_joins.h"
+#include "join/row_writer.h"
+#include "transfer/arrival.h"
+
+namespace warpjoin {
+namespace {
+
+/// Without values that the result does not want.
+Relation relation(const ResidentRelation& side, bool with_values) {
+  Relation relation{side.layout, side.chunks, true};
+  if (with_values) return relation;
+  relation.layout.value_bytes = 0;
+  for (TupleView& chunk : relation.views) chunk.values = nullptr;
+  return relation;
+}
+
+/// What the shape of a result depends on.
+JoinKeys described(const ResidentRelation& left, const ResidentRelation& right) {
+  JoinKeys keys;
+  const auto describe = [](JoinSide& side, const ResidentRelation& relation) {
+    side.tuples.layout = relation.layout;
+    side.tuples.view.size = side.rows = relation.size();
+  };
+  describe(keys.left, left);
+  describe(keys.right, right);
+  return keys;
+}
+
+/// Gives `use` the joins that have run.
+template <class Use>
+void join_residents(Engine& engine, std::span<Device* const> devices, const ResidentRelation& left, const ResidentRelation& right,
+                    const JoinRequest& request, uint32_t partitions, Job& job, Use&& use) {
+  if (devices.empty()) throw Error(ErrorCode::option, "A hash join needs at least one device");
+  if (left.chunks.size() != devices.size() || right.chunks.size() != devices.size()) {
+    throw Error(ErrorCode::internal, "A resident relation has a chunk on each device of a join");
+  }
+  const Relation l = relation(left, wants_left(request)), r = relation(right, wants_right(request));
+  const Relation &build = request.build_left ? l : r, &probe = request.build_left ? r : l;
+  const HashCut cut = cut_for(request, 0, partitions, build.size(), probe.size(), devices.size(), true, *devices[0]);
+  job.add_planned(2 * (build.size() + probe.size()));
+  LocalJoins joins(engine, devices, build, probe, cut, request.count_only, job);
+  joins.run();
+  use(joins);
+}
+
+/// Enqueues the writing of a device's rows to its memory.
+void write_chunk(LocalJoins& joins, Device& device, size_t d, const JoinRequest& request, const JoinSections& sections,
+                 TupleLayout left, TupleLayout right, ResidentRows::Chunk& chunk) {
+  const auto column = [&](bool wanted, uint8_t width) { return allocate(device, wanted ? column_bytes(chunk.size, width) : 0); };
+  chunk.keys = column(request.want_keys, left.key_bytes);
+  chunk.left = column(wants_left(request), left.value_bytes);
+  chunk.right = column(wants_right(request), right.value_bytes);
+  joins.emit_there(d, JoinEmit::pairs,
+                   {chunk.keys.data(), (request.build_left ? chunk.left : chunk.right).data(),
+                    (request.build_left ? chunk.right : chunk.left).data()});
+  const auto alone = [&](const Buffer& own, uint8_t own_width, const Buffer& other, uint8_t other_width, bool build, bool matched,
+                         uint64_t begin, uint64_t rows) {
+    if (rows == 0) return;
+    if (own) {
+      void* const values = own.as<char>() + begin * own_width;
+      if (build) {
+        joins.emit_there(d, matched ? JoinEmit::build_matched : JoinEmit::build_unmatched, {nullptr, values, nullptr});
+      } else {
+        joins.emit_there(d, matched ? JoinEmit::probe_matched : JoinEmit::probe_unmatched, {nullptr, nullptr, values});
+      }
+    }
+    if (other) joins.fill_missing(d, other.as<char>() + begin * other_width, rows * other_width);
+  };
+  alone(chunk.left, left.value_bytes, chunk.right, right.value_bytes, request.build_left, request.kind == JoinKind::semi,
+        sections.left_begin(), sections.left);
+  alone(chunk.right, right.value_bytes, chunk.left, left.value_bytes, !request.build_left, false, sections.right_begin(),
+        sections.right);
+}
+
+}  // namespace
+
+uint64_t ResidentRelation::size() const {
+  uint64_t size = 0;
+  for (const TupleView& chunk : chunks) size += chunk.size;
+  return size;
+}
+
+uint64_t ResidentRows::size() const {
+  uint64_t size = 0;
+  for (const Chunk& chunk : chunks) size += chunk.size;
+  return size;
+}
+
+ResidentRows resident_hash_join(Engine& engine, std::span<Device* const> devices, const ResidentRelation& left,
+                                const ResidentRelation& right, const JoinRequest& request, Job& job, uint32_t partitions) {
+  check_request(described(left, right), request);
+  ResidentRows rows{left.layout, right.layout, {}, false, false, 1};
+  join_residents(engine, devices, left, right, request, partitions, job, [&](LocalJoins& joins) {
+    std::vector<JoinSections> sections;
+    rows.chunks.resize(devices.size());
+    uint64_t size = 0;
+    for (size_t d = 0; d < devices.size(); ++d) {
+      const LocalJoins::Found found = joins.found(d);
+      const uint64_t left_rows = request.build_left ? found.build_rows : found.probe_rows;
+      const uint64_t right_rows = request.build_left ? found.probe_rows : found.build_rows;
+      sections.push_back(tuple_sections(request.kind, left_rows, right_rows, counts_of(found.tally, request)));
+      rows.chunks[d].size = sections[d].size();
+      size = add_rows(size, sections[d].size());
+      rows.left_may_be_missing |= sections[d].right > 0;
+      rows.right_may_be_missing |= !left_rows_only(request.kind) && sections[d].left > 0;
+    }
+    rows.skew = joins.skew();
+    check_max_rows(size, request.max_rows);
+    if (request.count_only) return;
+    const PhaseTimer timer(job, "write");
+    for (size_t d = 0; d < devices.size(); ++d) {
+      write_chunk(joins, *devices[d], d, request, sections[d], left.layout, right.layout, rows.chunks[d]);
+    }
+    joins.wait();
+  });
+  return rows;
+}
+
+JoinRows resident_hash_join_home(Engine& engine, std::span<Device* const> devices, const ResidentRelation& left,
+                                 const ResidentRelation& right, const JoinRequest& request, Job& job, uint32_t partitions) {
+  const JoinKeys keys = described(left, right);
+  check_request(keys, request);
+  JoinRows rows;
+  join_residents(engine, devices, left, right, request, partitions, job, [&](LocalJoins& joins) {
+    const JoinSections sections = join_sections(keys, request.kind, counts_of(joins.tally(), request));
+    rows = make_rows(engine, keys, request, sections, job);
+    rows.skew = joins.skew();
+    if (!request.count_only) RowWriter(request, rows, sections).write(joins, sections);
+  });
+  return rows;
+}
+
+size_t resident_hash_join_device_bytes(TupleLayout left, uint64_t left_rows, TupleLayout right, uint64_t right_rows,
+                                       size_t devices, const JoinRequest& request, Engine& engine) {
+  Device& device = *engine.devices.at(0);
+  if (!wants_left(request)) left.value_bytes = 0;
+  if (!wants_right(request)) right.value_bytes = 0;
+  if (!request.build_left) {
+    std::swap(left, right);
+    std::swap(left_rows, right_rows);
+  }
+  const HashCut cut = cut_for(request, 0, 0, left_rows, right_rows, devices, true, device);
+  return LocalJoins::device_bytes(left, left_rows, right, right_rows, devices, cut, request.count_only, true, device);
+}
+
+}  // namespace warpjoin

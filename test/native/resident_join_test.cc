@@ -1,0 +1,114 @@
+#include "join/resident_join.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <tuple>
+
+#include "core/engine.h"
+#include "far_device.h"
+#include "resident_join_cases.h"
+
+namespace warpjoin {
+namespace {
+
+using namespace testing;
+
+/// Which devices stand in for others: those of the host, or far ones, with direct links or without.
+enum class Place { host, far, apart };
+
+std::unique_ptr<Engine> make_engine(std::tuple<int, Place> setup) {
+  const auto [devices, place] = setup;
+  const EngineConfig config{
+      .threads = 3, .host_devices = devices, .memory_limit_bytes = size_t{3} << 30, .transfer_block_bytes = size_t{64} << 10};
+  return place == Place::host ? std::make_unique<Engine>(config) : make_far_engine(config, place == Place::far);
+}
+
+class ResidentJoin : public ::testing::TestWithParam<std::tuple<int, Place>> {};
+
+std::string name_of_setup(const ::testing::TestParamInfo<std::tuple<int, Place>>& info) {
+  constexpr const char* names[] = {"Host", "Far", "Apart"};
+  return names[static_cast<size_t>(std::get<1>(info.param))] + std::to_string(std::get<0>(info.param));
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, ResidentJoin,
+                         ::testing::Combine(::testing::Values(1, 2, 3, 4, 8), ::testing::Values(Place::host, Place::far)),
+                         name_of_setup);
+INSTANTIATE_TEST_SUITE_P(DevicesApart, ResidentJoin, ::testing::Combine(::testing::Values(3), ::testing::Values(Place::apart)),
+                         name_of_setup);
+
+TEST_P(ResidentJoin, GivesTheNaiveJoinForAllKindsSidesAndLayouts) {
+  const auto engine = make_engine(GetParam());
+  check_drawn_resident_joins(*engine);
+  for (const auto& device : engine->devices) EXPECT_EQ(device->memory().used_bytes(), 0u);
+}
+
+TEST_P(ResidentJoin, TakesEmptyAndDisjointSides) { check_empty_resident_joins(*make_engine(GetParam())); }
+
+TEST_P(ResidentJoin, StandsSkew) { check_skewed_resident_joins(*make_engine(GetParam())); }
+
+TEST_P(ResidentJoin, ReplicatesSmallBuildSidesAndPartitionsLargeOnes) {
+  check_large_resident_joins(*make_engine(GetParam()), 150000);
+}
+
+TEST_P(ResidentJoin, FitsTheMemoryThatItAnnounces) {
+  const auto engine = make_engine(GetParam());
+  check_announced_resident_bytes(*engine, 150000, 200000, JoinKind::full);
+  check_announced_resident_bytes(*engine, 1000, 50000, JoinKind::inner);
+}
+
+TEST_P(ResidentJoin, SaysWhatDoesNotFit) {
+  const auto engine = make_engine(GetParam());
+  std::mt19937_64 random(7);
+  const Rows rows = draw(random, 5000, 5000, 0, 8);
+  const size_t chunks = 2 * OwnedTuples::bytes({8, 8}, rows.size());
+  const std::vector<Buffer> reserved = reserve_all(*engine, chunks + 4096);
+  const ResidentSide left(*engine, rows, {8, 8}, false, false, random), right(*engine, rows, {8, 8}, false, false, random);
+  Job job;
+  try {
+    resident_hash_join(*engine, devices_of(*engine), left.relation, right.relation, {}, job);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::device);
+  }
+}
+
+TEST_P(ResidentJoin, ReleasesEverythingWhereAnAllocationFails) {
+  const auto engine = make_engine(GetParam());
+  for (const bool home : {false, true}) {
+    for (const uint32_t partitions : {0u, 64u}) {
+      check_failed_allocations(*engine, std::get<0>(GetParam()), repeated_resident_join(*engine, partitions, home, 800, 900), 2);
+    }
+  }
+}
+
+TEST_P(ResidentJoin, StopsWhenItsJobIsCancelled) {
+  const auto engine = make_engine(GetParam());
+  for (const bool home : {false, true}) {
+    check_cancelled_calls(repeated_resident_join(*engine, 64, home, 20000, 15000));
+  }
+}
+
+TEST_P(ResidentJoin, SurvivesCopiesThatFail) {
+  const auto [devices, place] = GetParam();
+  if (place == Place::host) GTEST_SKIP() << "copies of host devices don't fail";
+  const auto engine = make_engine(GetParam());
+  auto& last = static_cast<FarDevice&>(*engine->devices.back());
+  for (const bool home : {false, true}) {
+    const RepeatedCall call = repeated_resident_join(*engine, 64, home, 3000, 4000);
+    for (const bool at_once : {false, true}) {
+      int64_t failures = 0;
+      for (bool failed = true; failed; failures += failed) {
+        last.fail_copy(failures + 1, at_once);
+        Job job;
+        failed = !call.survives(ErrorCode::device, job);
+      }
+      EXPECT_GE(failures, 4);
+    }
+    last.fail_copy(0, false);
+  }
+}
+
+}  // namespace
+}  // namespace warpjoin
