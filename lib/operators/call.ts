@@ -75,7 +75,7 @@ function shortageOf(error: unknown, devices: readonly DeviceDescription[]): Shor
 export class Call {
   readonly job: NativeJob;
   readonly #running: Running;
-  readonly #core: EngineCore;
+  readonly core: EngineCore;
   readonly #shortage: Shortage | null;
   readonly #handles = new Set<Releasable>();
   readonly #steps: { name: string; milliseconds: number }[] = [];
@@ -86,7 +86,7 @@ export class Call {
   #callbackError: { error: unknown } | undefined;
 
   constructor(core: EngineCore, running: Running, shortage: Shortage | null) {
-    this.#core = core;
+    this.core = core;
     this.#running = running;
     this.#shortage = shortage;
     core.native.resetPeaks();
@@ -94,18 +94,27 @@ export class Call {
   }
 
   get native(): NativeEngine {
-    return this.#core.native;
+    return this.core.native;
+  }
+
+  get tables(): Tables {
+    return this.core.tables;
   }
 
   /** Brings those of the inputs to host memory that are on the devices alone. */
   async bringHome(...inputs: Input[]): Promise<void> {
-    for (const { loaded } of inputs) if (loaded) await this.#core.tables.bringHome(this, loaded);
+    for (const { loaded } of inputs) if (loaded) await this.tables.bringHome(this, loaded);
   }
 
   /** Releases the handle with the call, unless `free` does before. */
   keep<H extends Releasable>(handle: H): H {
     this.#handles.add(handle);
     return handle;
+  }
+
+  /** Takes back what keep() said: the handle outlives the call. */
+  handOver(handle: Releasable): void {
+    this.#handles.delete(handle);
   }
 
   free(...handles: (Releasable | null)[]): void {
@@ -140,7 +149,7 @@ export class Call {
 
   /** What there is now: neither what was allocated since the call began nor what loaded tables take is free. */
   get resources(): Resources {
-    const { native, threads } = this.#core;
+    const { native, threads } = this.core;
     const { usedBytes, limitBytes } = native.memory();
     return {
       devices: native.devices().map((device) => ({
@@ -166,7 +175,7 @@ export class Call {
     for (let resources = given; ; resources = { ...this.resources, links: given.links }) {
       const [made, none] = attemptPlan(() => plan(resources));
       if (made?.chunksets === 1 && made.rounds === 1) return { plan: made, resources };
-      if (await this.#core.tables.makeRoom(this)) continue;
+      if (await this.tables.makeRoom(this)) continue;
       if (none) throw none;
       return { plan: made!, resources };
     }
@@ -188,7 +197,7 @@ export class Call {
   }
 
   linkSpeeds(anew: boolean): Promise<MeasuredLinks | null> {
-    return this.step('link speeds', () => this.#core.links.speeds(this.job, anew));
+    return this.step('link speeds', () => this.core.links.speeds(this.job, anew));
   }
 
   #shareOf(step: Step | string): number {
@@ -229,7 +238,7 @@ export class Call {
     const devices: DeviceDescription[] = this.native.devices();
     return {
       device: devices.some((device) => device.kind === 'gpu') ? 'gpu' : 'cpu',
-      deviceReason: this.#core.deviceReason,
+      deviceReason: this.core.deviceReason,
       devices: devices.map(({ name, kind, peakBytes }) => ({ name, kind, peakBytes })),
       deviceChoices: deviceChoices(plan),
       algorithm: plan.algorithm,

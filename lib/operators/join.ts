@@ -42,8 +42,9 @@ import {
 import { quote } from '../suggest.js';
 import type { JoinIndices, ResidentTable, ResultTable, Stats } from '../types.js';
 import { type Call, type EngineCore, runCall } from './call.js';
-import { loadResult, readInput } from './load.js';
-import { handedOver, plannedWidth, withStats } from './shared.js';
+import { type LoadedTable, loadResult, readInput } from './load.js';
+import { executeResident, prepareResident, type ResidentJoin } from './resident-join.js';
+import { fromHostMemory, handedOver, plannedWidth, withStats } from './shared.js';
 
 /** What a join works on, and what it is to give: columns, row numbers or the number of rows. */
 export interface JoinTask {
@@ -79,6 +80,8 @@ export interface Joined {
   columns: NativeResultColumn[];
   left: ArrayBuffer | null;
   right: ArrayBuffer | null;
+  /** A result that stays on the devices, in place of the columns. */
+  table: LoadedTable | null;
   rows: number;
   stats: Stats;
 }
@@ -92,9 +95,10 @@ export async function joinTables(
   const settings = joinSettings(joinSchema, 'join', options);
   const task = tableTask(core, left, right, settings);
   return runCall(core, settings, async (call) => {
-    const { columns, rows, stats } = await runJoin(call, task);
-    const table = buildTable(task.want.columns, columns, rows, task.left.metadata);
-    return withStats(settings.resident ? await loadResult(call, core, table) : table, stats);
+    const { columns, table, rows, stats } = await runJoin(call, task);
+    if (table) return withStats(table, stats);
+    const made = buildTable(task.want.columns, columns, rows, task.left.metadata);
+    return withStats(settings.resident ? await loadResult(call, core, made) : made, stats);
   });
 }
 
@@ -120,7 +124,7 @@ export async function explainJoin(core: EngineCore, left: unknown, right: unknow
   const task = tableTask(core, left, right, settings);
   return runCall(core, settings, async (call) => {
     const prepared = await prepare(call, task);
-    const measured = settings.analyze ? (await execute(call, task, prepared)).stats : null;
+    const measured = settings.analyze ? (await run(call, task, prepared)).stats : null;
     const { how, keys } = settings;
     const what = keys ? `${how} join on ${quote(keys.left)} = ${quote(keys.right)}` : 'cross join';
     return explain(what, prepared.plan, prepared.resources, measured);
@@ -152,7 +156,19 @@ function crossRows({ left, right }: JoinTask): number {
 }
 
 export async function runJoin(call: Call, task: JoinTask): Promise<Joined> {
-  return execute(call, task, await prepare(call, task));
+  return run(call, task, await prepare(call, task));
+}
+
+/** Where the tables lie, if they are loaded and can be joined there; else from host memory. */
+async function prepare(call: Call, task: JoinTask): Promise<Prepared | ResidentJoin> {
+  const resident = await prepareResident(call, task);
+  return resident === null || typeof resident === 'string' ? prepareFromHost(call, task, resident) : resident;
+}
+
+async function run(call: Call, task: JoinTask, prepared: Prepared | ResidentJoin): Promise<Joined> {
+  if (!('origins' in prepared)) return execute(call, task, prepared);
+  const joined = await executeResident(call, task, prepared);
+  return typeof joined === 'string' ? execute(call, task, await prepareFromHost(call, task, joined)) : joined;
 }
 
 /** Whether the left key column is asked for and could come out of the tuples' keys: numbers of the keys' own width. */
@@ -174,7 +190,8 @@ export function carriedColumn(task: JoinTask, side: Side, keyIsHandedOver: boole
   return moved.length === 1 && canBeCarried(task[side], moved[0]!.column) ? moved[0]!.column : null;
 }
 
-async function prepare(call: Call, task: JoinTask): Promise<Prepared> {
+/** `why`: a join of loaded tables runs from host memory; null where none is loaded. */
+async function prepareFromHost(call: Call, task: JoinTask, why: string | null): Promise<Prepared> {
   const { left, right, want, settings, keys: keyColumns } = task;
   if (want !== 'count' && !keyColumns && crossRows(task) > settings.maxOutputRows) {
     throw new WarpjoinError(
@@ -233,7 +250,7 @@ async function prepare(call: Call, task: JoinTask): Promise<Prepared> {
       request,
       planned,
       rowBytes,
-      plan: planCrossJoin(left.rows, right.rows, planned, resources),
+      plan: { ...planCrossJoin(left.rows, right.rows, planned, resources), loaded: fromHostMemory(why) },
       resources,
     };
   }
@@ -265,7 +282,7 @@ async function prepare(call: Call, task: JoinTask): Promise<Prepared> {
   };
   const { plan, resources } = await call.planned(
     await call.resourcesFor(keys.left.tuples * shape.left.sentBytes + keys.right.tuples * shape.right.sentBytes),
-    (available) => planJoin(shape, deviceBytes, available),
+    (available) => ({ ...planJoin(shape, deviceBytes, available), loaded: fromHostMemory(why) }),
   );
   return { relations, position, keyed: { keys, shape, deviceBytes }, request, planned, rowBytes, plan, resources };
 }
@@ -358,7 +375,7 @@ async function execute(call: Call, task: JoinTask, prepared: Prepared): Promise<
           const { shape, deviceBytes } = keyed!;
           const resources = { ...call.resources, links: prepared.resources.links };
           const instead = planWithoutHash(shape, deviceBytes, resources, (error as Error).message);
-          return execute(call, task, { ...prepared, plan: instead, resources });
+          return execute(call, task, { ...prepared, plan: { ...instead, loaded: plan.loaded }, resources });
         }
         break;
       }
@@ -383,7 +400,14 @@ async function execute(call: Call, task: JoinTask, prepared: Prepared): Promise<
   const left = task.want === 'indices' ? native.takeJoinValues(rows!, 'left') : null;
   const right = task.want === 'indices' && request.wantRight ? native.takeJoinValues(rows!, 'right') : null;
   call.free(rows!, prepared.relations.left, prepared.relations.right);
-  return { columns, left, right, rows: size, stats: call.stats(plan, [task.left.rows, task.right.rows], size, skew) };
+  return {
+    columns,
+    left,
+    right,
+    table: null,
+    rows: size,
+    stats: call.stats(plan, [task.left.rows, task.right.rows], size, skew),
+  };
 }
 
 /** Now that the number of rows is known: throws where the result can't be made. */

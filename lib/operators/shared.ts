@@ -1,6 +1,7 @@
 import type { Table } from 'apache-arrow';
 import { type Input, infoOf } from '../columns/input.js';
 import type { NativeResultColumn } from '../native.js';
+import type { Plan } from '../plan/plan.js';
 import type { Stats } from '../types.js';
 import type { LoadedTable } from './load.js';
 
@@ -8,6 +9,11 @@ import type { LoadedTable } from './load.js';
 export function plannedWidth(input: Input, index: number): number {
   const { kind, width } = infoOf(input, index);
   return kind === 'fixed' ? width : kind === 'boolean' ? 1 / 8 : kind === 'utf8' ? 4 : 8;
+}
+
+/** What a plan says of loaded tables that a call takes from host memory. */
+export function fromHostMemory(why: string | null): Plan['loaded'] {
+  return why === null ? undefined : { inputs: [], reason: `taken from host memory: ${why}` };
 }
 
 /** Values that an operator hands over as they are: a carried payload, or keys. */

@@ -12,7 +12,7 @@ import { quote } from '../suggest.js';
 import type { ResultTable, Stats } from '../types.js';
 import { type Call, type EngineCore, runCall } from './call.js';
 import { readInput } from './load.js';
-import { handedOver, plannedWidth, withStats } from './shared.js';
+import { fromHostMemory, handedOver, plannedWidth, withStats } from './shared.js';
 
 /** What a sort works on. */
 export interface SortTask {
@@ -132,9 +132,10 @@ async function prepare(call: Call, task: SortTask, carry: boolean): Promise<Prep
   const inputs = (of: readonly number[]): number[] => of.map((index) => position.get(columns[index]!.column)!);
   const gatherBytes = (of: readonly number[], devices: number): number =>
     call.native.gatherDeviceBytes(relation, inputs(of), { size: keys.rows, rowBytes: valueBytes, mayBeMissing: false }, devices);
-  const { plan, resources } = await call.planned(await call.resourcesFor(keys.rows * (keyBytes + valueBytes)), (available) =>
-    planSort(request, deviceBytes, available, gatherBytes),
-  );
+  const { plan, resources } = await call.planned(await call.resourcesFor(keys.rows * (keyBytes + valueBytes)), (available) => ({
+    ...planSort(request, deviceBytes, available, gatherBytes),
+    loaded: fromHostMemory(table.loaded ? 'sorts bring their keys to the devices' : null),
+  }));
   return { relation, keys, position, plan, resources };
 }
 

@@ -6,21 +6,19 @@ import { onBestSet, type Traffic, transferSpeeds } from './device-set.js';
 import { gatherStep } from './gather.js';
 import {
   attempt,
-  type ColumnStep,
   type CrossJoinStep,
   checkHostBytes,
   deviceBudget,
   deviceLimitError,
   type Estimate,
-  type GatherStep,
   type HashJoinStep,
   type MergeJoinStep,
-  type MergeStep,
   type Plan,
   type PlannedColumn,
+  type RefineStep,
   type Resources,
   resultBytes,
-  type SortStep,
+  type Step,
 } from './plan.js';
 import { columnStep, type SortDeviceBytes, sortSteps, type Tuples } from './sort.js';
 
@@ -59,7 +57,7 @@ export interface JoinDeviceBytes {
   gather(side: Side, columns: readonly number[], rows: number, devices: number): number;
 }
 
-export type JoinPlan = Plan<SortStep | MergeStep | HashJoinStep | MergeJoinStep | CrossJoinStep | ColumnStep | GatherStep>;
+export type JoinPlan = Plan<Exclude<Step, RefineStep>>;
 
 /** Rows that a join surely gives. */
 export function leastRows(how: JoinKind, left: number, right: number): number {

@@ -65,12 +65,26 @@ export interface GatherStep extends StepOf<'gather'> {
   columns: number[];
   devices: number[];
 }
+/** Joins loaded tables where they lie on the devices. */
+export interface ResidentJoinStep extends StepOf<'residentJoin'> {}
+/** Brings all columns of a result home from the devices. */
+export interface BringHomeStep extends StepOf<'bringHome'> {}
 /**
  * How a column is made: handed over with the rows, as their keys or as the payload that they carry; decoded from sorted
  * keys, or gathered where that is not exact; gathered by row number from one side, or from both.
  */
 export type ColumnOrigin = 'keys' | 'payload' | 'decoded' | 'gathered' | 'coalesced';
-export type Step = SortStep | MergeStep | RefineStep | HashJoinStep | MergeJoinStep | CrossJoinStep | ColumnStep | GatherStep;
+export type Step =
+  | SortStep
+  | MergeStep
+  | RefineStep
+  | HashJoinStep
+  | MergeJoinStep
+  | CrossJoinStep
+  | ColumnStep
+  | GatherStep
+  | ResidentJoinStep
+  | BringHomeStep;
 
 export interface Plan<S extends Step = Step> {
   algorithm: string;

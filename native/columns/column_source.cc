@@ -14,6 +14,12 @@ void ColumnSource::pack(Engine& engine, const Job& job) {
   if (nullable_) bits_.validity = packed(engine, job, &ColumnChunk::validity);
 }
 
+void ColumnSource::drop_validity_without_nulls(Engine& engine, const Job& job) {
+  if (!nullable_ || count_set_bits(engine, bits_.validity, rows(), job) < rows()) return;
+  nullable_ = false;
+  bits_.validity = HostBuffer();
+}
+
 // All ones where a chunk has no such bitmap.
 template <class Bitmap>
 HostBuffer ColumnSource::packed(Engine& engine, const Job& job, Bitmap bitmap) const {

@@ -41,6 +41,8 @@ class ColumnSource {
   void pack(Engine& engine, const Job& job);
   /// The copy of rows [begin, end), where begin is a multiple of 64, to a device.
   HostCopy copy(uint64_t begin, uint64_t end, const DeviceStretch& to) const;
+  /// Of packed bits: forgets a validity bitmap that says nothing.
+  void drop_validity_without_nulls(Engine& engine, const Job& job);
   Bits take_bits() { return std::move(bits_); }
 
  private:

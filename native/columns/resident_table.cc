@@ -11,15 +11,13 @@
 namespace warpjoin {
 namespace {
 
-bool nullable(const Column& column) { return columns::ChunkIndex(column).nullable(); }
-
 /// Where the columns' stretches of so many rows lie in one buffer.
 class Layout {
  public:
-  Layout(const std::vector<const Column*>& columns, uint64_t rows) {
-    for (const Column* column : columns) {
-      values_.push_back(add(values_bytes(column->type, rows)));
-      validity_.push_back(add(nullable(*column) ? bitmap_bytes(rows) : 0));
+  Layout(const std::vector<ColumnSource>& columns, uint64_t rows) {
+    for (const ColumnSource& column : columns) {
+      values_.push_back(add(values_bytes(column.type(), rows)));
+      validity_.push_back(add(column.nullable() ? bitmap_bytes(rows) : 0));
     }
   }
 
@@ -36,15 +34,31 @@ class Layout {
   size_t bytes_ = 0;
 };
 
+std::vector<ColumnSource> sources_of(const std::vector<const Column*>& columns) {
+  std::vector<ColumnSource> sources;
+  for (const Column* column : columns) sources.emplace_back(*column, columns::ChunkIndex(*column).nullable());
+  return sources;
+}
+
 }  // namespace
 
 uint64_t ResidentTable::size() const { return std::accumulate(rows.begin(), rows.end(), uint64_t{0}); }
 
 bool stays_on_devices(const ColumnType& type) { return gathers_on_devices(type); }
 
+bool spread_evenly(const ResidentTable& table) {
+  const uint64_t shard = Sharding::of(table.size(), table.rows.size()).shard_rows;
+  uint64_t left = table.size();
+  return std::all_of(table.rows.begin(), table.rows.end(), [&](uint64_t rows) {
+    const uint64_t expected = std::min(left, shard);
+    left -= expected;
+    return rows == expected;
+  });
+}
+
 size_t resident_table_bytes(const std::vector<const Column*>& columns, uint64_t rows, const std::vector<Device*>& devices) {
   const uint64_t shard = std::min(rows, Sharding::of(rows, devices.size()).shard_rows);
-  const size_t bytes = Layout(columns, shard).bytes();
+  const size_t bytes = Layout(sources_of(columns), shard).bytes();
   return bytes ? devices.at(0)->memory().resident_size(bytes) : 0;
 }
 
@@ -52,20 +66,21 @@ ResidentTable load_table(Engine& engine, const std::vector<Device*>& devices, co
                          uint64_t rows, Job& job) {
   job.check();
   job.add_planned(columns.size() * rows);
-  ResidentTable table{.devices = devices, .rows = {}, .columns = {}, .memory = {}};
-  std::vector<ColumnSource> sources;
-  for (const Column* column : columns) {
-    if (!stays_on_devices(column->type))
-      throw Error(ErrorCode::not_supported, "Column '" + column->name + "' can't stay on devices");
-    ColumnSource& source = sources.emplace_back(*column, nullable(*column));
-    source.pack(engine, job);
-    table.columns.push_back({column->name, column->type, source.nullable(), {}});
+  ResidentTable table{devices, {}, {}, {}};
+  std::vector<ColumnSource> sources = sources_of(columns);
+  for (size_t c = 0; c < columns.size(); ++c) {
+    const Column& column = *columns[c];
+    if (!stays_on_devices(column.type))
+      throw Error(ErrorCode::not_supported, "Column '" + column.name + "' can't stay on devices");
+    sources[c].pack(engine, job);
+    sources[c].drop_validity_without_nulls(engine, job);
+    table.columns.push_back({column.name, column.type, sources[c].nullable(), {}});
   }
   const uint64_t shard = Sharding::of(rows, devices.size()).shard_rows;
   std::vector<HostQueue> queues(devices.size());
   for (size_t d = 0; d < devices.size(); ++d) {
     const uint64_t begin = std::min(rows, d * shard), end = std::min(rows, begin + shard);
-    const Layout layout(columns, end - begin);
+    const Layout layout(sources, end - begin);
     table.rows.push_back(end - begin);
     table.memory.push_back(layout.bytes() ? devices[d]->memory().allocate_resident(layout.bytes()) : Buffer());
     queues[d].device = devices[d];

@@ -24,12 +24,16 @@ struct ResidentTable {
   std::vector<uint64_t> rows;  ///< of each stretch
   std::vector<ResidentColumn> columns;
   std::vector<Buffer> memory;  ///< what the stretches lie in
+  double skew = 1;             ///< of the join that made it: largest over mean number of tuples a device joined
 
   uint64_t size() const;
 };
 
 /// Whether a table of these columns can stay on devices: booleans, and values of 1, 2, 4, 8 or 16 bytes.
 bool stays_on_devices(const ColumnType& type);
+
+/// Whether the table is spread as load_table() does it.
+bool spread_evenly(const ResidentTable& table);
 
 /// Device memory that load_table() takes on each of `devices`, at most.
 size_t resident_table_bytes(const std::vector<const Column*>& columns, uint64_t rows, const std::vector<Device*>& devices);

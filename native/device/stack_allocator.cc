@@ -114,9 +114,10 @@ size_t StackAllocator::resident_size(size_t bytes) const {
 Buffer StackAllocator::allocate_resident(size_t bytes) {
   const std::lock_guard lock(mutex_);
   const size_t size = resident_size(bytes);
-  if (fails_now() || resident_ + top_ + size > limit_) {
-    const std::string room = format_bytes(top_ + resident_) + " in use, limit " + limit_text();
-    throw Error(ErrorCode::device, format_bytes(bytes) + " do not fit device '" + device_name_ + "' (" + room + ")");
+  const size_t beside = resident_ + (ranges_.empty() ? 0 : reserved_);
+  if (fails_now() || beside + size > limit_) {
+    throw Error(ErrorCode::device, format_bytes(bytes) + " do not fit device '" + device_name_ + "' (" + format_bytes(beside) +
+                                       " in use, limit " + limit_text() + ")");
   }
   auto block = std::find_if(blocks_.begin(), blocks_.end(), [&](const Block& b) { return !b.used && b.size == size; });
   if (block == blocks_.end()) {
@@ -191,7 +192,7 @@ size_t StackAllocator::reserved_bytes() const {
 
 size_t StackAllocator::used_bytes() const {
   const std::lock_guard lock(mutex_);
-  return top_ + resident_;
+  return top_;
 }
 
 size_t StackAllocator::resident_bytes() const {

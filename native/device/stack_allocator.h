@@ -92,11 +92,11 @@ class StackAllocator {
   /// What the device has free beside the physical allocations.
   size_t free_bytes() const;
   size_t reserved_bytes() const;
-  /// The extent of the stack and the resident memory in use.
+  /// The extent of the stack.
   size_t used_bytes() const;
-  /// The resident memory in use: the stack has the limit less this.
+  /// What is in use beside it: the stack has the limit less this.
   size_t resident_bytes() const;
-  /// The most that was in use since the last reset_peak().
+  /// The most that was in use, on the stack and beside it, since the last reset_peak().
   size_t peak_bytes() const;
   void reset_peak();
 

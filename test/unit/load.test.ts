@@ -1,9 +1,10 @@
 /** Loaded tables over an addon of plain JavaScript: what is on the GPUs, what goes when, and what calls take from where. */
 import * as arrow from 'apache-arrow';
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { Engine } from '../../lib/engine.js';
 import { type EngineOptions, engineSchema } from '../../lib/options.js';
 import { parse } from '../../lib/schema.js';
+import type { TableInput } from '../../lib/types.js';
 import { type FakeAddon, fakeAddon } from '../support/fake-addon.js';
 import { failure, rows, table, unordered } from '../support/tables.js';
 
@@ -119,11 +120,118 @@ test('an engine that is disposed frees its tables', async () => {
   await loaded.dispose();
 });
 
-test('results are loaded with resident: true', async () => {
-  const addon = fakeAddon({ gpus: 1 });
-  const engine = engineOn(addon);
-  await using joined = await engine.join(of, of, { on: 'id', resident: true });
-  expect([joined.numRows, joined.resident]).toEqual([6, true]);
-  expect(joined.stats.outputRows).toBe(6);
-  expect(unordered(rows(await joined.toArrow()))).toEqual(unordered(rows(await engine.join(of, of, { on: 'id' }))));
+describe('joins of loaded tables', () => {
+  const right = table({ id: new arrow.Int32(), b: new arrow.Int64() }, { id: [2, 3, 1, 2], b: [20n, 30n, 10n, 21n] });
+  const wide = table(
+    { id: new arrow.Int32(), b: new arrow.Int64(), c: new arrow.Int16(), t: new arrow.Utf8() },
+    { id: [2, 3], b: [1n, 2n], c: [null, 3], t: ['x', 'y'] },
+  );
+  async function joining(options: EngineOptions = {}) {
+    const addon = fakeAddon({ gpus: 2 });
+    const engine = engineOn(addon, options);
+    const tables = { one: await engine.load(of), other: await engine.load(right), wide: await engine.load(wide) };
+    addon.calls.length = 0;
+    return { addon, engine, ...tables };
+  }
+
+  test('run where they lie, with what rows carry', async () => {
+    const { addon, engine, one, other } = await joining();
+    const joined = await engine.join(one, other, { on: 'id' });
+    expect(unordered(rows(joined))).toEqual(unordered(rows(await engine.join(of, right, { on: 'id' }))));
+    expect(addon.calls[0]).toBe('joinTablesHome');
+    expect(addon.calls.slice(1)).toEqual(['relation', 'relation', 'joinKeys', 'hashJoin']);
+    expect(joined.stats).toMatchObject({ resident: ['left', 'right'], residentReason: 'joined where they lie' });
+    expect(await engine.joinCount(one, other, { on: 'id', how: 'left' })).toBe(6);
+    const { left: l, right: r } = await engine.joinIndices(one, other, { on: 'id', how: 'semi' });
+    expect([[...l], r]).toEqual([[0, 1, 2], null]);
+    expect(addon.calls.slice(5)).toEqual(['joinTablesHome', 'joinTablesHome']);
+  });
+
+  test('gather more columns there, and bring them home', async () => {
+    const { addon, engine, one, wide: loaded } = await joining();
+    const select = ['id', 'a', 'b', 'c'] as const;
+    const joined = await engine.join(one, loaded, { on: 'id', how: 'full', coalesce: false, select });
+    expect(unordered(rows(joined))).toEqual(
+      unordered(rows(await engine.join(of, wide, { on: 'id', how: 'full', coalesce: false, select }))),
+    );
+    expect(addon.calls.slice(0, 2)).toEqual(['joinTables', 'bringHome']);
+  });
+
+  test('leave a result on the devices, to be joined again', async () => {
+    const { addon, engine, one, other } = await joining();
+    const joined = await engine.join(one, other, { on: 'id', resident: true });
+    expect([joined.numRows, joined.resident, joined.schema.names]).toEqual([5, true, ['id', 'a', 'b']]);
+    expect(await engine.joinCount(joined, one, { on: 'id' })).toBe(9);
+    const again = await engine.join(joined, other, { on: 'id', select: ['id', 'b'], resident: true });
+    expect(addon.calls).toEqual(['joinTables', 'joinTablesHome', 'joinTables']);
+    const host = await engine.join(of, right, { on: 'id' });
+    expect(unordered(rows(await joined.toArrow()))).toEqual(unordered(rows(host)));
+    expect(await joined.toArrow()).toBe(await joined.toArrow());
+    expect(addon.calls.filter((call) => call === 'bringHome')).toHaveLength(1);
+    const all = await engine.join(again, one, { on: 'id' });
+    expect(all.stats.residentReason).toBe('joined where they lie');
+    const gathered = await engine.join(joined, one, { on: 'id' });
+    expect(gathered.stats.residentReason).toBe(
+      "taken from host memory: the left table is the result of a join, of which columns can't be gathered",
+    );
+    await joined.dispose();
+    await engine.dispose();
+    expect(addon.liveHandles()).toBe(0);
+    expect((await failure(again.toArrow())).message).toContain('disposed');
+  });
+
+  test.each([
+    ['the right table is not loaded', { on: 'id' }, 'other'],
+    ['the keys are not integers of 4 or 8 bytes of one type', { leftOn: 'a', rightOn: 'a' }, 'one'],
+    ['a cross join has no keys', { how: 'cross' }, 'one'],
+    ['sort-merge was asked for', { on: 'id', algorithm: 'sort-merge' }, 'one'],
+    ['key "id" is coalesced from both tables', { on: 'id', how: 'full', coalesce: true }, 'one'],
+    ['column "t" is in host memory alone', { on: 'id' }, 'wide'],
+  ] as const)('from host memory: %s', async (reason, options, with_) => {
+    const { engine, ...tables } = await joining();
+    const second = with_ === 'other' ? right : tables[with_];
+    const plan = await engine.explain('join', tables.one, second, options as never);
+    expect(plan).toContain(`  loaded   taken from host memory: ${reason}\n`);
+    const joined = await engine.join<TableInput, TableInput, { on: string }>(tables.one, second, options as never);
+    expect([joined.stats.resident, joined.stats.residentReason]).toEqual([[], `taken from host memory: ${reason}`]);
+  });
+
+  test('where keys have nulls they come from host memory', async () => {
+    const { engine, one } = await joining();
+    const nulls = await engine.load(table({ id: new arrow.Int32() }, { id: [1, null] }));
+    const { stats } = await engine.join(one, nulls, { on: 'id' });
+    expect(stats.residentReason).toBe('taken from host memory: key "id" of the right table has nulls');
+  });
+
+  test('evict other tables for their room, then go on from host memory', async () => {
+    const { addon, engine, one, other, wide: third } = await joining({ deviceMemoryLimit: 185 });
+    const { stats } = await engine.join(one, other, { on: 'id' });
+    expect([stats.resident, third.resident]).toEqual([['left', 'right'], false]);
+    addon.settings.bytesPerTuple = 40;
+    const joined = await engine.join(one, other, { on: 'id' });
+    expect(joined.stats.residentReason).toBe(
+      'taken from host memory: joining where they lie takes 160 bytes on each device, which has 137 bytes left',
+    );
+    expect(joined.numRows).toBe(5);
+  });
+
+  test('come back to the devices where there is room', async () => {
+    const { addon, engine, one, other } = await joining({ deviceMemoryLimit: 300 });
+    const big = await engine.load(table({ v: new arrow.Int64() }, { v: Array(60).fill(1n) }));
+    expect([one.resident, other.resident, big.resident]).toEqual([false, true, true]);
+    await big.dispose();
+    addon.calls.length = 0;
+    expect(await engine.joinCount(one, other, { on: 'id' })).toBe(5);
+    expect(addon.calls).toEqual(['relation', 'loadTable', 'joinTablesHome']);
+  });
+
+  test('a device that runs out of memory leaves them to host memory', async () => {
+    const { addon, engine, one, other } = await joining();
+    const error = Object.assign(new Error('device full'), { code: 'ERR_DEVICE' });
+    addon.settings.failing = { step: 'joinTables', error };
+    const joined = await engine.join(one, other, { on: 'id', resident: true });
+    expect(joined.stats.residentReason).toBe('taken from host memory: device full');
+    expect(addon.calls.at(-1)).toBe('loadTable');
+    expect([joined.numRows, joined.resident]).toEqual([5, true]);
+  });
 });
