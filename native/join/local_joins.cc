@@ -202,8 +202,15 @@ struct LocalJoins::Column {
 };
 
 LocalJoins::LocalJoins(Engine& engine, std::span<Device* const> devices, const Relation& build, const Relation& probe,
-                       HashCut cut, bool count_only, Job& job)
-    : engine_(engine), build_(build), probe_(probe), cut_(cut), count_only_(count_only), job_(job), parts_(cut.parts) {
+                       HashCut cut, bool count_only, Job& job, size_t kept_bytes)
+    : engine_(engine),
+      build_(build),
+      probe_(probe),
+      cut_(cut),
+      count_only_(count_only),
+      job_(job),
+      kept_bytes_(kept_bytes),
+      parts_(cut.parts) {
   for (Device* device : devices) {
     auto& local = *locals_.emplace_back(std::make_unique<Local>());
     local.device = device;
@@ -373,7 +380,8 @@ void LocalJoins::reserve() {
     StackAllocator& memory = local->device->memory();
     const auto bytes = [&](bool overlaps) {
       return local_bytes(*local->device, local->build.rows, local->probe.rows, local->partitions, locals_.size(), cut_,
-                         count_only_, false, overlaps);
+                         count_only_, false, overlaps) +
+             kept_bytes_;
     };
     const size_t most = std::min(memory.limit_bytes(), memory.reserved_bytes() + memory.free_bytes());
     const size_t overlapping = parts_ > 1 ? bytes(true) : 0;
@@ -567,7 +575,7 @@ size_t LocalJoins::match_bytes(const Local& local, size_t part) const {
 /// Whether all parts can be matched beside what is on its way.
 bool LocalJoins::has_room_for_parts() const {
   return std::all_of(locals_.begin(), locals_.end(), [&](const auto& local) {
-    size_t bytes = count_only_ ? 0 : kLeastStagedBytes;
+    size_t bytes = kept_bytes_ + (count_only_ ? 0 : kLeastStagedBytes);
     for (size_t p = 0; p < parts_; ++p) bytes += StackAllocator::aligned(match_bytes(*local, p));
     const StackAllocator& memory = local->device->memory();
     return bytes <= memory.reserved_bytes() - memory.used_bytes();

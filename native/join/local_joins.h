@@ -26,8 +26,9 @@ struct Relation {
 /// is; device memory is reserved only where neither is.
 class LocalJoins {
  public:
+  /// `kept_bytes`: of a result that stays on each device, to be reserved with the rest.
   LocalJoins(Engine& engine, std::span<Device* const> devices, const Relation& build, const Relation& probe, HashCut cut,
-             bool count_only, Job& job);
+             bool count_only, Job& job, size_t kept_bytes = 0);
   ~LocalJoins();
   LocalJoins(const LocalJoins&) = delete;
   LocalJoins& operator=(const LocalJoins&) = delete;
@@ -87,6 +88,7 @@ class LocalJoins {
   const HashCut cut_;
   const bool count_only_;
   Job& job_;
+  const size_t kept_bytes_;
   size_t parts_;
   JoinTally tally_;
   double skew_ = 1;

@@ -1,5 +1,6 @@
 #include "join/resident_join.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "join/join_rows.h"
@@ -8,15 +9,6 @@
 
 namespace warpjoin {
 namespace {
-
-/// Without values that the result does not want.
-Relation relation(const ResidentRelation& side, bool with_values) {
-  Relation relation{side.layout, side.chunks, true};
-  if (with_values) return relation;
-  relation.layout.value_bytes = 0;
-  for (TupleView& chunk : relation.views) chunk.values = nullptr;
-  return relation;
-}
 
 /// What the shape of a result depends on.
 JoinKeys described(const ResidentRelation& left, const ResidentRelation& right) {
@@ -30,19 +22,28 @@ JoinKeys described(const ResidentRelation& left, const ResidentRelation& right) 
   return keys;
 }
 
-/// Gives `use` the joins that have run.
+Relation relation(const ResidentRelation& side) { return {side.layout, side.chunks, true}; }
+
+/// Gives `use` the joins that have run. Values that the result does not want stay behind.
 template <class Use>
-void join_residents(Engine& engine, std::span<Device* const> devices, const ResidentRelation& left, const ResidentRelation& right,
-                    const JoinRequest& request, uint32_t partitions, Job& job, Use&& use) {
+void run_joins(Engine& engine, std::span<Device* const> devices, Relation left, Relation right, const JoinRequest& request,
+               uint32_t partitions, size_t kept_bytes, Job& job, Use&& use) {
   if (devices.empty()) throw Error(ErrorCode::option, "A hash join needs at least one device");
-  if (left.chunks.size() != devices.size() || right.chunks.size() != devices.size()) {
-    throw Error(ErrorCode::internal, "A resident relation has a chunk on each device of a join");
+  const auto drop_values = [](Relation& side) {
+    side.layout.value_bytes = 0;
+    for (TupleView& view : side.views) view.values = nullptr;
+  };
+  if (!wants_left(request)) drop_values(left);
+  if (!wants_right(request)) drop_values(right);
+  for (const Relation* side : {&left, &right}) {
+    if (side->resident && side->views.size() != devices.size()) {
+      throw Error(ErrorCode::internal, "A resident relation has a chunk on each device of a join");
+    }
   }
-  const Relation l = relation(left, wants_left(request)), r = relation(right, wants_right(request));
-  const Relation &build = request.build_left ? l : r, &probe = request.build_left ? r : l;
-  const HashCut cut = cut_for(request, 0, partitions, build.size(), probe.size(), devices.size(), true, *devices[0]);
+  const Relation &build = request.build_left ? left : right, &probe = request.build_left ? right : left;
+  const HashCut cut = cut_for(request, 0, partitions, build.size(), probe.size(), devices.size(), left.resident, *devices[0]);
   job.add_planned(2 * (build.size() + probe.size()));
-  LocalJoins joins(engine, devices, build, probe, cut, request.count_only, job);
+  LocalJoins joins(engine, devices, build, probe, cut, request.count_only, job, kept_bytes);
   joins.run();
   use(joins);
 }
@@ -80,6 +81,31 @@ void write_chunk(LocalJoins& joins, Device& device, size_t d, const JoinRequest&
         sections.right);
 }
 
+/// Leaves what was found on the devices.
+void keep(LocalJoins& joins, std::span<Device* const> devices, const JoinRequest& request, ResidentRows& rows, Job& job) {
+  std::vector<JoinSections> sections;
+  rows.chunks.resize(devices.size());
+  uint64_t size = 0;
+  for (size_t d = 0; d < devices.size(); ++d) {
+    const LocalJoins::Found found = joins.found(d);
+    const uint64_t left_rows = request.build_left ? found.build_rows : found.probe_rows;
+    const uint64_t right_rows = request.build_left ? found.probe_rows : found.build_rows;
+    sections.push_back(tuple_sections(request.kind, left_rows, right_rows, counts_of(found.tally, request)));
+    rows.chunks[d].size = sections[d].size();
+    size = add_rows(size, sections[d].size());
+    rows.left_may_be_missing |= sections[d].right > 0;
+    rows.right_may_be_missing |= !left_rows_only(request.kind) && sections[d].left > 0;
+  }
+  rows.skew = joins.skew();
+  check_max_rows(size, request.max_rows);
+  if (request.count_only) return;
+  const PhaseTimer timer(job, "write");
+  for (size_t d = 0; d < devices.size(); ++d) {
+    write_chunk(joins, *devices[d], d, request, sections[d], rows.left_layout, rows.right_layout, rows.chunks[d]);
+  }
+  joins.wait();
+}
+
 }  // namespace
 
 uint64_t ResidentRelation::size() const {
@@ -98,29 +124,31 @@ ResidentRows resident_hash_join(Engine& engine, std::span<Device* const> devices
                                 const ResidentRelation& right, const JoinRequest& request, Job& job, uint32_t partitions) {
   check_request(described(left, right), request);
   ResidentRows rows{left.layout, right.layout, {}, false, false, 1};
-  join_residents(engine, devices, left, right, request, partitions, job, [&](LocalJoins& joins) {
-    std::vector<JoinSections> sections;
-    rows.chunks.resize(devices.size());
-    uint64_t size = 0;
-    for (size_t d = 0; d < devices.size(); ++d) {
-      const LocalJoins::Found found = joins.found(d);
-      const uint64_t left_rows = request.build_left ? found.build_rows : found.probe_rows;
-      const uint64_t right_rows = request.build_left ? found.probe_rows : found.build_rows;
-      sections.push_back(tuple_sections(request.kind, left_rows, right_rows, counts_of(found.tally, request)));
-      rows.chunks[d].size = sections[d].size();
-      size = add_rows(size, sections[d].size());
-      rows.left_may_be_missing |= sections[d].right > 0;
-      rows.right_may_be_missing |= !left_rows_only(request.kind) && sections[d].left > 0;
-    }
-    rows.skew = joins.skew();
-    check_max_rows(size, request.max_rows);
-    if (request.count_only) return;
-    const PhaseTimer timer(job, "write");
-    for (size_t d = 0; d < devices.size(); ++d) {
-      write_chunk(joins, *devices[d], d, request, sections[d], left.layout, right.layout, rows.chunks[d]);
-    }
-    joins.wait();
-  });
+  run_joins(engine, devices, relation(left), relation(right), request, partitions, 0, job,
+            [&](LocalJoins& joins) { keep(joins, devices, request, rows, job); });
+  return rows;
+}
+
+ResidentRows hash_join_there(Engine& engine, std::span<Device* const> devices, const JoinKeys& keys, const JoinRequest& request,
+                             uint64_t result_rows, Job& job, uint32_t partitions) {
+  check_request(keys, request);
+  if (!keys.exact || (keeps_left(request.kind) && keys.left.excluded_rows) ||
+      (keeps_right(request.kind) && keys.right.excluded_rows)) {
+    throw Error(ErrorCode::not_supported,
+                "A join whose result stays on the devices has exact keys, and only rows that can match");
+  }
+  const auto relation = [](const EncodedTuples& tuples) { return Relation{tuples.layout, {tuples.view}}; };
+  const TupleLayout left = keys.left.tuples.layout, right = keys.right.tuples.layout;
+  const uint64_t kept_rows = result_rows / std::max<size_t>(devices.size(), 1) + 1;
+  size_t kept_bytes = 0;
+  for (const uint8_t width :
+       {request.want_keys ? left.key_bytes : uint8_t{0}, wants_left(request) ? left.value_bytes : uint8_t{0},
+        wants_right(request) ? right.value_bytes : uint8_t{0}}) {
+    kept_bytes += StackAllocator::aligned(kept_rows * width + kept_rows / 8 * width);
+  }
+  ResidentRows rows{left, right, {}, false, false, 1};
+  run_joins(engine, devices, relation(keys.left.tuples), relation(keys.right.tuples), request, partitions, kept_bytes, job,
+            [&](LocalJoins& joins) { keep(joins, devices, request, rows, job); });
   return rows;
 }
 
@@ -129,7 +157,7 @@ JoinRows resident_hash_join_home(Engine& engine, std::span<Device* const> device
   const JoinKeys keys = described(left, right);
   check_request(keys, request);
   JoinRows rows;
-  join_residents(engine, devices, left, right, request, partitions, job, [&](LocalJoins& joins) {
+  run_joins(engine, devices, relation(left), relation(right), request, partitions, 0, job, [&](LocalJoins& joins) {
     const JoinSections sections = join_sections(keys, request.kind, counts_of(joins.tally(), request));
     rows = make_rows(engine, keys, request, sections, job);
     rows.skew = joins.skew();

@@ -3,6 +3,7 @@
 
 #include "gpu_engine.h"
 #include "join_cases.h"
+#include "resident_join_cases.h"
 
 namespace warpjoin {
 namespace {
@@ -85,6 +86,57 @@ TEST_P(GpuJoinOperator, JoinsAFewForTheSanitizers) {
       check(*engine, left, right, {key_bytes, 4, 8}, {.kind = kind, .build_left = false}, {});
       check(*engine, left, right, {key_bytes, 8, 4}, {.kind = kind}, {.rounds = 2, .partitions = 64});
     }
+  }
+}
+
+class GpuResidentJoin : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Gpus, GpuResidentJoin, ::testing::Values(1, 2, 3, 4, 8));
+
+TEST_P(GpuResidentJoin, GivesTheNaiveJoinForAllKindsSidesAndLayouts) {
+  SKIP_WITHOUT_GPUS(GetParam());
+  const auto engine = make_gpu_engine(GetParam());
+  check_drawn_resident_joins(*engine);
+  check_skewed_resident_joins(*engine);
+  EXPECT_EQ(engine->memory->used_bytes(), engine->pinned.held_bytes());
+  for (const auto& device : engine->devices) EXPECT_EQ(device->memory().used_bytes(), 0u);
+}
+
+TEST_P(GpuResidentJoin, TakesEmptySidesAndHostMemory) {
+  SKIP_WITHOUT_GPUS(GetParam());
+  check_empty_resident_joins(*make_gpu_engine(GetParam()));
+  check_kept_joins(*make_gpu_engine(GetParam()));
+}
+
+TEST_P(GpuResidentJoin, JoinsMillions) {
+  SKIP_WITHOUT_GPUS(GetParam());
+  check_large_resident_joins(*make_gpu_engine(GetParam()), 1000000, size_t{512} << 20);
+}
+
+TEST_P(GpuResidentJoin, FitsTheMemoryThatItAnnounces) {
+  SKIP_WITHOUT_GPUS(GetParam());
+  const auto engine = make_gpu_engine(GetParam());
+  check_announced_resident_bytes(*engine, 300000, 400000, JoinKind::full);
+  check_announced_resident_bytes(*engine, 1000, 100000, JoinKind::inner);
+}
+
+TEST_P(GpuResidentJoin, ReleasesEverythingWhereItFails) {
+  SKIP_WITHOUT_GPUS(GetParam());
+  if (GetParam() > 2) GTEST_SKIP() << "two GPUs show it";
+  const auto engine = make_gpu_engine(GetParam());
+  for (const bool home : {false, true}) {
+    check_failed_allocations(*engine, GetParam(), repeated_resident_join(*engine, 64, home, 8000, 9000), 2);
+    check_cancelled_calls(repeated_resident_join(*engine, 64, home, 60000, 50000));
+  }
+}
+
+// Small enough for compute-sanitizer.
+TEST_P(GpuResidentJoin, JoinsAFewForTheSanitizers) {
+  SKIP_WITHOUT_GPUS(GetParam());
+  const auto engine = make_gpu_engine(GetParam(), size_t{64} << 20);
+  std::mt19937_64 random(43);
+  for (const JoinKind kind : kKinds) {
+    const Rows left = draw(random, 5000, 4000, 0, 8), right = draw(random, 3000, 4000, 0, 8);
+    check_resident(*engine, left, right, {8, 4, 8}, true, {.kind = kind, .build_left = false}, 64, random);
   }
 }
 

@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "device/streams.h"
+#include "core/sharding.h"
 #include "join/resident_join.h"
 #include "join_cases.h"
 #include "transfer/arrival.h"
@@ -59,7 +59,7 @@ inline std::vector<Device*> devices_of(const Engine& engine) {
 }
 
 /// Reserves what resident joins take, for as long as the result lives: a host device gives its memory back with its last buffer.
-[[nodiscard]] inline std::vector<Buffer> reserve_all(const Engine& engine, size_t bytes = size_t{48} << 20) {
+[[nodiscard]] inline std::vector<Buffer> reserve_all(const Engine& engine, size_t bytes) {
   std::vector<Buffer> held;
   for (const auto& device : engine.devices) {
     device->memory().reserve(bytes + StackAllocator::kAlignment);
@@ -98,13 +98,13 @@ inline std::vector<Row> read(Engine& engine, const ResidentRows& joined, const J
 }
 
 inline void check_resident(Engine& engine, const Rows& left, const Rows& right, Shape shape, bool implied, JoinRequest request,
-                           uint32_t partitions, std::mt19937_64& random) {
+                           uint32_t partitions, std::mt19937_64& random, size_t reserved_bytes = size_t{48} << 20) {
   SCOPED_TRACE(::testing::Message() << "kind " << int(request.kind) << " build_left " << request.build_left << " devices "
                                     << engine.devices.size() << " partitions " << partitions << " rows " << left.size() << " "
                                     << right.size() << " keys " << int(shape.key_bytes));
   const std::vector<Device*> devices = devices_of(engine);
   const std::vector<Row> expected = naive(left, right, request, shape.payload);
-  const std::vector<Buffer> reserved = reserve_all(engine);
+  const std::vector<Buffer> reserved = reserve_all(engine, reserved_bytes);
   const ResidentSide l(engine, left, {shape.key_bytes, shape.left_value}, shape.payload, implied, random);
   const ResidentSide r(engine, right, {shape.key_bytes, shape.right_value}, shape.payload, implied, random);
   Job job;
@@ -127,6 +127,31 @@ inline void check_resident(Engine& engine, const Rows& left, const Rows& right, 
   if (expected.empty()) return;
   request.max_rows = expected.size() - 1;
   ASSERT_THROW(resident_hash_join(engine, devices, l.relation, r.relation, request, job, partitions), Error);
+}
+
+/// From host memory to the devices.
+inline void check_kept_joins(Engine& engine) {
+  std::mt19937_64 random(19);
+  const Rows left = draw(random, 3000, 2000, 0, 8), right = draw(random, 2000, 2000, 0, 8);
+  for (const JoinKind kind : kKinds) {
+    for (const uint32_t partitions : {0u, 64u}) {
+      const JoinRequest request{.kind = kind, .build_left = kind != JoinKind::left, .want_keys = kind == JoinKind::inner};
+      const std::vector<Row> expected = naive(left, right, request);
+      const JoinKeys keys = make_keys(engine, left, right, {});
+      Job job;
+      const ResidentRows rows =
+          hash_join_there(engine, devices_of(engine), keys, request, 2 * expected.size() + 4096, job, partitions);
+      ASSERT_EQ(read(engine, rows, request), expected);
+      ASSERT_EQ(job.done(), job.planned());
+    }
+  }
+  Rows some = left;
+  some[7].reset();
+  const JoinKeys keys = make_keys(engine, some, right, {});
+  Job job;
+  ASSERT_EQ(hash_join_there(engine, devices_of(engine), keys, {.count_only = true}, 0, job).size(),
+            naive(some, right, {}).size());
+  ASSERT_THROW(hash_join_there(engine, devices_of(engine), keys, {.kind = JoinKind::left}, 1 << 20, job), Error);
 }
 
 /// Random joins of all kinds.
@@ -187,14 +212,17 @@ inline void check_skewed_resident_joins(Engine& engine) {
 }
 
 /// Build sides that are sent to each device, and partitions by size.
-inline void check_large_resident_joins(Engine& engine, size_t rows) {
+inline void check_large_resident_joins(Engine& engine, size_t rows, size_t reserved_bytes = size_t{48} << 20) {
   std::mt19937_64 random(11);
   const Rows left = draw(random, rows, rows, 0, 8), right = draw(random, rows / 2, rows, 0, 8);
   const Rows few = draw(random, rows / 100, rows, 0, 8);
-  check_resident(engine, left, right, {8, 4, 8}, true, {.kind = JoinKind::full}, 0, random);
-  check_resident(engine, left, right, {8, 8, 4}, false, {.kind = JoinKind::inner, .build_left = false}, 64, random);
-  check_resident(engine, left, few, {8, 4, 4}, true, {.kind = JoinKind::left, .build_left = false}, 0, random);
-  check_resident(engine, few, left, {8, 4, 4}, false, {.kind = JoinKind::left}, 0, random);
+  const auto check = [&](const Rows& l, const Rows& r, Shape shape, bool implied, JoinRequest request, uint32_t partitions) {
+    check_resident(engine, l, r, shape, implied, request, partitions, random, reserved_bytes);
+  };
+  check(left, right, {8, 4, 8}, true, {.kind = JoinKind::full}, 0);
+  check(left, right, {8, 8, 4}, false, {.kind = JoinKind::inner, .build_left = false}, 64);
+  check(left, few, {8, 4, 4}, true, {.kind = JoinKind::left, .build_left = false}, 0);
+  check(few, left, {8, 4, 4}, false, {.kind = JoinKind::left}, 0);
 }
 
 /// A full join from tuples in host memory to rows in host memory.

@@ -46,6 +46,8 @@ TEST_P(ResidentJoin, GivesTheNaiveJoinForAllKindsSidesAndLayouts) {
 
 TEST_P(ResidentJoin, TakesEmptyAndDisjointSides) { check_empty_resident_joins(*make_engine(GetParam())); }
 
+TEST_P(ResidentJoin, LeavesWhatCameFromHostMemoryOnTheDevices) { check_kept_joins(*make_engine(GetParam())); }
+
 TEST_P(ResidentJoin, StandsSkew) { check_skewed_resident_joins(*make_engine(GetParam())); }
 
 TEST_P(ResidentJoin, ReplicatesSmallBuildSidesAndPartitionsLargeOnes) {

@@ -1,0 +1,389 @@
+// Joins on several GPUs, each beside what bounds it in the same run:
+//
+//   warpjoin_gpu_join_scaling_bench [--resident N] [--b N] [--a N] [--merge N] [--runs N] [--json FILE]
+//
+// Resident: 2^27 tuples a side a GPU (N; 0: not at all), 8-byte keys and payloads, unique build keys, each probe tuple with a
+// match, from device memory to device memory, key and both payloads written. On 1, 2, 4 and 8 GPUs, compared with as many times
+// the rate of one; the floor of the exchange is the bytes that cross over what the links among the GPUs carry together.
+//
+// From pinned host memory, on all GPUs: workloads B (N = 2x10^9 tuples a side, 8-byte keys and payloads) and A (N = 10^10 probe
+// tuples, a tenth as many build tuples, 4-byte keys and payloads) of "Efficiently Joining Large Relations on Multi-GPU Systems",
+// section 4.1. Unique build keys, each with as many matches. The result, both payloads of each pair, stays in device memory. The
+// floor is the input's bytes over the host-to-device ceiling, the best before and after. With --merge 1 (0: not) a sort-merge
+// join of the same relations follows, which only counts.
+//
+// After the last run every row is checked on the host: that its payloads are partners, and the sums of both.
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <numeric>
+#include <stdexcept>
+
+#include "device/gpu_device.h"
+#include "device/streams.h"
+#include "gpu_bench.h"
+#include "join/join.h"
+#include "join/resident_join.h"
+#include "sort/sort.h"
+#include "transfer/arrival.h"
+
+namespace warpjoin {
+namespace {
+
+struct Options {
+  uint64_t resident = uint64_t{1} << 27, b = 2'000'000'000, a = 10'000'000'000;
+  unsigned merge = 1, runs = 3;
+  std::string json;
+};
+
+/// Unique for unique numbers, and scattered over all keys.
+uint64_t key_of(uint64_t number, uint8_t bytes) {
+  return bytes == 4 ? static_cast<uint32_t>(number * 0x9E3779B1 + 12345) : mix_key(number * 0xBF58476D1CE4E5B9 + 12345);
+}
+
+/// Build tuple i has key_of(i) and payload i; probe tuple j the key of its partner and payload j, cut to its width.
+struct Workload {
+  uint8_t bytes;  ///< of keys and of payloads
+  uint64_t build, probe;
+  uint64_t factor;
+
+  /// `probe` is a multiple of `build`, and both are even.
+  Workload(uint8_t bytes, uint64_t build, uint64_t probe) : bytes(bytes), build(build), probe(probe) {
+    factor = static_cast<uint64_t>(static_cast<double>(probe) * 0.6180339887498949) | 1;
+    while (std::gcd(factor, probe) != 1) factor += 2;
+  }
+
+  TupleLayout layout() const { return {bytes, bytes}; }
+  uint64_t words() const { return (build + probe) * 2 * bytes / 8; }
+  /// A permutation of the probe tuples, folded: each build tuple has as many.
+  uint64_t partner(uint64_t j) const { return static_cast<uint64_t>(static_cast<unsigned __int128>(j) * factor % probe) % build; }
+  /// Element e of the columns, one behind the other: build keys, build payloads, probe keys, probe payloads.
+  uint64_t element(uint64_t e) const {
+    if (e < build) return key_of(e, bytes);
+    if ((e -= build) < build) return e;
+    if ((e -= build) < probe) return key_of(partner(e), bytes);
+    return e - probe;
+  }
+  void fill(ThreadPool& pool, const Pinned& memory) const {
+    warpjoin::fill(pool, memory, [this](uint64_t i) {
+      return bytes == 8 ? element(i) : (element(2 * i) & 0xFFFFFFFF) | element(2 * i + 1) << 32;
+    });
+  }
+
+  /// Rows [begin, end) of a side in filled memory.
+  TupleView view(const Pinned& memory, bool of_build, uint64_t begin, uint64_t end) const {
+    const auto* keys = reinterpret_cast<const char*>(memory.at(0)) + (of_build ? 0 : 2 * build * bytes);
+    const uint64_t size = of_build ? build : probe;
+    return TupleView{keys, keys + size * bytes, 0, size}.slice(layout(), begin, end);
+  }
+
+  /// Sums of the payloads of all pairs, modulo 2^64.
+  uint64_t build_sum() const {
+    return static_cast<uint64_t>(static_cast<unsigned __int128>(build) * (build - 1) / 2) * (probe / build);
+  }
+  uint64_t probe_sum() const {
+    const auto below = [](uint64_t n) { return static_cast<uint64_t>(static_cast<unsigned __int128>(n) * (n - 1) / 2); };
+    if (bytes == 8 || probe == 0) return below(probe);
+    const uint64_t cycle = uint64_t{1} << 32;
+    return below(cycle) * (probe / cycle) + (probe % cycle ? below(probe % cycle) : 0);
+  }
+};
+
+/// Brings all rows home, bit by bit, and looks at each.
+bool right(Engine& engine, const std::vector<Device*>& devices, const Workload& load, const ResidentRows& rows) {
+  constexpr uint64_t kRows = uint64_t{1} << 24;  // of each device at a time
+  const uint8_t width = load.bytes;
+  const HostBuffer host = engine.memory->allocate(devices.size() * 3 * kRows * width, "rows to check");
+  std::atomic<uint64_t> build_sum{0}, probe_sum{0}, wrong{0};
+  uint64_t most = 0;
+  for (const auto& chunk : rows.chunks) most = std::max(most, chunk.size);
+  const Job job;
+  for (uint64_t begin = 0; begin < most; begin += kRows) {
+    std::vector<HostQueue> queues;
+    const auto home = [&](size_t d, size_t column) { return host.as<char>() + (3 * d + column) * kRows * width; };
+    const auto size_at = [&](size_t d) { return std::min(kRows, std::max(rows.chunks[d].size, begin) - begin); };
+    for (size_t d = 0; d < devices.size(); ++d) {
+      const Buffer* const columns[] = {&rows.chunks[d].left, &rows.chunks[d].right, &rows.chunks[d].keys};
+      HostCopy copy;
+      for (size_t c = 0; c < 3; ++c) {
+        if (*columns[c]) copy.stretches.push_back({home(d, c), columns[c]->as<char>() + begin * width, size_at(d) * width});
+      }
+      queues.push_back({devices[d], HostQueue::Direction::to_host, {std::move(copy)}, 1, {}});
+    }
+    transfer(engine, queues, job);
+    for (size_t d = 0; d < devices.size(); ++d) {
+      const auto at = [&](size_t column, uint64_t i) {
+        uint64_t value = 0;
+        std::memcpy(&value, home(d, column) + i * width, width);
+        return value;
+      };
+      engine.pool.for_blocks(size_at(d), uint64_t{1} << 16, job, [&](uint64_t first, uint64_t last) {
+        uint64_t builds = 0, probes = 0, bad = 0;
+        for (uint64_t i = first; i < last; ++i) {
+          const uint64_t build = at(0, i), probe = at(1, i);
+          builds += build, probes += probe;
+          bool found = false;  // a payload of 4 bytes stands for several rows
+          for (uint64_t j = probe; j < load.probe && !found; j += uint64_t{1} << 32) found = load.partner(j) == build;
+          bad += !found || (rows.chunks[d].keys && at(2, i) != key_of(build, width));
+        }
+        build_sum += builds, probe_sum += probes, wrong += bad;
+      });
+    }
+  }
+  return rows.size() == load.probe && wrong == 0 && build_sum == load.build_sum() && probe_sum == load.probe_sum();
+}
+
+std::vector<Device*> first_devices(Engine& engine, size_t count) {
+  std::vector<Device*> devices;
+  for (size_t d = 0; d < count; ++d) devices.push_back(engine.devices[d].get());
+  return devices;
+}
+
+/// What the links among the devices carry while each sends to all others, in bytes a second: the best of three.
+double all_to_all(const std::vector<Device*>& devices) {
+  constexpr size_t kBytes = size_t{256} << 20;  // from each to each
+  const size_t g = devices.size();
+  std::vector<Buffer> from, to;
+  std::vector<std::unique_ptr<Stream>> streams;
+  std::vector<Stream*> all;
+  for (Device* device : devices) {
+    device->memory().release();
+    device->memory().reserve(2 * g * kBytes);
+    from.push_back(device->memory().allocate(g * kBytes));
+    to.push_back(device->memory().allocate(g * kBytes));
+    all.push_back(streams.emplace_back(device->create_stream()).get());
+  }
+  double least = 0;
+  for (int run = 0; run < 4; ++run) {
+    const double took = milliseconds_of([&] {
+      for (size_t step = 1; step < g; ++step) {
+        for (size_t d = 0; d < g; ++d) {
+          const size_t owner = (d + step) % g;
+          devices[d]->copy_to_peer(to[owner].as<char>() + d * kBytes, *devices[owner], from[d].as<char>() + owner * kBytes,
+                                   kBytes, *streams[d]);
+        }
+      }
+      synchronize_all(all);
+    });
+    if (run > 0) least = run == 1 ? took : std::min(least, took);
+  }
+  return static_cast<double>(kBytes * g * (g - 1)) / least * 1e3;
+}
+
+void measure_resident(Engine& engine, const Options& options, Report& report) {
+  double alone = 0;
+  for (size_t g = 1; g <= engine.devices.size(); g *= 2) {
+    const std::vector<Device*> devices = first_devices(engine, g);
+    const Workload load(8, options.resident * g, options.resident * g);
+    const TupleLayout layout = load.layout();
+    const double links = g > 1 ? all_to_all(devices) : 0;
+    const double floor = g > 1 ? 1e3 * static_cast<double>(2 * load.build * layout.tuple_bytes()) * static_cast<double>(g - 1) /
+                                     static_cast<double>(g) / links
+                               : 0;
+    const JoinRequest request{.want_keys = true};
+    const size_t beside = resident_hash_join_device_bytes(layout, load.build, layout, load.probe, g, request, engine);
+    std::vector<OwnedTuples> tuples;
+    ResidentRelation sides[2];
+    std::vector<HostQueue> queues;
+    const Pinned host(*devices[0], load.words() * 8);
+    load.fill(engine.pool, host);
+    for (size_t d = 0; d < g; ++d) {
+      Device& device = *devices[d];
+      device.memory().release();
+      // The relations, a result with some more rows than the mean, and the join with room for its parts.
+      device.memory().reserve(
+          std::min(device.memory().limit_bytes(), options.resident * (2 * 16 + 24 + 6) + beside + beside / 4));
+      HostCopy copy;
+      for (const bool build : {true, false}) {
+        const TupleView view = load.view(host, build, options.resident * d, options.resident * (d + 1));
+        const OwnedTuples& chunk = tuples.emplace_back(device, layout, view.size);
+        for (HostCopy::Stretch& stretch : host_copy(layout, chunk.span, view, nullptr).stretches)
+          copy.stretches.push_back(stretch);
+        sides[build ? 0 : 1].layout = layout;
+        sides[build ? 0 : 1].chunks.push_back(chunk.span.view());
+      }
+      queues.push_back({&device, HostQueue::Direction::to_device, {std::move(copy)}, 1, {}});
+    }
+    transfer(engine, queues, Job());
+    std::vector<double> milliseconds;
+    std::string phases;
+    bool good = true;
+    for (unsigned run = 0; run <= options.runs; ++run) {
+      Job job;
+      ResidentRows rows;
+      const double took = milliseconds_of([&] { rows = resident_hash_join(engine, devices, sides[0], sides[1], request, job); });
+      if (run > 0) milliseconds.push_back(took);
+      if (run == options.runs) good = right(engine, devices, load, rows);
+      phases = phases_of(job);
+    }
+    report.wrong = report.wrong || !good;
+    const Times times = times_of(milliseconds);
+    if (g == 1) alone = times.median;
+    std::printf(
+        "resident %zu GPUs  %7.2f ms (%.2f to %.2f)  %.2f G tuples/s, %.0f %% of as many single ones; exchange at least %.2f ms "
+        "(%.0f GB/s)  %s  [%s]\n",
+        g, times.median, times.least, times.most, static_cast<double>(load.build + load.probe) / times.median / 1e6,
+        100 * alone / times.median, floor, links / 1e9, good ? "right" : "WRONG", phases.c_str());
+    std::fflush(stdout);
+    report.rows.push_back("{\"join\": \"resident\", \"tuples\": " + std::to_string(load.build + load.probe) +
+                          ", \"keyBytes\": 8, \"valueBytes\": 8, \"gpus\": " + std::to_string(g) + ", \"milliseconds\": " +
+                          json_of(times) + ", \"shareOfSingleRate\": " + std::to_string(alone / times.median) +
+                          ", \"exchangeFloorMilliseconds\": " + std::to_string(floor) +
+                          ", \"right\": " + (good ? "true" : "false") + ", \"phases\": {" + phases + "}}");
+  }
+  for (const auto& device : engine.devices) device->memory().release();
+}
+
+void report_pinned(const char* name, const char* algorithm, size_t gpus, const Workload& load,
+                   const std::vector<double>& milliseconds, double floor, bool good, const std::string& phases, Report& report) {
+  report.wrong = report.wrong || !good;
+  const Times times = times_of(milliseconds);
+  std::printf(
+      "pinned %s, %-10s %zu GPUs  %llu join %llu  %7.1f ms (%.1f to %.1f)  floor %7.1f ms  ratio %.3f  %6.2f G tuples/s  %s  "
+      "[%s]\n",
+      name, algorithm, gpus, static_cast<unsigned long long>(load.build), static_cast<unsigned long long>(load.probe),
+      times.median, times.least, times.most, floor, times.median / floor,
+      static_cast<double>(load.build + load.probe) / times.median / 1e6, good ? "right" : "WRONG", phases.c_str());
+  std::fflush(stdout);
+  report.rows.push_back("{\"join\": \"pinned\", \"workload\": \"" + std::string(name) + "\", \"algorithm\": \"" + algorithm +
+                        "\", \"build\": " + std::to_string(load.build) + ", \"probe\": " + std::to_string(load.probe) +
+                        ", \"keyBytes\": " + std::to_string(load.bytes) + ", \"valueBytes\": " + std::to_string(load.bytes) +
+                        ", \"gpus\": " + std::to_string(gpus) + ", \"milliseconds\": " + json_of(times) +
+                        ", \"floorMilliseconds\": " + std::to_string(floor) +
+                        ", \"ratioToFloor\": " + std::to_string(times.median / floor) +
+                        ", \"right\": " + (good ? "true" : "false") + ", \"phases\": {" + phases + "}}");
+}
+
+SortedRun sort_side(Engine& engine, const std::vector<Device*>& devices, TupleLayout layout, const TupleView& tuples, Job& job) {
+  SortPlan plan{SortAlgorithm::sample, {}, {}};
+  for (const Device* device : devices) plan.devices.push_back(device->info().ordinal);
+  uint64_t chunksets = 1;
+  while (sort_device_bytes(layout, tuples.size / chunksets + 1, devices.size(), plan.algorithm, chunksets > 1, engine) >
+         devices[0]->memory().limit_bytes()) {
+    ++chunksets;
+  }
+  for (uint64_t c = 1; c <= chunksets; ++c) plan.chunkset_ends.push_back(tuples.size / chunksets * c);
+  plan.chunkset_ends.back() = tuples.size;
+  return merge_runs(engine, sort_chunksets(engine, layout, tuples, ~uint64_t{0}, plan, job), job);
+}
+
+void measure_pinned(Engine& engine, const char* name, const Workload& load, const Options& options, Report& report) {
+  const std::vector<Device*> devices = first_devices(engine, engine.devices.size());
+  Pinned in(*devices[0], load.words() * 8);
+  load.fill(engine.pool, in);
+  in.pin();
+  std::printf("pinned %.1f GB\n", static_cast<double>(load.words()) * 8 / 1e9);
+  const TupleLayout layout = load.layout();
+  JoinKeys keys;
+  keys.left.tuples.layout = keys.right.tuples.layout = layout;
+  keys.left.tuples.view = load.view(in, true, 0, load.build);
+  keys.right.tuples.view = load.view(in, false, 0, load.probe);
+  keys.left.rows = load.build;
+  keys.right.rows = load.probe;
+  keys.left.carries_payload = keys.right.carries_payload = true;
+  double h2d = 0;
+  const auto measure_ceiling = [&] {
+    h2d = std::max(h2d, ceiling(engine, devices, in, in, true, false));
+    for (Device* device : devices) device->memory().release();
+  };
+  measure_ceiling();
+  std::vector<double> hash, merge;
+  std::string hash_phases, merge_phases;
+  bool hash_right = true, merge_right = true;
+  for (unsigned run = 0; run <= options.runs; ++run) {
+    Job job;
+    ResidentRows rows;
+    const double took = milliseconds_of([&] { rows = hash_join_there(engine, devices, keys, {}, load.probe, job); });
+    if (run > 0) hash.push_back(took);
+    if (run == options.runs) hash_right = right(engine, devices, load, rows);
+    hash_phases = phases_of(job);
+  }
+  for (Device* device : devices) device->memory().release();
+  measure_ceiling();
+  for (unsigned run = 0; run <= options.runs && options.merge; ++run) {
+    Job job;
+    const double took = milliseconds_of([&] {
+      const SortedRun left = sort_side(engine, devices, layout, keys.left.tuples.view, job);
+      const SortedRun right = sort_side(engine, devices, layout, keys.right.tuples.view, job);
+      MergeJoinPlan plan;
+      for (const Device* device : devices) plan.devices.push_back(device->info().ordinal);
+      merge_right = merge_right && merge_join(engine, left, right, keys, {}, {.count_only = true}, plan, job).size == load.probe;
+    });
+    if (run > 0) merge.push_back(took);
+    merge_phases = phases_of(job);
+  }
+  for (Device* device : devices) device->memory().release();
+  measure_ceiling();
+  const double floor = 1e3 * static_cast<double>(load.words()) * 8 / h2d;
+  std::printf("%zu GPUs: H2D %.1f GB/s\n", devices.size(), h2d / 1e9);
+  report_pinned(name, "hash", devices.size(), load, hash, floor, hash_right, hash_phases, report);
+  if (options.merge) {
+    report_pinned(name, "sort-merge", devices.size(), load, merge, floor, merge_right, merge_phases, report);
+  }
+}
+
+int run(const Options& options) {
+  EngineConfig config;
+  config.host_devices = 0;
+  for (const DeviceInfo& gpu : visible_gpus()) config.gpus.push_back(gpu.ordinal);
+  if (config.gpus.empty()) {
+    std::fprintf(stderr, "no GPU: nothing was measured\n");
+    return 1;
+  }
+  config.memory_limit_bytes = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGE_SIZE)) / 2;
+  Engine engine(config);
+  Report report;
+  if (options.resident) measure_resident(engine, options, report);
+  if (options.b) measure_pinned(engine, "B", Workload(8, options.b / 2 * 2, options.b / 2 * 2), options, report);
+  if (options.a) measure_pinned(engine, "A", Workload(4, options.a / 20 * 2, options.a / 20 * 20), options, report);
+  if (!options.json.empty()) {
+    std::FILE* file = std::fopen(options.json.c_str(), "w");
+    if (!file) {
+      std::perror(options.json.c_str());
+      return 1;
+    }
+    std::fprintf(file, "{\"gpu\": \"%s\", \"hostThreads\": %u,\n \"results\": [\n", engine.devices[0]->info().name.c_str(),
+                 engine.pool.threads());
+    for (size_t i = 0; i < report.rows.size(); ++i)
+      std::fprintf(file, "  %s%s\n", report.rows[i].c_str(), i + 1 < report.rows.size() ? "," : "");
+    std::fprintf(file, " ]}\n");
+    std::fclose(file);
+  }
+  return report.wrong ? 1 : 0;
+}
+
+Options parse(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string name = argv[i], value = argv[i + 1];
+    if (name == "--resident")
+      options.resident = std::stoull(value);
+    else if (name == "--b")
+      options.b = std::stoull(value);
+    else if (name == "--a")
+      options.a = std::stoull(value);
+    else if (name == "--merge")
+      options.merge = static_cast<unsigned>(std::stoul(value));
+    else if (name == "--runs")
+      options.runs = static_cast<unsigned>(std::stoul(value));
+    else if (name == "--json")
+      options.json = value;
+    else
+      throw std::invalid_argument("unknown option " + name);
+  }
+  return options;
+}
+
+}  // namespace
+}  // namespace warpjoin
+
+int main(int argc, char** argv) {
+  try {
+    return warpjoin::run(warpjoin::parse(argc, argv));
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}
