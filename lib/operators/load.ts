@@ -78,7 +78,7 @@ export class LoadedTable<Columns extends arrow.TypeMap = any> implements AsyncDi
   async dispose(): Promise<void> {
     const { core, contents } = this;
     contents.disposed = true;
-    await core.after(async () => core.tables.remove(contents));
+    await core.after(async () => core.tables.release(contents));
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -155,18 +155,13 @@ export class Tables {
   }
 
   endCall(succeeded: boolean): void {
-    if (!succeeded) for (const contents of this.#added) this.#release(contents);
+    if (!succeeded) for (const contents of this.#added) this.release(contents);
     this.#inUse.clear();
     this.#added.clear();
   }
 
-  /** Frees a table's device memory, and forgets what of it is in host memory. */
-  remove(contents: Contents): void {
-    this.#release(contents);
-    contents.host = null;
-  }
-
-  #release(contents: Contents): void {
+  /** Frees a table's device memory. */
+  release(contents: Contents): void {
     contents.resident?.handle.release();
     contents.resident = null;
     this.#resident.delete(contents);
@@ -174,7 +169,7 @@ export class Tables {
 
   /** Frees the device memory of all tables, for the engine ends. */
   close(): void {
-    for (const contents of this.#resident) this.#release(contents);
+    for (const contents of this.#resident) this.release(contents);
   }
 
   /**
@@ -215,7 +210,7 @@ export class Tables {
     for (const contents of this.#resident) {
       if (this.#inUse.has(contents)) continue;
       await this.bringHome(call, contents);
-      this.#release(contents);
+      this.release(contents);
       return true;
     }
     return false;
