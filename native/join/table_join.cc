@@ -1,5 +1,6 @@
 #include "join/table_join.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -208,9 +209,13 @@ JoinRows join_tables_home(Engine& engine, const TableSide& left, const TableSide
 }
 
 size_t join_tables_device_bytes(Engine& engine, const TableSide& left, const TableSide& right, const JoinRequest& request) {
-  return StackAllocator::kAlignment + resident_hash_join_device_bytes(layout_of(left), left.table->size(), layout_of(right),
-                                                                      right.table->size(), left.table->devices.size(), request,
-                                                                      engine);
+  const size_t devices = left.table->devices.size();
+  // As many rows as if all stretches were as long as the longest.
+  const auto rows = [&](const TableSide& side) {
+    return *std::max_element(side.table->rows.begin(), side.table->rows.end()) * devices;
+  };
+  return StackAllocator::kAlignment +
+         resident_hash_join_device_bytes(layout_of(left), rows(left), layout_of(right), rows(right), devices, request, engine);
 }
 
 }  // namespace warpjoin

@@ -44,7 +44,7 @@ TEST(ResidentTableErrors, KeepWithinTheDeviceMemoryLimit) {
   const TableOf of(5000, 1);
   Engine measured(config(2));
   const size_t bytes = resident_table_bytes(of.columns, 5000, all_devices(measured));
-  Engine small(config(2, bytes - 1)), enough(config(2, bytes));
+  Engine small(config(2, bytes / 2)), enough(config(2, bytes));
   Job job;
   EXPECT_THROW(load_table(small, all_devices(small), of.columns, 5000, job), Error);
   EXPECT_NO_THROW(load_table(enough, all_devices(enough), of.columns, 5000, job));
