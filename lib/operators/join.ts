@@ -1,5 +1,5 @@
 /** Joining two tables: validate, encode keys, plan, run the plan's steps, hand the columns over. */
-import { canBeCarried, type Input, infoOf, nativeColumns, readTable, stretchesForDevices } from '../columns/input.js';
+import { canBeCarried, type Input, infoOf, nativeColumns, stretchesForDevices } from '../columns/input.js';
 import { joinKeyColumns, joinLayout, type ResultColumn } from '../columns/layout.js';
 import { buildTable, checkTableRows, rowNumbers } from '../columns/result.js';
 import { WarpjoinError } from '../errors.js';
@@ -26,6 +26,7 @@ import {
   type JoinDeviceBytes,
   type JoinPlan,
   type JoinRequestShape,
+  joinWork,
   planColumns,
   planCrossJoin,
   planJoin,
@@ -40,9 +41,11 @@ import {
   resultBytes,
 } from '../plan/plan.js';
 import { quote } from '../suggest.js';
-import type { JoinIndices, ResultTable, Stats } from '../types.js';
-import { type Call, type EngineCore, runCall } from './call.js';
-import { handedOver, plannedWidth, withStats } from './shared.js';
+import type { JoinIndices, ResidentTable, ResultTable, Stats } from '../types.js';
+import { type Call, type EngineCore, placed, runCall } from './call.js';
+import { type LoadedTable, loadResult, readInput } from './load.js';
+import { executeResident, prepareResident, type ResidentJoin } from './resident-join.js';
+import { fromHostMemory, handedOver, plannedWidth, withStats } from './shared.js';
 
 /** What a join works on, and what it is to give: columns, row numbers or the number of rows. */
 export interface JoinTask {
@@ -78,30 +81,39 @@ export interface Joined {
   columns: NativeResultColumn[];
   left: ArrayBuffer | null;
   right: ArrayBuffer | null;
+  /** A result that stays on the devices, in place of the columns. */
+  table: LoadedTable | null;
   rows: number;
   stats: Stats;
 }
 
-export async function joinTables(core: EngineCore, left: unknown, right: unknown, options: unknown): Promise<ResultTable> {
+export async function joinTables(
+  core: EngineCore,
+  left: unknown,
+  right: unknown,
+  options: unknown,
+): Promise<ResultTable | ResidentTable> {
   const settings = joinSettings(joinSchema, 'join', options);
-  const task = tableTask(left, right, settings);
-  return runCall(core, settings, async (call) => {
-    const { columns, rows, stats } = await runJoin(call, task);
-    return withStats(buildTable(task.want.columns, columns, rows, task.left.metadata), stats);
+  const task = tableTask(core, left, right, settings);
+  return runCall(settings.resident ? core : placeJoin(core, task), settings, async (call) => {
+    const { columns, table, rows, stats } = await runJoin(call, task);
+    if (table) return withStats(table, stats);
+    const made = buildTable(task.want.columns, columns, rows, task.left.metadata);
+    return withStats(settings.resident ? await loadResult(call, core, made) : made, stats);
   });
 }
 
 export async function joinCount(core: EngineCore, left: unknown, right: unknown, options: unknown): Promise<number> {
   const settings = joinSettings(joinCountSchema, 'joinCount', options);
-  const task = matchTask(left, right, settings, 'count');
+  const task = matchTask(core, left, right, settings, 'count');
   if (task.keys === null) return crossRows(task);
-  return runCall(core, settings, async (call) => (await runJoin(call, task)).rows);
+  return runCall(placeJoin(core, task), settings, async (call) => (await runJoin(call, task)).rows);
 }
 
 export async function joinIndices(core: EngineCore, left: unknown, right: unknown, options: unknown): Promise<JoinIndices> {
   const settings = joinSettings(joinIndicesSchema, 'joinIndices', options);
-  const task = matchTask(left, right, settings, 'indices');
-  return runCall(core, settings, async (call) => {
+  const task = matchTask(core, left, right, settings, 'indices');
+  return runCall(placeJoin(core, task), settings, async (call) => {
     const joined = await runJoin(call, task);
     const { rows, stats } = joined;
     return { left: rowNumbers(joined.left!, rows), right: joined.right && rowNumbers(joined.right, rows), stats };
@@ -110,24 +122,32 @@ export async function joinIndices(core: EngineCore, left: unknown, right: unknow
 
 export async function explainJoin(core: EngineCore, left: unknown, right: unknown, options: unknown): Promise<string> {
   const settings: JoinSettings & Running & { analyze?: boolean } = joinSettings(explainJoinSchema, 'explain', options);
-  const task = tableTask(left, right, settings);
-  return runCall(core, settings, async (call) => {
+  const task = tableTask(core, left, right, settings);
+  return runCall(placeJoin(core, task), settings, async (call) => {
     const prepared = await prepare(call, task);
-    const measured = settings.analyze ? (await execute(call, task, prepared)).stats : null;
+    const measured = settings.analyze ? (await run(call, task, prepared)).stats : null;
     const { how, keys } = settings;
     const what = keys ? `${how} join on ${quote(keys.left)} = ${quote(keys.right)}` : 'cross join';
-    return explain(what, prepared.plan, prepared.resources, measured);
+    return explain(what, prepared.plan, prepared.resources, call.deviceReason, measured);
   });
 }
 
-function tableTask(left: unknown, right: unknown, settings: JoinSettings): JoinTask & { want: { columns: ResultColumn[] } } {
-  const inputs = { left: readTable(left, 'left'), right: readTable(right, 'right') };
+/** Cross joins have nothing for GPUs; loaded tables stay there. */
+export function placeJoin(core: EngineCore, { left, right, keys, settings, want }: JoinTask): EngineCore {
+  if (left.loaded || right.loaded) return core;
+  return placed(core, keys && joinWork(settings.how, left.rows, right.rows, want === 'count', core.threads));
+}
+
+type TableTask = JoinTask & { want: { columns: ResultColumn[] } };
+
+function tableTask(core: EngineCore, left: unknown, right: unknown, settings: JoinSettings): TableTask {
+  const inputs = { left: readInput(core, left, 'left'), right: readInput(core, right, 'right') };
   const { keys, columns } = joinLayout(inputs.left, inputs.right, settings);
   return { ...inputs, keys, settings, want: { columns } };
 }
 
-function matchTask(left: unknown, right: unknown, settings: JoinSettings, want: 'count' | 'indices'): JoinTask {
-  const inputs = { left: readTable(left, 'left'), right: readTable(right, 'right') };
+function matchTask(core: EngineCore, left: unknown, right: unknown, settings: JoinSettings, want: 'count' | 'indices'): JoinTask {
+  const inputs = { left: readInput(core, left, 'left'), right: readInput(core, right, 'right') };
   return { ...inputs, keys: settings.keys && joinKeyColumns(inputs.left, inputs.right, settings.keys), settings, want };
 }
 
@@ -143,7 +163,19 @@ function crossRows({ left, right }: JoinTask): number {
 }
 
 export async function runJoin(call: Call, task: JoinTask): Promise<Joined> {
-  return execute(call, task, await prepare(call, task));
+  return run(call, task, await prepare(call, task));
+}
+
+/** Where the tables lie, if they are loaded and can be joined there; else from host memory. */
+async function prepare(call: Call, task: JoinTask): Promise<Prepared | ResidentJoin> {
+  const resident = await prepareResident(call, task);
+  return resident === null || typeof resident === 'string' ? prepareFromHost(call, task, resident) : resident;
+}
+
+async function run(call: Call, task: JoinTask, prepared: Prepared | ResidentJoin): Promise<Joined> {
+  if (!('origins' in prepared)) return execute(call, task, prepared);
+  const joined = await executeResident(call, task, prepared);
+  return typeof joined === 'string' ? execute(call, task, await prepareFromHost(call, task, joined)) : joined;
 }
 
 /** Whether the left key column is asked for and could come out of the tuples' keys: numbers of the keys' own width. */
@@ -165,7 +197,8 @@ export function carriedColumn(task: JoinTask, side: Side, keyIsHandedOver: boole
   return moved.length === 1 && canBeCarried(task[side], moved[0]!.column) ? moved[0]!.column : null;
 }
 
-async function prepare(call: Call, task: JoinTask): Promise<Prepared> {
+/** `why`: a join of loaded tables runs from host memory; null where none is loaded. */
+async function prepareFromHost(call: Call, task: JoinTask, why: string | null): Promise<Prepared> {
   const { left, right, want, settings, keys: keyColumns } = task;
   if (want !== 'count' && !keyColumns && crossRows(task) > settings.maxOutputRows) {
     throw new WarpjoinError(
@@ -184,6 +217,7 @@ async function prepare(call: Call, task: JoinTask): Promise<Prepared> {
     left: new Map(taken.left.map((column, index) => [column, index])),
     right: new Map(taken.right.map((column, index) => [column, index])),
   };
+  await call.bringHome(left, right);
   const relation = (input: Input, side: Side): Promise<RelationHandle> =>
     call.step(`check ${side} buffers`, () => call.native.relation(call.job, nativeColumns(input, taken[side]), input.rows));
   const relations = { left: call.keep(await relation(left, 'left')), right: call.keep(await relation(right, 'right')) };
@@ -214,7 +248,7 @@ async function prepare(call: Call, task: JoinTask): Promise<Prepared> {
     maxRows: settings.maxOutputRows,
   };
   if (!keys) {
-    const resources = call.currentResources();
+    const resources = call.resources;
     const rowBytes = [left, right].reduce((bytes, { rows }) => bytes + (rows < 2 ** 32 - 1 ? 4 : 8), 0);
     return {
       relations,
@@ -223,7 +257,7 @@ async function prepare(call: Call, task: JoinTask): Promise<Prepared> {
       request,
       planned,
       rowBytes,
-      plan: planCrossJoin(left.rows, right.rows, planned, resources),
+      plan: { ...planCrossJoin(left.rows, right.rows, planned, resources), loaded: fromHostMemory(why) },
       resources,
     };
   }
@@ -254,9 +288,16 @@ async function prepare(call: Call, task: JoinTask): Promise<Prepared> {
         devices,
       ),
   };
-  const resources = await call.resourcesFor(keys.left.tuples * shape.left.sentBytes + keys.right.tuples * shape.right.sentBytes);
-  const plan = await planInOrder(call, keys, shape, (of) => planJoin(of, deviceBytes, resources));
+  const given = await call.resourcesFor(keys.left.tuples * shape.left.sentBytes + keys.right.tuples * shape.right.sentBytes);
+  const { plan, resources } = await planInOrder(call, keys, shape, (of) =>
+    call.planned(given, (available) => ({ ...planJoin(of, deviceBytes, available), loaded: fromHostMemory(why) })),
+  );
   return { relations, position, keyed: { keys, shape, deviceBytes }, request, planned, rowBytes, plan, resources };
+}
+
+interface Planned {
+  plan: JoinPlan;
+  resources: Resources;
 }
 
 /** Plans by what the sides seem: one that the plan would not sort is looked at, and if need be all is planned anew. */
@@ -264,12 +305,12 @@ async function planInOrder(
   call: Call,
   keys: JoinKeysHandle,
   shape: JoinRequestShape,
-  plan: (shape: JoinRequestShape) => JoinPlan,
-): Promise<JoinPlan> {
-  const planned = plan(shape);
+  plan: (shape: JoinRequestShape) => Promise<Planned>,
+): Promise<Planned> {
+  const planned = await plan(shape);
   const sides = { left: shape.left, right: shape.right };
   let holds = true;
-  for (const side of planned.inOrder as readonly Side[]) {
+  for (const side of planned.plan.inOrder as readonly Side[]) {
     const sorted = await call.step(`check order of ${side}`, () => call.native.joinSideIsSorted(call.job, keys, side));
     sides[side] = { ...sides[side], sorted };
     holds &&= sorted;
@@ -365,11 +406,12 @@ async function execute(call: Call, task: JoinTask, prepared: Prepared): Promise<
           // What others have left of a device's memory may do for a hash join in more rounds.
           if (code !== 'ERR_DEVICE' || freeBytes !== undefined) throw error;
           const { shape, deviceBytes } = keyed!;
-          const resources = { ...call.currentResources(), links: prepared.resources.links };
-          const without = (of: JoinRequestShape): JoinPlan =>
-            planWithoutHash(of, deviceBytes, resources, (error as Error).message);
-          const instead = await planInOrder(call, keys!, shape, without);
-          return execute(call, task, { ...prepared, plan: instead, resources });
+          const resources = { ...call.resources, links: prepared.resources.links };
+          const without = async (of: JoinRequestShape): Promise<Planned> => {
+            const instead = planWithoutHash(of, deviceBytes, resources, (error as Error).message);
+            return { plan: { ...instead, loaded: plan.loaded }, resources };
+          };
+          return execute(call, task, { ...prepared, ...(await planInOrder(call, keys!, shape, without)) });
         }
         break;
       }
@@ -403,6 +445,7 @@ async function execute(call: Call, task: JoinTask, prepared: Prepared): Promise<
     columns,
     left,
     right,
+    table: null,
     rows: size,
     stats: call.stats(plan, [task.left.rows, task.right.rows], size, { skew, splitRows }),
   };

@@ -4,25 +4,24 @@ import type { JoinKind, JoinSettings } from '../options.js';
 import { COSTS, estimate, milliseconds } from './costs.js';
 import { onBestSet, type Traffic, transferSpeeds } from './device-set.js';
 import { gatherStep } from './gather.js';
+import type { Work } from './placement.js';
 import {
   attempt,
-  type ColumnStep,
   type CrossJoinStep,
   checkHostBytes,
   deviceBudget,
   deviceLimitError,
   type Estimate,
-  type GatherStep,
   type HashJoinStep,
   type MergeJoinStep,
-  type MergeStep,
   type Plan,
   type PlannedColumn,
+  type RefineStep,
   type Resources,
   readEachOther,
   resultBytes,
   type SortMergeJoinStep,
-  type SortStep,
+  type Step,
 } from './plan.js';
 import { columnStep, prefersSample, type SortDeviceBytes, sortSteps, type Tuples } from './sort.js';
 
@@ -66,9 +65,7 @@ export interface JoinDeviceBytes {
   gather(side: Side, columns: readonly number[], rows: number, devices: number): number;
 }
 
-export type JoinPlan = Plan<
-  SortStep | MergeStep | HashJoinStep | MergeJoinStep | SortMergeJoinStep | CrossJoinStep | ColumnStep | GatherStep
->;
+export type JoinPlan = Plan<Exclude<Step, RefineStep>>;
 
 /** Rows that a join surely gives. */
 export function leastRows(how: JoinKind, left: number, right: number): number {
@@ -196,6 +193,38 @@ function gpuHashEstimate(request: JoinRequestShape, traffic: Traffic, rounds: nu
   return { rows: request.left.tuples + request.right.tuples, bytes: cut + arriving + home, milliseconds: seconds * 1e3 };
 }
 
+/** What a hash join that gives `out` rows should take on host devices. */
+function hostHashEstimate(
+  left: Tuples,
+  right: Tuples,
+  buildLeft: boolean,
+  rounds: number,
+  out: number,
+  rowBytes: number,
+  threads: number,
+): Estimate {
+  const build = buildLeft ? left : right;
+  const probe = buildLeft ? right : left;
+  const tuples = left.tuples + right.tuples;
+  // Two partitioning passes: over the devices, then into partitions of the size of the cache; one more for the rounds.
+  const passes = 2 + (rounds > 1 ? 1 : 0);
+  const nanoseconds =
+    COSTS.partition * passes * tuples + COSTS.build * build.tuples + COSTS.probe * probe.tuples + COSTS.emit * out;
+  const bytes = (2 * passes + 1) * (bytesOf(left) + bytesOf(right)) + out * rowBytes;
+  return { ...estimate(1, nanoseconds, bytes, threads), rows: tuples };
+}
+
+/** What joining so many rows takes: keys go there, and two row numbers of each row come home. */
+export function joinWork(how: JoinKind, leftRows: number, rightRows: number, countOnly: boolean, threads: number): Work {
+  const [left, right] = [leftRows, rightRows].map((tuples): Tuples => ({ tuples, keyBytes: 8, valueBytes: 4 })) as [
+    Tuples,
+    Tuples,
+  ];
+  const out = countOnly ? 0 : expectedRows(how, leftRows, rightRows);
+  const { milliseconds } = hostHashEstimate(left, right, leftRows <= rightRows, 1, out, 8, threads);
+  return { milliseconds, there: (leftRows + rightRows) * 8, home: out * 8 };
+}
+
 function hashJoinOn(context: Context, traffic: Traffic, devicesReason: string | null): JoinPlan {
   const { request, buildLeft, leastRowsBytes, deviceBytes, resources } = context;
   const { left, right, how, rowBytes } = request;
@@ -210,14 +239,6 @@ function hashJoinOn(context: Context, traffic: Traffic, devicesReason: string | 
     }
     rounds *= 2;
   }
-  const build = buildLeft ? left : right;
-  const probe = buildLeft ? right : left;
-  const out = expectedRows(how, left.rows, right.rows);
-  const tuples = left.tuples + right.tuples;
-  // Two partitioning passes: over the devices, then into partitions of the size of the cache; one more for the rounds.
-  const passes = 2 + (rounds > 1 ? 1 : 0);
-  const nanoseconds =
-    COSTS.partition * passes * tuples + COSTS.build * build.tuples + COSTS.probe * probe.tuples + COSTS.emit * out;
   const join: HashJoinStep = {
     op: 'hashJoin',
     label: `hash join, build ${buildLeft ? 'left' : 'right'}`,
@@ -228,7 +249,7 @@ function hashJoinOn(context: Context, traffic: Traffic, devicesReason: string | 
     partitions: 0,
     estimate: onGpus(resources)
       ? gpuHashEstimate(request, traffic, rounds, resources)
-      : { ...estimate(1, nanoseconds, (2 * passes + 1) * inputBytes + out * rowBytes, resources.threads), rows: tuples },
+      : hostHashEstimate(left, right, buildLeft, rounds, expectedRows(how, left.rows, right.rows), rowBytes, resources.threads),
   };
   return {
     algorithm: 'radix-hash',

@@ -4,6 +4,7 @@ import type { SortAlgorithm, SortAlgorithmChoice } from '../options.js';
 import { COSTS, estimate, gatherEstimate, milliseconds } from './costs.js';
 import { onBestSet, transferSpeeds } from './device-set.js';
 import { type GatherDeviceBytes, gatherStep } from './gather.js';
+import type { Work } from './placement.js';
 import {
   attempt,
   type ColumnOrigin,
@@ -112,6 +113,13 @@ export function sortSteps(
   const [mergeMs, radixMs] = [milliseconds(merge.steps), milliseconds(radix.steps)];
   const reason = `cheapest: merge ${mergeMs.toFixed(1)} ms, radix ${radixMs.toFixed(1)} ms`;
   return { ...(radixMs < mergeMs ? radix : merge), reason };
+}
+
+/** What sorting so many rows takes, keys and row numbers. */
+export function sortWork(rows: number, threads: number): Work {
+  const bytes = rows * 12;
+  const { milliseconds } = estimate(rows, sortNanoseconds(8, 1, 'merge'), 2 * bytes * 8, threads);
+  return { milliseconds, there: bytes, home: bytes };
 }
 
 function stepsOnBestSet(sorting: Sorting, algorithm: SortAlgorithm): Omit<SortSteps, 'reason'> {

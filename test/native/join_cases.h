@@ -239,7 +239,7 @@ inline void check_drawn_joins(Engine& engine, const std::vector<Plan>& algorithm
   for (const JoinKind kind : kKinds) {
     for (const Plan& algorithm : algorithms) {
       for (const bool build_left : {false, true}) {
-        for (int draws = 0; draws < 3; ++draws) {
+        for (int draws = 0; draws < 2; ++draws) {
           const Shape shape{static_cast<uint8_t>(pick(4, 8)), static_cast<uint8_t>(pick(4, 8)), static_cast<uint8_t>(pick(4, 8)),
                             kind == JoinKind::inner && random() % 3 == 0};
           const double excluded = shape.payload ? 0 : static_cast<double>(pick(0, 1)) * 0.1;

@@ -14,6 +14,8 @@ import type {
   NativeJoinRequest,
   NativeResultColumn,
   RelationHandle,
+  ResidentHandle,
+  ResidentSide,
   RowsHandle,
   RunHandle,
   Side,
@@ -69,6 +71,28 @@ class Relation extends FakeHandle {
     readonly columns: Column[],
   ) {
     super();
+  }
+}
+class Resident extends FakeHandle {
+  readonly spreadEvenly: boolean;
+  readonly nullable: boolean[];
+  readonly skew = 1;
+  readonly splitRows = 0;
+  constructor(
+    readonly columns: Column[],
+    readonly rows: number,
+    readonly bytes: number,
+    readonly devices: DeviceDescription[],
+    joined = false,
+  ) {
+    super();
+    this.spreadEvenly = !joined;
+    this.nullable = columns.map(({ cells }) => cells.includes(null));
+    for (const device of devices) device.residentBytes += bytes;
+  }
+  override release(): void {
+    if (!this.released) for (const device of this.devices) device.residentBytes -= this.bytes;
+    super.release();
   }
 }
 class SortKeys extends FakeHandle {
@@ -245,7 +269,10 @@ function makeColumn(info: NativeColumn, cells: Cell[]): NativeResultColumn {
 
 export interface FakeAddon extends NativeAddon {
   settings: FakeSettings;
+  /** Of the last engine made. */
   config: NativeEngineConfig | null;
+  /** Whose memory the last engine made shares. */
+  memoryOf: NativeEngine | null;
   /** Names of the native steps, in order. */
   calls: string[];
   liveHandles(): number;
@@ -257,6 +284,7 @@ export function fakeAddon(settings: Partial<FakeSettings> = {}): FakeAddon {
     backend: settings.gpus ? 'cuda' : 'none',
     gpus: () => Array.from({ length: addon.settings.gpus }, (_, gpu) => fakeDevice('gpu', gpu, 2 ** 37, gpu, [])),
     config: null,
+    memoryOf: null,
     calls: [],
     settings: {
       stepMilliseconds: 0,
@@ -276,8 +304,8 @@ export function fakeAddon(settings: Partial<FakeSettings> = {}): FakeAddon {
       ...settings,
     },
     liveHandles: () => FakeHandle.live,
-    Engine: function Engine(config: NativeEngineConfig) {
-      addon.config = config;
+    Engine: function Engine(config: NativeEngineConfig, memoryOf: NativeEngine | null = null) {
+      Object.assign(addon, { config, memoryOf });
       return fakeEngine(addon, config);
     } as unknown as NativeAddon['Engine'],
   };
@@ -292,7 +320,7 @@ function fakeDevice(
   peers: number[],
 ): DeviceDescription {
   const name = kind === 'gpu' ? `Fake GPU ${number}` : `host ${number}`;
-  return { kind, ordinal, name, memoryBytes: limitBytes, limitBytes, peakBytes: 0, peers };
+  return { kind, ordinal, name, memoryBytes: limitBytes, limitBytes, peakBytes: 0, residentBytes: 0, peers };
 }
 
 function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine {
@@ -397,6 +425,15 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
       throw coded('ERR_MEMORY_LIMIT', `The join has ${pairs.length} rows, more than ${request.maxRows}`);
     return new Rows(pairs, pairs.length, keys, request);
   }
+  const keysOf = (left: ResidentSide, right: ResidentSide): JoinKeys => {
+    const of = ({ table, key, payload }: ResidentSide) => {
+      const { rows, columns } = use<Resident>(table);
+      return { relation: { rows, columns } as Relation, column: key, payload };
+    };
+    const keys = new JoinKeys(8, true, true, { left: of(left), right: of(right) }, null, false);
+    keys.release();
+    return keys;
+  };
   const side = (rows: Rows, which: Side): number[] => rows.pairs.map((pair) => pair[which === 'left' ? 0 : 1]);
   const rowNumbers = (handle: RunHandle | RowsHandle, which: Side): number[] => {
     const rows = use<Run | Rows>(handle);
@@ -564,6 +601,38 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
           return makeColumn(from.info, rowCells(from, numbers));
         });
       }),
+    residentBytes: (relation, columns, ordinals) =>
+      columns.reduce((bytes, column) => bytes + use<Relation>(relation).columns[column]!.info.width * relation.rows, 0) /
+      ordinals.length,
+    loadTable: (job, relation, columns, ordinals) =>
+      step('loadTable', job, () => {
+        const from = use<Relation>(relation);
+        const bytes = engine.residentBytes(relation, columns, ordinals);
+        const on = ordinals.map((ordinal) => devices[ordinal]!);
+        const loaded = columns.map((column) => from.columns[column]!);
+        return new Resident(loaded, from.rows, bytes, on) as unknown as ResidentHandle;
+      }),
+    bringHome: (job, table, columns) =>
+      step('bringHome', job, () => {
+        const from = use<Resident>(table);
+        return columns.map((column) => makeColumn(from.columns[column]!.info, from.columns[column]!.cells));
+      }),
+    joinTables: (job, left, right, request, origins) =>
+      step('joinTables', job, () => {
+        const joined = matches(keysOf(left, right), request);
+        const columns = origins.map((origin): Column => {
+          const from = origin.from === 'right' ? right : left;
+          const column = use<Resident>(from.table).columns[origin.from === 'keys' ? left.key : (origin.column ?? from.payload!)]!;
+          return { info: column.info, cells: rowCells(column, side(joined, origin.from === 'right' ? 'right' : 'left')) };
+        });
+        joined.release();
+        const on = use<Resident>(left.table).devices;
+        return new Resident(columns, joined.size, joined.size, on, true) as unknown as ResidentHandle;
+      }),
+    joinTablesHome: (job, left, right, request) =>
+      step('joinTablesHome', job, () => matches(keysOf(left, right), request) as unknown as RowsHandle),
+    joinTablesDeviceBytes: (left, right) =>
+      Math.ceil(((left.table.rows + right.table.rows) / config.gpus.length) * options.bytesPerTuple),
     failAllocation() {},
     leaveDeviceMemory() {},
   };

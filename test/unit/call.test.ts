@@ -4,6 +4,7 @@ import { afterEach, describe, expect, test, vi } from 'vitest';
 import { Engine } from '../../lib/engine.js';
 import { WarpjoinError } from '../../lib/errors.js';
 import { type EngineOptions, engineSchema } from '../../lib/options.js';
+import { COSTS } from '../../lib/plan/costs.js';
 import { parse } from '../../lib/schema.js';
 import { type FakeAddon, fakeAddon } from '../support/fake-addon.js';
 import { failure, rows, table, unordered } from '../support/tables.js';
@@ -360,12 +361,8 @@ describe('engines', () => {
     const some = engineOn(addon, { devices: [3, 1] });
     expect(addon.config).toMatchObject({ hostDevices: 0, gpus: [3, 1] });
     expect((await some.sort(left, { by: 'a' })).stats.deviceReason).toBe('GPUs 3, 1 were asked for');
-    const auto = engineOn(addon, { hostDevices: 3 });
+    engineOn(addon, { hostDevices: 3 });
     expect(addon.config).toMatchObject({ hostDevices: 0, gpus: [0, 1, 2, 3] });
-    expect((await auto.sort(left, { by: 'a' })).stats).toMatchObject({
-      device: 'gpu',
-      deviceReason: "device 'auto': all GPUs that the process may use, 4",
-    });
     const cpu = engineOn(addon, { device: 'cpu' });
     expect(addon.config).toMatchObject({ hostDevices: 1, gpus: [] });
     expect((await cpu.sort(left, { by: 'a' })).stats).toMatchObject({
@@ -378,6 +375,39 @@ describe('engines', () => {
     expect(() => engineOn(addon, { device: 'cpu', devices: [0] })).toThrow(
       /^Expected no devices for an engine with device "cpu"/,
     );
+  });
+
+  test("device 'auto' runs on the processor what GPUs take longer to begin with, within the same memory", async () => {
+    const addon = fakeAddon({ gpus: 4 });
+    const engine = engineOn(addon, { hostDevices: 3 });
+    const small = await engine.sort(left, { by: 'a' });
+    expect(addon.config).toMatchObject({ hostDevices: 3, gpus: [], memoryLimitBytes: 2 ** 30 });
+    expect(addon.memoryOf?.devices()).toHaveLength(4);
+    const reason = /^device 'auto': the processor takes 0\.00 ms, GPUs [\d.]+ ms at least$/;
+    expect(small.stats).toMatchObject({ device: 'cpu', deviceReason: expect.stringMatching(reason) });
+    expect(small.stats.devices.map((device) => device.kind)).toEqual(['host', 'host', 'host']);
+    addon.config = null;
+    expect((await engine.join(left, right, { on: 'id' })).stats).toMatchObject({ device: 'cpu' });
+    expect(await engine.joinCount(left, right, { on: 'id' })).toBe(5);
+    expect(await engine.explain('sort', left, { by: 'a' })).toMatch(/^ {11}device 'auto': the processor takes/m);
+    expect(addon.config).toBeNull(); // the processor that is there
+    await engine.dispose();
+    expect(addon.calls.filter((call) => call === 'dispose')).toHaveLength(2);
+    expect(addon.liveHandles()).toBe(0);
+  });
+
+  test("device 'auto' runs on GPUs what they take less time for", async () => {
+    const { gpuCall, gpuCallEach } = COSTS;
+    Object.assign(COSTS, { gpuCall: 0, gpuCallEach: 0 });
+    try {
+      const engine = engineOn(fakeAddon({ gpus: 4 }));
+      const onGpus = { device: 'gpu', deviceReason: "device 'auto': all GPUs that the process may use, 4" };
+      expect((await engine.sort(left, { by: 'a' })).stats).toMatchObject(onGpus);
+      expect((await engine.join(left, right, { on: 'id' })).stats).toMatchObject(onGpus);
+      expect((await engine.sortPairs(Int32Array.of(1), Int32Array.of(2))).stats).toMatchObject(onGpus);
+    } finally {
+      Object.assign(COSTS, { gpuCall, gpuCallEach });
+    }
   });
 
   test('joins run on GPUs', async () => {

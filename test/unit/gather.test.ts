@@ -25,6 +25,7 @@ describe('the plan of a sort', () => {
     memoryBytes: 80 * GIB,
     limitBytes: 64 * GIB,
     peakBytes: 0,
+    residentBytes: 0,
     peers: [0, 1, 2, 3].filter((other) => other !== ordinal),
   });
   const four = [0, 1, 2, 3].map(device);
@@ -132,7 +133,10 @@ describe('a sort on GPUs', () => {
 
 describe('a join on GPUs', () => {
   const engineOn = (addon: FakeAddon): Engine =>
-    new Engine(parse(engineSchema, 'createEngine', { memoryLimit: '64GiB', threads: 2 }), addon);
+    new Engine(
+      parse(engineSchema, 'createEngine', { memoryLimit: '64GiB', threads: 2, device: 'gpu', fallback: 'silent' }),
+      addon,
+    );
   const left = table(
     { k: new arrow.Int32(), s: new arrow.Utf8(), i: new arrow.Int64(), b: new arrow.Bool() },
     { k: [3, 1, 2, 2], s: ['c', 'a', 'b', 'd'], i: [30n, 10n, 20n, 21n], b: [true, null, false, true] },

@@ -23,6 +23,7 @@ function resources(devices: number, deviceLimit: number, memoryLimitBytes = 64 *
     memoryBytes: deviceLimit,
     limitBytes: deviceLimit,
     peakBytes: 0,
+    residentBytes: 0,
     peers: [],
   });
   return {
@@ -263,7 +264,7 @@ describe('the GPUs of a sort', () => {
     expect(sortOf(gpus(8, null))).toMatchObject({ devices: [0, 1, 2, 3, 4, 5, 6, 7], devicesReason: null });
     const unknown = gpus(3, 'the links could not be measured: no room');
     expect(sortOf(unknown)).toMatchObject({ devices: [0, 1, 2], devicesReason: 'the links could not be measured: no room' });
-    const text = (on: Resources): string => explain('sort', planSort(request, sortBytes, on), on, null);
+    const text = (on: Resources): string => explain('sort', planSort(request, sortBytes, on), on, '', null);
     expect(text(unknown)).toContain('\n  links    sort on all devices: the links could not be measured: no room\n');
     expect(text(gpus(8, speeds(EIGHT)))).toContain('\n  links    sort on devices 0, 1, 2, 3: 373.9 ms over their links');
     expect(text(gpus(8, null))).not.toContain('  links');
@@ -355,10 +356,10 @@ describe('joins', () => {
     const both = planJoin({ ...request, ...sorted }, joinBytes, resources(2, GIB));
     expect(both).toMatchObject({ algorithm: 'sort-merge', chunksets: 1, inOrder: ['left', 'right'] });
     expect(both.reason).toMatch(/^cheapest: /);
-    expect(explain('join', both, resources(2, GIB), null)).toContain(
+    expect(explain('join', both, resources(2, GIB), '', null)).toContain(
       '\n  order    not sorted, as they are in order: left, right\n',
     );
-    expect(explain('join', planJoin(request, joinBytes, resources(2, GIB)), resources(2, GIB), null)).not.toContain('order');
+    expect(explain('join', planJoin(request, joinBytes, resources(2, GIB)), resources(2, GIB), '', null)).not.toContain('order');
   });
 
   test('neither fits', () => {
@@ -410,11 +411,18 @@ describe('joins', () => {
 
   test('the text lines up', () => {
     const set = resources(2, GIB);
-    const text = explain('inner join on "a" = "b"', planJoin({ ...request, algorithm: 'sort-merge' }, joinBytes, set), set, null);
+    const text = explain(
+      'inner join on "a" = "b"',
+      planJoin({ ...request, algorithm: 'sort-merge' }, joinBytes, set),
+      set,
+      'why',
+      null,
+    );
     expect(text).toMatchInlineSnapshot(`
       "inner join on "a" = "b": sort-merge
         reason   asked for
         devices  0 host 0 (1 GiB), 1 host 1 (1 GiB); 4 host threads
+                 why
         memory   at least 61 MiB of 64 GiB on the host, 45.8 MiB on each device
         parts    1 chunkset, 1 round
 
@@ -513,8 +521,10 @@ describe('joins on GPUs', () => {
       ['sort right', 4],
       ['merge join', 4],
     ]);
-    expect(explain('join', merge, on, null)).toContain('\n  links    merge join on devices 0, 1, 2, 3: 31.7 ms over their links');
-    expect(explain('join', plan(gpus(2, 'no room')), on, null)).toContain(
+    expect(explain('join', merge, on, '', null)).toContain(
+      '\n  links    merge join on devices 0, 1, 2, 3: 31.7 ms over their links',
+    );
+    expect(explain('join', plan(gpus(2, 'no room')), on, '', null)).toContain(
       '  links    hash join, build left on devices 0, 1: no room',
     );
     expect(deviceChoices(plan(gpus(2, null)))).toEqual([]);

@@ -26,25 +26,36 @@ using gpu::kThreads;
 namespace gpu {
 namespace {
 
-__global__ void __launch_bounds__(kThreads) count_matched(const uint8_t* matched, uint64_t size, unsigned long long* count) {
+/// How many of 16 bytes are one; the others are zero.
+__device__ uint32_t count_ones(uint4 bytes) {
+  return popcount(bytes.x) + popcount(bytes.y) + popcount(bytes.z) + popcount(bytes.w);
+}
+
+// `matched` has room for whole loads, and zeros behind the last row.
+__global__ void __launch_bounds__(kThreads) count_matched(const uint4* matched, uint64_t loads, unsigned long long* count) {
   unsigned long long own = 0;
-  for (uint64_t i = loop_begin(); i < size; i += loop_step()) own += matched[i];
+  for (uint64_t i = loop_begin(); i < loads; i += loop_step()) own += count_ones(matched[i]);
   add_of_block(count, own);
 }
 
 // Block t counts tile t; behind the last one there is nothing.
 __global__ void __launch_bounds__(kThreads)
     count_probe_tiles(const uint32_t* first_match, const uint32_t* key_rows, uint64_t size, uint64_t* pairs, uint64_t* matched) {
+  constexpr unsigned kOwn = kEmitTile / kThreads;
+  static_assert(kOwn == 4);
   __shared__ unsigned long long sums[2];
   if (threadIdx.x < 2) sums[threadIdx.x] = 0;
   const uint64_t begin = uint64_t{blockIdx.x} * kEmitTile;
   unsigned long long own_pairs = 0, own_matched = 0;
+  // `first_match` has room for whole loads.
+  const uint64_t first = begin + threadIdx.x * kOwn;
+  uint4 four = {kNoRow, kNoRow, kNoRow, kNoRow};
+  if (first < size) four = *reinterpret_cast<const uint4*>(first_match + first);
+  const uint32_t own[kOwn] = {four.x, four.y, four.z, four.w};
 #pragma unroll
-  for (unsigned i = 0; i < kEmitTile / kThreads; ++i) {
-    const uint64_t row = begin + i * kThreads + threadIdx.x;
-    const uint32_t match = row < size ? first_match[row] : kNoRow;
-    if (match == kNoRow) continue;
-    own_pairs += key_rows ? key_rows[match] : 1;
+  for (unsigned i = 0; i < kOwn; ++i) {
+    if (first + i >= size || own[i] == kNoRow) continue;
+    own_pairs += key_rows ? key_rows[own[i]] : 1;
     ++own_matched;
   }
   add_of_block(&sums[0], own_pairs);
@@ -53,14 +64,20 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 1) matched[blockIdx.x] = sums[1];
 }
 
-__global__ void __launch_bounds__(kThreads) count_build_tiles(const uint8_t* matched, uint64_t size, uint64_t* counts) {
-  __shared__ unsigned long long sum;
-  if (threadIdx.x == 0) sum = 0;
-  const uint64_t begin = uint64_t{blockIdx.x} * kEmitTile;
-  unsigned long long own = 0;
-  for (unsigned i = threadIdx.x; i < kEmitTile && begin + i < size; i += kThreads) own += matched[begin + i];
-  add_of_block(&sum, own);
-  if (threadIdx.x == 0) counts[blockIdx.x] = sum;
+// Lanes that run in step count a tile; behind the last one there is nothing.
+__global__ void __launch_bounds__(kThreads)
+    count_build_tiles(const uint4* matched, uint64_t loads, uint64_t tiles, uint64_t* counts) {
+  constexpr unsigned kLoads = kEmitTile / sizeof(uint4);
+  const uint64_t tile = loop_begin() / kLanes;
+  if (tile > tiles) return;
+  uint32_t own = 0;
+#pragma unroll
+  for (unsigned i = 0; i < kLoads; i += kLanes) {
+    const uint64_t at = tile * kLoads + i + lane();
+    if (i + lane() < kLoads && at < loads) own += count_ones(matched[at]);
+  }
+  for (unsigned distance = kLanes / 2; distance > 0; distance /= 2) own += shuffle(own, (lane() + distance) % kLanes);
+  if (lane() == 0) counts[tile] = own;
 }
 
 // What is in crowded partitions, and what was found in the others.
@@ -110,7 +127,7 @@ GpuHashMatch::GpuHashMatch(TupleLayout build_layout, uint64_t build_size, TupleL
   const size_t split_bytes = carver.bytes();
   between = scratch ? static_cast<char*>(scratch) + split_bytes : nullptr;
   small_table = carver.take<char>(small_bytes);
-  matched = carver.take<uint8_t>(build_size);
+  matched = carver.take<uint8_t>(StackAllocator::aligned(build_size));  // read 16 bytes at a time
   key_rows = carver.take<uint32_t>(build_size);
   if (!count_only) {
     first_match = carver.take<uint32_t>(probe_size);
@@ -197,7 +214,7 @@ void GpuPrimitives::hash_probe(GpuHashMatch& match, gpu_stream_t on) {
 void GpuPrimitives::match_tables(GpuHashMatch& match, gpu_stream_t on) {
   const uint64_t partitions = match.partitions();
   GPU_CHECK(id_.name, gpu_memset_async(match.counts, 0, sizeof(*match.counts), on));
-  GPU_CHECK(id_.name, gpu_memset_async(match.matched, 0, match.build.size, on));
+  if (!match.written()) GPU_CHECK(id_.name, gpu_memset_async(match.matched, 0, StackAllocator::aligned(match.build.size), on));
   GPU_CHECK(id_.name, gpu_memset_async(match.crowded, 0, partitions * sizeof(uint32_t), on));
   GPU_CHECK(id_.name, gpu_memset_async(match.table_matches, 0, partitions * sizeof(uint32_t), on));
   if (match.bits) {
@@ -218,7 +235,9 @@ void GpuPrimitives::count_matches(GpuHashMatch& match, gpu_stream_t on) {
   const uint64_t build_size = match.build.size, probe_size = match.probe.size;
   if (match.written()) return fetch_counts(match, on);
   GPU_CHECK(id_.name, gpu_memset_async(&match.counts->build, 0, sizeof(match.counts->build), on));
-  gpu::count_matched<<<gpu::loop_blocks(build_size), kThreads, 0, on>>>(match.matched, build_size, &match.counts->build);
+  const auto* const matched = reinterpret_cast<const uint4*>(match.matched);
+  const uint64_t loads = (build_size + sizeof(uint4) - 1) / sizeof(uint4);
+  gpu::count_matched<<<gpu::loop_blocks(loads), kThreads, 0, on>>>(matched, loads, &match.counts->build);
   check_launch("count_matched");
   if (!match.count_only) {
     const uint64_t build_tiles = gpu::emit_tiles(build_size), probe_tiles = gpu::emit_tiles(probe_size);
@@ -226,8 +245,9 @@ void GpuPrimitives::count_matches(GpuHashMatch& match, gpu_stream_t on) {
         match.first_match, match.sorted_crowd ? match.key_rows : nullptr, probe_size, match.pairs_before,
         match.probe_matched_before);
     check_launch("count_probe_tiles");
-    gpu::count_build_tiles<<<static_cast<unsigned>(build_tiles + 1), kThreads, 0, on>>>(match.matched, build_size,
-                                                                                        match.build_matched_before);
+    constexpr unsigned kTiles = kThreads / gpu::kLanes;
+    gpu::count_build_tiles<<<static_cast<unsigned>(build_tiles / kTiles + 1), kThreads, 0, on>>>(matched, loads, build_tiles,
+                                                                                                 match.build_matched_before);
     check_launch("count_build_tiles");
     match.sum(match.pairs_before, probe_tiles + 1, on, id_.name);
     match.sum(match.probe_matched_before, probe_tiles + 1, on, id_.name);

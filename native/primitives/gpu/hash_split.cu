@@ -9,33 +9,36 @@ namespace warpjoin::gpu {
 namespace {
 
 #if defined(WARPJOIN_HIP)
-constexpr size_t kStagedBytes = size_t{32} << 10;  // a tile
-constexpr unsigned kCountedBits = 13;              // groups that a block counts, in shared memory
+constexpr size_t kStagedBytes = size_t{64} << 10;
+constexpr unsigned kCountedBits = 13;  // groups that a block counts, in shared memory
 #else
-constexpr size_t kStagedBytes = size_t{96} << 10;
+constexpr size_t kStagedBytes = size_t{112} << 10;  // of the blocks that share a multiprocessor
 constexpr unsigned kCountedBits = 15;
 #endif
-constexpr unsigned kSplitThreads = 1 << kPassBits;
-constexpr unsigned kSplitBlocks = 528;  // some for each multiprocessor: they go from tile to tile
-constexpr unsigned kLoadBytes = 16;     // of a thread, at a time
+constexpr unsigned kCountThreads = 1024;
+constexpr unsigned kCountBlocks = 264, kSplitBlocks = 2112;  // some for each multiprocessor: they go from tile to tile
+constexpr unsigned kLoadBytes = 16;                          // of a thread, at a time
 
 template <class Key, class Value>
 struct Tile {
   using Tuple = HashTuple<Key, Value>;
+  // Two blocks share a multiprocessor, but wide tuples need large tiles: so that a group has some of each.
+  static constexpr unsigned kBlocks = kLanes == 64 || sizeof(Tuple) <= 8 ? 2 : 1, kThreads = 1024 / kBlocks;
+  static_assert(kThreads >= 1u << kPassBits);
   // Registers hold a thread's tuples.
-  static constexpr unsigned kItems = kStagedBytes / (sizeof(Tuple) <= 8 ? 8 : 16) / kSplitThreads;
-  static constexpr unsigned kSize = kSplitThreads * kItems;
+  static constexpr unsigned kItems = std::min<size_t>(kStagedBytes / kBlocks / sizeof(Tuple) / kThreads, 24) / 2 * 2;
+  static constexpr unsigned kSize = kThreads * kItems;
   static size_t shared_bytes(unsigned bits) { return kSize * sizeof(Tuple) + (size_t{2} << bits) * sizeof(uint32_t); }
 };
 
 /// Counts groups [window << kCountedBits, (window + 1) << kCountedBits), a window for each blockIdx.y.
 template <class Key>
-__global__ void __launch_bounds__(kSplitThreads) count_groups(const Key* keys, uint64_t size, unsigned bits, uint32_t* counts) {
+__global__ void __launch_bounds__(kCountThreads) count_groups(const Key* keys, uint64_t size, unsigned bits, uint32_t* counts) {
   extern __shared__ __align__(16) unsigned char shared_bytes[];
   auto* const own = reinterpret_cast<uint32_t*>(shared_bytes);
   const unsigned groups = 1u << (bits < kCountedBits ? bits : kCountedBits);
   const uint32_t first_group = blockIdx.y << kCountedBits;
-  for (unsigned g = threadIdx.x; g < groups; g += kSplitThreads) own[g] = 0;
+  for (unsigned g = threadIdx.x; g < groups; g += kCountThreads) own[g] = 0;
   __syncthreads();
   const auto count = [&](Key key) {
     const uint32_t group = top_bits(hash_key(key), bits) - first_group;
@@ -46,16 +49,16 @@ __global__ void __launch_bounds__(kSplitThreads) count_groups(const Key* keys, u
   if (head > size) head = size;
   const auto* const fours = reinterpret_cast<const uint4*>(keys + head);
   const uint64_t loads = (size - head) / kKeys;
-  for (uint64_t first = uint64_t{blockIdx.x} * kSplitThreads * kLoads; first < loads; first += loop_step() * kLoads) {
+  for (uint64_t first = uint64_t{blockIdx.x} * kCountThreads * kLoads; first < loads; first += loop_step() * kLoads) {
     uint4 loaded[kLoads];
 #pragma unroll
     for (unsigned i = 0; i < kLoads; ++i) {
-      const uint64_t at = first + i * kSplitThreads + threadIdx.x;
+      const uint64_t at = first + i * kCountThreads + threadIdx.x;
       if (at < loads) loaded[i] = fours[at];
     }
 #pragma unroll
     for (unsigned i = 0; i < kLoads; ++i) {
-      if (first + i * kSplitThreads + threadIdx.x >= loads) continue;
+      if (first + i * kCountThreads + threadIdx.x >= loads) continue;
       const auto* const own_keys = reinterpret_cast<const Key*>(&loaded[i]);
 #pragma unroll
       for (unsigned k = 0; k < kKeys; ++k) count(own_keys[k]);
@@ -67,7 +70,7 @@ __global__ void __launch_bounds__(kSplitThreads) count_groups(const Key* keys, u
     if (tail + threadIdx.x < size) count(keys[tail + threadIdx.x]);
   }
   __syncthreads();
-  for (unsigned g = threadIdx.x; g < groups; g += kSplitThreads) {
+  for (unsigned g = threadIdx.x; g < groups; g += kCountThreads) {
     if (own[g]) atomicAdd(&counts[first_group + g], own[g]);
   }
 }
@@ -132,13 +135,14 @@ struct Pass {
 };
 
 template <class Source, class Key, class Value>
-__global__ void __launch_bounds__(kSplitThreads, 1) split_tiles(Source in, uint64_t size, Pass pass, HashTuple<Key, Value>* out) {
+__global__ void __launch_bounds__((Tile<Key, Value>::kThreads), (Tile<Key, Value>::kBlocks))
+    split_tiles(Source in, uint64_t size, Pass pass, HashTuple<Key, Value>* out) {
   using T = Tile<Key, Value>;
   using Tuple = typename T::Tuple;
   constexpr unsigned kItems = T::kItems, kPack = Source::kPack;
   static_assert(kItems % kPack == 0);
   extern __shared__ __align__(16) unsigned char shared_bytes[];
-  __shared__ uint32_t sums[kSplitThreads / kLanes];
+  __shared__ uint32_t sums[T::kThreads / kLanes];
   auto* const staged = reinterpret_cast<Tuple*>(shared_bytes);
   auto* const begins = reinterpret_cast<uint32_t*>(staged + T::kSize);  // counts first
   const unsigned groups = 1u << pass.bits;
@@ -168,14 +172,14 @@ __global__ void __launch_bounds__(kSplitThreads, 1) split_tiles(Source in, uint6
     }
     return end - at < T::kSize ? static_cast<unsigned>(end - at) : T::kSize;
   };
-  const auto place_of = [](unsigned item) { return (item / kPack * kSplitThreads + threadIdx.x) * kPack + item % kPack; };
+  const auto place_of = [](unsigned item) { return (item / kPack * T::kThreads + threadIdx.x) * kPack + item % kPack; };
 
   Tuple tuples[kItems];
   const auto load = [&](unsigned count) {
     const bool packed = count == T::kSize && in.packed(at);
 #pragma unroll
     for (unsigned i = 0; i < kItems; i += kPack) {
-      if (packed) {
+      if (kPack > 1 && packed) {
         in.load(at + place_of(i), &tuples[i]);
       } else {
 #pragma unroll
@@ -198,7 +202,7 @@ __global__ void __launch_bounds__(kSplitThreads, 1) split_tiles(Source in, uint6
     __syncthreads();
     const uint32_t own = threadIdx.x < groups ? begins[threadIdx.x] : 0;
     const uint32_t place = own ? atomicAdd(&pass.ends[(uint64_t{parent} << pass.bits) + threadIdx.x], own) : 0;
-    const uint32_t begin = sum_before<kSplitThreads>(own, sums);
+    const uint32_t begin = sum_before<T::kThreads>(own, sums);
     if (threadIdx.x < groups) {
       begins[threadIdx.x] = begin;
       places[threadIdx.x] = place - begin;
@@ -213,7 +217,7 @@ __global__ void __launch_bounds__(kSplitThreads, 1) split_tiles(Source in, uint6
     at += count;
     count = next_tile();
     load(count);  // on their way while this tile is written
-    for (unsigned slot = threadIdx.x; slot < written; slot += kSplitThreads) {
+    for (unsigned slot = threadIdx.x; slot < written; slot += T::kThreads) {
       const Tuple tuple = staged[slot];
       out[places[pass.digit(tuple.hash)] + slot] = tuple;
     }
@@ -296,9 +300,9 @@ void hash_split(TupleLayout layout, std::span<const TupleView> fragments, unsign
     const unsigned counted = std::min(bits, kCountedBits);
     GPU_CHECK(device_name, gpu_allow_shared_memory(count, sizeof(uint32_t) << counted));
     for_fragments([&](const auto& in) {
-      const dim3 blocks(static_cast<unsigned>(std::clamp<uint64_t>(in.size() / T::kSize, 1, kSplitBlocks / 2)),
+      const dim3 blocks(static_cast<unsigned>(std::clamp<uint64_t>(in.size() / T::kSize, 1, kCountBlocks)),
                         1u << (bits - counted));
-      count<<<blocks, kSplitThreads, sizeof(uint32_t) << counted, on>>>(in.run.keys, in.size(), bits, offsets);
+      count<<<blocks, kCountThreads, sizeof(uint32_t) << counted, on>>>(in.run.keys, in.size(), bits, offsets);
       check_launch("count_groups");
     });
     size_t scan_bytes = own.scan_bytes;
@@ -314,7 +318,7 @@ void hash_split(TupleLayout layout, std::span<const TupleView> fragments, unsign
       const auto kernel = split_tiles<std::decay_t<decltype(in)>, Key, Value>;
       GPU_CHECK(device_name, gpu_allow_shared_memory(kernel, T::shared_bytes(kPassBits)));
       const auto blocks = static_cast<unsigned>(std::clamp<uint64_t>(in.size() / T::kSize, 1, kSplitBlocks));
-      kernel<<<blocks, kSplitThreads, T::shared_bytes(pass.bits), on>>>(in, in.size(), pass, to);
+      kernel<<<blocks, T::kThreads, T::shared_bytes(pass.bits), on>>>(in, in.size(), pass, to);
       check_launch("split_tiles");
     };
     if (bits <= kPassBits) {

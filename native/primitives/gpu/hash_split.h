@@ -12,12 +12,7 @@
 
 namespace warpjoin::gpu {
 
-// A pass has no more groups than a block threads.
-#if defined(WARPJOIN_HIP)
-constexpr unsigned kPassBits = 9;
-#else
-constexpr unsigned kPassBits = 10;
-#endif
+constexpr unsigned kPassBits = 9;  // a pass has no more groups than a block threads
 constexpr unsigned kMostSplitBits = 2 * kPassBits;
 
 /// How tuples of a layout lie in `data`, hashed.

@@ -36,7 +36,7 @@ struct Table {
   using Entry = HashTuple<Key, Stored>;
   static constexpr unsigned kRows = kEntries<Entry>, kOwnRows = kRows / kMatchThreads;
   static constexpr size_t kBytes = kRows * sizeof(Entry) + (kBuckets / 2 + 1) * sizeof(uint32_t);
-  static_assert(kRows < 1u << 16 && kBuckets / 2 % kMatchThreads == 0);
+  static_assert(kRows < 1u << 16 && kOwnRows % 2 == 0 && kBuckets / 2 % kMatchThreads == 0);
 
   Entry* entries;
   uint32_t* begins;  // of the buckets among the entries, two to a word
@@ -53,7 +53,7 @@ struct Table {
   __device__ void build(uint32_t rows, Load&& load) const {
     __shared__ uint32_t sums[kMatchThreads / kLanes];
     Entry own[kOwnRows];
-    uint16_t rank[kOwnRows];
+    uint32_t ranks[kOwnRows / 2] = {};  // in their buckets, two to a register
     const auto for_own = [&](auto&& f) {
 #pragma unroll
       for (unsigned i = 0; i < kOwnRows; ++i) {
@@ -65,7 +65,7 @@ struct Table {
     __syncthreads();
     for_own([&](unsigned i) {
       const uint32_t bucket = bucket_of(own[i].hash), shift = bucket % 2 * 16;
-      rank[i] = static_cast<uint16_t>(atomicAdd(&begins[bucket / 2], 1u << shift) >> shift);
+      ranks[i / 2] |= (atomicAdd(&begins[bucket / 2], 1u << shift) >> shift & 0xFFFF) << i % 2 * 16;
     });
     __syncthreads();
     // Counts become begins.
@@ -85,7 +85,7 @@ struct Table {
     }
     if (threadIdx.x == kMatchThreads - 1) begins[kBuckets / 2] = next;
     __syncthreads();
-    for_own([&](unsigned i) { entries[begin(bucket_of(own[i].hash)) + rank[i]] = own[i]; });
+    for_own([&](unsigned i) { entries[begin(bucket_of(own[i].hash)) + (ranks[i / 2] >> i % 2 * 16 & 0xFFFF)] = own[i]; });
     __syncthreads();
   }
 
@@ -182,6 +182,7 @@ __global__ void __launch_bounds__(kMatchThreads, 2)
     write_matches(Tasks tasks, const HashTuple<Key, BuildValue>* build, const HashTuple<Key, ProbeValue>* probe, unsigned bits,
                   PairColumns<Key, BuildValue, ProbeValue> out, unsigned long long most, unsigned long long* written) {
   using ValueTable = Table<Key, BuildValue>;
+  constexpr unsigned kProbes = sizeof(HashTuple<Key, ProbeValue>) <= 8 ? 8 : 6;  // of a thread, under way: registers hold them
   constexpr unsigned kStretch = kProbes * kLanes;
   extern __shared__ __align__(16) uint32_t shared_words[];
   if (blockIdx.x >= tasks.before[tasks.partitions]) return;
@@ -197,7 +198,7 @@ __global__ void __launch_bounds__(kMatchThreads, 2)
     HashTuple<Key, ProbeValue> tuples[kProbes];
     BuildValue values[kProbes];
     uint32_t found = 0;  // a bit for each
-    unsigned long long count = 0;
+    unsigned count = 0;
 #pragma unroll
     for (unsigned i = 0; i < kProbes; ++i) {
       const uint64_t row = stretch + i * kLanes + lane();
@@ -210,7 +211,7 @@ __global__ void __launch_bounds__(kMatchThreads, 2)
       count += popcount(ballot(match));
     }
     unsigned long long at = 0;
-    if (lane() == 0) at = atomicAdd(written, count);
+    if (lane() == 0) at = atomicAdd(written, static_cast<unsigned long long>(count));
     at = shuffle(at, 0);
     if (at + count > most) continue;
 #pragma unroll
