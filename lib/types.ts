@@ -12,7 +12,7 @@ import type {
   SortColumn,
   sortSchema,
 } from './options.js';
-import type { DeviceChoice } from './plan/plan.js';
+import type { DeviceChoice, Ordered } from './plan/plan.js';
 import type { InputOf, Schema } from './schema.js';
 
 /** What a call did, and where. */
@@ -41,6 +41,8 @@ export interface Stats {
   skew: number;
   chunksets: number;
   rounds: number;
+  /** Inputs that were in order already and so were not sorted: 'input' of a sort, 'left' or 'right' of a join. */
+  inOrder: readonly Ordered[];
   /** The device memory that was missing where the call had to be planned anew, for what was left; null: it had not. */
   replanned: string | null;
 }

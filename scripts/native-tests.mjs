@@ -1,4 +1,4 @@
-// Builds and runs the C++ tests under ASan + UBSan and under TSan: npm run test:native [-- asan|tsan|plain ...]
+// Builds and runs the C++ tests, but those of GPUs, under ASan + UBSan and under TSan: npm run test:native [-- asan|tsan|plain ...]
 import { spawn, spawnSync } from 'node:child_process';
 import { availableParallelism } from 'node:os';
 

@@ -26,6 +26,7 @@ import {
   type JoinDeviceBytes,
   type JoinPlan,
   type JoinRequestShape,
+  joinWork,
   planColumns,
   planCrossJoin,
   planJoin,
@@ -41,7 +42,7 @@ import {
 } from '../plan/plan.js';
 import { quote } from '../suggest.js';
 import type { JoinIndices, ResultTable, Stats } from '../types.js';
-import { type Call, type EngineCore, runCall } from './call.js';
+import { type Call, type EngineCore, placed, runCall } from './call.js';
 import { handedOver, plannedWidth, withStats } from './shared.js';
 
 /** What a join works on, and what it is to give: columns, row numbers or the number of rows. */
@@ -85,7 +86,7 @@ export interface Joined {
 export async function joinTables(core: EngineCore, left: unknown, right: unknown, options: unknown): Promise<ResultTable> {
   const settings = joinSettings(joinSchema, 'join', options);
   const task = tableTask(left, right, settings);
-  return runCall(core, settings, async (call) => {
+  return runCall(placeJoin(core, task), settings, async (call) => {
     const { columns, rows, stats } = await runJoin(call, task);
     return withStats(buildTable(task.want.columns, columns, rows, task.left.metadata), stats);
   });
@@ -95,13 +96,13 @@ export async function joinCount(core: EngineCore, left: unknown, right: unknown,
   const settings = joinSettings(joinCountSchema, 'joinCount', options);
   const task = matchTask(left, right, settings, 'count');
   if (task.keys === null) return crossRows(task);
-  return runCall(core, settings, async (call) => (await runJoin(call, task)).rows);
+  return runCall(placeJoin(core, task), settings, async (call) => (await runJoin(call, task)).rows);
 }
 
 export async function joinIndices(core: EngineCore, left: unknown, right: unknown, options: unknown): Promise<JoinIndices> {
   const settings = joinSettings(joinIndicesSchema, 'joinIndices', options);
   const task = matchTask(left, right, settings, 'indices');
-  return runCall(core, settings, async (call) => {
+  return runCall(placeJoin(core, task), settings, async (call) => {
     const joined = await runJoin(call, task);
     const { rows, stats } = joined;
     return { left: rowNumbers(joined.left!, rows), right: joined.right && rowNumbers(joined.right, rows), stats };
@@ -111,13 +112,18 @@ export async function joinIndices(core: EngineCore, left: unknown, right: unknow
 export async function explainJoin(core: EngineCore, left: unknown, right: unknown, options: unknown): Promise<string> {
   const settings: JoinSettings & Running & { analyze?: boolean } = joinSettings(explainJoinSchema, 'explain', options);
   const task = tableTask(left, right, settings);
-  return runCall(core, settings, async (call) => {
+  return runCall(placeJoin(core, task), settings, async (call) => {
     const prepared = await prepare(call, task);
     const measured = settings.analyze ? (await execute(call, task, prepared)).stats : null;
     const { how, keys } = settings;
     const what = keys ? `${how} join on ${quote(keys.left)} = ${quote(keys.right)}` : 'cross join';
-    return explain(what, prepared.plan, prepared.resources, measured);
+    return explain(what, prepared.plan, prepared.resources, call.deviceReason, measured);
   });
+}
+
+/** Cross joins have nothing for GPUs. */
+export function placeJoin(core: EngineCore, { left, right, keys, settings, want }: JoinTask): EngineCore {
+  return placed(core, keys && joinWork(settings.how, left.rows, right.rows, want === 'count', core.threads));
 }
 
 function tableTask(left: unknown, right: unknown, settings: JoinSettings): JoinTask & { want: { columns: ResultColumn[] } } {
@@ -240,6 +246,7 @@ async function prepare(call: Call, task: JoinTask): Promise<Prepared> {
       call.native.sortDeviceBytes(keyBytes, valueBytes, tuples, devices, algorithm, several),
     hash: (devices, buildLeft, rounds) => call.native.hashJoinDeviceBytes(keys, devices, { ...joined, buildLeft }, rounds),
     mergeJoin: (devices, subpartitions) => call.native.mergeJoinDeviceBytes(keys, devices, subpartitions),
+    sortMergeJoin: (devices) => call.native.sortMergeJoinDeviceBytes(keys, devices, joined),
     gather: (side, of, rows, devices) =>
       call.native.gatherDeviceBytes(
         relations[side],
@@ -254,8 +261,26 @@ async function prepare(call: Call, task: JoinTask): Promise<Prepared> {
       ),
   };
   const resources = await call.resourcesFor(keys.left.tuples * shape.left.sentBytes + keys.right.tuples * shape.right.sentBytes);
-  const plan = planJoin(shape, deviceBytes, resources);
+  const plan = await planInOrder(call, keys, shape, (of) => planJoin(of, deviceBytes, resources));
   return { relations, position, keyed: { keys, shape, deviceBytes }, request, planned, rowBytes, plan, resources };
+}
+
+/** Plans by what the sides seem: one that the plan would not sort is looked at, and if need be all is planned anew. */
+async function planInOrder(
+  call: Call,
+  keys: JoinKeysHandle,
+  shape: JoinRequestShape,
+  plan: (shape: JoinRequestShape) => JoinPlan,
+): Promise<JoinPlan> {
+  const planned = plan(shape);
+  const sides = { left: shape.left, right: shape.right };
+  let holds = true;
+  for (const side of planned.inOrder as readonly Side[]) {
+    const sorted = await call.step(`check order of ${side}`, () => call.native.joinSideIsSorted(call.job, keys, side));
+    sides[side] = { ...sides[side], sorted };
+    holds &&= sorted;
+  }
+  return holds ? planned : plan({ ...shape, ...sides });
 }
 
 /** Whether the rows' keys become the left key column. */
@@ -291,17 +316,19 @@ async function encodeKeys(
 function shapeOf(
   { settings }: JoinTask,
   keys: JoinKeysHandle,
-  { countOnly, wantLeft, wantRight }: NativeJoinRequest,
+  { countOnly, wantKeys, wantLeft, wantRight }: NativeJoinRequest,
   columns: readonly PlannedColumn[],
   rowBytes: number,
 ): JoinRequestShape {
   const { algorithm, sortAlgorithm, buildSide } = settings;
   const { keyBytes } = keys;
   const shape = (side: Side, wanted: boolean) => {
-    const { rows, tuples, valueBytes, carriesPayload } = keys[side];
+    const { rows, tuples, valueBytes, carriesPayload, seemsSorted } = keys[side];
     // The row numbers of all rows are implied.
-    const sent = (wanted || !keys.exact) && (carriesPayload || tuples < rows);
-    return { rows, tuples, keyBytes, valueBytes, sentBytes: keyBytes + (sent ? valueBytes : 0) };
+    const needed = wanted || !keys.exact;
+    const sentBytes = keyBytes + (needed && (carriesPayload || tuples < rows) ? valueBytes : 0);
+    const homeBytes = (needed ? valueBytes : 0) + (side === 'left' && wantKeys ? keyBytes : 0);
+    return { rows, tuples, keyBytes, valueBytes, sorted: seemsSorted, sentBytes, homeBytes };
   };
   const [left, right] = [shape('left', wantLeft), shape('right', wantRight)];
   const how = settings.how === 'cross' ? 'inner' : settings.how;
@@ -345,18 +372,25 @@ async function execute(call: Call, task: JoinTask, prepared: Prepared): Promise<
           if (code !== 'ERR_DEVICE' || freeBytes !== undefined) throw error;
           const { shape, deviceBytes } = keyed!;
           const resources = { ...call.currentResources(), links: prepared.resources.links };
-          const instead = planWithoutHash(shape, deviceBytes, resources, (error as Error).message);
+          const without = (of: JoinRequestShape): JoinPlan =>
+            planWithoutHash(of, deviceBytes, resources, (error as Error).message);
+          const instead = await planInOrder(call, keys!, shape, without);
           return execute(call, task, { ...prepared, plan: instead, resources });
         }
         break;
       }
       case 'mergeJoin': {
         const { buildLeft, devices, subpartitions } = step;
-        const [left, right] = [runs.left[0]!, runs.right[0]!];
+        const [left, right] = [runs.left[0] ?? null, runs.right[0] ?? null];
         rows = await call.step(step, () =>
           native.mergeJoin(job, keys!, left, right, { ...request, buildLeft }, { devices, subpartitions }),
         );
         call.free(left, right);
+        break;
+      }
+      case 'sortMergeJoin': {
+        const { buildLeft, devices } = step;
+        rows = await call.step(step, () => native.sortMergeJoin(job, keys!, { ...request, buildLeft }, devices));
         break;
       }
       case 'crossJoin':

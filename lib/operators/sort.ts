@@ -7,10 +7,10 @@ import type { NativeResultColumn, RelationHandle, RunHandle, SortKeysHandle } fr
 import { explainSortSchema, type Running, type SortAlgorithmChoice, type SortKey, sortSchema, sortSettings } from '../options.js';
 import { explain } from '../plan/explain.js';
 import type { PlannedColumn, Resources } from '../plan/plan.js';
-import { planSort, prefersSample, type SortDeviceBytes, type SortPlan } from '../plan/sort.js';
+import { planSort, prefersSample, type SortDeviceBytes, type SortPlan, sortWork } from '../plan/sort.js';
 import { quote } from '../suggest.js';
 import type { ResultTable, Stats } from '../types.js';
-import { type Call, type EngineCore, runCall } from './call.js';
+import { type Call, type EngineCore, placed, runCall } from './call.js';
 import { handedOver, plannedWidth, withStats } from './shared.js';
 
 /** What a sort works on. */
@@ -40,7 +40,7 @@ export interface Sorted {
 
 export async function sortTable(core: EngineCore, table: unknown, options: unknown): Promise<ResultTable> {
   const { task, running } = readTask(table, options, 'sort');
-  return runCall(core, running, async (call) => {
+  return runCall(placeSort(core, task), running, async (call) => {
     checkTableRows(task.table.rows);
     const { columns, rows, stats } = await runSort(call, task);
     return withStats(buildTable(task.columns, columns, rows, task.table.metadata), stats);
@@ -49,16 +49,18 @@ export async function sortTable(core: EngineCore, table: unknown, options: unkno
 
 export async function explainSort(core: EngineCore, table: unknown, options: unknown): Promise<string> {
   const { task, running, analyze } = readTask(table, options, 'explain');
-  return runCall(core, running, async (call) => {
+  return runCall(placeSort(core, task), running, async (call) => {
     const prepared = await prepare(call, task, true);
     const { plan, resources } = prepared;
     const measured = analyze ? (await execute(call, task, prepared)).stats : null;
     const by = task.by.map(
       (key) => `${quote(key.column)}${key.descending ? ' descending' : ''}${key.nullsLast ? '' : ' nulls first'}`,
     );
-    return explain(`sort by ${by.join(', ')}`, plan, resources, measured);
+    return explain(`sort by ${by.join(', ')}`, plan, resources, call.deviceReason, measured);
   });
 }
+
+export const placeSort = (core: EngineCore, { table }: SortTask): EngineCore => placed(core, sortWork(table.rows, core.threads));
 
 function readTask(
   table: unknown,
@@ -126,6 +128,7 @@ async function prepare(call: Call, task: SortTask, carry: boolean): Promise<Prep
     refine: !keys.complete,
     columns: planned,
     algorithm: task.algorithm,
+    sorted: keys.sorted,
   };
   const inputs = (of: readonly number[]): number[] => of.map((index) => position.get(columns[index]!.column)!);
   const plan = planSort(request, deviceBytes, resources, (of, devices) =>
@@ -149,6 +152,9 @@ async function execute(call: Call, task: SortTask, prepared: Prepared): Promise<
         for (const run of runs) call.keep(run);
         break;
       }
+      case 'copy':
+        runs = [call.keep(await call.step(step, () => native.copyRun(job, keys)))];
+        break;
       case 'merge': {
         const merged = call.keep(await call.step(step, () => native.mergeRuns(job, runs)));
         call.free(...runs);

@@ -270,7 +270,8 @@ testOn(2)('explain with analyze', async () => {
   const one = pairs(10_000, 500);
   expect(await engine.explain('sort', one, { by: 'k' })).toMatch(/^sort by "k": (merge|radix|sample)\n/);
   const text = await engine.explain('join', one, one, { on: 'k', algorithm: 'sort-merge', analyze: true });
-  for (const part of ['sort left', 'sort right', 'merge join', 'measured', 'peak memory']) expect(text).toContain(part);
+  const steps = onGpus ? ['sort-merge join'] : ['sort left', 'sort right', 'merge join'];
+  for (const part of [...steps, 'measured', 'peak memory']) expect(text).toContain(part);
   const kind = onGpus ? 'gpu' : 'host';
   expect(engine.devices()).toMatchObject([{ kind }, { kind }]);
   await engine.dispose();
