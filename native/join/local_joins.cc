@@ -1,35 +1,17 @@
 #include "join/local_joins.h"
 
 #include <algorithm>
-#include <array>
-#include <exception>
 #include <utility>
 
-#include "core/sharding.h"
 #include "device/streams.h"
 #include "join/join_rows.h"
+#include "join/local_joins_parts.h"
 
 namespace warpjoin {
 namespace {
 
-// Larger than in sorts: each piece is a fragment of what its receivers join.
-constexpr size_t kPieceBytes = size_t{256} << 20;
-constexpr size_t kStagedParts = 2;  // of a result that leaves a device: one is written while the other is on its way
-constexpr size_t kStagedBytes = size_t{64} << 20, kLeastStagedBytes = size_t{1} << 20;  // of all parts
-
 Digit partition_digit(HashCut cut) {
   return {static_cast<uint8_t>(64 - cut.round_bits - cut.partition_bits), static_cast<uint8_t>(cut.partition_bits), true};
-}
-
-/// The first partition that device i owns; i == devices gives the end.
-uint32_t partition_begin(HashCut cut, size_t devices, size_t i) {
-  return static_cast<uint32_t>(share_begin(uint64_t{1} << cut.partition_bits, devices, i));
-}
-
-/// The first partition of one of device i's parts; part == cut.parts gives the end.
-uint32_t part_begin(HashCut cut, size_t devices, size_t i, size_t part) {
-  const uint32_t first = partition_begin(cut, devices, i), last = partition_begin(cut, devices, i + 1);
-  return first + static_cast<uint32_t>(share_begin(last - first, cut.parts, part));
 }
 
 /// Into how many partitions device i's tuples are cut for its match.
@@ -37,24 +19,6 @@ uint32_t partitions_of(HashCut cut, size_t devices, size_t i, Device& device) {
   if (cut.replicate || cuts_by_itself(device)) return 1;
   return partition_begin(cut, devices, i + 1) - partition_begin(cut, devices, i);
 }
-
-/// How many tuples of a relation a device has to do with.
-struct SideRows {
-  TupleLayout layout;
-  uint64_t share = 0;   ///< come to it from host memory, or lie on it,
-  uint64_t piece = 0;   ///< at most so many at a time,
-  uint64_t joined = 0;  ///< and at most so many are joined
-
-  /// `whole`: each device joins all of them. Otherwise hashing spreads them evenly; an eighth and some more than the mean is
-  /// for the devices that get more than others.
-  static SideRows planned(const Device& device, TupleLayout layout, uint64_t rows, uint64_t share, size_t devices, HashCut cut,
-                          bool resident) {
-    if (cut.replicate) return {layout, share, share, share};
-    const uint64_t even = share_begin(rows, devices, 1);
-    return {layout, share, resident || device.addresses_host_memory() ? share : piece_tuples(layout, share, kPieceBytes),
-            devices == 1 ? share : std::min(rows, even + even / 8 + 4096)};
-  }
-};
 
 /// Bytes of device memory: tuples on their way to one of `devices`, and the partitions that it joins. `overlaps`: parts are
 /// matched while others arrive.
@@ -98,17 +62,6 @@ std::vector<Piece> cut_pieces(const Relation& relation, uint64_t begin, uint64_t
   return pieces;
 }
 
-uint64_t rows_of(const LocalJoins::Found& found, JoinEmit what) {
-  switch (what) {
-    case JoinEmit::pairs: return found.tally.pairs;
-    case JoinEmit::build_matched: return found.tally.build_matched;
-    case JoinEmit::build_unmatched: return found.build_rows - found.tally.build_matched;
-    case JoinEmit::probe_matched: return found.tally.probe_matched;
-    case JoinEmit::probe_unmatched: return found.probe_rows - found.tally.probe_matched;
-  }
-  return 0;
-}
-
 }  // namespace
 
 uint64_t Relation::size() const {
@@ -116,93 +69,6 @@ uint64_t Relation::size() const {
   for (const TupleView& view : views) size += view.size;
   return size;
 }
-
-/// One relation's part of a device's join.
-struct LocalJoins::Side {
-  /// Tuples that are joined together.
-  struct Part {
-    PartitionedTuples joined;
-    std::vector<std::vector<uint64_t>> offsets;
-    uint64_t size = 0;
-
-    void add(const TupleView& tuples, std::vector<uint64_t> partitions) {
-      joined.fragments.push_back(tuples);
-      offsets.push_back(std::move(partitions));
-      size += tuples.size;
-    }
-  };
-  /// Tuples of a part that go to one owner.
-  struct Parcel {
-    size_t owner;
-    TupleSpan target, source;
-  };
-
-  SideRows rows;
-  std::vector<Piece> pieces;             ///< the device's chunk
-  uint64_t size = 0;                     ///< tuples to join here
-  OwnedTuples received;                  ///< what the devices sent
-  OwnedTuples late;                      ///< what they sent in the end and was not known before
-  uint64_t placed = 0;                   ///< tuples that have their place in what is received
-  std::vector<uint64_t> partition_rows;  ///< of the device's chunk
-  OwnedTuples chunk;                     ///< the pieces, as they came or partitioned
-  std::vector<OwnedTuples> slots;
-  std::array<std::unique_ptr<Event>, kArrivalSlots> slot_free;
-  std::vector<std::vector<Parcel>> parcels;  ///< of each part, and behind them those of heavy partitions
-  std::vector<Part> parts;
-
-  /// Takes memory for the chunk and gives every piece its place there.
-  void place_chunk(Device& device) {
-    uint64_t tuples = 0;
-    for (const Piece& piece : pieces) tuples += piece.in.size;
-    chunk = OwnedTuples(device, rows.layout, tuples);
-    uint64_t at = 0;
-    for (Piece& piece : pieces) {
-      piece.out = chunk.span.slice(rows.layout, at, at + piece.in.size);
-      at += piece.in.size;
-    }
-  }
-};
-
-/// One device's part of the join. The streams come last: they wait for their work before what that refers to goes.
-struct LocalJoins::Local {
-  /// Of a part.
-  struct Match {
-    Buffer scratch;
-    std::unique_ptr<HashMatch> found;
-  };
-
-  Device* device = nullptr;
-  uint32_t partitions = 1;
-  bool whole = true;  ///< the device cuts what it joins by itself
-  Side build, probe;
-  Buffer partition_scratch;
-  std::vector<Match> matches;
-  std::array<Buffer, kStagedParts> staged;
-  std::array<std::unique_ptr<Event>, kStagedParts> emitted;
-  std::vector<std::unique_ptr<Event>> sent;  ///< each part, to all owners
-  std::unique_ptr<Stream> stream, sends;
-
-  std::array<Side*, 2> sides() { return {&build, &probe}; }
-  bool in_place() const { return device->addresses_host_memory(); }
-
-  Found found(size_t part) const { return {build.parts[part].size, probe.parts[part].size, matches[part].found->tally()}; }
-
-  /// What the chunk came through.
-  void free_arrival() {
-    partition_scratch = Buffer();
-    for (Side* side : sides()) side->slots.clear();
-  }
-  void free_chunk() {
-    free_arrival();
-    for (Side* side : sides()) side->chunk = OwnedTuples();
-  }
-};
-
-/// What is written of each row.
-struct LocalJoins::Column {
-  void* JoinOutput::*data;
-  uint8_t width;
-};
 
 LocalJoins::LocalJoins(Engine& engine, std::span<Device* const> devices, const Relation& build, const Relation& probe,
                        HashCut cut, bool count_only, Job& job, size_t kept_bytes)
@@ -450,193 +316,6 @@ void LocalJoins::partition_piece(Local& local, const Side& side, Piece& piece, c
                                        local.partition_scratch.data(), job_, *local.stream);
 }
 
-/// Counts what each device will join of a side, and of the build side once more when the probe side's heavy partitions are known.
-bool LocalJoins::count(Side Local::*side) {
-  const uint32_t partitions = 1u << cut_.partition_bits;
-  for (const auto& local : locals_) {
-    Side& own = (*local).*side;
-    own.partition_rows.assign(partitions, 0);
-    for (const Piece& piece : own.pieces) {
-      for (uint32_t p = 0; p < partitions; ++p) own.partition_rows[p] += piece.offsets[p + 1] - piece.offsets[p];
-    }
-  }
-  const bool last = side == &Local::probe;
-  if (!last) build_split_.assign(partitions, false), probe_split_.assign(partitions, false);
-  if (last ? cut_.splits_probe : cut_.splits_build) split_heavy(side);
-  bool room = true;
-  for (size_t d = 0; d < locals_.size(); ++d) {
-    for (Side Local::*counted : {&Local::build, &Local::probe}) {
-      if (!last && counted != side) continue;
-      Side& own = (*locals_[d]).*counted;
-      own.size = rows_at(counted, d);
-      if (own.size <= own.rows.joined) continue;
-      own.rows.joined = own.size;
-      room = false;
-    }
-  }
-  return room || resident();
-}
-
-std::vector<bool>& LocalJoins::split(Side Local::*side) { return side == &Local::build ? build_split_ : probe_split_; }
-
-uint64_t LocalJoins::rows_of_partition(Side Local::*side, uint32_t partition) const {
-  uint64_t rows = 0;
-  for (const auto& local : locals_) rows += ((*local).*side).partition_rows[partition];
-  return rows;
-}
-
-/// How many tuples of a side a device joins.
-uint64_t LocalJoins::rows_at(Side Local::*side, size_t device) {
-  const uint32_t first = partition_begin(cut_, locals_.size(), device), last = partition_begin(cut_, locals_.size(), device + 1);
-  const std::vector<bool>& stay = split(side);
-  const std::vector<bool>& everywhere = split(side == &Local::build ? &Local::probe : &Local::build);
-  uint64_t rows = 0;
-  for (uint32_t p = 0; p < stay.size(); ++p) {
-    if (stay[p]) {
-      rows += ((*locals_[device]).*side).partition_rows[p];
-    } else if ((first <= p && p < last) || everywhere[p]) {
-      rows += rows_of_partition(side, p);
-    }
-  }
-  return rows;
-}
-
-/// Where a device would have more to join than there is room for with keys that spread evenly, its largest partitions stay where
-/// they are, and the other side's tuples of them go to every device. While the build side is looked at, the probe side is taken
-/// to be spread evenly.
-void LocalJoins::split_heavy(Side Local::*side) {
-  const size_t g = locals_.size();
-  const bool last = side == &Local::probe;
-  const uint64_t mean = (build_.size() + probe_.size()) / g;
-  std::vector<uint64_t> joined(g);
-  for (size_t d = 0; d < g; ++d) joined[d] = rows_at(side, d) + (last ? locals_[d]->build.size : probe_.size() / g);
-  for (size_t owner = 0; owner < g; ++owner) {
-    std::vector<std::pair<uint64_t, uint32_t>> largest;
-    for (uint32_t p = partition_begin(cut_, g, owner); p < partition_begin(cut_, g, owner + 1); ++p) {
-      largest.emplace_back(rows_of_partition(side, p), p);
-    }
-    std::sort(largest.rbegin(), largest.rend());
-    for (const auto& [rows, p] : largest) {
-      if (joined[owner] <= mean + mean / 8 + kLeastTuples || rows < kLeastTuples) break;
-      const uint64_t copied = last ? rows_of_partition(&Local::build, p) : 0;
-      if (build_split_[p] || copied > rows) continue;
-      split(side)[p] = true;
-      joined[owner] -= rows + copied;
-      for (size_t d = 0; d < g; ++d) joined[d] += ((*locals_[d]).*side).partition_rows[p] + copied;
-    }
-  }
-}
-
-/// Gives each partition of a side its place at its owner, part by part.
-void LocalJoins::place(Side Local::*side) {
-  const size_t g = locals_.size();
-  for (const auto& local : locals_) {
-    Side& own = (*local).*side;
-    own.parts.resize(parts_);
-    own.parcels.resize(parts_ + 1);
-    if (g == 1) {
-      for (const Piece& piece : own.pieces) {
-        own.parts[0].add(piece.out.view(), local->whole ? std::vector<uint64_t>{0, piece.in.size} : piece.offsets);
-      }
-    } else if (resident()) {
-      own.received = OwnedTuples(*local->device, own.rows.layout, own.size);
-    }
-  }
-  if (g == 1) return;
-  const std::vector<bool>& stay = split(side);
-  for (size_t owner = 0; owner < g; ++owner) {
-    Side& to = (*locals_[owner]).*side;
-    const TupleLayout layout = to.rows.layout;
-    uint64_t at = 0;
-    for (size_t p = 0; p < parts_; ++p) {
-      const uint32_t first = part_begin(cut_, g, owner, p), last = part_begin(cut_, g, owner, p + 1);
-      const uint64_t begin = at;
-      for (const auto& sender : locals_) {
-        Side& from = (*sender).*side;
-        const auto stays = [&](uint32_t partition) { return &from != &to && stay[partition]; };
-        for (const Piece& piece : from.pieces) {
-          for (uint32_t begins = first, ends = first; begins < last; begins = ends) {
-            const bool staying = stays(begins);
-            while (ends < last && stays(ends) == staying) ++ends;
-            const uint64_t skipped = piece.offsets[begins], rows = piece.offsets[ends] - skipped;
-            if (staying || rows == 0) continue;
-            const TupleSpan target = to.received.span.slice(layout, at, at + rows);
-            from.parcels[p].push_back({owner, target, piece.out.slice(layout, skipped, skipped + rows)});
-            at += rows;
-            if (locals_[owner]->whole) continue;
-            std::vector<uint64_t> offsets(&piece.offsets[first], &piece.offsets[last] + 1);
-            for (uint64_t& offset : offsets) offset -= skipped;
-            to.parts[p].add(target.view(), std::move(offsets));
-          }
-        }
-      }
-      if (locals_[owner]->whole) to.parts[p].add(to.received.span.slice(layout, begin, at).view(), {0, at - begin});
-    }
-    to.placed = at;
-  }
-}
-
-/// Gives a side's tuples of split partitions their places at the devices that don't own them, in their first part: those that
-/// `stay` where they are, or all at each.
-void LocalJoins::place_split(Side Local::*side, const std::vector<bool>& split, bool stay) {
-  const size_t g = locals_.size();
-  for (size_t d = 0; d < g; ++d) {
-    const uint32_t first = partition_begin(cut_, g, d), last = partition_begin(cut_, g, d + 1);
-    Side& to = (*locals_[d]).*side;
-    const TupleLayout layout = to.rows.layout;
-    const auto for_stretches = [&](auto&& f) {
-      for (uint32_t p = 0; p < split.size(); ++p) {
-        if (!split[p] || (first <= p && p < last)) continue;
-        for (const auto& sender : locals_) {
-          Side& from = (*sender).*side;
-          if (stay && &from != &to) continue;
-          for (const Piece& piece : from.pieces) {
-            if (piece.offsets[p] < piece.offsets[p + 1]) f(from, piece.out.slice(layout, piece.offsets[p], piece.offsets[p + 1]));
-          }
-        }
-      }
-    };
-    uint64_t rows = 0;
-    for_stretches([&](Side&, const TupleSpan& source) { rows += source.size; });
-    if (stay) split_rows_ += rows;
-    if (rows == 0) continue;
-    const bool fits = to.placed + rows <= to.received.span.size;
-    if (!fits) to.late = OwnedTuples(*locals_[d]->device, layout, rows);
-    const TupleSpan room = fits ? to.received.span.slice(layout, to.placed, to.placed + rows) : to.late.span;
-    if (fits) to.placed += rows;
-    uint64_t at = 0;
-    for_stretches([&](Side& from, const TupleSpan& source) {
-      from.parcels[parts_].push_back({d, room.slice(layout, at, at + source.size), source});
-      at += source.size;
-    });
-    to.parts[0].add(room.view(), {0, rows});
-  }
-}
-
-/// Enqueues the way of parts to their owners.
-void LocalJoins::send(Side Local::*side, size_t first_part, size_t last_part) {
-  engine_.pool.parallel_for(locals_.size(), [&](uint64_t sender) {
-    Local& local = *locals_[sender];
-    Side& own = local.*side;
-    const TupleLayout layout = own.rows.layout;
-    for (size_t p = first_part; p < last_part; ++p) {
-      std::vector<Side::Parcel>& parcels = own.parcels[p];
-      // Owner by owner in a different order for each, so that no two send to the same owner at first.
-      std::rotate(parcels.begin(),
-                  std::find_if(parcels.begin(), parcels.end(), [&](const auto& parcel) { return parcel.owner >= sender; }),
-                  parcels.end());
-      for (const Side::Parcel& parcel : parcels) {
-        Device& owner = *locals_[parcel.owner]->device;
-        const TupleSpan &target = parcel.target, &source = parcel.source;
-        local.device->copy_to_peer(target.keys, owner, source.keys, source.size * layout.key_bytes, *local.sends);
-        if (layout.value_bytes) {
-          local.device->copy_to_peer(target.values, owner, source.values, source.size * layout.value_bytes, *local.sends);
-        }
-      }
-    }
-  });
-}
-
 void LocalJoins::match() {
   if (!cut_.replicate && locals_.size() > 1) {
     const PhaseTimer timer(job_, "exchange", 2 * (build_.bytes() + probe_.bytes()));
@@ -722,118 +401,6 @@ void LocalJoins::wait() {
   }
   synchronize_all(streams);
   job_.check();
-}
-
-void LocalJoins::emit(JoinEmit what, JoinOutput host_out) {
-  try {
-    emit_columns(what, host_out);
-  } catch (...) {
-    const std::exception_ptr error = std::current_exception();
-    try {
-      wait();
-    } catch (...) {  // the first error counts
-    }
-    std::rethrow_exception(error);
-  }
-}
-void LocalJoins::emit_columns(JoinEmit what, JoinOutput host_out) {
-  std::vector<Column> columns{{&JoinOutput::keys, build_.layout.key_bytes},
-                              {&JoinOutput::build_values, build_.layout.value_bytes},
-                              {&JoinOutput::probe_values, probe_.layout.value_bytes}};
-  std::erase_if(columns, [&](const Column& column) { return !(host_out.*column.data); });
-  if (columns.empty()) return;
-  uint64_t row_bytes = 0, rows = 0;
-  for (const Column& column : columns) row_bytes += column.width;
-  for (size_t d = 0; d < locals_.size(); ++d) rows += rows_of(found(d), what);
-  const PhaseTimer timer(job_, "write", rows * row_bytes);
-  std::vector<HostQueue> queues;
-  for (size_t d = 0; d < locals_.size(); ++d) {
-    Local& local = *locals_[d];
-    const uint64_t own = rows_of(found(d), what);
-    if (local.in_place()) {
-      emit_there(d, what, host_out);
-    } else if (own) {
-      queues.push_back(way_home(local, what, columns, host_out));
-    }
-    for (const Column& column : columns) host_out.*column.data = static_cast<char*>(host_out.*column.data) + own * column.width;
-  }
-  transfer(engine_, queues, job_);
-  wait();
-  for (const auto& local : locals_) {
-    for (Buffer& part : local->staged) part = Buffer();
-  }
-}
-
-// Through what is left of the device's memory.
-HostQueue LocalJoins::way_home(Local& local, JoinEmit what, const std::vector<Column>& columns, JoinOutput host_out) {
-  struct Stretch {
-    size_t part;
-    uint64_t first, rows, at;
-  };
-  StackAllocator& memory = local.device->memory();
-  uint64_t row_bytes = 0, most = 0;
-  for (const Column& column : columns) row_bytes += column.width;
-  for (size_t p = 0; p < parts_; ++p) most = std::max(most, rows_of(local.found(p), what));
-  const size_t room = std::min(kStagedBytes, memory.reserved_bytes() - memory.used_bytes()) / kStagedParts;
-  const uint64_t staged_rows = std::min<uint64_t>(most, (room - (columns.size() + 1) * StackAllocator::kAlignment) / row_bytes);
-  std::array<JoinOutput, kStagedParts> staged;
-  for (size_t s = 0; s < kStagedParts; ++s) {
-    local.staged[s] = memory.allocate(staged_rows * row_bytes + columns.size() * StackAllocator::kAlignment);
-    char* at = local.staged[s].as<char>();
-    for (const Column& column : columns) {
-      staged[s].*column.data = at;
-      at += StackAllocator::aligned(staged_rows * column.width);
-    }
-  }
-  std::vector<Stretch> stretches;
-  uint64_t at = 0;
-  for (size_t p = 0; p < parts_; ++p) {
-    const uint64_t all = rows_of(local.found(p), what);
-    for (uint64_t first = 0; first < all; first += staged_rows) {
-      stretches.push_back({p, first, std::min(staged_rows, all - first), at});
-      at += stretches.back().rows;
-    }
-  }
-  HostQueue queue{local.device, HostQueue::Direction::to_host, {}, kStagedParts, {}};
-  for (const Stretch& stretch : stretches) {
-    const size_t slot = queue.copies.size() % kStagedParts;
-    HostCopy& copy = queue.copies.emplace_back();
-    copy.after = local.emitted[slot].get();
-    for (const Column& column : columns) {
-      copy.stretches.push_back({static_cast<char*>(host_out.*column.data) + stretch.at * column.width, staged[slot].*column.data,
-                                stretch.rows * column.width});
-    }
-  }
-  const auto emit_stretch = [this, &local, what, staged, stretches = std::move(stretches)](size_t s) {
-    if (s >= stretches.size()) return;
-    const Stretch& stretch = stretches[s];
-    local.device->primitives().hash_emit(*local.matches[stretch.part].found, what, stretch.first, stretch.rows,
-                                         staged[s % kStagedParts], job_, *local.stream);
-    local.stream->record(*local.emitted[s % kStagedParts]);
-  };
-  for (size_t s = 0; s < kStagedParts; ++s) emit_stretch(s);
-  queue.enqueued = [&local, emit_stretch](size_t s, std::span<Event* const> done) {
-    for (Event* event : done) local.stream->wait(*event);
-    emit_stretch(s + kStagedParts);
-  };
-  return queue;
-}
-
-void LocalJoins::emit_there(size_t device, JoinEmit what, JoinOutput out) {
-  Local& local = *locals_[device];
-  const auto past = [](void* column, uint64_t rows, uint8_t width) {
-    return column ? static_cast<char*>(column) + rows * width : nullptr;
-  };
-  for (size_t p = 0; p < parts_; ++p) {
-    const uint64_t rows = rows_of(local.found(p), what);
-    local.device->primitives().hash_emit(*local.matches[p].found, what, 0, rows, out, job_, *local.stream);
-    out = {past(out.keys, rows, build_.layout.key_bytes), past(out.build_values, rows, build_.layout.value_bytes),
-           past(out.probe_values, rows, probe_.layout.value_bytes)};
-  }
-}
-
-void LocalJoins::fill_missing(size_t device, void* out, size_t bytes) {
-  locals_[device]->device->fill(out, 0xFF, bytes, *locals_[device]->stream);
 }
 
 }  // namespace warpjoin
