@@ -68,7 +68,7 @@ TEST_P(JoinOperator, PartitionsLargeBuildSidesBySize) {
   const auto [devices, place] = GetParam();
   const auto engine = make_engine(devices, place);
   std::mt19937_64 random(11);
-  const Rows left = draw(random, 140000, 200000, 0.01, 8), right = draw(random, 90000, 200000, 0.01, 8);
+  const Rows left = draw(random, 140000, 200000, 0.01, 8), right = draw(random, 40000, 200000, 0.01, 8);
   check(*engine, left, right, {8, 4, 8}, {.kind = JoinKind::full}, {});
   check(*engine, left, right, {8, 4, 8}, {.kind = JoinKind::inner}, {.rounds = 2, .partitions = 64});
 }
