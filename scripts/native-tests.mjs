@@ -29,6 +29,7 @@ async function runShards(command, args, env) {
 
 for (const name of named.length ? named : ['asan', 'tsan']) {
   const directory = `build/tests-${name}`;
+  const start = performance.now();
   console.log(`-- native tests: ${name}`);
   run('cmake', [
     '-S',
@@ -40,10 +41,13 @@ for (const name of named.length ? named : ['asan', 'tsan']) {
     `-DWARPJOIN_SANITIZE=${sanitizers[name]}`,
   ]);
   run('cmake', ['--build', directory, '--parallel', String(availableParallelism())]);
+  const built = performance.now();
   const passed = await runShards(`${directory}/warpjoin_tests`, ['--gtest_brief=1'], {
     ASAN_OPTIONS: 'detect_leaks=1:strict_string_checks=1',
     UBSAN_OPTIONS: 'halt_on_error=1:print_stacktrace=1',
     TSAN_OPTIONS: 'halt_on_error=1',
   });
+  const seconds = (from, to) => ((to - from) / 1000).toFixed(0);
+  console.log(`-- native tests: ${name}: built in ${seconds(start, built)} s, ran in ${seconds(built, performance.now())} s`);
   if (!passed) process.exit(1);
 }
