@@ -4,7 +4,7 @@ import { defineConfig } from 'vitest/config';
 export default defineConfig({
   test: {
     include: [
-      'test/integration/{sort,join,bad-input,engine}.test.ts',
+      'test/integration/{sort,join,bad-input,engine,load}.test.ts',
       'test/property/{sort,join}.property.test.ts',
       'test/gpu/**/*.test.ts',
     ],

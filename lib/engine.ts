@@ -6,6 +6,7 @@ import { Links, type MeasuredLinks } from './links.js';
 import { type DeviceDescription, type NativeAddon, type NativeEngine, type NativeEngineConfig, native } from './native.js';
 import { type EngineCore, runCall } from './operators/call.js';
 import { explainJoin, joinCount, joinIndices, joinTables } from './operators/join.js';
+import { type LoadedTable, loadTable, Tables } from './operators/load.js';
 import { joinKeys, sortPairs } from './operators/pairs.js';
 import { explainSort, sortTable } from './operators/sort.js';
 import {
@@ -14,12 +15,15 @@ import {
   engineSchema,
   type JoinKeysOptions,
   type LinkSpeedsOptions,
+  type LoadOptions,
   linkSpeedsSchema,
   type SortPairsOptions,
 } from './options.js';
 import { expected, parse } from './schema.js';
 import { resolveSize } from './sizes.js';
 import type {
+  ArrowInput,
+  ColumnsOf,
   ExplainJoinOptions,
   ExplainSortOptions,
   JoinCountOptions,
@@ -110,7 +114,7 @@ export class Engine implements AsyncDisposable {
     this.#native = new addon.Engine(config(gpus));
     const onProcessor = (deviceReason: string): EngineCore => {
       this.#processor ??= new addon.Engine(config([]), this.#native);
-      return { ...this.#core, native: this.#processor, deviceReason, onProcessor: null };
+      return { ...this.#core, native: this.#processor, tables: new Tables(), deviceReason, onProcessor: null };
     };
     this.#core = {
       native: this.#native,
@@ -119,12 +123,28 @@ export class Engine implements AsyncDisposable {
       onProcessor: auto && gpus.length > 0 ? onProcessor : null,
       links: new Links(this.#native, addon.backend),
       enqueue: (signal, task) => this.#enqueue(signal, task),
+      after: (task) => this.#queue.run(undefined, task),
+      tables: new Tables(),
     };
   }
 
   async #enqueue<T>(signal: AbortSignal | undefined, task: () => Promise<T>): Promise<T> {
     if (this.#disposal) throw new WarpjoinError('ERR_OPTION', 'Expected an engine in use but received one that was disposed.');
     return this.#queue.run(signal, task);
+  }
+
+  /**
+   * Keeps a table on the engine's GPUs, an equal part of its rows on each, so that calls that are given what this gives need
+   * not bring it there again: joins of two loaded tables by integers of 4 or 8 bytes without nulls run where the tables are.
+   * Other calls take it from host memory: `explain` and `stats` say which. The table must not change as long as it is loaded.
+   * Its columns of text, and other widths than 1, 2, 4, 8 and 16 bytes, stay in host memory.
+   *
+   * Memory is freed by dispose() (`await using orders = await engine.load(table)`). Where a call finds too little device memory
+   * beside loaded tables, those that were not used for the longest time are evicted: they go on from host memory, and come back
+   * with a later call that has room for them. Rejects with ERR_MEMORY_LIMIT where the devices' limit has no room for the table.
+   */
+  load<T extends ArrowInput>(table: T, options: LoadOptions = {}): Promise<LoadedTable<ColumnsOf<T>>> {
+    return loadTable(this.#core, table, options) as Promise<LoadedTable<ColumnsOf<T>>>;
   }
 
   /**
@@ -136,6 +156,8 @@ export class Engine implements AsyncDisposable {
    * | left, right, full | these, and the rows of the left, the right, both tables without a match, with nulls for the other side |
    * | semi, anti | left rows with, without a match; left columns only |
    * | cross | every left row with every right row |
+   *
+   * With `resident: true` the result stays on the GPUs, to go into further calls: a LoadedTable with `stats`.
    */
   join<L extends TableInput, R extends TableInput, const O extends JoinOptions<L, R>>(
     left: L,
@@ -221,6 +243,7 @@ export class Engine implements AsyncDisposable {
   /** Waits for the calls made so far, then frees all memory. Later calls reject. */
   dispose(): Promise<void> {
     this.#disposal ??= this.#queue.run(undefined, async () => {
+      this.#core.tables.close();
       await this.#processor?.dispose();
       await this.#native.dispose();
     });

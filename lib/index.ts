@@ -14,17 +14,20 @@ export { createEngine, type DeviceInfo, type Engine } from './engine.js';
 export { type ErrorCode, WarpjoinError } from './errors.js';
 export type { MeasuredLinks } from './links.js';
 export type { LinkSet, LinkSpeeds } from './native.js';
+export type { LoadedTable } from './operators/load.js';
 export type {
   EngineOptions,
   JoinKeysOptions,
   JoinKind,
   LinkSpeedsOptions,
+  LoadOptions,
   Progress,
   SortColumn,
   SortPairsOptions,
 } from './options.js';
 export type { DeviceChoice } from './plan/plan.js';
 export type {
+  ArrowInput,
   JoinCountOptions,
   JoinedPairs,
   JoinIndices,
@@ -32,6 +35,7 @@ export type {
   JoinOptions,
   JoinResult,
   Pairs,
+  ResidentTable,
   ResultTable,
   SortedPairs,
   SortOptions,

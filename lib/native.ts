@@ -70,6 +70,26 @@ export interface JoinSideInfo {
   /** Whether the keys ascend, as far as a sample says. */
   readonly seemsSorted: boolean;
 }
+/** Columns of one table in the memory of devices, a stretch on each. */
+export interface ResidentHandle extends Handle<'resident'> {
+  readonly rows: number;
+  /** Whether its rows are spread as loadTable does it, so that they can be gathered from. */
+  readonly spreadEvenly: boolean;
+  /** Of each column: whether values may be null. */
+  readonly nullable: readonly boolean[];
+  /** Of the join that made it: as of RowsHandle. */
+  readonly skew: number;
+}
+/** A table on devices to join there; columns by their positions among those on the devices. */
+export interface ResidentSide {
+  table: ResidentHandle;
+  /** 4- or 8-byte integers without nulls, of the same type as the other side's. */
+  key: number;
+  /** 4 or 8 bytes without nulls, carried along; null: row numbers are. */
+  payload: number | null;
+}
+/** Where a column of a result that stays comes from: the keys, or a side: the column gathered there, or what its rows carry. */
+export type ResidentOrigin = { from: 'keys' } | { from: Side; column: number | null };
 export interface RunHandle extends Handle<'run'> {
   readonly size: number;
 }
@@ -100,6 +120,8 @@ export interface DeviceDescription {
   limitBytes: number;
   /** Most bytes in use at once since resetPeaks(). */
   peakBytes: number;
+  /** Bytes that loaded tables take: calls have the limit less these. */
+  residentBytes: number;
   /** Ordinals of the devices that this one copies to directly. */
   peers: number[];
 }
@@ -292,6 +314,26 @@ export interface NativeEngine {
     side: Side,
     devices: number[],
   ): Promise<NativeResultColumn[]>;
+
+  /** Memory that loadTable takes on each device. */
+  residentBytes(relation: RelationHandle, columns: number[], devices: number[]): number;
+  /** Copies columns to the devices, an equal part to each: booleans, and values of 1, 2, 4, 8 or 16 bytes. */
+  loadTable(job: NativeJob, relation: RelationHandle, columns: number[], devices: number[]): Promise<ResidentHandle>;
+  /** Copies columns of a table on devices, by their positions there, to host memory. */
+  bringHome(job: NativeJob, table: ResidentHandle, columns: number[]): Promise<NativeResultColumn[]>;
+
+  /** Joins tables on devices into one that stays there: by hash, as joinTablesHome does. */
+  joinTables(
+    job: NativeJob,
+    left: ResidentSide,
+    right: ResidentSide,
+    request: NativeJoinRequest,
+    columns: ResidentOrigin[],
+  ): Promise<ResidentHandle>;
+  /** The same into host memory: what the rows carry. */
+  joinTablesHome(job: NativeJob, left: ResidentSide, right: ResidentSide, request: NativeJoinRequest): Promise<RowsHandle>;
+  /** Device memory of either, on each device, beside the tables and a result that stays. */
+  joinTablesDeviceBytes(left: ResidentSide, right: ResidentSide, request: NativeJoinRequest): number;
 
   /** For tests: lets the n-th allocation from now fail, in host memory or on each device; 0 switches it off. */
   failAllocation(where: 'memory' | 'devices', n: number): void;

@@ -55,6 +55,7 @@ export const joinSchema = {
   maxOutputRows: count(Number.POSITIVE_INFINITY, 0, 'A result with more rows fails with ERR_MEMORY_LIMIT before it is written.'),
   algorithm: choice(['auto', 'radix-hash', 'sort-merge'], 'auto', 'How to join. auto: what the cost model finds cheapest.'),
   sortAlgorithm: choice(SORT_ALGORITHMS, 'auto', 'How a sort-merge join sorts.'),
+  resident: flag(false, 'Whether the result stays on the GPUs, as a LoadedTable.'),
   buildSide: choice(['auto', 'left', 'right'], 'auto', 'Which side the hash tables hold. auto: the one with fewer rows.'),
   nullsEqual: flag(false, 'Whether null keys match each other.', true),
   validate: choice(['m:m', '1:m', 'm:1', '1:1'], 'm:m', 'Which keys have to be unique.', { supported: ['m:m'] }),
@@ -167,10 +168,13 @@ export const linkSpeedsSchema = {
   signal: running.signal,
 };
 
+export const loadSchema = running;
+
 export type EngineOptions = InputOf<typeof engineSchema>;
 export type EngineSettings = Parsed<typeof engineSchema>;
 
 export type JoinKeysOptions = InputOf<typeof joinKeysSchema>;
+export type LoadOptions = InputOf<typeof loadSchema>;
 export type LinkSpeedsOptions = InputOf<typeof linkSpeedsSchema>;
 export type SortPairsOptions = InputOf<typeof sortPairsSchema>;
 
@@ -185,6 +189,7 @@ export interface JoinSettings {
   maxOutputRows: number;
   algorithm: 'auto' | 'radix-hash' | 'sort-merge';
   sortAlgorithm: SortAlgorithmChoice;
+  resident: boolean;
   buildSide: 'auto' | 'left' | 'right';
 }
 export type SortAlgorithmChoice = (typeof SORT_ALGORITHMS)[number];

@@ -2,6 +2,7 @@
 import type { DataType, Table, TypeMap } from 'apache-arrow';
 import type { RowNumbers } from './columns/result.js';
 import type { PhaseRecord } from './native.js';
+import type { LoadedTable } from './operators/load.js';
 import type {
   explainJoinSchema,
   explainSortSchema,
@@ -43,6 +44,10 @@ export interface Stats {
   rounds: number;
   /** Inputs that were in order already and so were not sorted: 'input' of a sort, 'left' or 'right' of a join. */
   inOrder: readonly Ordered[];
+  /** Inputs that were read where they lay on the devices, as loaded tables: 'left', 'right', 'input'. */
+  resident: readonly string[];
+  /** Why these, where one is loaded; else null. */
+  residentReason: string | null;
   /** The device memory that was missing where the call had to be planned anew, for what was left; null: it had not. */
   replanned: string | null;
 }
@@ -57,11 +62,13 @@ export interface TableLike {
 }
 /** A table: of any apache-arrow version, or Arrow IPC bytes (stream or file). */
 // biome-ignore lint/suspicious/noExplicitAny: tables of all column types
-export type TableInput = Table<any> | TableLike | Uint8Array | ArrayBuffer;
+export type ArrowInput = Table<any> | TableLike | Uint8Array | ArrayBuffer;
+/** A table, or one that the engine has loaded. */
+export type TableInput = ArrowInput | LoadedTable;
 
 type IsAny<T> = 0 extends 1 & T ? true : false;
 /** The column types of an input; TypeMap where the compiler doesn't know them. */
-export type ColumnsOf<T> = T extends Table<infer C> ? (IsAny<C> extends true ? TypeMap : C) : TypeMap;
+export type ColumnsOf<T> = T extends Table<infer C> | LoadedTable<infer C> ? (IsAny<C> extends true ? TypeMap : C) : TypeMap;
 /** The column names of an input. */
 export type NamesOf<T> = keyof ColumnsOf<T> & string;
 /** Whether the names in a type map are literals. */
@@ -145,7 +152,16 @@ export type JoinColumns<L, R, O> =
 /** The column types of a sort's result. */
 export type SortColumns<T, O> = IsKnown<ColumnsOf<T>> extends true ? Selected<ColumnsOf<T>, O> : TypeMap;
 
-export type JoinResult<L, R, O> = ResultTable<JoinColumns<L, R, O> extends infer C extends TypeMap ? C : TypeMap>;
+/** A result that stays on the GPUs. */
+export type ResidentTable<Columns extends TypeMap = TypeMap> = LoadedTable<Columns> & { readonly stats: Stats };
+
+/** A table, or with `resident: true` one that stays on the GPUs. */
+export type JoinResult<L, R, O> = JoinColumns<L, R, O> extends infer C extends TypeMap ? Joined<C, O> : Joined<TypeMap, O>;
+type Joined<C extends TypeMap, O> = O extends { resident: infer B }
+  ? B extends true
+    ? ResidentTable<C>
+    : ResultTable<C>
+  : ResultTable<C>;
 export type SortResult<T, O> = ResultTable<SortColumns<T, O> extends infer C extends TypeMap ? C : TypeMap>;
 
 /** Row numbers of a join: row i of it is row left[i] with row right[i]; all bits set where there is none. */

@@ -2,6 +2,7 @@
 import * as arrow from 'apache-arrow';
 import { WarpjoinError } from '../errors.js';
 import type { NativeChunk, NativeColumn } from '../native.js';
+import type { Contents } from '../operators/load.js';
 import { didYouMean, list, quote, show } from '../suggest.js';
 import { type ForeignType, type TypeInfo, typeInfo, typeName } from './types.js';
 
@@ -22,8 +23,10 @@ export interface Input {
   /** The argument that it came in as, for messages. */
   argument: string;
   rows: number;
-  columns: InputColumn[];
+  columns: readonly InputColumn[];
   metadata: Map<string, string> | undefined;
+  /** Where the engine has loaded it: columns may be on the devices, and have no chunks before they come home. */
+  loaded?: Contents;
 }
 
 /** What is read of a Data, in all apache-arrow versions since 7. */
@@ -43,7 +46,7 @@ interface ForeignField {
   nullable?: boolean;
   metadata?: Map<string, string>;
 }
-interface ForeignTable {
+export interface ForeignTable {
   schema: { fields: ForeignField[]; metadata?: Map<string, string> };
   batches: { data: ForeignData }[];
 }
@@ -52,12 +55,17 @@ function invalid(argument: string, problem: string, options?: ErrorOptions): War
   return new WarpjoinError('ERR_INVALID_TABLE', `The ${argument} table ${problem}.`, options);
 }
 
+/** A table argument as a table. Throws ERR_INVALID_TABLE, naming the argument, for anything that is none. */
+export function tableOf(value: unknown, argument: string): ForeignTable {
+  return isTable(value) ? value : fromBytes(value, argument);
+}
+
 /**
  * Reads a table argument. Buffers are taken as they are: the data plane checks them against what they claim.
  * Throws ERR_INVALID_TABLE, naming the argument, for anything that is no table.
  */
 export function readTable(value: unknown, argument: string): Input {
-  const table = isTable(value) ? value : fromBytes(value, argument);
+  const table = tableOf(value, argument);
   const { fields, metadata } = table.schema;
   const columns: InputColumn[] = [];
   const seen = new Set<string>();
@@ -203,11 +211,15 @@ export function canBeCarried(input: Input, index: number): boolean {
   return kind === 'fixed' && (width === 4 || width === 8) && input.columns[index]!.withoutNulls;
 }
 
+/** Whether devices can use the column: booleans, and values of 1, 2, 4, 8 or 16 bytes. */
+export function isForDevices(input: Input, index: number): boolean {
+  const { kind, width } = infoOf(input, index);
+  return kind === 'boolean' || (kind === 'fixed' && [1, 2, 4, 8, 16].includes(width));
+}
+
 /** In how many stretches of memory a column lies that the data plane can gather on devices; null for one that it can't. */
 export function stretchesForDevices(input: Input, index: number): number | null {
-  const { kind, width } = infoOf(input, index);
-  const taken = kind === 'boolean' || (kind === 'fixed' && [1, 2, 4, 8, 16].includes(width));
-  return taken ? input.columns[index]!.chunks.length : null;
+  return isForDevices(input, index) ? input.columns[index]!.chunks.length : null;
 }
 
 /** A typed array as a column. */

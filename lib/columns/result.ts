@@ -19,20 +19,27 @@ export function checkTableRows(rows: number): void {
   }
 }
 
+/** What a table's schema says of a column. */
+export type FieldShape = Pick<ResultColumn, 'name' | 'type' | 'nullable' | 'metadata'>;
+
+export function schemaOf(layout: readonly FieldShape[], metadata: Map<string, string> | undefined): arrow.Schema {
+  const fields = layout.map(
+    ({ name, type, nullable, metadata }) => new arrow.Field(name, type, nullable, metadata ? new Map(metadata) : null),
+  );
+  return new arrow.Schema(fields, metadata ? new Map(metadata) : null);
+}
+
 /** A table of these columns, each of `rows` rows, in one record batch. */
 export function buildTable(
-  layout: readonly ResultColumn[],
+  layout: readonly FieldShape[],
   columns: readonly NativeResultColumn[],
   rows: number,
   metadata: Map<string, string> | undefined,
 ): arrow.Table {
-  const fields = layout.map(
-    ({ name, type, nullable, metadata }, index) =>
-      new arrow.Field(name, type, nullable || columns[index]!.nullCount > 0, metadata ? new Map(metadata) : null),
-  );
-  const schema = new arrow.Schema(fields, metadata ? new Map(metadata) : null);
+  const shapes = layout.map((column, index) => ({ ...column, nullable: column.nullable || columns[index]!.nullCount > 0 }));
+  const schema = schemaOf(shapes, metadata);
   const children = layout.map(({ name, type }, index) => buildData(name, type, columns[index]!));
-  const data = arrow.makeData({ type: new arrow.Struct(fields), length: rows, nullCount: 0, children });
+  const data = arrow.makeData({ type: new arrow.Struct(schema.fields), length: rows, nullCount: 0, children });
   return new arrow.Table(schema, new arrow.RecordBatch(schema, data));
 }
 

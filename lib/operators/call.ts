@@ -1,4 +1,5 @@
 /** One user-visible call: its native job and handles, its progress, abort, errors and stats. */
+import type { Input } from '../columns/input.js';
 import { type ErrorCode, WarpjoinError } from '../errors.js';
 import type { Links, MeasuredLinks } from '../links.js';
 import type { DeviceDescription, NativeEngine, NativeJob } from '../native.js';
@@ -6,8 +7,9 @@ import type { Running } from '../options.js';
 import { milliseconds } from '../plan/costs.js';
 import { LEAST_BYTES_FOR_A_CHOICE } from '../plan/device-set.js';
 import { type Work, whyProcessor } from '../plan/placement.js';
-import { deviceChoices, type Plan, type Resources, type Step } from '../plan/plan.js';
+import { attempt as attemptPlan, deviceChoices, type Plan, type Resources, type Step } from '../plan/plan.js';
 import type { Stats } from '../types.js';
+import type { Tables } from './load.js';
 import { reclaim } from './reclaim.js';
 
 /** What operators need of an engine. */
@@ -21,6 +23,9 @@ export interface EngineCore {
   readonly links: Links;
   /** Runs `task` when all calls before it have ended; rejects at once if `signal` aborts while it waits. */
   enqueue<T>(signal: AbortSignal | undefined, task: () => Promise<T>): Promise<T>;
+  /** Runs `task` when all calls before it have ended, of an engine that was disposed, too. */
+  after<T>(task: () => Promise<T>): Promise<T>;
+  readonly tables: Tables;
 }
 
 interface Releasable {
@@ -53,7 +58,7 @@ function translate(error: unknown): unknown {
 /** A device had less memory free than its limit allows: others use it too. */
 interface Shortage {
   error: WarpjoinError;
-  /** What a plan may take of each device now. */
+  /** What the engine may take of each device now, with loaded tables. */
   limitBytes: number;
 }
 
@@ -61,18 +66,19 @@ interface Shortage {
 const MOST_REPLANS = 2;
 
 /** The shortage that ended an attempt, or null. */
-function shortageOf(error: unknown): Shortage | null {
+function shortageOf(error: unknown, devices: readonly DeviceDescription[]): Shortage | null {
   if (!(error instanceof WarpjoinError)) return null;
   const { freeBytes } = (error.cause ?? {}) as { freeBytes?: unknown };
+  if (typeof freeBytes !== 'number') return null;
   // A part stays free: allocations are rounded up, and what is free lies in pieces.
-  return typeof freeBytes === 'number' ? { error, limitBytes: Math.floor((freeBytes * 15) / 16) } : null;
+  const residentBytes = Math.max(...devices.map((device) => device.residentBytes));
+  return { error, limitBytes: residentBytes + Math.floor((freeBytes * 15) / 16) };
 }
 
 export class Call {
   readonly job: NativeJob;
-  readonly resources: Resources;
   readonly #running: Running;
-  readonly #core: EngineCore;
+  readonly core: EngineCore;
   readonly #shortage: Shortage | null;
   readonly #handles = new Set<Releasable>();
   readonly #steps: { name: string; milliseconds: number }[] = [];
@@ -83,37 +89,39 @@ export class Call {
   #callbackError: { error: unknown } | undefined;
 
   constructor(core: EngineCore, running: Running, shortage: Shortage | null) {
-    this.#core = core;
+    this.core = core;
     this.#running = running;
     this.#shortage = shortage;
     core.native.resetPeaks();
-    const { usedBytes, limitBytes } = core.native.memory();
-    this.resources = {
-      devices: core.native.devices().map((device) => ({
-        ...device,
-        limitBytes: Math.min(device.limitBytes, shortage?.limitBytes ?? Number.POSITIVE_INFINITY),
-      })),
-      threads: core.threads,
-      memoryLimitBytes: limitBytes,
-      freeBytes: Math.max(0, limitBytes - usedBytes),
-      sortSpills: (tuples, chunkset, devices) => core.native.sortSpills(tuples, chunkset, devices),
-      links: null,
-    };
     this.job = core.native.createJob();
   }
 
   get deviceReason(): string {
-    return this.#core.deviceReason;
+    return this.core.deviceReason;
   }
 
   get native(): NativeEngine {
-    return this.#core.native;
+    return this.core.native;
+  }
+
+  get tables(): Tables {
+    return this.core.tables;
+  }
+
+  /** Brings those of the inputs to host memory that are on the devices alone. */
+  async bringHome(...inputs: Input[]): Promise<void> {
+    for (const { loaded } of inputs) if (loaded) await this.tables.bringHome(this, loaded);
   }
 
   /** Releases the handle with the call, unless `free` does before. */
   keep<H extends Releasable>(handle: H): H {
     this.#handles.add(handle);
     return handle;
+  }
+
+  /** Takes back what keep() said: the handle outlives the call. */
+  handOver(handle: Releasable): void {
+    this.#handles.delete(handle);
   }
 
   free(...handles: (Releasable | null)[]): void {
@@ -146,29 +154,57 @@ export class Call {
     this.#progress.base = BEFORE_PLAN;
   }
 
-  /** The resources as they are now: what was allocated since the call began is no longer free. */
-  currentResources(): Resources {
-    const { usedBytes, limitBytes } = this.native.memory();
-    return { ...this.resources, freeBytes: Math.max(0, limitBytes - usedBytes) };
+  /** What there is now: neither what was allocated since the call began nor what loaded tables take is free. */
+  get resources(): Resources {
+    const { native, threads } = this.core;
+    const { usedBytes, limitBytes } = native.memory();
+    return {
+      devices: native.devices().map((device) => ({
+        ...device,
+        limitBytes: Math.max(
+          0,
+          Math.min(device.limitBytes, this.#shortage?.limitBytes ?? Number.POSITIVE_INFINITY) - device.residentBytes,
+        ),
+      })),
+      threads,
+      memoryLimitBytes: limitBytes,
+      freeBytes: Math.max(0, limitBytes - usedBytes),
+      sortSpills: (tuples, chunkset, devices) => native.sortSpills(tuples, chunkset, devices),
+      links: null,
+    };
+  }
+
+  /**
+   * What `plan` makes of the resources. Before it goes through the devices in several parts, or does not fit at all, loaded
+   * tables that the call does not read where they lie make room for it.
+   */
+  async planned<P extends Plan>(given: Resources, plan: (resources: Resources) => P): Promise<{ plan: P; resources: Resources }> {
+    for (let resources = given; ; resources = { ...this.resources, links: given.links }) {
+      const [made, none] = attemptPlan(() => plan(resources));
+      if (made?.chunksets === 1 && made.rounds === 1) return { plan: made, resources };
+      if (await this.tables.makeRoom(this)) continue;
+      if (none) throw none;
+      return { plan: made!, resources };
+    }
   }
 
   /** The same for a plan that sends `bytes` through the devices: with the links' speeds where there is a choice to make. */
   async resourcesFor(bytes: number): Promise<Resources> {
     const gpus = this.resources.devices.filter((device) => device.kind === 'gpu');
-    if (gpus.length < 2 || bytes < LEAST_BYTES_FOR_A_CHOICE) return this.currentResources();
+    if (gpus.length < 2 || bytes < LEAST_BYTES_FOR_A_CHOICE) return this.resources;
     try {
       const links = await this.linkSpeeds(false);
-      return { ...this.currentResources(), links };
+      return { ...this.resources, links };
     } catch (error) {
       const { code, message } = error as { code?: unknown; message: string };
       // A limit too small to measure with may be large enough to work with.
       if (code !== 'ERR_MEMORY_LIMIT' && code !== 'ERR_DEVICE') throw error;
-      return { ...this.currentResources(), links: `the links could not be measured: ${message}` };
+      return { ...this.resources, links: `the links could not be measured: ${message}` };
     }
   }
 
   linkSpeeds(anew: boolean): Promise<MeasuredLinks | null> {
-    return this.step('link speeds', () => this.#core.links.speeds(this.job, anew));
+    return this.step('link speeds', () => this.core.links.speeds(this.job, anew));
   }
 
   #shareOf(step: Step | string): number {
@@ -209,7 +245,7 @@ export class Call {
     const devices: DeviceDescription[] = this.native.devices();
     return {
       device: devices.some((device) => device.kind === 'gpu') ? 'gpu' : 'cpu',
-      deviceReason: this.#core.deviceReason,
+      deviceReason: this.core.deviceReason,
       devices: devices.map(({ name, kind, peakBytes }) => ({ name, kind, peakBytes })),
       deviceChoices: deviceChoices(plan),
       algorithm: plan.algorithm,
@@ -224,6 +260,8 @@ export class Call {
       chunksets: plan.chunksets,
       rounds: plan.rounds,
       inOrder: plan.inOrder,
+      resident: plan.loaded?.inputs ?? [],
+      residentReason: plan.loaded?.reason ?? null,
       replanned: this.#shortage?.error.message ?? null,
     };
   }
@@ -265,7 +303,7 @@ async function withLessDeviceMemory<T>(core: EngineCore, running: Running, body:
     } catch (error) {
       // What planning throws has no cause: there is no plan that takes so little.
       if (shortage && error instanceof WarpjoinError && error.cause === undefined) throw shortage.error;
-      const found = shortageOf(error);
+      const found = shortageOf(error, core.native.devices());
       if (!found || replans === MOST_REPLANS) throw error;
       shortage = found;
     }
@@ -281,6 +319,7 @@ async function attempt<T>(
 ): Promise<T> {
   const { signal, onProgress } = running;
   const call = new Call(core, running, shortage);
+  let succeeded = false;
   const abort = (): void => call.job.cancel();
   signal?.addEventListener('abort', abort, { once: true });
   const timer = onProgress ? setInterval(() => call.reportProgress(false), PROGRESS_INTERVAL_MS).unref() : undefined;
@@ -290,6 +329,7 @@ async function attempt<T>(
     clearInterval(timer);
     call.reportProgress(true);
     call.check();
+    succeeded = true;
     return result;
   } catch (error) {
     call.check();
@@ -298,5 +338,6 @@ async function attempt<T>(
     clearInterval(timer);
     signal?.removeEventListener('abort', abort);
     call.release();
+    core.tables.endCall(succeeded);
   }
 }

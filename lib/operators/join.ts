@@ -1,5 +1,5 @@
 /** Joining two tables: validate, encode keys, plan, run the plan's steps, hand the columns over. */
-import { canBeCarried, type Input, infoOf, nativeColumns, readTable, stretchesForDevices } from '../columns/input.js';
+import { canBeCarried, type Input, infoOf, nativeColumns, stretchesForDevices } from '../columns/input.js';
 import { joinKeyColumns, joinLayout, type ResultColumn } from '../columns/layout.js';
 import { buildTable, checkTableRows, rowNumbers } from '../columns/result.js';
 import { WarpjoinError } from '../errors.js';
@@ -41,9 +41,11 @@ import {
   resultBytes,
 } from '../plan/plan.js';
 import { quote } from '../suggest.js';
-import type { JoinIndices, ResultTable, Stats } from '../types.js';
+import type { JoinIndices, ResidentTable, ResultTable, Stats } from '../types.js';
 import { type Call, type EngineCore, placed, runCall } from './call.js';
-import { handedOver, plannedWidth, withStats } from './shared.js';
+import { type LoadedTable, loadResult, readInput } from './load.js';
+import { executeResident, prepareResident, type ResidentJoin } from './resident-join.js';
+import { fromHostMemory, handedOver, isOutOfDeviceMemory, plannedWidth, withStats } from './shared.js';
 
 /** What a join works on, and what it is to give: columns, row numbers or the number of rows. */
 export interface JoinTask {
@@ -56,11 +58,14 @@ export interface JoinTask {
 }
 
 interface Prepared {
-  relations: Record<Side, RelationHandle>;
+  /** null: no column of this side is needed in host memory. */
+  relations: Record<Side, RelationHandle | null>;
   /** Position of a column of an input among those of its relation. */
   position: Record<Side, Map<number, number>>;
-  /** null for cross. */
+  /** null for cross, and for loaded tables that are joined where they lie. */
   keyed: Keyed | null;
+  /** These. */
+  joined?: ResidentJoin;
   request: NativeJoinRequest;
   planned: PlannedColumn[];
   rowBytes: number;
@@ -79,29 +84,38 @@ export interface Joined {
   columns: NativeResultColumn[];
   left: ArrayBuffer | null;
   right: ArrayBuffer | null;
+  /** A result that stays on the devices, in place of the columns. */
+  table: LoadedTable | null;
   rows: number;
   stats: Stats;
 }
 
-export async function joinTables(core: EngineCore, left: unknown, right: unknown, options: unknown): Promise<ResultTable> {
+export async function joinTables(
+  core: EngineCore,
+  left: unknown,
+  right: unknown,
+  options: unknown,
+): Promise<ResultTable | ResidentTable> {
   const settings = joinSettings(joinSchema, 'join', options);
-  const task = tableTask(left, right, settings);
-  return runCall(placeJoin(core, task), settings, async (call) => {
-    const { columns, rows, stats } = await runJoin(call, task);
-    return withStats(buildTable(task.want.columns, columns, rows, task.left.metadata), stats);
+  const task = tableTask(core, left, right, settings);
+  return runCall(settings.resident ? core : placeJoin(core, task), settings, async (call) => {
+    const { columns, table, rows, stats } = await runJoin(call, task);
+    if (table) return withStats(table, stats);
+    const made = buildTable(task.want.columns, columns, rows, task.left.metadata);
+    return withStats(settings.resident ? await loadResult(call, core, made) : made, stats);
   });
 }
 
 export async function joinCount(core: EngineCore, left: unknown, right: unknown, options: unknown): Promise<number> {
   const settings = joinSettings(joinCountSchema, 'joinCount', options);
-  const task = matchTask(left, right, settings, 'count');
+  const task = matchTask(core, left, right, settings, 'count');
   if (task.keys === null) return crossRows(task);
   return runCall(placeJoin(core, task), settings, async (call) => (await runJoin(call, task)).rows);
 }
 
 export async function joinIndices(core: EngineCore, left: unknown, right: unknown, options: unknown): Promise<JoinIndices> {
   const settings = joinSettings(joinIndicesSchema, 'joinIndices', options);
-  const task = matchTask(left, right, settings, 'indices');
+  const task = matchTask(core, left, right, settings, 'indices');
   return runCall(placeJoin(core, task), settings, async (call) => {
     const joined = await runJoin(call, task);
     const { rows, stats } = joined;
@@ -111,29 +125,32 @@ export async function joinIndices(core: EngineCore, left: unknown, right: unknow
 
 export async function explainJoin(core: EngineCore, left: unknown, right: unknown, options: unknown): Promise<string> {
   const settings: JoinSettings & Running & { analyze?: boolean } = joinSettings(explainJoinSchema, 'explain', options);
-  const task = tableTask(left, right, settings);
+  const task = tableTask(core, left, right, settings);
   return runCall(placeJoin(core, task), settings, async (call) => {
     const prepared = await prepare(call, task);
-    const measured = settings.analyze ? (await execute(call, task, prepared)).stats : null;
+    const measured = settings.analyze ? (await run(call, task, prepared)).stats : null;
     const { how, keys } = settings;
     const what = keys ? `${how} join on ${quote(keys.left)} = ${quote(keys.right)}` : 'cross join';
     return explain(what, prepared.plan, prepared.resources, call.deviceReason, measured);
   });
 }
 
-/** Cross joins have nothing for GPUs. */
+/** Cross joins have nothing for GPUs; loaded tables stay there. */
 export function placeJoin(core: EngineCore, { left, right, keys, settings, want }: JoinTask): EngineCore {
+  if (left.loaded || right.loaded) return core;
   return placed(core, keys && joinWork(settings.how, left.rows, right.rows, want === 'count', core.threads));
 }
 
-function tableTask(left: unknown, right: unknown, settings: JoinSettings): JoinTask & { want: { columns: ResultColumn[] } } {
-  const inputs = { left: readTable(left, 'left'), right: readTable(right, 'right') };
+type TableTask = JoinTask & { want: { columns: ResultColumn[] } };
+
+function tableTask(core: EngineCore, left: unknown, right: unknown, settings: JoinSettings): TableTask {
+  const inputs = { left: readInput(core, left, 'left'), right: readInput(core, right, 'right') };
   const { keys, columns } = joinLayout(inputs.left, inputs.right, settings);
   return { ...inputs, keys, settings, want: { columns } };
 }
 
-function matchTask(left: unknown, right: unknown, settings: JoinSettings, want: 'count' | 'indices'): JoinTask {
-  const inputs = { left: readTable(left, 'left'), right: readTable(right, 'right') };
+function matchTask(core: EngineCore, left: unknown, right: unknown, settings: JoinSettings, want: 'count' | 'indices'): JoinTask {
+  const inputs = { left: readInput(core, left, 'left'), right: readInput(core, right, 'right') };
   return { ...inputs, keys: settings.keys && joinKeyColumns(inputs.left, inputs.right, settings.keys), settings, want };
 }
 
@@ -149,7 +166,56 @@ function crossRows({ left, right }: JoinTask): number {
 }
 
 export async function runJoin(call: Call, task: JoinTask): Promise<Joined> {
-  return execute(call, task, await prepare(call, task));
+  return run(call, task, await prepare(call, task));
+}
+
+/** Where the tables lie, if they are loaded and can be joined there; else from host memory. */
+async function prepare(call: Call, task: JoinTask): Promise<Prepared | ResidentJoin> {
+  const resident = await prepareResident(call, task);
+  return resident === null || typeof resident === 'string' ? prepareFromHost(call, task, resident) : resident;
+}
+
+async function run(call: Call, task: JoinTask, prepared: Prepared | ResidentJoin): Promise<Joined> {
+  if (!('origins' in prepared)) return execute(call, task, prepared);
+  try {
+    if (prepared.origins) return await executeResident(call, task, prepared, prepared.origins);
+    return await execute(call, task, await prepareRows(call, task, prepared));
+  } catch (error) {
+    if (!isOutOfDeviceMemory(error)) throw error;
+    return execute(call, task, await prepareFromHost(call, task, (error as Error).message));
+  }
+}
+
+/** What of loaded tables has to be in host memory to make columns of the rows of a join of them. */
+async function prepareRows(call: Call, task: JoinTask, joined: ResidentJoin): Promise<Prepared> {
+  const { request, planned, plan, resources } = joined;
+  const columns = typeof task.want === 'string' ? [] : task.want.columns;
+  const made = columns.filter((_, index) => planned[index]!.from === 'gathered' || planned[index]!.from === 'coalesced');
+  const rowBytes =
+    (request.wantKeys ? infoOf(task.left, task.keys!.left).width : 0) + (request.wantLeft ? 8 : 0) + (request.wantRight ? 8 : 0);
+  return { ...(await relationsOf(call, task, made)), keyed: null, joined, request, planned, rowBytes, plan, resources };
+}
+
+/** The columns of both inputs that `columns` of the result are made of, checked. */
+async function relationsOf(
+  call: Call,
+  { left, right, keys }: JoinTask,
+  columns: readonly ResultColumn[],
+  taken: Record<Side, number[]> = { left: [], right: [] },
+): Promise<Pick<Prepared, 'relations' | 'position'>> {
+  const relation = async (input: Input, side: Side): Promise<[RelationHandle | null, Map<number, number>]> => {
+    const own = columns.filter((column) => column.source === side || column.source === 'coalesced');
+    const indices = own.map((column) => (column.source === 'coalesced' && side === 'right' ? keys!.right : column.column));
+    const needed = [...new Set([...taken[side], ...indices])];
+    const position = new Map(needed.map((column, index) => [column, index]));
+    if (needed.length === 0) return [null, position];
+    await call.bringHome(input);
+    const check = (): Promise<RelationHandle> => call.native.relation(call.job, nativeColumns(input, needed), input.rows);
+    return [call.keep(await call.step(`check ${side} buffers`, check)), position];
+  };
+  const [leftRelation, leftPosition] = await relation(left, 'left');
+  const [rightRelation, rightPosition] = await relation(right, 'right');
+  return { relations: { left: leftRelation, right: rightRelation }, position: { left: leftPosition, right: rightPosition } };
 }
 
 /** Whether the left key column is asked for and could come out of the tuples' keys: numbers of the keys' own width. */
@@ -171,7 +237,8 @@ export function carriedColumn(task: JoinTask, side: Side, keyIsHandedOver: boole
   return moved.length === 1 && canBeCarried(task[side], moved[0]!.column) ? moved[0]!.column : null;
 }
 
-async function prepare(call: Call, task: JoinTask): Promise<Prepared> {
+/** `why`: a join of loaded tables runs from host memory; null where none is loaded. */
+async function prepareFromHost(call: Call, task: JoinTask, why: string | null): Promise<Prepared> {
   const { left, right, want, settings, keys: keyColumns } = task;
   if (want !== 'count' && !keyColumns && crossRows(task) > settings.maxOutputRows) {
     throw new WarpjoinError(
@@ -180,19 +247,8 @@ async function prepare(call: Call, task: JoinTask): Promise<Prepared> {
     );
   }
   const columns = typeof want === 'string' ? [] : want.columns;
-  const needed = (side: Side): number[] => {
-    const own = columns.filter((column) => column.source === side || column.source === 'coalesced');
-    const indices = own.map((column) => (column.source === 'coalesced' && side === 'right' ? keyColumns!.right : column.column));
-    return [...new Set([...(keyColumns ? [keyColumns[side]] : []), ...indices])];
-  };
-  const taken = { left: needed('left'), right: needed('right') };
-  const position = {
-    left: new Map(taken.left.map((column, index) => [column, index])),
-    right: new Map(taken.right.map((column, index) => [column, index])),
-  };
-  const relation = (input: Input, side: Side): Promise<RelationHandle> =>
-    call.step(`check ${side} buffers`, () => call.native.relation(call.job, nativeColumns(input, taken[side]), input.rows));
-  const relations = { left: call.keep(await relation(left, 'left')), right: call.keep(await relation(right, 'right')) };
+  const taken = keyColumns ? { left: [keyColumns.left], right: [keyColumns.right] } : { left: [], right: [] };
+  const { relations, position } = await relationsOf(call, task, columns, taken);
 
   const keys = keyColumns && (await encodeKeys(call, task, keyColumns, relations, position));
   const keyFromTuples = keys !== null && handsOverKey(task, keys);
@@ -220,7 +276,7 @@ async function prepare(call: Call, task: JoinTask): Promise<Prepared> {
     maxRows: settings.maxOutputRows,
   };
   if (!keys) {
-    const resources = call.currentResources();
+    const resources = call.resources;
     const rowBytes = [left, right].reduce((bytes, { rows }) => bytes + (rows < 2 ** 32 - 1 ? 4 : 8), 0);
     return {
       relations,
@@ -229,7 +285,7 @@ async function prepare(call: Call, task: JoinTask): Promise<Prepared> {
       request,
       planned,
       rowBytes,
-      plan: planCrossJoin(left.rows, right.rows, planned, resources),
+      plan: { ...planCrossJoin(left.rows, right.rows, planned, resources), loaded: fromHostMemory(why) },
       resources,
     };
   }
@@ -249,7 +305,7 @@ async function prepare(call: Call, task: JoinTask): Promise<Prepared> {
     sortMergeJoin: (devices) => call.native.sortMergeJoinDeviceBytes(keys, devices, joined),
     gather: (side, of, rows, devices) =>
       call.native.gatherDeviceBytes(
-        relations[side],
+        relations[side]!,
         inputs(side, of),
         {
           size: Math.ceil(rows),
@@ -260,9 +316,16 @@ async function prepare(call: Call, task: JoinTask): Promise<Prepared> {
         devices,
       ),
   };
-  const resources = await call.resourcesFor(keys.left.tuples * shape.left.sentBytes + keys.right.tuples * shape.right.sentBytes);
-  const plan = await planInOrder(call, keys, shape, (of) => planJoin(of, deviceBytes, resources));
+  const given = await call.resourcesFor(keys.left.tuples * shape.left.sentBytes + keys.right.tuples * shape.right.sentBytes);
+  const { plan, resources } = await planInOrder(call, keys, shape, (of) =>
+    call.planned(given, (available) => ({ ...planJoin(of, deviceBytes, available), loaded: fromHostMemory(why) })),
+  );
   return { relations, position, keyed: { keys, shape, deviceBytes }, request, planned, rowBytes, plan, resources };
+}
+
+interface Planned {
+  plan: JoinPlan;
+  resources: Resources;
 }
 
 /** Plans by what the sides seem: one that the plan would not sort is looked at, and if need be all is planned anew. */
@@ -270,12 +333,12 @@ async function planInOrder(
   call: Call,
   keys: JoinKeysHandle,
   shape: JoinRequestShape,
-  plan: (shape: JoinRequestShape) => JoinPlan,
-): Promise<JoinPlan> {
-  const planned = plan(shape);
+  plan: (shape: JoinRequestShape) => Promise<Planned>,
+): Promise<Planned> {
+  const planned = await plan(shape);
   const sides = { left: shape.left, right: shape.right };
   let holds = true;
-  for (const side of planned.inOrder as readonly Side[]) {
+  for (const side of planned.plan.inOrder as readonly Side[]) {
     const sorted = await call.step(`check order of ${side}`, () => call.native.joinSideIsSorted(call.job, keys, side));
     sides[side] = { ...sides[side], sorted };
     holds &&= sorted;
@@ -302,7 +365,7 @@ async function encodeKeys(
     };
     const [leftKey, rightKey] = [position.left.get(columns.left)!, position.right.get(columns.right)!];
     const job = (): Promise<JoinKeysHandle> =>
-      call.native.joinKeys(call.job, relations.left, leftKey, payload('left'), relations.right, rightKey, payload('right'));
+      call.native.joinKeys(call.job, relations.left!, leftKey, payload('left'), relations.right!, rightKey, payload('right'));
     return call.keep(await call.step('encode keys', job));
   };
   const hoped = keyCouldBeHandedOver(task);
@@ -367,15 +430,14 @@ async function execute(call: Call, task: JoinTask, prepared: Prepared): Promise<
             native.hashJoin(job, keys!, { ...request, buildLeft }, { devices, rounds, partitions }),
           );
         } catch (error) {
-          const { code, freeBytes } = error as { code?: unknown; freeBytes?: unknown };
-          // What others have left of a device's memory may do for a hash join in more rounds.
-          if (code !== 'ERR_DEVICE' || freeBytes !== undefined) throw error;
+          if (!isOutOfDeviceMemory(error)) throw error;
           const { shape, deviceBytes } = keyed!;
-          const resources = { ...call.currentResources(), links: prepared.resources.links };
-          const without = (of: JoinRequestShape): JoinPlan =>
-            planWithoutHash(of, deviceBytes, resources, (error as Error).message);
-          const instead = await planInOrder(call, keys!, shape, without);
-          return execute(call, task, { ...prepared, plan: instead, resources });
+          const resources = { ...call.resources, links: prepared.resources.links };
+          const without = async (of: JoinRequestShape): Promise<Planned> => {
+            const instead = planWithoutHash(of, deviceBytes, resources, (error as Error).message);
+            return { plan: { ...instead, loaded: plan.loaded }, resources };
+          };
+          return execute(call, task, { ...prepared, ...(await planInOrder(call, keys!, shape, without)) });
         }
         break;
       }
@@ -393,6 +455,11 @@ async function execute(call: Call, task: JoinTask, prepared: Prepared): Promise<
         rows = await call.step(step, () => native.sortMergeJoin(job, keys!, { ...request, buildLeft }, devices));
         break;
       }
+      case 'residentJoin': {
+        const { left, right } = prepared.joined!;
+        rows = await call.step(step, () => native.joinTablesHome(job, left, right, request));
+        break;
+      }
       case 'crossJoin':
         rows = await call.step(step, () => native.crossJoin(job, task.left.rows, task.right.rows, request.maxRows));
         break;
@@ -405,7 +472,14 @@ async function execute(call: Call, task: JoinTask, prepared: Prepared): Promise<
   const left = task.want === 'indices' ? native.takeJoinValues(rows!, 'left') : null;
   const right = task.want === 'indices' && request.wantRight ? native.takeJoinValues(rows!, 'right') : null;
   call.free(rows!, prepared.relations.left, prepared.relations.right);
-  return { columns, left, right, rows: size, stats: call.stats(plan, [task.left.rows, task.right.rows], size, skew) };
+  return {
+    columns,
+    left,
+    right,
+    table: null,
+    rows: size,
+    stats: call.stats(plan, [task.left.rows, task.right.rows], size, skew),
+  };
 }
 
 /** Now that the number of rows is known: throws where the result can't be made. */
@@ -427,7 +501,7 @@ async function makeColumns(call: Call, task: JoinTask, prepared: Prepared, rows:
     const wanted = (task.want as { columns: ResultColumn[] }).columns;
     const inputs = step.columns.map((index) => position[side].get(wanted[index]!.column)!);
     const made = await call.step(step, () =>
-      call.native.gatherOnDevices(call.job, relations[side], inputs, rows, side, step.devices),
+      call.native.gatherOnDevices(call.job, relations[side]!, inputs, rows, side, step.devices),
     );
     for (const [index, column] of step.columns.entries()) columns[column] = made[index]!;
   }
@@ -450,13 +524,13 @@ async function makeColumn(
     const { left, right } = task.keys!;
     return native.gatherCoalesced(
       job,
-      relations.left,
+      relations.left!,
       position.left.get(left)!,
-      relations.right,
+      relations.right!,
       position.right.get(right)!,
       rows,
     );
   }
   if (step.from === 'payload') return handedOver(native.takeJoinValues(rows, source), rows.size);
-  return native.gather(job, relations[source], position[source].get(column)!, rows, source);
+  return native.gather(job, relations[source]!, position[source].get(column)!, rows, source);
 }

@@ -1,7 +1,9 @@
 import type { Table } from 'apache-arrow';
 import { type Input, infoOf } from '../columns/input.js';
 import type { NativeResultColumn } from '../native.js';
-import type { ResultTable, Stats } from '../types.js';
+import type { Plan } from '../plan/plan.js';
+import type { Stats } from '../types.js';
+import type { LoadedTable } from './load.js';
 
 /** Bytes a value of the column takes, at least: offsets alone where the width varies. */
 export function plannedWidth(input: Input, index: number): number {
@@ -9,11 +11,22 @@ export function plannedWidth(input: Input, index: number): number {
   return kind === 'fixed' ? width : kind === 'boolean' ? 1 / 8 : kind === 'utf8' ? 4 : 8;
 }
 
+/** Whether a device turned out to have too little memory for a step. What others have left of it may do for another plan. */
+export function isOutOfDeviceMemory(error: unknown): boolean {
+  const { code, freeBytes } = error as { code?: unknown; freeBytes?: unknown };
+  return code === 'ERR_DEVICE' && freeBytes === undefined;
+}
+
+/** What a plan says of loaded tables that a call takes from host memory. */
+export function fromHostMemory(why: string | null): Plan['loaded'] {
+  return why === null ? undefined : { inputs: [], reason: `taken from host memory: ${why}` };
+}
+
 /** Values that an operator hands over as they are: a carried payload, or keys. */
 export function handedOver(values: ArrayBuffer, length: number): NativeResultColumn {
   return { length, nullCount: 0, validity: null, values, offsets: null };
 }
 
-export function withStats(table: Table, stats: Stats): ResultTable {
-  return Object.defineProperty(table, 'stats', { value: stats }) as ResultTable;
+export function withStats<T extends Table | LoadedTable>(table: T, stats: Stats): T & { readonly stats: Stats } {
+  return Object.defineProperty(table, 'stats', { value: stats }) as T & { readonly stats: Stats };
 }

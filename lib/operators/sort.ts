@@ -1,5 +1,5 @@
 /** Sorting a table: validate, encode keys, plan, run the plan's steps, hand the columns over. */
-import { canBeCarried, type Input, infoOf, nativeColumns, readTable, stretchesForDevices } from '../columns/input.js';
+import { canBeCarried, type Input, infoOf, nativeColumns, stretchesForDevices } from '../columns/input.js';
 import { type ResultColumn, sortKeyColumns, sortLayout } from '../columns/layout.js';
 import { buildTable, checkTableRows } from '../columns/result.js';
 import { WarpjoinError } from '../errors.js';
@@ -11,7 +11,8 @@ import { planSort, prefersSample, type SortDeviceBytes, type SortPlan, sortWork 
 import { quote } from '../suggest.js';
 import type { ResultTable, Stats } from '../types.js';
 import { type Call, type EngineCore, placed, runCall } from './call.js';
-import { handedOver, plannedWidth, withStats } from './shared.js';
+import { readInput } from './load.js';
+import { fromHostMemory, handedOver, plannedWidth, withStats } from './shared.js';
 
 /** What a sort works on. */
 export interface SortTask {
@@ -39,7 +40,7 @@ export interface Sorted {
 }
 
 export async function sortTable(core: EngineCore, table: unknown, options: unknown): Promise<ResultTable> {
-  const { task, running } = readTask(table, options, 'sort');
+  const { task, running } = readTask(core, table, options, 'sort');
   return runCall(placeSort(core, task), running, async (call) => {
     checkTableRows(task.table.rows);
     const { columns, rows, stats } = await runSort(call, task);
@@ -48,7 +49,7 @@ export async function sortTable(core: EngineCore, table: unknown, options: unkno
 }
 
 export async function explainSort(core: EngineCore, table: unknown, options: unknown): Promise<string> {
-  const { task, running, analyze } = readTask(table, options, 'explain');
+  const { task, running, analyze } = readTask(core, table, options, 'explain');
   return runCall(placeSort(core, task), running, async (call) => {
     const prepared = await prepare(call, task, true);
     const { plan, resources } = prepared;
@@ -60,16 +61,19 @@ export async function explainSort(core: EngineCore, table: unknown, options: unk
   });
 }
 
-export const placeSort = (core: EngineCore, { table }: SortTask): EngineCore => placed(core, sortWork(table.rows, core.threads));
+/** Loaded tables may be on the GPUs alone. */
+export const placeSort = (core: EngineCore, { table }: SortTask): EngineCore =>
+  table.loaded ? core : placed(core, sortWork(table.rows, core.threads));
 
 function readTask(
+  core: EngineCore,
   table: unknown,
   options: unknown,
   call: 'sort' | 'explain',
 ): { task: SortTask; running: Running; analyze: boolean } {
   const schema = call === 'explain' ? explainSortSchema : sortSchema;
   const settings = sortSettings(schema, call, options);
-  const input = readTable(table, 'input');
+  const input = readInput(core, table, 'input');
   const task = {
     table: input,
     by: settings.by,
@@ -97,6 +101,7 @@ async function prepare(call: Call, task: SortTask, carry: boolean): Promise<Prep
   const { table, by, columns } = task;
   const needed = [...new Set([...task.keys, ...columns.map((column) => column.column)])];
   const position = new Map(needed.map((column, index) => [column, index]));
+  await call.bringHome(table);
   const relation = call.keep(
     await call.step('check buffers', () => call.native.relation(call.job, nativeColumns(table, needed), table.rows)),
   );
@@ -120,7 +125,6 @@ async function prepare(call: Call, task: SortTask, carry: boolean): Promise<Prep
   const deviceBytes: SortDeviceBytes = (shape, tuples, devices, algorithm, several) =>
     call.native.sortDeviceBytes(shape.keyBytes, shape.valueBytes, tuples, devices, algorithm, several);
   const { keyBytes, valueBytes } = keys;
-  const resources = await call.resourcesFor(keys.rows * (keyBytes + valueBytes));
   const request = {
     tuples: keys.rows,
     keyBytes,
@@ -131,9 +135,12 @@ async function prepare(call: Call, task: SortTask, carry: boolean): Promise<Prep
     sorted: keys.sorted,
   };
   const inputs = (of: readonly number[]): number[] => of.map((index) => position.get(columns[index]!.column)!);
-  const plan = planSort(request, deviceBytes, resources, (of, devices) =>
-    call.native.gatherDeviceBytes(relation, inputs(of), { size: keys.rows, rowBytes: valueBytes, mayBeMissing: false }, devices),
-  );
+  const gatherBytes = (of: readonly number[], devices: number): number =>
+    call.native.gatherDeviceBytes(relation, inputs(of), { size: keys.rows, rowBytes: valueBytes, mayBeMissing: false }, devices);
+  const { plan, resources } = await call.planned(await call.resourcesFor(keys.rows * (keyBytes + valueBytes)), (available) => ({
+    ...planSort(request, deviceBytes, available, gatherBytes),
+    loaded: fromHostMemory(table.loaded ? 'sorts bring their keys to the devices' : null),
+  }));
   return { relation, keys, position, plan, resources };
 }
 

@@ -24,6 +24,10 @@ export function explain(what: string, plan: Plan, resources: Resources, deviceRe
     '',
   ];
   if (plan.inOrder.length > 0) lines.splice(-1, 0, `  order    not sorted, as they are in order: ${plan.inOrder.join(', ')}`);
+  if (plan.loaded) {
+    const { inputs, reason } = plan.loaded;
+    lines.splice(-1, 0, `  loaded   ${inputs.length > 0 ? `${inputs.join(', ')}: ` : ''}${reason}`);
+  }
   for (const { step, devices: chosen, reason } of deviceChoices(plan)) {
     const some = chosen.length < devices.length ? `devices ${chosen.join(', ')}` : 'all devices';
     lines.splice(-1, 0, `  links    ${step} on ${some}: ${reason}`);

@@ -7,23 +7,21 @@ import { gatherStep } from './gather.js';
 import type { Work } from './placement.js';
 import {
   attempt,
-  type ColumnStep,
   type CrossJoinStep,
   checkHostBytes,
   deviceBudget,
   deviceLimitError,
   type Estimate,
-  type GatherStep,
   type HashJoinStep,
   type MergeJoinStep,
-  type MergeStep,
   type Plan,
   type PlannedColumn,
+  type RefineStep,
   type Resources,
   readEachOther,
   resultBytes,
   type SortMergeJoinStep,
-  type SortStep,
+  type Step,
 } from './plan.js';
 import { columnStep, prefersSample, type SortDeviceBytes, sortSteps, type Tuples } from './sort.js';
 
@@ -67,9 +65,7 @@ export interface JoinDeviceBytes {
   gather(side: Side, columns: readonly number[], rows: number, devices: number): number;
 }
 
-export type JoinPlan = Plan<
-  SortStep | MergeStep | HashJoinStep | MergeJoinStep | SortMergeJoinStep | CrossJoinStep | ColumnStep | GatherStep
->;
+export type JoinPlan = Plan<Exclude<Step, RefineStep>>;
 
 /** Rows that a join surely gives. */
 export function leastRows(how: JoinKind, left: number, right: number): number {

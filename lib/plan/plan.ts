@@ -73,6 +73,10 @@ export interface GatherStep extends StepOf<'gather'> {
   columns: number[];
   devices: number[];
 }
+/** Joins loaded tables where they lie on the devices. */
+export interface ResidentJoinStep extends StepOf<'residentJoin'> {}
+/** Brings all columns of a result home from the devices. */
+export interface BringHomeStep extends StepOf<'bringHome'> {}
 /**
  * How a column is made: handed over with the rows, as their keys or as the payload that they carry; decoded from sorted
  * keys, or gathered where that is not exact; gathered by row number from one side, or from both.
@@ -88,7 +92,9 @@ export type Step =
   | SortMergeJoinStep
   | CrossJoinStep
   | ColumnStep
-  | GatherStep;
+  | GatherStep
+  | ResidentJoinStep
+  | BringHomeStep;
 
 /** An input as an order can be known of it: of a sort, or a side of a join. */
 export type Ordered = 'input' | Side;
@@ -107,6 +113,8 @@ export interface Plan<S extends Step = Step> {
   /** Memory that it takes on each device. */
   deviceBytes: number;
   steps: S[];
+  /** Where one of the inputs is loaded: which are read where they lie on the devices, and why, or why not. */
+  loaded?: { inputs: readonly string[]; reason: string } | undefined;
 }
 
 /** What there is to plan with. */

@@ -49,6 +49,12 @@ class EngineWrap : public Napi::ObjectWrap<EngineWrap> {
   Napi::Value gather_coalesced(const Napi::CallbackInfo& info);
   Napi::Value gather_device_bytes(const Napi::CallbackInfo& info);
   Napi::Value gather_on_devices(const Napi::CallbackInfo& info);
+  Napi::Value resident_bytes(const Napi::CallbackInfo& info);
+  Napi::Value load_table(const Napi::CallbackInfo& info);
+  Napi::Value bring_home(const Napi::CallbackInfo& info);
+  Napi::Value join_tables(const Napi::CallbackInfo& info);
+  Napi::Value join_tables_home(const Napi::CallbackInfo& info);
+  Napi::Value join_tables_device_bytes(const Napi::CallbackInfo& info);
   Napi::Value fail_allocation(const Napi::CallbackInfo& info);
   Napi::Value leave_device_memory(const Napi::CallbackInfo& info);
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "columns/encode.h"
+#include "columns/resident_table.h"
 #include "core/column.h"
 #include "core/job.h"
 #include "join/join.h"
@@ -41,6 +42,11 @@ struct RowsState {
   JoinRows rows;
 };
 
+struct ResidentState {
+  std::shared_ptr<Engine> engine;  // first: the table's memory is its devices'
+  ResidentTable table;
+};
+
 template <class State>
 struct HandleTraits;
 template <>
@@ -72,6 +78,12 @@ template <>
 struct HandleTraits<Job> {
   static constexpr const char* name = "job";
   static constexpr napi_type_tag tag = {0x77617270'6a6f696e, 6};
+};
+
+template <>
+struct HandleTraits<ResidentState> {
+  static constexpr const char* name = "resident";
+  static constexpr napi_type_tag tag = {0x77617270'6a6f696e, 7};
 };
 
 namespace detail {

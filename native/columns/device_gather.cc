@@ -1,14 +1,13 @@
 #include "columns/device_gather.h"
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
-#include "columns/chunks.h"
+#include "columns/column_source.h"
 #include "core/error.h"
 #include "core/sharding.h"
 #include "device/streams.h"
@@ -18,10 +17,6 @@
 namespace warpjoin {
 namespace {
 
-using columns::ChunkIndex;
-using columns::for_groups;
-using columns::for_row_blocks;
-
 constexpr size_t kSlots = 2;                         // columns on the devices at a time: one arrives, one is gathered
 constexpr size_t kOutputs = 3;                       // pieces of a result that are gathered or on their way home at a time
 constexpr size_t kPieceBytes = size_t{32} << 20;     // of values: enough for their blocks to keep a link busy
@@ -29,11 +24,6 @@ constexpr uint64_t kLeastPiece = uint64_t{1} << 16;  // rows: less only costs la
 constexpr uint64_t kRowAlignment = 1024;             // of pieces and shares: their bits are whole words, their memory is aligned
 
 constexpr uint64_t rounded_up(uint64_t rows, uint64_t to) { return (rows + to - 1) / to * to; }
-constexpr size_t bitmap_bytes(uint64_t rows) { return (rows + 63) / 64 * 8; }
-
-size_t values_bytes(const ColumnType& type, uint64_t rows) {
-  return type.kind == ColumnKind::boolean ? bitmap_bytes(rows) : rows * type.width;
-}
 
 bool nullable(const Column& column) {
   return std::any_of(column.chunks.begin(), column.chunks.end(),
@@ -77,7 +67,7 @@ struct Room {
 
 Buffer allocate(Device& device, size_t bytes) { return bytes ? device.memory().allocate(bytes) : Buffer(); }
 
-/// Values and validity of a stretch of a column, in a device's memory.
+/// What holds a DeviceStretch.
 struct Stretch {
   Buffer values, validity;
 };
@@ -94,16 +84,13 @@ struct Lane {
 
 /// A column on its way through the devices.
 struct Passage {
-  const Column* column = nullptr;
-  ChunkIndex chunks;
+  ColumnSource source;  // with validity where rows may be missing, too
   Sharding sharding;
-  bool nullable = false;        // or its rows may be missing
-  HostBuffer values, validity;  // bitmaps as one, from their first bit on, whatever the chunks
   OwnedColumn result;
+  HostBuffer validity;  // of the result
 
   Passage(const Column& of, size_t devices, bool may_be_missing)
-      : column(&of), chunks(of), sharding(Sharding::of(of.length, devices)), nullable(may_be_missing || chunks.nullable()) {}
-  bool boolean() const { return column->type.kind == ColumnKind::boolean; }
+      : source(of, may_be_missing || nullable(of)), sharding(Sharding::of(of.length, devices)) {}
 };
 
 class DeviceGather {
@@ -143,7 +130,7 @@ class DeviceGather {
       std::vector<HostQueue> queues;
       queues.reserve(2 * lanes_.size());  // callbacks refer to them
       if (arriving) {
-        pack_bitmaps(*arriving);
+        arriving->source.pack(engine_, job_);
         for (size_t i = 0; i < lanes_.size(); ++i) arrive(*arriving, c, i, queues.emplace_back());
       }
       if (leaving) {
@@ -152,7 +139,7 @@ class DeviceGather {
       }
       transfer(engine_, queues, job_);
       wait();
-      if (arriving) arriving->values = HostBuffer(), arriving->validity = HostBuffer();
+      if (arriving) arriving->source.take_bits();  // the devices have them
       if (leaving) results.push_back(finished(*leaving));
     }
     return results;
@@ -165,31 +152,6 @@ class DeviceGather {
     synchronize_all(streams);
   }
 
-  void pack_bitmaps(Passage& passage) {
-    if (passage.boolean()) passage.values = packed(passage, &ColumnChunk::values);
-    if (passage.nullable) passage.validity = packed(passage, &ColumnChunk::validity);
-  }
-
-  // A bitmap of all chunks; all ones where a chunk has none.
-  template <class Bitmap>
-  HostBuffer packed(const Passage& passage, Bitmap bitmap) {
-    const uint64_t rows = passage.chunks.rows();
-    HostBuffer made = engine_.memory->allocate(bitmap_bytes(rows), "a column's bits");
-    auto* const words = made.as<uint64_t>();
-    for_row_blocks(engine_, rows, job_, [&](uint64_t, uint64_t begin, uint64_t end) {
-      std::fill(words + begin / 64, words + (end + 63) / 64, uint64_t{0});
-      passage.chunks.for_pieces(begin, end, [&](ColumnChunk chunk, uint64_t first, uint64_t count, uint64_t row) {
-        chunk.validity = static_cast<const uint8_t*>(chunk.*bitmap);
-        for_groups(chunk, first, count, [&](uint64_t at, unsigned, uint64_t bits) {
-          const uint64_t to = row + at - first;
-          words[to / 64] |= bits << (to % 64);
-          if (to % 64 && bits >> (64 - to % 64)) words[to / 64 + 1] |= bits >> (64 - to % 64);
-        });
-      });
-    });
-    return made;
-  }
-
   // Takes a device's share of the row numbers, with the first column, and its shard of the column to it.
   void arrive(const Passage& passage, size_t c, size_t lane_index, HostQueue& queue) {
     Lane& lane = lanes_[lane_index];
@@ -200,29 +162,19 @@ class DeviceGather {
       const auto* rows = static_cast<const char*>(rows_.rows) + lane.begin * rows_.row_bytes;
       queue.copies.push_back({{{lane.rows.data(), rows, lane.size * rows_.row_bytes}}});
     }
-    const uint64_t total = passage.chunks.rows();
+    const uint64_t total = passage.source.rows();
     const uint64_t begin = std::min(total, lane_index * passage.sharding.shard_rows);
     const uint64_t end = std::min(total, begin + passage.sharding.shard_rows);
-    HostCopy& copy = queue.copies.emplace_back();
-    const auto add_bits = [&](const Buffer& target, const HostBuffer& bits) {
-      copy.stretches.push_back({target.data(), bits.as<char>() + begin / 8, bitmap_bytes(end - begin)});
-    };
-    if (passage.nullable) add_bits(shard.validity, passage.validity);
-    if (passage.boolean()) return add_bits(shard.values, passage.values);
-    const size_t width = passage.column->type.width;
-    passage.chunks.for_pieces(begin, end, [&](const ColumnChunk& chunk, uint64_t first, uint64_t count, uint64_t row) {
-      copy.stretches.push_back({shard.values.as<char>() + (row - begin) * width,
-                                static_cast<const char*>(chunk.values) + first * width, count * width});
-    });
+    queue.copies.push_back(passage.source.copy(begin, end, {shard.values.data(), shard.validity.data()}));
   }
 
   void allocate_result(Passage& passage) {
     OwnedColumn& result = passage.result;
     result.length = rows_.size;
     result.values =
-        engine_.memory->allocate(std::max<uint64_t>(1, values_bytes(passage.column->type, rows_.size)), "a gathered column");
-    if (passage.nullable) {
-      result.validity = engine_.memory->allocate(bitmap_bytes(rows_.size), "a gathered column's validity");
+        engine_.memory->allocate(std::max<uint64_t>(1, values_bytes(passage.source.type(), rows_.size)), "a gathered column");
+    if (passage.source.nullable()) {
+      passage.validity = engine_.memory->allocate(bitmap_bytes(rows_.size), "a gathered column's validity");
     }
   }
 
@@ -231,16 +183,15 @@ class DeviceGather {
     queue.device = lane.device;
     queue.direction = HostQueue::Direction::to_host;
     queue.depth = std::max<size_t>(1, lane.outputs.size());
-    const ColumnType& type = passage.column->type;
+    const ColumnType& type = passage.source.type();
     for (uint64_t at = 0; at < lane.size; at += room_.piece) {
       const Stretch& output = lane.outputs[queue.copies.size() % lane.outputs.size()];
       const uint64_t rows = std::min(room_.piece, lane.size - at), begin = lane.begin + at;
       HostCopy& home = queue.copies.emplace_back();
       home.stretches.push_back(
           {passage.result.values.as<char>() + values_bytes(type, begin), output.values.data(), values_bytes(type, rows)});
-      if (passage.nullable) {
-        home.stretches.push_back(
-            {passage.result.validity.as<char>() + bitmap_bytes(begin), output.validity.data(), bitmap_bytes(rows)});
+      if (passage.source.nullable()) {
+        home.stretches.push_back({passage.validity.as<char>() + bitmap_bytes(begin), output.validity.data(), bitmap_bytes(rows)});
       }
     }
     const auto prepare = [this, &passage, c, &lane, &queue](size_t piece) {
@@ -269,12 +220,12 @@ class DeviceGather {
     }
     const Stretch& output = lane.outputs[slot];
     Primitives& primitives = lane.device->primitives();
-    const void* const valid = passage.nullable ? output.validity.data() : nullptr;
+    const void* const valid = passage.source.nullable() ? output.validity.data() : nullptr;
     if (valid) primitives.gather_bits(validity, rows, nullptr, output.validity.data(), job_, *lane.compute);
-    if (passage.boolean()) {
+    if (passage.source.boolean()) {
       primitives.gather_bits(values, rows, valid, output.values.data(), job_, *lane.compute);
     } else {
-      primitives.gather(values, static_cast<uint8_t>(passage.column->type.width), rows, valid, output.values.data(), job_,
+      primitives.gather(values, static_cast<uint8_t>(passage.source.type().width), rows, valid, output.values.data(), job_,
                         *lane.compute);
     }
     lane.compute->record(*lane.gathered[slot]);
@@ -283,23 +234,8 @@ class DeviceGather {
 
   OwnedColumn finished(Passage& passage) {
     OwnedColumn& result = passage.result;
-    if (passage.boolean()) result.values.shrink(std::max<uint64_t>(1, (rows_.size + 7) / 8));
-    if (passage.nullable) {
-      const auto* words = result.validity.as<uint64_t>();
-      std::atomic<uint64_t> valid{0};
-      for_row_blocks(engine_, rows_.size, job_, [&](uint64_t, uint64_t begin, uint64_t end) {
-        uint64_t count = 0;
-        for (uint64_t word = begin / 64; word < (end + 63) / 64; ++word)
-          count += static_cast<unsigned>(std::popcount(words[word]));
-        valid.fetch_add(count, std::memory_order_relaxed);
-      });
-      result.null_count = rows_.size - valid.load();
-      if (result.null_count == 0) {
-        result.validity = HostBuffer();
-      } else {
-        result.validity.shrink((rows_.size + 7) / 8);
-      }
-    }
+    if (passage.source.boolean()) result.values.shrink(std::max<uint64_t>(1, (rows_.size + 7) / 8));
+    if (passage.source.nullable()) set_validity(engine_, result, std::move(passage.validity), job_);
     return std::move(result);
   }
 

@@ -131,15 +131,17 @@ class HostDevice final : public Device {
     info_ = {DeviceKind::host, ordinal, "host " + std::to_string(ordinal), limit_bytes, limit_bytes};
     memory_ = std::make_unique<StackAllocator>(info_.name, limit_bytes,
                                                StackAllocator::Physical{[this](size_t bytes) {
-                                                                          block_ =
+                                                                          HostBuffer block =
                                                                               host_memory_->allocate(bytes, info_.name.c_str());
-                                                                          return block_.data();
+                                                                          void* const data = block.data();
+                                                                          blocks_.emplace(data, std::move(block));
+                                                                          return data;
                                                                         },
-                                                                        [this](void*, size_t) { block_ = HostBuffer(); },
+                                                                        [this](void* data, size_t) { blocks_.erase(data); },
                                                                         [this] { return host_memory_->free_bytes(); }, false});
   }
 
-  ~HostDevice() override { memory_.reset(); }  // it frees into block_
+  ~HostDevice() override { memory_.reset(); }  // it frees into blocks_
 
   bool addresses_host_memory() const noexcept override { return true; }
   std::unique_ptr<Stream> create_stream() override { return std::make_unique<HostStreamImpl>(); }
@@ -168,7 +170,7 @@ class HostDevice final : public Device {
  private:
   ThreadPool& pool_;
   std::shared_ptr<HostMemory> host_memory_;
-  HostBuffer block_;
+  std::map<void*, HostBuffer> blocks_;
   std::unique_ptr<Primitives> primitives_;
 };
 

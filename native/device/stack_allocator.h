@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace warpjoin {
 
@@ -47,10 +48,11 @@ class Buffer {
 };
 
 /// Hands out 128-byte aligned ranges of one physical allocation in stack order. A range freed below the top leaves a
-/// hole that closes by itself once everything above it is freed. Thread-safe.
+/// hole that closes by itself once everything above it is freed. What stays between calls has physical allocations of its
+/// own, within the same limit, for the stack would not grow above it. Thread-safe.
 class StackAllocator {
  public:
-  /// Makes and frees the physical allocation. `allocate` returns null where the device has no such room.
+  /// Makes and frees physical allocations. `allocate` returns null where the device has no such room.
   struct Physical {
     std::function<void*(size_t bytes)> allocate;
     std::function<void(void* data, size_t bytes)> free;
@@ -76,15 +78,25 @@ class StackAllocator {
   void reserve(size_t bytes);
   /// Takes a range; throws Error(device) if the limit, or the reserved room while ranges are in use, doesn't hold it.
   Buffer allocate(size_t bytes);
-  /// Frees the physical allocation if nothing is allocated.
+  /// Takes memory beside the stack, for what outlives a call; allowed while ranges are in use. Where allocations are slow, it
+  /// is some larger than asked for, and is kept when freed, for the next of its size, until something else needs the room.
+  /// Throws Error(device), naming device, bytes and limit, if the limit doesn't hold it beside all that is in use, and
+  /// DeviceMemoryShortage where others have left too little of the device's memory.
+  Buffer allocate_resident(size_t bytes);
+  /// What allocate_resident() takes for so many bytes.
+  size_t resident_size(size_t bytes) const;
+  /// Frees the stack's physical allocation if nothing is allocated there, and what is kept of freed resident memory.
   void release();
 
   size_t limit_bytes() const noexcept { return limit_; }
-  /// What the device has free beside the physical allocation.
+  /// What the device has free beside the physical allocations.
   size_t free_bytes() const;
   size_t reserved_bytes() const;
+  /// The extent of the stack.
   size_t used_bytes() const;
-  /// The largest extent of the stack since the last reset_peak().
+  /// What is in use beside it: the stack has the limit less this.
+  size_t resident_bytes() const;
+  /// The most that was in use, on the stack and beside it, since the last reset_peak().
   size_t peak_bytes() const;
   void reset_peak();
 
@@ -97,22 +109,33 @@ class StackAllocator {
   struct Range {
     size_t offset, size;
   };
+  struct Block {
+    void* data;
+    size_t size;
+    bool used;
+  };
   friend class Buffer;
   void free(void* data) noexcept;
   void reserve_locked(size_t bytes);
   void* allocate_physical(size_t bytes) const;
+  [[noreturn]] void throw_shortage(size_t bytes) const;
+  std::string limit_text() const;
+  bool fails_now() noexcept { return fail_in_ != 0 && --fail_in_ == 0; }
   size_t free_bytes_locked() const;
+  size_t blocks_bytes() const;
   void release_locked() noexcept;
+  void release_idle_blocks() noexcept;
 
   const std::string device_name_;
   const size_t limit_;
   const Physical physical_;
   mutable std::mutex mutex_;
   char* base_ = nullptr;
-  size_t reserved_ = 0, top_ = 0, peak_ = 0;
+  size_t reserved_ = 0, top_ = 0, resident_ = 0, peak_ = 0;
   uint64_t fail_in_ = 0;
   size_t left_free_ = SIZE_MAX;
-  std::list<Range> ranges_;  // in the order of their offsets
+  std::list<Range> ranges_;    // in the order of their offsets
+  std::vector<Block> blocks_;  // resident memory, in use or kept
 };
 
 }  // namespace warpjoin

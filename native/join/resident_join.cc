@@ -6,7 +6,6 @@
 #include "join/join_rows.h"
 #include "join/local_joins.h"
 #include "join/row_writer.h"
-#include "transfer/arrival.h"
 
 namespace warpjoin {
 namespace {
@@ -52,13 +51,17 @@ void run_joins(Engine& engine, std::span<Device* const> devices, Relation left, 
 /// Enqueues the writing of a device's rows to its memory.
 void write_chunk(LocalJoins& joins, Device& device, size_t d, const JoinRequest& request, const JoinSections& sections,
                  TupleLayout left, TupleLayout right, ResidentRows::Chunk& chunk) {
-  const auto column = [&](bool wanted, uint8_t width) { return allocate(device, wanted ? column_bytes(chunk.size, width) : 0); };
+  const auto column = [&](bool wanted, uint8_t width) {
+    return wanted && chunk.size ? device.memory().allocate_resident(column_bytes(chunk.size, width)) : Buffer();
+  };
   chunk.keys = column(request.want_keys, left.key_bytes);
   chunk.left = column(wants_left(request), left.value_bytes);
   chunk.right = column(wants_right(request), right.value_bytes);
-  joins.emit_there(d, JoinEmit::pairs,
-                   {chunk.keys.data(), (request.build_left ? chunk.left : chunk.right).data(),
-                    (request.build_left ? chunk.right : chunk.left).data()});
+  if (sections.pairs) {
+    joins.emit_there(d, JoinEmit::pairs,
+                     {chunk.keys.data(), (request.build_left ? chunk.left : chunk.right).data(),
+                      (request.build_left ? chunk.right : chunk.left).data()});
+  }
   const auto alone = [&](const Buffer& own, uint8_t own_width, const Buffer& other, uint8_t other_width, bool build, bool matched,
                          uint64_t begin, uint64_t rows) {
     if (rows == 0) return;

@@ -43,8 +43,8 @@ struct ResidentRows {
 /// other devices once; on one device they are matched where they lie. The relations are only read. `partitions`: over all
 /// devices, a power of two; 0: by size.
 ///
-/// Device memory: nothing is reserved, for the relations may be in the way of that. resident_hash_join_device_bytes and the
-/// result have to fit what is reserved and free on each device; Error(device) where they don't. Host memory: none to speak of.
+/// Device memory: nothing is reserved: resident_hash_join_device_bytes have to fit what is reserved and free on each device, and
+/// a result that stays what the limit leaves beside that; Error(device) where they don't. Host memory: none to speak of.
 ResidentRows resident_hash_join(Engine& engine, std::span<Device* const> devices, const ResidentRelation& left,
                                 const ResidentRelation& right, const JoinRequest& request, Job& job, uint32_t partitions = 0);
 

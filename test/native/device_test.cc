@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <memory>
 #include <numeric>
 #include <vector>
 
@@ -67,6 +69,91 @@ TEST(StackAllocator, NamesTheDeviceAndItsLimit) {
     EXPECT_STREQ(error.what(), "2 MiB do not fit the memory limit of device 'host 0' (1 MiB)");
   }
 }
+
+/// Two kinds of devices: those that keep what is freed, and those that don't.
+class ResidentMemory : public ::testing::TestWithParam<bool> {
+ protected:
+  static constexpr size_t kLimit = size_t{64} << 20;
+  static constexpr size_t kMiB = size_t{1} << 20;
+
+  std::unique_ptr<StackAllocator> make() {
+    return std::make_unique<StackAllocator>("d", kLimit,
+                                            StackAllocator::Physical{[this](size_t bytes) -> void* {
+                                                                       if (bytes > free_) return nullptr;
+                                                                       ++allocations_;
+                                                                       free_ -= bytes;
+                                                                       return std::aligned_alloc(128, bytes);
+                                                                     },
+                                                                     [this](void* data, size_t bytes) {
+                                                                       free_ += bytes;
+                                                                       std::free(data);
+                                                                     },
+                                                                     [this] { return free_; }, GetParam()});
+  }
+
+  size_t free_ = size_t{1} << 30;
+  int allocations_ = 0;
+};
+
+TEST_P(ResidentMemory, LiesBesideTheStackWithinOneLimit) {
+  const auto memory = make();
+  memory->reserve(30 * kMiB);
+  Buffer scratch = memory->allocate(30 * kMiB);
+  Buffer stays = memory->allocate_resident(20 * kMiB);
+  EXPECT_EQ(memory->resident_bytes(), 20 * kMiB);
+  EXPECT_EQ(memory->used_bytes(), 30 * kMiB);
+  EXPECT_THROW(memory->allocate_resident(20 * kMiB), Error);
+  scratch = Buffer();
+  try {
+    memory->reserve(50 * kMiB);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "50 MiB do not fit the memory limit of device 'd' (64 MiB, 20 MiB of it resident)");
+  }
+  memory->reserve(44 * kMiB);
+  EXPECT_NO_THROW(memory->allocate(44 * kMiB));
+  EXPECT_EQ(memory->peak_bytes(), 64 * kMiB);
+  stays = Buffer();
+  EXPECT_EQ(memory->resident_bytes(), 0u);
+  memory->release();
+  EXPECT_EQ(free_, size_t{1} << 30);
+}
+
+TEST_P(ResidentMemory, TakesTheRoomOfTheIdleStackAndGivesItsOwn) {
+  const auto memory = make();
+  { const Buffer scratch = memory->allocate(40 * kMiB); }
+  Buffer stays = memory->allocate_resident(60 * kMiB);
+  EXPECT_EQ(memory->reserved_bytes(), 0u);
+  stays = Buffer();
+  EXPECT_NO_THROW(memory->allocate(60 * kMiB));
+}
+
+TEST_P(ResidentMemory, IsUsedAgainWhereAllocationsAreSlow) {
+  const auto memory = make();
+  { const Buffer first = memory->allocate_resident(20 * kMiB), second = memory->allocate_resident(5 * kMiB); }
+  const int before = allocations_;
+  { const Buffer again = memory->allocate_resident(20 * kMiB - 1), other = memory->allocate_resident(5 * kMiB); }
+  EXPECT_EQ(allocations_ - before, GetParam() ? 0 : 2);
+}
+
+TEST_P(ResidentMemory, SaysWhatOthersHaveLeft) {
+  const auto memory = make();
+  memory->leave_free(10 * kMiB);
+  const Buffer stays = memory->allocate_resident(4 * kMiB);
+  try {
+    memory->allocate_resident(8 * kMiB);
+    FAIL();
+  } catch (const DeviceMemoryShortage& error) {
+    EXPECT_EQ(error.free_bytes(), 6 * kMiB);
+  }
+  EXPECT_THROW(memory->reserve(8 * kMiB), DeviceMemoryShortage);
+  memory->leave_free(SIZE_MAX);
+  memory->fail_allocation(1);
+  EXPECT_THROW(memory->allocate_resident(1), Error);
+  EXPECT_NO_THROW(memory->allocate_resident(1));
+}
+
+INSTANTIATE_TEST_SUITE_P(StackAllocator, ResidentMemory, ::testing::Bool());
 
 TEST(HostMemory, IsHardLimitedAndGivesBack) {
   const auto memory = HostMemory::create(10 << 20);

@@ -58,7 +58,7 @@ class RepeatedCall {
     constexpr size_t kKeptByDriver = size_t{32} << 20;
     for (size_t d = 0; d < free_.size(); ++d) {
       StackAllocator& memory = engine_.devices[d]->memory();
-      ASSERT_EQ(memory.used_bytes(), 0u);
+      ASSERT_EQ(memory.used_bytes() + memory.resident_bytes(), 0u);
       memory.release();
       ASSERT_GE(memory.free_bytes() + kKeptByDriver, free_[d]);
     }

@@ -21,13 +21,38 @@
 
 namespace warpjoin::testing {
 
-struct FarMemory {
-  const char* base = nullptr;
-  size_t size = 0;
+/// Stretches of memory that belong together.
+class FarMemory {
+ public:
   bool holds(const void* data, size_t bytes) const {
     const auto* at = static_cast<const char*>(data);
-    return base && at >= base && at + bytes <= base + size;
+    const std::lock_guard lock(mutex_);
+    const auto next = ranges_.upper_bound(at);
+    return next != ranges_.begin() && at + bytes <= std::prev(next)->first + std::prev(next)->second;
   }
+  void add(const void* data, size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    if (!ranges_.emplace(static_cast<const char*>(data), bytes).second)
+      throw Error(ErrorCode::internal, "Memory was added twice");
+  }
+  void remove(const void* data) {
+    const std::lock_guard lock(mutex_);
+    ranges_.erase(static_cast<const char*>(data));
+  }
+  size_t ranges() const {
+    const std::lock_guard lock(mutex_);
+    return ranges_.size();
+  }
+  size_t bytes() const {
+    const std::lock_guard lock(mutex_);
+    size_t all = 0;
+    for (const auto& range : ranges_) all += range.second;
+    return all;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<const char*, size_t> ranges_;
 };
 
 /// Passes calls on to the host's primitives once their pointers are found to be device memory.
@@ -179,32 +204,16 @@ class FarPrimitives final : public Primitives {
 class FarPinning {
  public:
   explicit FarPinning(bool everything) : everything_(everything) {}
-  bool covers(const void* data) const {
-    if (everything_) return true;
-    const std::lock_guard lock(mutex_);
-    const auto next = ranges_.upper_bound(static_cast<const char*>(data));
-    return next != ranges_.begin() && std::prev(next)->second.holds(data, 1);
-  }
-  void add(const void* data, size_t bytes) {
-    const std::lock_guard lock(mutex_);
-    const auto* base = static_cast<const char*>(data);
-    if (!ranges_.emplace(base, FarMemory{base, bytes}).second) throw Error(ErrorCode::internal, "Memory was pinned twice");
-  }
-  void remove(const void* data) {
-    const std::lock_guard lock(mutex_);
-    ranges_.erase(static_cast<const char*>(data));
-  }
-  size_t ranges() const {
-    const std::lock_guard lock(mutex_);
-    return ranges_.size();
-  }
+  bool covers(const void* data) const { return everything_ || memory_.holds(data, 1); }
+  void add(const void* data, size_t bytes) { memory_.add(data, bytes); }
+  void remove(const void* data) { memory_.remove(data); }
+  size_t ranges() const { return memory_.ranges(); }
 
   std::atomic<uint64_t> slow_copies{0};  ///< copies of host memory that was not pinned
 
  private:
   const bool everything_;
-  mutable std::mutex mutex_;
-  std::map<const char*, FarMemory> ranges_;
+  FarMemory memory_;
 };
 
 class FarDevice final : public Device {
@@ -222,15 +231,15 @@ class FarDevice final : public Device {
     all_->push_back(&far_);
     memory_ = std::make_unique<StackAllocator>(info_.name, info_.limit_bytes,
                                                StackAllocator::Physical{[this](size_t bytes) {
-                                                                          void* data = std::aligned_alloc(128, bytes);
-                                                                          far_ = {static_cast<const char*>(data), bytes};
+                                                                          void* const data = std::aligned_alloc(128, bytes);
+                                                                          far_.add(data, bytes);
                                                                           return data;
                                                                         },
                                                                         [this](void* data, size_t) {
-                                                                          far_ = {};
+                                                                          far_.remove(data);
                                                                           std::free(data);
                                                                         },
-                                                                        [this] { return info_.memory_bytes - far_.size; }});
+                                                                        [this] { return info_.memory_bytes - far_.bytes(); }});
   }
   ~FarDevice() override { memory_.reset(); }
 

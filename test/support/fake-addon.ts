@@ -14,6 +14,8 @@ import type {
   NativeJoinRequest,
   NativeResultColumn,
   RelationHandle,
+  ResidentHandle,
+  ResidentSide,
   RowsHandle,
   RunHandle,
   Side,
@@ -69,6 +71,27 @@ class Relation extends FakeHandle {
     readonly columns: Column[],
   ) {
     super();
+  }
+}
+class Resident extends FakeHandle {
+  readonly spreadEvenly: boolean;
+  readonly nullable: boolean[];
+  readonly skew = 1;
+  constructor(
+    readonly columns: Column[],
+    readonly rows: number,
+    readonly bytes: number,
+    readonly devices: DeviceDescription[],
+    joined = false,
+  ) {
+    super();
+    this.spreadEvenly = !joined;
+    this.nullable = columns.map(({ cells }) => cells.includes(null));
+    for (const device of devices) device.residentBytes += bytes;
+  }
+  override release(): void {
+    if (!this.released) for (const device of this.devices) device.residentBytes -= this.bytes;
+    super.release();
   }
 }
 class SortKeys extends FakeHandle {
@@ -295,7 +318,7 @@ function fakeDevice(
   peers: number[],
 ): DeviceDescription {
   const name = kind === 'gpu' ? `Fake GPU ${number}` : `host ${number}`;
-  return { kind, ordinal, name, memoryBytes: limitBytes, limitBytes, peakBytes: 0, peers };
+  return { kind, ordinal, name, memoryBytes: limitBytes, limitBytes, peakBytes: 0, residentBytes: 0, peers };
 }
 
 function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine {
@@ -400,6 +423,15 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
       throw coded('ERR_MEMORY_LIMIT', `The join has ${pairs.length} rows, more than ${request.maxRows}`);
     return new Rows(pairs, pairs.length, keys, request);
   }
+  const keysOf = (left: ResidentSide, right: ResidentSide): JoinKeys => {
+    const of = ({ table, key, payload }: ResidentSide) => {
+      const { rows, columns } = use<Resident>(table);
+      return { relation: { rows, columns } as Relation, column: key, payload };
+    };
+    const keys = new JoinKeys(8, true, true, { left: of(left), right: of(right) }, null);
+    keys.release();
+    return keys;
+  };
   const side = (rows: Rows, which: Side): number[] => rows.pairs.map((pair) => pair[which === 'left' ? 0 : 1]);
   const rowNumbers = (handle: RunHandle | RowsHandle, which: Side): number[] => {
     const rows = use<Run | Rows>(handle);
@@ -567,6 +599,38 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
           return makeColumn(from.info, rowCells(from, numbers));
         });
       }),
+    residentBytes: (relation, columns, ordinals) =>
+      columns.reduce((bytes, column) => bytes + use<Relation>(relation).columns[column]!.info.width * relation.rows, 0) /
+      ordinals.length,
+    loadTable: (job, relation, columns, ordinals) =>
+      step('loadTable', job, () => {
+        const from = use<Relation>(relation);
+        const bytes = engine.residentBytes(relation, columns, ordinals);
+        const on = ordinals.map((ordinal) => devices[ordinal]!);
+        const loaded = columns.map((column) => from.columns[column]!);
+        return new Resident(loaded, from.rows, bytes, on) as unknown as ResidentHandle;
+      }),
+    bringHome: (job, table, columns) =>
+      step('bringHome', job, () => {
+        const from = use<Resident>(table);
+        return columns.map((column) => makeColumn(from.columns[column]!.info, from.columns[column]!.cells));
+      }),
+    joinTables: (job, left, right, request, origins) =>
+      step('joinTables', job, () => {
+        const joined = matches(keysOf(left, right), request);
+        const columns = origins.map((origin): Column => {
+          const from = origin.from === 'right' ? right : left;
+          const column = use<Resident>(from.table).columns[origin.from === 'keys' ? left.key : (origin.column ?? from.payload!)]!;
+          return { info: column.info, cells: rowCells(column, side(joined, origin.from === 'right' ? 'right' : 'left')) };
+        });
+        joined.release();
+        const on = use<Resident>(left.table).devices;
+        return new Resident(columns, joined.size, joined.size, on, true) as unknown as ResidentHandle;
+      }),
+    joinTablesHome: (job, left, right, request) =>
+      step('joinTablesHome', job, () => matches(keysOf(left, right), request) as unknown as RowsHandle),
+    joinTablesDeviceBytes: (left, right) =>
+      Math.ceil(((left.table.rows + right.table.rows) / config.gpus.length) * options.bytesPerTuple),
     failAllocation() {},
     leaveDeviceMemory() {},
   };

@@ -1,10 +1,22 @@
 /** The compiler checks this file (npm run lint runs tsc): nothing in it runs. */
 import type { Bool, Float64, Int32, Int64, Table, TypeMap, Utf8 } from 'apache-arrow';
 import { expectTypeOf } from 'vitest';
-import { join, joinCount, joinIndices, joinKeys, type ResultTable, sort, sortPairs } from '../../lib/index.js';
+import {
+  type Engine,
+  join,
+  joinCount,
+  joinIndices,
+  joinKeys,
+  type LoadedTable,
+  type ResidentTable,
+  type ResultTable,
+  sort,
+  sortPairs,
+} from '../../lib/index.js';
 
 declare const left: Table<{ id: Int32; name: Utf8; price: Float64 }>;
 declare const right: Table<{ id: Int64; name: Utf8; ok: Bool }>;
+declare const engine: Engine;
 declare const unknown: Table;
 declare const bytes: Uint8Array;
 declare const flag: boolean;
@@ -72,6 +84,21 @@ const once = await join(left, right, { on: 'id' });
 expectTypeOf(once.getChild('ok')!.get(0)).toEqualTypeOf<boolean | null>();
 expectTypeOf(once.stats.milliseconds).toBeNumber();
 expectTypeOf(await sort(once, { by: 'name_right', select: ['ok'] })).toEqualTypeOf<ResultTable<{ ok: Bool }>>();
+
+// loaded tables are taken where tables are, and results that stay are loaded tables
+await using loaded = await engine.load(left);
+expectTypeOf(loaded).toEqualTypeOf<LoadedTable<{ id: Int32; name: Utf8; price: Float64 }>>();
+expectTypeOf(await loaded.toArrow()).toEqualTypeOf<Table<{ id: Int32; name: Utf8; price: Float64 }>>();
+expectTypeOf(await engine.load(bytes)).toEqualTypeOf<LoadedTable<TypeMap>>();
+const stays = await engine.join(loaded, right, { on: 'id', how: 'semi', resident: true });
+expectTypeOf(stays).toEqualTypeOf<ResidentTable<{ id: Int32; name: Utf8; price: Float64 }>>();
+expectTypeOf(stays.stats.residentReason).toEqualTypeOf<string | null>();
+expectTypeOf(await engine.sort(stays, { by: 'price', select: ['id'] })).toEqualTypeOf<ResultTable<{ id: Int32 }>>();
+expectTypeOf(await engine.join(loaded, stays, { on: 'id', how: 'anti', resident: false })).toEqualTypeOf<
+  ResultTable<{ id: Int32; name: Utf8; price: Float64 }>
+>();
+// @ts-expect-error a column that a loaded table doesn't have
+await engine.sort(loaded, { by: 'ok' });
 
 // typed arrays keep their types
 const pairs = await sortPairs(new Float64Array(1), new BigInt64Array(1), { descending: true });

@@ -25,6 +25,7 @@ describe('the plan of a sort', () => {
     memoryBytes: 80 * GIB,
     limitBytes: 64 * GIB,
     peakBytes: 0,
+    residentBytes: 0,
     peers: [0, 1, 2, 3].filter((other) => other !== ordinal),
   });
   const four = [0, 1, 2, 3].map(device);

@@ -23,6 +23,7 @@ function resources(devices: number, deviceLimit: number, memoryLimitBytes = 64 *
     memoryBytes: deviceLimit,
     limitBytes: deviceLimit,
     peakBytes: 0,
+    residentBytes: 0,
     peers: [],
   });
   return {

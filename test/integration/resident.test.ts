@@ -1,0 +1,109 @@
+/** The addon's tables on devices, on host devices: what calls on GPUs ask for. */
+import * as arrow from 'apache-arrow';
+import { expect, test } from 'vitest';
+import { nativeColumns, readTable } from '../../lib/columns/input.js';
+import { type NativeEngine, native } from '../../lib/native.js';
+import { chunked, random, table } from '../support/tables.js';
+
+const draw = random(5);
+const types = { k: new arrow.Int32(), v: new arrow.Int64(), b: new arrow.Bool(), t: new arrow.Utf8() };
+const tableOf = (rows: number) =>
+  chunked(
+    table(types, {
+      k: Array.from({ length: rows }, () => draw(400)),
+      v: Array.from({ length: rows }, (_, row) => BigInt(row) << 30n),
+      b: Array.from({ length: rows }, (_, row) => (draw(5) ? row % 3 === 0 : null)),
+      t: Array.from({ length: rows }, String),
+    }),
+    [500, 701],
+  );
+const [left, right] = [tableOf(2000), tableOf(1500)];
+const request = {
+  kind: 'inner',
+  buildLeft: false,
+  countOnly: false,
+  wantKeys: true,
+  wantLeft: true,
+  wantRight: true,
+  maxRows: Number.POSITIVE_INFINITY,
+} as const;
+
+test.each([1, 3])('tables are loaded, joined where they lie, and come home, on %i devices', async (devices) => {
+  const engine: NativeEngine = new (native().Engine)({
+    threads: 2,
+    hostDevices: devices,
+    gpus: [],
+    memoryLimitBytes: 2 ** 30,
+    deviceMemoryLimitBytes: 0,
+  });
+  const ordinals = [...Array(devices).keys()];
+  const job = engine.createJob();
+  const residentBytes = () => engine.devices().map((device) => device.residentBytes);
+  const load = async (of: typeof left) => {
+    const relation = await engine.relation(job, nativeColumns(readTable(of, 'input'), [0, 1, 2, 3]), of.numRows);
+    const before = residentBytes();
+    const bytes = engine.residentBytes(relation, [0, 1, 2], ordinals);
+    const handle = await engine.loadTable(job, relation, [0, 1, 2], ordinals);
+    for (const [device, now] of residentBytes().entries()) expect(now - before[device]!).toBeLessThanOrEqual(bytes);
+    await expect(engine.loadTable(job, relation, [3], ordinals)).rejects.toMatchObject({ code: 'ERR_NOT_SUPPORTED' });
+    relation.release();
+    return handle;
+  };
+  const [l, r] = [await load(left), await load(right)];
+  expect([l.rows, l.spreadEvenly, l.nullable, r.rows]).toEqual([2000, true, [false, false, true], 1500]);
+  const [k] = await engine.bringHome(job, l, [0]);
+  expect(new Int32Array(k!.values)).toEqual(left.getChild('k')!.toArray());
+
+  const [one, other] = [
+    { table: l, key: 0, payload: 1 },
+    { table: r, key: 0, payload: 1 },
+  ];
+  const rows = await engine.joinTablesHome(job, one, other, request);
+  const pairs = (keys: ArrayBuffer, a: ArrayBuffer, b: ArrayBuffer, size: number) => {
+    const [lefts, rights] = [new BigInt64Array(a, 0, size), new BigInt64Array(b, 0, size)];
+    return [...new Int32Array(keys, 0, size)].map((key, row) => `${key} ${lefts[row]} ${rights[row]}`).sort();
+  };
+  const atHome = pairs(
+    engine.takeJoinKeys(rows),
+    engine.takeJoinValues(rows, 'left'),
+    engine.takeJoinValues(rows, 'right'),
+    rows.size,
+  );
+  const expected: string[] = [];
+  for (let i = 0; i < 2000; i++) {
+    for (let j = 0; j < 1500; j++) {
+      if (left.get(i)!.k === right.get(j)!.k) expected.push(`${left.get(i)!.k} ${left.get(i)!.v} ${right.get(j)!.v}`);
+    }
+  }
+  expect(atHome).toEqual(expected.sort());
+
+  const stays = await engine.joinTables(job, one, other, request, [
+    { from: 'right', column: null },
+    { from: 'keys' },
+    { from: 'left', column: null },
+  ]);
+  expect([stays.rows, stays.nullable]).toEqual([rows.size, [false, false, false]]);
+  const [v, keys, u] = await engine.bringHome(job, stays, [0, 1, 2]);
+  expect(pairs(keys!.values, u!.values, v!.values, stays.rows)).toEqual(atHome);
+  expect(engine.joinTablesDeviceBytes(one, other, request)).toBeGreaterThan(0);
+
+  const gathered = await engine.joinTables(
+    job,
+    { ...one, payload: null },
+    { ...other, payload: null },
+    { ...request, kind: 'left', wantKeys: false },
+    [{ from: 'right', column: 2 }],
+  );
+  expect(gathered.nullable).toEqual([true]);
+  expect((await engine.bringHome(job, gathered, [0]))[0]!.nullCount).toBeGreaterThan(0);
+
+  expect(() => engine.bringHome(job, l, [3])).toThrow('columns is not a column of the table');
+  expect(() => engine.joinTables(job, { ...one, key: 9 }, other, request, [])).toThrow('side.key is not a column');
+  expect(() => engine.joinTables(job, one, other, request, [{ from: 'both' as 'left', column: 0 }])).toThrow("'left' or 'right'");
+  await expect(engine.joinTablesHome(job, { ...one, key: 2 }, other, request)).rejects.toMatchObject({
+    code: 'ERR_NOT_SUPPORTED',
+  });
+  for (const handle of [l, r, rows, stays, gathered]) handle.release();
+  expect(residentBytes()).toEqual(ordinals.map(() => 0));
+  await engine.dispose();
+});

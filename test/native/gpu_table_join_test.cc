@@ -1,0 +1,38 @@
+// Tables that stay on real GPUs, and joins of them there.
+#include "gpu_engine.h"
+#include "table_join_cases.h"
+
+namespace warpjoin {
+namespace {
+
+using namespace testing;
+
+class GpuTables : public ::testing::TestWithParam<int> {};
+
+TEST_P(GpuTables, ComeHomeAsTheyWere) {
+  SKIP_WITHOUT_GPUS(GetParam());
+  const auto engine = make_gpu_engine(GetParam());
+  for (const uint64_t rows : {0, 1, 127, 129, 300'001}) check_resident_table(*engine, rows, rows + 1);
+}
+
+TEST_P(GpuTables, AreJoinedWhereTheyLie) {
+  SKIP_WITHOUT_GPUS(GetParam());
+  const auto engine = make_gpu_engine(GetParam());
+  check_table_joins(*engine, 100'000, 70'000, 40'000, 4);
+  check_table_joins(*engine, 20'000, 150'000, 50'000, 8);
+  check_table_joins(*engine, 0, 100, 10, 4);
+  check_table_joins(*engine, 100, 0, 10, 8);
+}
+
+// Small enough for compute-sanitizer.
+TEST_P(GpuTables, AreJoinedALittleForTheSanitizers) {
+  SKIP_WITHOUT_GPUS(GetParam());
+  const auto engine = make_gpu_engine(GetParam());
+  check_table_joins(*engine, 700, 500, 300, 8);
+}
+
+INSTANTIATE_TEST_SUITE_P(Gpus, GpuTables, ::testing::Values(1, 2, 3, 4, 8),
+                         [](const auto& info) { return std::to_string(info.param) + "Gpus"; });
+
+}  // namespace
+}  // namespace warpjoin

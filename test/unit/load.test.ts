@@ -1,0 +1,249 @@
+/** Loaded tables over an addon of plain JavaScript: what is on the GPUs, what goes when, and what calls take from where. */
+import * as arrow from 'apache-arrow';
+import { describe, expect, test } from 'vitest';
+import { Engine } from '../../lib/engine.js';
+import { type EngineOptions, engineSchema } from '../../lib/options.js';
+import { parse } from '../../lib/schema.js';
+import type { TableInput } from '../../lib/types.js';
+import { type FakeAddon, fakeAddon } from '../support/fake-addon.js';
+import { failure, rows, table, unordered } from '../support/tables.js';
+
+const engineOn = (addon: FakeAddon, options: EngineOptions = {}): Engine =>
+  new Engine(parse(engineSchema, 'createEngine', { memoryLimit: '1GiB', ...options }), addon);
+const residentBytes = (engine: Engine): number[] => engine.devices().map((device) => device.residentBytes);
+
+const of = table({ id: new arrow.Int32(), a: new arrow.Float64() }, { id: [1, 2, 2, 5], a: [0.5, 1.5, 2.5, 3.5] });
+
+test('a table is on all GPUs until it is disposed', async () => {
+  const addon = fakeAddon({ gpus: 2 });
+  const engine = engineOn(addon);
+  const loaded = await engine.load(of);
+  expect(addon.calls).toEqual(['relation', 'loadTable']);
+  expect([loaded.numRows, loaded.resident, loaded.schema]).toEqual([4, true, of.schema]);
+  expect(residentBytes(engine)).toEqual([24, 24]);
+  expect(await loaded.toArrow()).toBe(of);
+  await loaded.dispose();
+  expect([loaded.resident, addon.liveHandles()]).toEqual([false, 0]);
+  expect(residentBytes(engine)).toEqual([0, 0]);
+});
+
+test('text stays in host memory, and so do columns that nothing can use', async () => {
+  const addon = fakeAddon({ gpus: 1 });
+  const engine = engineOn(addon);
+  const type = new arrow.List(new arrow.Field('item', new arrow.Int32()));
+  const mixed = table({ t: new arrow.Utf8(), l: type, k: new arrow.Int32() }, { t: ['x', null], l: [[1], [2]], k: [1, 2] });
+  await using loaded = await engine.load(mixed);
+  expect(residentBytes(engine)).toEqual([8]);
+  expect(rows(await engine.sort(loaded, { by: 'k', select: ['t'] }))).toEqual([{ t: 'x' }, { t: null }]);
+  const texts = await engine.load(table({ t: new arrow.Utf8() }, { t: ['x'] }));
+  expect(texts.resident).toBe(false);
+  expect(addon.calls.filter((call) => call === 'loadTable')).toHaveLength(1);
+});
+
+test('on the processor a loaded table is the table', async () => {
+  const addon = fakeAddon();
+  await using loaded = await engineOn(addon).load(of);
+  expect([loaded.resident, addon.calls]).toEqual([false, ['relation']]);
+});
+
+test('the table that was not used for the longest time makes room for another', async () => {
+  const addon = fakeAddon({ gpus: 1 });
+  const engine = engineOn(addon, { deviceMemoryLimit: 120 });
+  const [one, two] = [await engine.load(of), await engine.load(of)];
+  const three = await engine.load(of);
+  expect([one, two, three].map(({ resident }) => resident)).toEqual([false, true, true]);
+  expect(rows(await one.toArrow())).toEqual(rows(of));
+  const wide = table({ a: new arrow.Int64() }, { a: Array(16).fill(1n) });
+  const error = await failure(engine.load(wide));
+  expect([error.code, error.message]).toEqual([
+    'ERR_MEMORY_LIMIT',
+    'The loaded table takes 128 bytes on each device but deviceMemoryLimit leaves 120 bytes for it.',
+  ]);
+  await engine.dispose();
+  expect(addon.liveHandles()).toBe(0);
+});
+
+test('calls that do not fit beside loaded tables evict them before they go in parts', async () => {
+  const addon = fakeAddon({ gpus: 1, bytesPerTuple: 32 });
+  const engine = engineOn(addon, { deviceMemoryLimit: 160 });
+  const loaded = await engine.load(of);
+  const small = await engine.sort(of.slice(0, 2), { by: 'id' });
+  expect([small.stats.chunksets, loaded.resident]).toEqual([1, true]);
+  const large = await engine.sort(of, { by: 'id' });
+  expect([large.stats.chunksets, loaded.resident]).toEqual([1, false]);
+  expect(rows(await engine.sort(loaded, { by: 'a' }))).toEqual(rows(of));
+});
+
+test('what fails or is aborted leaves nothing on the devices', async () => {
+  const addon = fakeAddon({
+    gpus: 1,
+    failing: { step: 'loadTable', error: Object.assign(new Error('no'), { code: 'ERR_DEVICE' }) },
+  });
+  const engine = engineOn(addon);
+  expect((await failure(engine.load(of))).code).toBe('ERR_DEVICE');
+  addon.settings.failing = null;
+  const late = new AbortController();
+  const onProgress = ({ fraction }: { fraction: number }) => fraction === 1 && late.abort(new Error('too late'));
+  expect((await failure(engine.load(of, { signal: late.signal, onProgress }))).message).toBe('too late');
+  expect([addon.liveHandles(), ...residentBytes(engine)]).toEqual([0, 0]);
+});
+
+test('tables of another engine, and those that were disposed, are refused', async () => {
+  const [engine, other] = [engineOn(fakeAddon({ gpus: 1 })), engineOn(fakeAddon())];
+  const loaded = await engine.load(of);
+  const refused = [failure(other.sort(loaded, { by: 'id' })), failure(other.join(of, loaded, { on: 'id' }))];
+  for (const { message } of await Promise.all(refused)) {
+    expect(message).toMatch(/^Expected a table that this engine has loaded for the (input|right) table/);
+  }
+  const before = engine.joinCount(loaded, loaded, { on: 'id' });
+  const disposal = loaded.dispose();
+  const error = await failure(engine.joinCount(loaded, of, { on: 'id' }));
+  expect([error.code, error.message]).toEqual([
+    'ERR_INVALID_TABLE',
+    'Expected a loaded table in use for the left table but received one that was disposed.',
+  ]);
+  expect(await before).toBe(6);
+  await disposal;
+  await loaded.dispose();
+  expect((await failure(loaded.toArrow())).code).toBe('ERR_INVALID_TABLE');
+  expect((await failure(engine.load(3 as never))).message).toContain('for the loaded table but received 3');
+});
+
+test('an engine that is disposed frees its tables', async () => {
+  const addon = fakeAddon({ gpus: 1 });
+  const engine = engineOn(addon);
+  const loaded = await engine.load(of);
+  await engine.dispose();
+  expect([loaded.resident, addon.liveHandles()]).toEqual([false, 0]);
+  expect(await loaded.toArrow()).toBe(of);
+  expect((await failure(engine.load(of))).message).toContain('disposed');
+  await loaded.dispose();
+});
+
+describe('joins of loaded tables', () => {
+  const right = table({ id: new arrow.Int32(), b: new arrow.Int64() }, { id: [2, 3, 1, 2], b: [20n, 30n, 10n, 21n] });
+  const wide = table(
+    { id: new arrow.Int32(), b: new arrow.Int64(), c: new arrow.Int16(), t: new arrow.Utf8() },
+    { id: [2, 3], b: [1n, 2n], c: [null, 3], t: ['x', 'y'] },
+  );
+  async function joining(options: EngineOptions = {}) {
+    const addon = fakeAddon({ gpus: 2 });
+    const engine = engineOn(addon, options);
+    const tables = { one: await engine.load(of), other: await engine.load(right), wide: await engine.load(wide) };
+    addon.calls.length = 0;
+    return { addon, engine, ...tables };
+  }
+
+  test('run where they lie, with what rows carry', async () => {
+    const { addon, engine, one, other } = await joining();
+    const joined = await engine.join(one, other, { on: 'id' });
+    expect(unordered(rows(joined))).toEqual(unordered(rows(await engine.join(of, right, { on: 'id' }))));
+    expect(addon.calls[0]).toBe('joinTablesHome');
+    expect(addon.calls.slice(1)).toEqual(['relation', 'relation', 'joinKeys', 'hashJoin']);
+    expect(joined.stats).toMatchObject({ resident: ['left', 'right'], residentReason: 'joined where they lie' });
+    expect(await engine.joinCount(one, other, { on: 'id', how: 'left' })).toBe(6);
+    const { left: l, right: r } = await engine.joinIndices(one, other, { on: 'id', how: 'semi' });
+    expect([[...l], r]).toEqual([[0, 1, 2], null]);
+    expect(addon.calls.slice(5)).toEqual(['joinTablesHome', 'joinTablesHome']);
+  });
+
+  test('gather more columns there, and bring them home', async () => {
+    const { addon, engine, one, wide: loaded } = await joining();
+    const select = ['id', 'a', 'b', 'c'] as const;
+    const joined = await engine.join(one, loaded, { on: 'id', how: 'full', coalesce: false, select });
+    expect(unordered(rows(joined))).toEqual(
+      unordered(rows(await engine.join(of, wide, { on: 'id', how: 'full', coalesce: false, select }))),
+    );
+    expect(addon.calls.slice(0, 2)).toEqual(['joinTables', 'bringHome']);
+  });
+
+  test.each([
+    ['t', { on: 'id', select: ['id', 'a', 't'] }],
+    ['id, a, b', { on: 'id', how: 'full', coalesce: true, select: ['id', 'a', 'b'] }],
+  ] as const)('give the rows by which columns are gathered that are not there: %s', async (names, options) => {
+    const { addon, engine, one, wide: loaded } = await joining();
+    const ask = (l: TableInput, r: TableInput) => engine.join<TableInput, TableInput, { on: string }>(l, r, options as never);
+    const joined = await ask(one, loaded);
+    expect(addon.calls.filter((call) => !call.startsWith('gather'))).toEqual(
+      ['relation', 'relation', 'joinTablesHome'].slice(names === 't' ? 1 : 0),
+    );
+    expect(joined.stats.residentReason).toBe(`joined where they lie, but for columns that come from host memory: ${names}`);
+    expect(unordered(rows(joined))).toEqual(unordered(rows(await ask(of, wide))));
+    await engine.dispose();
+    expect(addon.liveHandles()).toBe(0);
+  });
+
+  test('leave a result on the devices, to be joined again', async () => {
+    const { addon, engine, one, other } = await joining();
+    const joined = await engine.join(one, other, { on: 'id', resident: true });
+    expect([joined.numRows, joined.resident, joined.schema.names]).toEqual([5, true, ['id', 'a', 'b']]);
+    expect(await engine.joinCount(joined, one, { on: 'id' })).toBe(9);
+    const again = await engine.join(joined, other, { on: 'id', select: ['id', 'b'], resident: true });
+    expect(addon.calls).toEqual(['joinTables', 'joinTablesHome', 'joinTables']);
+    const host = await engine.join(of, right, { on: 'id' });
+    expect(unordered(rows(await joined.toArrow()))).toEqual(unordered(rows(host)));
+    expect(await joined.toArrow()).toBe(await joined.toArrow());
+    expect(addon.calls.filter((call) => call === 'bringHome')).toHaveLength(1);
+    const all = await engine.join(again, one, { on: 'id' });
+    expect(all.stats.residentReason).toBe('joined where they lie');
+    const gathered = await engine.join(joined, one, { on: 'id' });
+    expect(gathered.stats.residentReason).toBe('joined where they lie, but for columns that come from host memory: a, b');
+    await joined.dispose();
+    await engine.dispose();
+    expect(addon.liveHandles()).toBe(0);
+    expect((await failure(again.toArrow())).message).toContain('disposed');
+  });
+
+  test.each([
+    ['the right table is not loaded', { on: 'id' }, 'other'],
+    ['the keys are not integers of 4 or 8 bytes of one type', { leftOn: 'a', rightOn: 'a' }, 'one'],
+    ['a cross join has no keys', { how: 'cross' }, 'one'],
+    ['sort-merge was asked for', { on: 'id', algorithm: 'sort-merge' }, 'one'],
+  ] as const)('from host memory: %s', async (reason, options, with_) => {
+    const { engine, ...tables } = await joining();
+    const second = with_ === 'other' ? right : tables[with_];
+    const plan = await engine.explain('join', tables.one, second, options as never);
+    expect(plan).toContain(`  loaded   taken from host memory: ${reason}\n`);
+    const joined = await engine.join<TableInput, TableInput, { on: string }>(tables.one, second, options as never);
+    expect([joined.stats.resident, joined.stats.residentReason]).toEqual([[], `taken from host memory: ${reason}`]);
+  });
+
+  test('where keys have nulls they come from host memory', async () => {
+    const { engine, one } = await joining();
+    const nulls = await engine.load(table({ id: new arrow.Int32() }, { id: [1, null] }));
+    const { stats } = await engine.join(one, nulls, { on: 'id' });
+    expect(stats.residentReason).toBe('taken from host memory: key "id" of the right table has nulls');
+  });
+
+  test('evict other tables for their room, then go on from host memory', async () => {
+    const { addon, engine, one, other, wide: third } = await joining({ deviceMemoryLimit: 185 });
+    const { stats } = await engine.join(one, other, { on: 'id' });
+    expect([stats.resident, third.resident]).toEqual([['left', 'right'], false]);
+    addon.settings.bytesPerTuple = 40;
+    const joined = await engine.join(one, other, { on: 'id' });
+    expect(joined.stats.residentReason).toBe(
+      'taken from host memory: joining where they lie takes 160 bytes on each device, which has 137 bytes left',
+    );
+    expect(joined.numRows).toBe(5);
+  });
+
+  test('come back to the devices where there is room', async () => {
+    const { addon, engine, one, other } = await joining({ deviceMemoryLimit: 300 });
+    const big = await engine.load(table({ v: new arrow.Int64() }, { v: Array(60).fill(1n) }));
+    expect([one.resident, other.resident, big.resident]).toEqual([false, true, true]);
+    await big.dispose();
+    addon.calls.length = 0;
+    expect(await engine.joinCount(one, other, { on: 'id' })).toBe(5);
+    expect(addon.calls).toEqual(['relation', 'loadTable', 'joinTablesHome']);
+  });
+
+  test('a device that runs out of memory leaves them to host memory', async () => {
+    const { addon, engine, one, other } = await joining();
+    const error = Object.assign(new Error('device full'), { code: 'ERR_DEVICE' });
+    addon.settings.failing = { step: 'joinTables', error };
+    const joined = await engine.join(one, other, { on: 'id', resident: true });
+    expect(joined.stats.residentReason).toBe('taken from host memory: device full');
+    expect(addon.calls.at(-1)).toBe('loadTable');
+    expect([joined.numRows, joined.resident]).toEqual([5, true]);
+  });
+});
