@@ -8,9 +8,9 @@
 //
 // From pinned host memory, on all GPUs: workloads B (N = 2x10^9 tuples a side, 8-byte keys and payloads) and A (N = 10^10 probe
 // tuples, a tenth as many build tuples, 4-byte keys and payloads) of "Efficiently Joining Large Relations on Multi-GPU Systems",
-// section 4.1. Unique build keys, each with as many matches. The result, both payloads of each pair, stays in device memory. The
-// floor is the input's bytes over the host-to-device ceiling, the best before and after. With --merge 1 (0: not) a sort-merge
-// join of the same relations follows, which only counts.
+// section 4.1. Unique build keys, each with as many matches. A hash join whose result, both payloads of each pair, stays in
+// device memory; one that counts; and, with --merge 1 (0: not), a sort-merge join that counts. The floor is the bytes of the
+// tuples, or of the keys where pairs are counted, over the host-to-device ceiling, the best of those before and after each.
 //
 // After the last run every row is checked on the host: that its payloads are partners, and the sums of both.
 #include <unistd.h>
@@ -241,7 +241,7 @@ void report_pinned(const char* name, const char* algorithm, size_t gpus, const W
   report.wrong = report.wrong || !good;
   const Times times = times_of(milliseconds);
   std::printf(
-      "pinned %s, %-10s %zu GPUs  %llu join %llu  %7.1f ms (%.1f to %.1f)  floor %7.1f ms  ratio %.3f  %6.2f G tuples/s  %s  "
+      "pinned %s, %-17s %zu GPUs  %llu join %llu  %7.1f ms (%.1f to %.1f)  floor %7.1f ms  ratio %.3f  %6.2f G tuples/s  %s  "
       "[%s]\n",
       name, algorithm, gpus, static_cast<unsigned long long>(load.build), static_cast<unsigned long long>(load.probe),
       times.median, times.least, times.most, floor, times.median / floor,
@@ -269,6 +269,21 @@ SortedRun sort_side(Engine& engine, const std::vector<Device*>& devices, TupleLa
   return merge_runs(engine, sort_chunksets(engine, layout, tuples, ~uint64_t{0}, plan, job), job);
 }
 
+/// The pairs of a sort-merge join: in the devices' joint memory where that holds both sides, else by way of sorted runs.
+uint64_t count_by_sorting(Engine& engine, const std::vector<Device*>& devices, const JoinKeys& keys, Job& job) {
+  const JoinRequest request{.count_only = true};
+  const EncodedTuples &left = keys.left.tuples, &right = keys.right.tuples;
+  MergeJoinPlan plan;
+  for (const Device* device : devices) plan.devices.push_back(device->info().ordinal);
+  if (sort_merge_join_device_bytes(left.layout, left.view.size, right.layout, right.view.size, devices.size(), request, engine) <=
+      devices[0]->memory().limit_bytes()) {
+    return sort_merge_join(engine, keys, {}, request, plan.devices, job).size;
+  }
+  const SortedRun sorted_left = sort_side(engine, devices, left.layout, left.view, job);
+  const SortedRun sorted_right = sort_side(engine, devices, right.layout, right.view, job);
+  return merge_join(engine, sorted_left.view(), sorted_right.view(), keys, {}, request, plan, job).size;
+}
+
 void measure_pinned(Engine& engine, const char* name, const Workload& load, const Options& options, Report& report) {
   const std::vector<Device*> devices = first_devices(engine, engine.devices.size());
   Pinned in(*devices[0], load.words() * 8);
@@ -285,42 +300,64 @@ void measure_pinned(Engine& engine, const char* name, const Workload& load, cons
   keys.left.carries_payload = keys.right.carries_payload = true;
   double h2d = 0;
   const auto measure_ceiling = [&] {
+    for (Device* device : devices) device->memory().release();
     h2d = std::max(h2d, ceiling(engine, devices, in, in, true, false));
     for (Device* device : devices) device->memory().release();
   };
-  measure_ceiling();
-  std::vector<double> hash, merge;
-  std::string hash_phases, merge_phases;
-  bool hash_right = true, merge_right = true;
-  for (unsigned run = 0; run <= options.runs; ++run) {
-    Job job;
-    ResidentRows rows;
-    const double took = milliseconds_of([&] { rows = hash_join_there(engine, devices, keys, {}, load.probe, job); });
-    if (run > 0) hash.push_back(took);
-    if (run == options.runs) hash_right = right(engine, devices, load, rows);
-    hash_phases = phases_of(job);
-  }
-  for (Device* device : devices) device->memory().release();
-  measure_ceiling();
-  for (unsigned run = 0; run <= options.runs && options.merge; ++run) {
-    Job job;
-    const double took = milliseconds_of([&] {
-      const SortedRun left = sort_side(engine, devices, layout, keys.left.tuples.view, job);
-      const SortedRun right = sort_side(engine, devices, layout, keys.right.tuples.view, job);
-      MergeJoinPlan plan;
-      for (const Device* device : devices) plan.devices.push_back(device->info().ordinal);
-      merge_right = merge_right && merge_join(engine, left, right, keys, {}, {.count_only = true}, plan, job).size == load.probe;
-    });
-    if (run > 0) merge.push_back(took);
-    merge_phases = phases_of(job);
-  }
-  for (Device* device : devices) device->memory().release();
-  measure_ceiling();
-  const double floor = 1e3 * static_cast<double>(load.words()) * 8 / h2d;
-  std::printf("%zu GPUs: H2D %.1f GB/s\n", devices.size(), h2d / 1e9);
-  report_pinned(name, "hash", devices.size(), load, hash, floor, hash_right, hash_phases, report);
+
+  struct Case {
+    const char* algorithm;
+    uint8_t bytes;  // of each tuple that it takes
+    std::function<bool(Job& job, bool check, double& milliseconds)> run;
+    std::vector<double> milliseconds;
+    std::string phases;
+    bool good = true;
+  };
+  const auto counting = [&](const std::function<uint64_t(Job & job)>& count) {
+    return [&load, count](Job& job, bool, double& milliseconds) {
+      uint64_t pairs = 0;
+      milliseconds = milliseconds_of([&] { pairs = count(job); });
+      return pairs == load.probe;
+    };
+  };
+  std::vector<Case> cases;
+  cases.push_back({"hash, payloads",
+                   static_cast<uint8_t>(2 * load.bytes),
+                   [&](Job& job, bool check, double& milliseconds) {
+                     ResidentRows rows;
+                     milliseconds = milliseconds_of([&] { rows = hash_join_there(engine, devices, keys, {}, load.probe, job); });
+                     return !check || right(engine, devices, load, rows);
+                   },
+                   {},
+                   {}});
+  cases.push_back(
+      {"hash, count",
+       load.bytes,
+       counting([&](Job& job) { return hash_join_there(engine, devices, keys, {.count_only = true}, 0, job).size(); }),
+       {},
+       {}});
   if (options.merge) {
-    report_pinned(name, "sort-merge", devices.size(), load, merge, floor, merge_right, merge_phases, report);
+    cases.push_back({"sort-merge, count",
+                     load.bytes,
+                     counting([&](Job& job) { return count_by_sorting(engine, devices, keys, job); }),
+                     {},
+                     {}});
+  }
+  measure_ceiling();
+  for (Case& each : cases) {
+    for (unsigned run = 0; run <= options.runs; ++run) {
+      Job job;
+      double took = 0;
+      each.good = each.run(job, run == options.runs, took) && each.good;
+      if (run > 0) each.milliseconds.push_back(took);
+      each.phases = phases_of(job);
+    }
+    measure_ceiling();
+  }
+  std::printf("%zu GPUs: H2D %.1f GB/s\n", devices.size(), h2d / 1e9);
+  for (const Case& each : cases) {
+    const double floor = 1e3 * static_cast<double>((load.build + load.probe) * each.bytes) / h2d;
+    report_pinned(name, each.algorithm, devices.size(), load, each.milliseconds, floor, each.good, each.phases, report);
   }
 }
 

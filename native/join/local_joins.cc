@@ -45,8 +45,8 @@ struct SideRows {
   uint64_t piece = 0;   ///< at most so many at a time,
   uint64_t joined = 0;  ///< and at most so many are joined
 
-  /// `whole`: each device joins all of them. Otherwise hashing spreads them evenly; an eighth and some more than the mean is
-  /// for the devices that get more than others.
+  /// Of a relation of `rows`, of which `share` come to or lie on a device. Hashing spreads them evenly; an eighth and some more
+  /// than the mean is for the devices that get more than others.
   static SideRows planned(const Device& device, TupleLayout layout, uint64_t rows, uint64_t share, size_t devices, HashCut cut,
                           bool resident) {
     if (cut.replicate) return {layout, share, share, share};
@@ -170,7 +170,7 @@ struct LocalJoins::Local {
 
   Device* device = nullptr;
   uint32_t partitions = 1;
-  bool whole = true;  ///< the device cuts what it joins by itself
+  bool one_partition = true;  ///< the device cuts what it joins by itself
   Side build, probe;
   Buffer partition_scratch;
   std::vector<Match> matches;
@@ -214,7 +214,7 @@ LocalJoins::LocalJoins(Engine& engine, std::span<Device* const> devices, const R
   for (Device* device : devices) {
     auto& local = *locals_.emplace_back(std::make_unique<Local>());
     local.device = device;
-    local.whole = cuts_by_itself(*device);
+    local.one_partition = cuts_by_itself(*device);
     for (auto& event : local.emitted) event = device->create_event();
     for (Side* side : local.sides()) {
       for (auto& event : side->slot_free) event = device->create_event();
@@ -383,9 +383,10 @@ void LocalJoins::reserve() {
                          count_only_, false, overlaps) +
              kept_bytes_;
     };
-    const size_t most = std::min(memory.limit_bytes(), memory.reserved_bytes() + memory.free_bytes());
-    const size_t overlapping = parts_ > 1 ? bytes(true) : 0;
-    memory.reserve(overlapping && overlapping <= most ? overlapping : bytes(false));
+    const auto fits = [&](size_t wanted) {
+      return wanted <= std::min(memory.limit_bytes(), memory.reserved_bytes() + memory.free_bytes());
+    };
+    memory.reserve(bytes(parts_ > 1 && fits(bytes(true))));
   }
 }
 
@@ -467,7 +468,7 @@ void LocalJoins::place(Side Local::*side) {
     own.parcels.resize(parts_);
     if (g == 1) {
       for (const Piece& piece : own.pieces) {
-        own.parts[0].add(piece.out.view(), local->whole ? std::vector<uint64_t>{0, piece.in.size} : piece.offsets);
+        own.parts[0].add(piece.out.view(), local->one_partition ? std::vector<uint64_t>{0, piece.in.size} : piece.offsets);
       }
     } else if (resident()) {
       own.received = OwnedTuples(*local->device, own.rows.layout, own.size);
@@ -489,13 +490,13 @@ void LocalJoins::place(Side Local::*side) {
           const TupleSpan target = to.received.span.slice(layout, at, at + rows);
           from.parcels[p].push_back({owner, target, piece.out.slice(layout, skipped, skipped + rows)});
           at += rows;
-          if (locals_[owner]->whole) continue;
+          if (locals_[owner]->one_partition) continue;
           std::vector<uint64_t> offsets(&piece.offsets[first], &piece.offsets[last] + 1);
           for (uint64_t& offset : offsets) offset -= skipped;
           to.parts[p].add(target.view(), std::move(offsets));
         }
       }
-      if (locals_[owner]->whole) to.parts[p].add(to.received.span.slice(layout, begin, at).view(), {0, at - begin});
+      if (locals_[owner]->one_partition) to.parts[p].add(to.received.span.slice(layout, begin, at).view(), {0, at - begin});
     }
   }
 }

@@ -83,7 +83,7 @@ TEST_P(ResidentJoin, SaysWhatDoesNotFit) {
 TEST_P(ResidentJoin, ReleasesEverythingWhereAnAllocationFails) {
   const auto engine = make_engine(GetParam());
   for (const bool home : {false, true}) {
-    for (const uint32_t partitions : {0u, 64u}) {
+    for (const uint32_t partitions : {0u, 16u}) {
       check_failed_allocations(*engine, std::get<0>(GetParam()), repeated_resident_join(*engine, partitions, home, 300, 400), 2);
     }
   }
@@ -92,7 +92,7 @@ TEST_P(ResidentJoin, ReleasesEverythingWhereAnAllocationFails) {
 TEST_P(ResidentJoin, StopsWhenItsJobIsCancelled) {
   const auto engine = make_engine(GetParam());
   for (const bool home : {false, true}) {
-    check_cancelled_calls(repeated_resident_join(*engine, 64, home, 6000, 5000));
+    check_cancelled_calls(repeated_resident_join(*engine, 16, home, 6000, 5000));
   }
 }
 
@@ -100,7 +100,7 @@ TEST_P(FarResidentJoin, SurvivesCopiesThatFail) {
   const auto engine = make_engine(GetParam());
   auto& last = static_cast<FarDevice&>(*engine->devices.back());
   for (const bool home : {false, true}) {
-    const RepeatedCall call = repeated_resident_join(*engine, 64, home, 800, 900);
+    const RepeatedCall call = repeated_resident_join(*engine, 16, home, 800, 900);
     for (const bool at_once : {false, true}) {
       int64_t failures = 0;
       for (bool failed = true; failed; failures += failed) {
