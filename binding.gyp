@@ -21,7 +21,7 @@
         'type': 'none',
         'actions': [{
           'action_name': 'cmake',
-          'inputs': ['CMakeLists.txt', 'native/sources.json', '<!@(node scripts/native-sources.mjs host gpu binding)'],
+          'inputs': ['<!@(find CMakeLists.txt cmake native -type f)'],
           'outputs': ['build/Release/warpjoin.node'],
           'action': ['node', 'scripts/build-with-cmake.mjs', '<(gpu)'],
         }],

@@ -3,7 +3,7 @@ import { availableParallelism, totalmem } from 'node:os';
 import type { KeyArray } from './columns/input.js';
 import { WarpjoinError } from './errors.js';
 import { Links, type MeasuredLinks } from './links.js';
-import { type DeviceDescription, type NativeAddon, type NativeEngine, native } from './native.js';
+import { type DeviceDescription, type NativeAddon, type NativeEngine, type NativeEngineConfig, native } from './native.js';
 import { type EngineCore, runCall } from './operators/call.js';
 import { explainJoin, joinCount, joinIndices, joinTables } from './operators/join.js';
 import { type LoadedTable, loadTable, Tables } from './operators/load.js';
@@ -92,26 +92,35 @@ async function untilAborted(promise: Promise<unknown>, signal: AbortSignal): Pro
 export class Engine implements AsyncDisposable {
   readonly #core: EngineCore;
   readonly #native: NativeEngine;
+  #processor: NativeEngine | undefined;
   readonly #queue = new Queue();
   #disposal: Promise<void> | undefined;
 
   /** @internal createEngine() is the public way. */
   constructor(settings: EngineSettings, addon: NativeAddon) {
-    const { gpus, reason } = chooseDevices(settings, addon);
+    const { gpus, reason, auto } = chooseDevices(settings, addon);
     const threads = settings.threads ?? availableParallelism();
     const memoryLimitBytes = resolveSize(settings.memoryLimit, physicalMemory());
-    const deviceBytes = gpus.length > 0 ? Math.min(...gpus.map((gpu) => gpu.memoryBytes)) : memoryLimitBytes;
-    this.#native = new addon.Engine({
-      threads,
-      hostDevices: gpus.length > 0 ? 0 : settings.hostDevices,
-      gpus: gpus.map((gpu) => gpu.ordinal),
-      memoryLimitBytes,
-      deviceMemoryLimitBytes: settings.deviceMemoryLimit ? resolveSize(settings.deviceMemoryLimit, deviceBytes) : 0,
-    });
+    const config = (gpus: DeviceDescription[]): NativeEngineConfig => {
+      const deviceBytes = gpus.length > 0 ? Math.min(...gpus.map((gpu) => gpu.memoryBytes)) : memoryLimitBytes;
+      return {
+        threads,
+        hostDevices: gpus.length > 0 ? 0 : settings.hostDevices,
+        gpus: gpus.map((gpu) => gpu.ordinal),
+        memoryLimitBytes,
+        deviceMemoryLimitBytes: settings.deviceMemoryLimit ? resolveSize(settings.deviceMemoryLimit, deviceBytes) : 0,
+      };
+    };
+    this.#native = new addon.Engine(config(gpus));
+    const onProcessor = (deviceReason: string): EngineCore => {
+      this.#processor ??= new addon.Engine(config([]), this.#native);
+      return { ...this.#core, native: this.#processor, tables: new Tables(), deviceReason, onProcessor: null };
+    };
     this.#core = {
       native: this.#native,
       threads,
       deviceReason: reason,
+      onProcessor: auto && gpus.length > 0 ? onProcessor : null,
       links: new Links(this.#native, addon.backend),
       enqueue: (signal, task) => this.#enqueue(signal, task),
       after: (task) => this.#queue.run(undefined, task),
@@ -217,6 +226,7 @@ export class Engine implements AsyncDisposable {
     throw expected('one of "join", "sort"', 'the operator to explain', operator);
   }
 
+  /** The GPUs, or the processor where there are none: with device 'auto', small calls run on the processor all the same. */
   devices(): DeviceInfo[] {
     return this.#native.devices();
   }
@@ -232,9 +242,10 @@ export class Engine implements AsyncDisposable {
 
   /** Waits for the calls made so far, then frees all memory. Later calls reject. */
   dispose(): Promise<void> {
-    this.#disposal ??= this.#queue.run(undefined, () => {
+    this.#disposal ??= this.#queue.run(undefined, async () => {
       this.#core.tables.close();
-      return this.#native.dispose();
+      await this.#processor?.dispose();
+      await this.#native.dispose();
     });
     return this.#disposal;
   }
@@ -244,12 +255,20 @@ export class Engine implements AsyncDisposable {
   }
 }
 
-/** The GPUs that the engine runs on, none for the processor, and why. */
-function chooseDevices(settings: EngineSettings, addon: NativeAddon): { gpus: DeviceDescription[]; reason: string } {
+interface ChosenDevices {
+  /** None: the processor. */
+  gpus: DeviceDescription[];
+  /** Why these. */
+  reason: string;
+  /** Whether each call may choose between them and the processor. */
+  auto: boolean;
+}
+
+function chooseDevices(settings: EngineSettings, addon: NativeAddon): ChosenDevices {
   const { device, devices, fallback } = settings;
   if (device === 'cpu') {
     if (devices) throw expected('no devices', 'an engine with device "cpu"', devices);
-    return { gpus: [], reason: "device 'cpu' was asked for" };
+    return { gpus: [], reason: "device 'cpu' was asked for", auto: false };
   }
   const auto = device === 'auto' && !devices;
   const there = addon.gpus();
@@ -259,11 +278,11 @@ function chooseDevices(settings: EngineSettings, addon: NativeAddon): { gpus: De
       if (!gpu) throw expected(`numbers of the ${there.length} GPUs that the process may use`, 'devices', devices);
       return gpu;
     });
-    if (auto) return { gpus, reason: `device 'auto': all GPUs that the process may use, ${there.length}` };
-    return { gpus, reason: devices ? `GPUs ${devices.join(', ')} were asked for` : "device 'gpu' was asked for" };
+    if (auto) return { gpus, reason: `device 'auto': all GPUs that the process may use, ${there.length}`, auto };
+    return { gpus, reason: devices ? `GPUs ${devices.join(', ')} were asked for` : "device 'gpu' was asked for", auto };
   }
   const why = addon.backend === 'none' ? 'the addon was built without a GPU toolkit' : 'there is none that the process may use';
-  if (auto) return { gpus: [], reason: `device 'auto': the processor, without GPUs: ${why}` };
+  if (auto) return { gpus: [], reason: `device 'auto': the processor, without GPUs: ${why}`, auto };
   if (fallback === 'raise') {
     throw new WarpjoinError(
       'ERR_DEVICE',
@@ -272,7 +291,7 @@ function chooseDevices(settings: EngineSettings, addon: NativeAddon): { gpus: De
   }
   const reason = `GPUs were asked for but ${why}: running on the processor`;
   if (fallback === 'warn') process.emitWarning(reason, { type: 'WarpjoinWarning', code: 'ERR_DEVICE' });
-  return { gpus: [], reason };
+  return { gpus: [], reason, auto };
 }
 
 /**

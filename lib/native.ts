@@ -51,6 +51,8 @@ export interface SortKeysHandle extends Handle<'sortKeys'> {
   readonly complete: boolean;
   /** True where the keys are the values of the one sort column: a run's keys are the column as sorted. */
   readonly areValues: boolean;
+  /** True where the rows are in order already: known of complete keys alone. */
+  readonly sorted: boolean;
 }
 export interface JoinKeysHandle extends Handle<'joinKeys'> {
   readonly keyBytes: 4 | 8;
@@ -65,6 +67,8 @@ export interface JoinSideInfo {
   readonly tuples: number;
   readonly valueBytes: 4 | 8;
   readonly carriesPayload: boolean;
+  /** Whether the keys ascend, as far as a sample says. */
+  readonly seemsSorted: boolean;
 }
 /** Columns of one table in the memory of devices, a stretch on each. */
 export interface ResidentHandle extends Handle<'resident'> {
@@ -220,6 +224,8 @@ export interface NativeEngine {
   sortSpills(tuples: number, largestChunkset: number, devices: number[]): boolean;
   /** Sorts tuples [ends[i-1], ends[i]) into run i. */
   sortChunksets(job: NativeJob, keys: SortKeysHandle, plan: NativeSortPlan): Promise<RunHandle[]>;
+  /** The run of keys that are sorted already. */
+  copyRun(job: NativeJob, keys: SortKeysHandle): Promise<RunHandle>;
   /** Merges the runs into one; they are released. */
   mergeRuns(job: NativeJob, runs: RunHandle[]): Promise<RunHandle>;
   /** Orders ties of word 0 by the remaining words. No-op where keys.complete. */
@@ -249,16 +255,23 @@ export interface NativeEngine {
     request: NativeJoinRequest,
     plan: { devices: number[]; rounds: number; partitions: number },
   ): Promise<RowsHandle>;
+  /** Whether a side's keys ascend: a look at all of them where they seem to. */
+  joinSideIsSorted(job: NativeJob, keys: JoinKeysHandle, side: Side): Promise<boolean>;
   /** Sorts one side's tuples by key for mergeJoin: like sortChunksets. */
   sortJoinSide(job: NativeJob, keys: JoinKeysHandle, side: Side, plan: NativeSortPlan): Promise<RunHandle[]>;
+  /** Null in place of a run: the side is sorted as it is. */
   mergeJoin(
     job: NativeJob,
     keys: JoinKeysHandle,
-    left: RunHandle,
-    right: RunHandle,
+    left: RunHandle | null,
+    right: RunHandle | null,
     request: NativeJoinRequest,
     plan: { devices: number[]; subpartitions: number },
   ): Promise<RowsHandle>;
+  /** Device memory of sortMergeJoin, on each device. */
+  sortMergeJoinDeviceBytes(keys: JoinKeysHandle, devices: number, request: NativeJoinRequest): number;
+  /** Sorts both sides and merges them in the joint memory of devices that read each other's. */
+  sortMergeJoin(job: NativeJob, keys: JoinKeysHandle, request: NativeJoinRequest, devices: number[]): Promise<RowsHandle>;
   crossJoin(job: NativeJob, leftRows: number, rightRows: number, maxRows: number): Promise<RowsHandle>;
   /** Hands over the rows' keys (the key column's values) or one side's values, zero-copy. */
   takeJoinKeys(rows: RowsHandle): ArrayBuffer;
@@ -340,7 +353,11 @@ export interface NativeEngineConfig {
 export interface NativeAddon {
   readonly backend: 'cuda' | 'hip' | 'none';
   gpus(): DeviceDescription[];
-  Engine: new (config: NativeEngineConfig) => NativeEngine;
+  /** With `memoryOf` it allocates host memory from another engine's, within its limit. */
+  Engine: new (
+    config: NativeEngineConfig,
+    memoryOf?: NativeEngine,
+  ) => NativeEngine;
 }
 
 let addon: NativeAddon | undefined;

@@ -139,7 +139,11 @@ export const explainJoinSchema = { ...joinSchema, analyze };
 export const explainSortSchema = { ...sortSchema, analyze };
 
 export const engineSchema = {
-  device: choice(['auto', 'gpu', 'cpu'], 'auto', 'Where to run. auto: on all GPUs, or on the processor where there are none.'),
+  device: choice(
+    ['auto', 'gpu', 'cpu'],
+    'auto',
+    'Where to run. auto: on all GPUs, or on the processor where there are none and for calls too small to gain by them.',
+  ),
   devices: ordinals("Which of the GPUs that the process may use, by number; implies device 'gpu'. Unset: all."),
   hostDevices: count(1, 1, 'How many devices to show the processor as, where it is used.', 64),
   threads: count(undefined, 1, 'Threads of the processor to use. Unset: one a core.', 1024),

@@ -13,7 +13,7 @@ import type {
   SortColumn,
   sortSchema,
 } from './options.js';
-import type { DeviceChoice } from './plan/plan.js';
+import type { DeviceChoice, Ordered } from './plan/plan.js';
 import type { InputOf, Schema } from './schema.js';
 
 /** What a call did, and where. */
@@ -42,6 +42,8 @@ export interface Stats {
   skew: number;
   chunksets: number;
   rounds: number;
+  /** Inputs that were in order already and so were not sorted: 'input' of a sort, 'left' or 'right' of a join. */
+  inOrder: readonly Ordered[];
   /** Inputs that were read where they lay on the devices, as loaded tables: 'left', 'right', 'input'. */
   resident: readonly string[];
   /** Why these, where one is loaded; else null. */

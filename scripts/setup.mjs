@@ -1,7 +1,7 @@
 // Brings a checkout to where everything runs: packages, the addon, the compiled TypeScript. Each step runs only where its
 // result is missing or older than what it is made from; with nothing to do it is silent and takes milliseconds.
 import { spawnSync } from 'node:child_process';
-import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, statSync, utimesSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -55,6 +55,10 @@ const compiledIsFresh = () => newest(compiled) > 0 && newest(compiled) >= newest
 // Not npm ci: it refuses a lock file made where a registry had the optional packages of one platform only.
 if (!packagesInstalled())
   step('installing packages, which builds the addon too', 'npm', ['install', '--no-save', '--no-audit', '--no-fund']);
-if (!addonIsFresh()) step('building the native addon (a minute or two)', 'npm', ['run', '--silent', 'build:native']);
+if (!addonIsFresh()) {
+  step('building the native addon (a minute or two)', 'npm', ['run', '--silent', 'build:native']);
+  // What changed may be nothing that the compilers read.
+  utimesSync(addon, new Date(), new Date());
+}
 // Without output on errors: a half-compiled dist would look fresh next time.
 if (!compiledIsFresh()) step('compiling TypeScript', 'npm', ['run', '--silent', 'build:ts', '--', '--noEmitOnError']);

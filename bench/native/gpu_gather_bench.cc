@@ -21,6 +21,7 @@
 #include "columns/device_gather.h"
 #include "core/error.h"
 #include "device/gpu_device.h"
+#include "gpu_bench.h"
 
 namespace warpjoin {
 namespace {
@@ -142,36 +143,15 @@ class Bench {
   std::vector<Result> results_;
 };
 
-int run(int count, char** arguments) {
-  Options options;
-  for (int i = 1; i < count; i += 2) {
-    const std::string name = arguments[i];
-    const char* value = i + 1 < count ? arguments[i + 1] : nullptr;
-    if (value && name == "--json") {
-      options.json = value;
-    } else if (value && name == "--rows" && std::atoll(value) >= 1 && std::atoll(value) <= UINT32_MAX) {
-      options.rows = std::strtoull(value, nullptr, 10);
-    } else if (value && name == "--runs" && std::atoll(value) >= 1) {
-      options.runs = std::strtoull(value, nullptr, 10);
-    } else {
-      std::fprintf(stderr, "usage: %s [--rows N (below 2^32)] [--runs N] [--json FILE]\n", arguments[0]);
-      return 2;
-    }
-  }
-  if (visible_gpus().empty()) {
-    std::fprintf(stderr, "There is no GPU (this build: %s)\n", gpu_backend());
-    return 1;
-  }
-  try {
-    Bench(options).run();
-  } catch (const Error& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
-  return 0;
-}
-
 }  // namespace
 }  // namespace warpjoin
 
-int main(int count, char** arguments) { return warpjoin::run(count, arguments); }
+int main(int argc, char** argv) {
+  using namespace warpjoin;
+  Options options;
+  return bench::main_of(argc, argv,
+                        {{"--rows", &options.rows, 1, UINT32_MAX}, {"--runs", &options.runs}, {"--json", &options.json}}, [&] {
+                          Bench(options).run();
+                          return 0;
+                        });
+}

@@ -19,13 +19,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
-#include <stdexcept>
 
 #include "device/gpu_device.h"
 #include "device/streams.h"
 #include "gpu_bench.h"
 #include "join/join.h"
 #include "join/resident_join.h"
+#include "several_gpus.h"
 #include "sort/sort.h"
 #include "transfer/arrival.h"
 
@@ -328,10 +328,6 @@ int run(const Options& options) {
   EngineConfig config;
   config.host_devices = 0;
   for (const DeviceInfo& gpu : visible_gpus()) config.gpus.push_back(gpu.ordinal);
-  if (config.gpus.empty()) {
-    std::fprintf(stderr, "no GPU: nothing was measured\n");
-    return 1;
-  }
   config.memory_limit_bytes = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGE_SIZE)) / 2;
   Engine engine(config);
   Report report;
@@ -354,36 +350,18 @@ int run(const Options& options) {
   return report.wrong ? 1 : 0;
 }
 
-Options parse(int argc, char** argv) {
-  Options options;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string name = argv[i], value = argv[i + 1];
-    if (name == "--resident")
-      options.resident = std::stoull(value);
-    else if (name == "--b")
-      options.b = std::stoull(value);
-    else if (name == "--a")
-      options.a = std::stoull(value);
-    else if (name == "--merge")
-      options.merge = static_cast<unsigned>(std::stoul(value));
-    else if (name == "--runs")
-      options.runs = static_cast<unsigned>(std::stoul(value));
-    else if (name == "--json")
-      options.json = value;
-    else
-      throw std::invalid_argument("unknown option " + name);
-  }
-  return options;
-}
-
 }  // namespace
 }  // namespace warpjoin
 
 int main(int argc, char** argv) {
-  try {
-    return warpjoin::run(warpjoin::parse(argc, argv));
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
+  using namespace warpjoin;
+  Options options;
+  return bench::main_of(argc, argv,
+                        {{"--resident", &options.resident, 0},
+                         {"--b", &options.b, 0},
+                         {"--a", &options.a, 0},
+                         {"--merge", &options.merge, 0},
+                         {"--runs", &options.runs},
+                         {"--json", &options.json}},
+                        [&] { return run(options); });
 }

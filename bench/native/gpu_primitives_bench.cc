@@ -16,6 +16,7 @@
 
 #include "core/engine.h"
 #include "device/gpu_device.h"
+#include "gpu_bench.h"
 #include "primitives/primitives.h"
 
 namespace warpjoin {
@@ -289,36 +290,15 @@ class Bench {
   std::vector<Result> results_;
 };
 
-int run(int count, char** arguments) {
-  Options options;
-  for (int i = 1; i < count; i += 2) {
-    const std::string name = arguments[i];
-    const char* value = i + 1 < count ? arguments[i + 1] : nullptr;
-    if (value && name == "--json") {
-      options.json = value;
-    } else if (value && name == "--tuples" && std::atoll(value) >= 1 << 24) {
-      options.tuples = std::strtoull(value, nullptr, 10);
-    } else if (value && name == "--samples" && std::atoll(value) >= 1) {
-      options.samples = std::strtoull(value, nullptr, 10);
-    } else {
-      std::fprintf(stderr, "usage: %s [--json FILE] [--tuples N (at least 2^24)] [--samples N]\n", arguments[0]);
-      return 2;
-    }
-  }
-  if (visible_gpus().empty()) {
-    std::fprintf(stderr, "There is no GPU (this build: %s)\n", gpu_backend());
-    return 1;
-  }
-  try {
-    Bench(options).run();
-  } catch (const Error& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
-  return 0;
-}
-
 }  // namespace
 }  // namespace warpjoin
 
-int main(int count, char** arguments) { return warpjoin::run(count, arguments); }
+int main(int argc, char** argv) {
+  using namespace warpjoin;
+  Options options;
+  return bench::main_of(
+      argc, argv, {{"--tuples", &options.tuples, 1 << 24}, {"--samples", &options.samples}, {"--json", &options.json}}, [&] {
+        Bench(options).run();
+        return 0;
+      });
+}

@@ -24,6 +24,7 @@
 #include "device/gpu_device.h"
 #include "gpu_bench.h"
 #include "primitives/primitives.h"
+#include "several_gpus.h"
 #include "sort/sample_sort.h"
 #include "transfer/host_transfer.h"
 #include "transfer/link_speeds.h"
@@ -304,10 +305,6 @@ int run(const Options& options) {
   EngineConfig config;
   config.host_devices = 0;
   for (const DeviceInfo& gpu : visible_gpus()) config.gpus.push_back(gpu.ordinal);
-  if (config.gpus.empty()) {
-    std::fprintf(stderr, "no GPU: nothing was measured\n");
-    return 1;
-  }
   config.memory_limit_bytes = size_t{64} << 30;
   Engine engine(config);
   Report report;
@@ -337,36 +334,18 @@ int run(const Options& options) {
   return report.wrong ? 1 : 0;
 }
 
-Options parse(int argc, char** argv) {
-  Options options;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string name = argv[i], value = argv[i + 1];
-    if (name == "--keys")
-      options.keys = std::stoull(value);
-    else if (name == "--pairs")
-      options.pairs = std::stoull(value);
-    else if (name == "--resident")
-      options.resident = std::stoull(value);
-    else if (name == "--chunksets")
-      options.chunksets = static_cast<unsigned>(std::stoul(value));
-    else if (name == "--runs")
-      options.runs = static_cast<unsigned>(std::stoul(value));
-    else if (name == "--json")
-      options.json = value;
-    else
-      throw std::invalid_argument("unknown option " + name);
-  }
-  return options;
-}
-
 }  // namespace
 }  // namespace warpjoin
 
 int main(int argc, char** argv) {
-  try {
-    return warpjoin::run(warpjoin::parse(argc, argv));
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
+  using namespace warpjoin;
+  Options options;
+  return bench::main_of(argc, argv,
+                        {{"--keys", &options.keys, 0},
+                         {"--pairs", &options.pairs, 0},
+                         {"--resident", &options.resident, 0},
+                         {"--chunksets", &options.chunksets, 0},
+                         {"--runs", &options.runs},
+                         {"--json", &options.json}},
+                        [&] { return run(options); });
 }

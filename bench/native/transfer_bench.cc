@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "device/gpu_device.h"
+#include "gpu_bench.h"
 #include "transfer/host_transfer.h"
 
 namespace warpjoin {
@@ -198,36 +199,8 @@ void bench(size_t count, const Options& options, const HostBuffer (&ordinary)[2]
   }
 }
 
-Options parse(int argc, char** argv) {
-  Options options;
-  for (int i = 1; i < argc; ++i) {
-    const std::string name = argv[i];
-    if (i + 1 == argc) throw Error(ErrorCode::option, "Expected a value for " + name);
-    const char* value = argv[++i];
-    const auto number = [&] {
-      char* end = nullptr;
-      const unsigned long long parsed = std::strtoull(value, &end, 10);
-      if (*end || parsed == 0) throw Error(ErrorCode::option, "Expected a positive number for " + name + ", not " + value);
-      return parsed;
-    };
-    if (name == "--gib") {
-      options.gib = number();
-    } else if (name == "--threads") {
-      options.threads = static_cast<unsigned>(number());
-    } else if (name == "--runs") {
-      options.runs = number();
-    } else if (name == "--json") {
-      options.json = value;
-    } else {
-      throw Error(ErrorCode::option, "Expected --gib, --threads, --runs or --json, not " + name);
-    }
-  }
-  return options;
-}
-
 void run(const Options& options) {
   const size_t gpus = visible_gpus().size();
-  if (gpus == 0) throw Error(ErrorCode::device, std::string("No GPU (this build: ") + gpu_backend() + ")");
   ThreadPool pool(options.threads ? options.threads : std::max(1u, std::thread::hardware_concurrency()));
   const size_t bytes = options.gib << 30;
   const auto memory = HostMemory::create(2 * bytes);
@@ -242,11 +215,12 @@ void run(const Options& options) {
 }  // namespace warpjoin
 
 int main(int argc, char** argv) {
-  try {
-    warpjoin::run(warpjoin::parse(argc, argv));
-    return EXIT_SUCCESS;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return EXIT_FAILURE;
-  }
+  using namespace warpjoin;
+  Options options;
+  return bench::main_of(
+      argc, argv,
+      {{"--gib", &options.gib}, {"--threads", &options.threads}, {"--runs", &options.runs}, {"--json", &options.json}}, [&] {
+        run(options);
+        return 0;
+      });
 }

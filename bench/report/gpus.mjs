@@ -1,4 +1,4 @@
-// Tables of the GPU programs' results: bench/results/DATE-COMMIT-gpu-{sort,transfer,primitives,table-sort,table-join,gather,join}.json,
+// Tables of the GPU programs' results: bench/results/DATE-COMMIT-gpu-{sort,transfer,primitives,table-sort,table-join,gather,join,join_scaling}.json,
 // the newest of each. Made by scripts/gpu-bench.sh and bench/js/gpu-{sort,join}.mjs on a GPU host, which knows neither date nor commit.
 import { readdirSync, readFileSync } from 'node:fs';
 
@@ -124,6 +124,55 @@ export function gpuSections(folder, table) {
           range(duckdb[call], 0),
           `${(duckdb[call].median / warpjoin[call].median).toFixed(2)}x`,
         ]),
+      ),
+    ),
+    'gpu-resident-joins': from('join_scaling', ({ gpu, results }) =>
+      [
+        `${gpu.replace(/ \d+$/, '')}:`,
+        '',
+        table(
+          ['GPUs', 'tuples, 10^9', 'ms', '10^9 tuples/s', 'of as many single GPUs', 'floor of the exchange, ms'],
+          results
+            .filter(({ join }) => join === 'resident')
+            .map((r) => [
+              r.gpus,
+              billions(r.tuples),
+              range(r.milliseconds, 1),
+              billions((r.tuples / r.milliseconds.median) * 1000),
+              `${(100 * r.shareOfSingleRate).toFixed(0)} %`,
+              r.gpus > 1 ? r.exchangeFloorMilliseconds.toFixed(1) : '',
+            ]),
+        ),
+      ].join('\n'),
+    ),
+    'gpu-pinned-joins': from('join_scaling', ({ results }) =>
+      table(
+        [
+          'workload',
+          'join',
+          'build, 10^9',
+          'probe, 10^9',
+          'key + value bytes',
+          'GPUs',
+          'ms',
+          '10^9 tuples/s',
+          'floor, ms',
+          'times the floor',
+        ],
+        results
+          .filter(({ join }) => join === 'pinned')
+          .map((r) => [
+            r.workload,
+            r.algorithm,
+            billions(r.build),
+            billions(r.probe),
+            `${r.keyBytes} + ${r.valueBytes}`,
+            r.gpus,
+            range(r.milliseconds, 0),
+            billions(((r.build + r.probe) / r.milliseconds.median) * 1000),
+            r.floorMilliseconds.toFixed(0),
+            r.ratioToFloor.toFixed(3),
+          ]),
       ),
     ),
     'gpu-joins': from('join', ({ device, copyGbPerS, results }) =>

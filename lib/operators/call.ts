@@ -6,6 +6,7 @@ import type { DeviceDescription, NativeEngine, NativeJob } from '../native.js';
 import type { Running } from '../options.js';
 import { milliseconds } from '../plan/costs.js';
 import { LEAST_BYTES_FOR_A_CHOICE } from '../plan/device-set.js';
+import { type Work, whyProcessor } from '../plan/placement.js';
 import { attempt as attemptPlan, deviceChoices, type Plan, type Resources, type Step } from '../plan/plan.js';
 import type { Stats } from '../types.js';
 import type { Tables } from './load.js';
@@ -17,6 +18,8 @@ export interface EngineCore {
   readonly threads: number;
   /** Why the devices are what they are. */
   readonly deviceReason: string;
+  /** The same engine's processor, for a call that is placed there for a reason; null: its devices run all calls. */
+  readonly onProcessor: ((deviceReason: string) => EngineCore) | null;
   readonly links: Links;
   /** Runs `task` when all calls before it have ended; rejects at once if `signal` aborts while it waits. */
   enqueue<T>(signal: AbortSignal | undefined, task: () => Promise<T>): Promise<T>;
@@ -91,6 +94,10 @@ export class Call {
     this.#shortage = shortage;
     core.native.resetPeaks();
     this.job = core.native.createJob();
+  }
+
+  get deviceReason(): string {
+    return this.core.deviceReason;
   }
 
   get native(): NativeEngine {
@@ -252,11 +259,19 @@ export class Call {
       skew,
       chunksets: plan.chunksets,
       rounds: plan.rounds,
+      inOrder: plan.inOrder,
       resident: plan.loaded?.inputs ?? [],
       residentReason: plan.loaded?.reason ?? null,
       replanned: this.#shortage?.error.message ?? null,
     };
   }
+}
+
+/** Where a call runs: on the processor if that takes less than GPUs, and the engine may choose; a `null` has nothing for GPUs. */
+export function placed(core: EngineCore, work: Work | null): EngineCore {
+  if (!core.onProcessor || !work) return core;
+  const why = whyProcessor(work, core.native.devices());
+  return why === null ? core : core.onProcessor(why);
 }
 
 /**

@@ -26,6 +26,7 @@ import {
   type JoinDeviceBytes,
   type JoinPlan,
   type JoinRequestShape,
+  joinWork,
   planColumns,
   planCrossJoin,
   planJoin,
@@ -41,7 +42,7 @@ import {
 } from '../plan/plan.js';
 import { quote } from '../suggest.js';
 import type { JoinIndices, ResidentTable, ResultTable, Stats } from '../types.js';
-import { type Call, type EngineCore, runCall } from './call.js';
+import { type Call, type EngineCore, placed, runCall } from './call.js';
 import { type LoadedTable, loadResult, readInput } from './load.js';
 import { executeResident, prepareResident, type ResidentJoin } from './resident-join.js';
 import { fromHostMemory, handedOver, isOutOfDeviceMemory, plannedWidth, withStats } from './shared.js';
@@ -97,7 +98,7 @@ export async function joinTables(
 ): Promise<ResultTable | ResidentTable> {
   const settings = joinSettings(joinSchema, 'join', options);
   const task = tableTask(core, left, right, settings);
-  return runCall(core, settings, async (call) => {
+  return runCall(settings.resident ? core : placeJoin(core, task), settings, async (call) => {
     const { columns, table, rows, stats } = await runJoin(call, task);
     if (table) return withStats(table, stats);
     const made = buildTable(task.want.columns, columns, rows, task.left.metadata);
@@ -109,13 +110,13 @@ export async function joinCount(core: EngineCore, left: unknown, right: unknown,
   const settings = joinSettings(joinCountSchema, 'joinCount', options);
   const task = matchTask(core, left, right, settings, 'count');
   if (task.keys === null) return crossRows(task);
-  return runCall(core, settings, async (call) => (await runJoin(call, task)).rows);
+  return runCall(placeJoin(core, task), settings, async (call) => (await runJoin(call, task)).rows);
 }
 
 export async function joinIndices(core: EngineCore, left: unknown, right: unknown, options: unknown): Promise<JoinIndices> {
   const settings = joinSettings(joinIndicesSchema, 'joinIndices', options);
   const task = matchTask(core, left, right, settings, 'indices');
-  return runCall(core, settings, async (call) => {
+  return runCall(placeJoin(core, task), settings, async (call) => {
     const joined = await runJoin(call, task);
     const { rows, stats } = joined;
     return { left: rowNumbers(joined.left!, rows), right: joined.right && rowNumbers(joined.right, rows), stats };
@@ -125,13 +126,19 @@ export async function joinIndices(core: EngineCore, left: unknown, right: unknow
 export async function explainJoin(core: EngineCore, left: unknown, right: unknown, options: unknown): Promise<string> {
   const settings: JoinSettings & Running & { analyze?: boolean } = joinSettings(explainJoinSchema, 'explain', options);
   const task = tableTask(core, left, right, settings);
-  return runCall(core, settings, async (call) => {
+  return runCall(placeJoin(core, task), settings, async (call) => {
     const prepared = await prepare(call, task);
     const measured = settings.analyze ? (await run(call, task, prepared)).stats : null;
     const { how, keys } = settings;
     const what = keys ? `${how} join on ${quote(keys.left)} = ${quote(keys.right)}` : 'cross join';
-    return explain(what, prepared.plan, prepared.resources, measured);
+    return explain(what, prepared.plan, prepared.resources, call.deviceReason, measured);
   });
+}
+
+/** Cross joins have nothing for GPUs; loaded tables stay there. */
+export function placeJoin(core: EngineCore, { left, right, keys, settings, want }: JoinTask): EngineCore {
+  if (left.loaded || right.loaded) return core;
+  return placed(core, keys && joinWork(settings.how, left.rows, right.rows, want === 'count', core.threads));
 }
 
 type TableTask = JoinTask & { want: { columns: ResultColumn[] } };
@@ -295,6 +302,7 @@ async function prepareFromHost(call: Call, task: JoinTask, why: string | null): 
       call.native.sortDeviceBytes(keyBytes, valueBytes, tuples, devices, algorithm, several),
     hash: (devices, buildLeft, rounds) => call.native.hashJoinDeviceBytes(keys, devices, { ...joined, buildLeft }, rounds),
     mergeJoin: (devices, subpartitions) => call.native.mergeJoinDeviceBytes(keys, devices, subpartitions),
+    sortMergeJoin: (devices) => call.native.sortMergeJoinDeviceBytes(keys, devices, joined),
     gather: (side, of, rows, devices) =>
       call.native.gatherDeviceBytes(
         relations[side]!,
@@ -308,11 +316,34 @@ async function prepareFromHost(call: Call, task: JoinTask, why: string | null): 
         devices,
       ),
   };
-  const { plan, resources } = await call.planned(
-    await call.resourcesFor(keys.left.tuples * shape.left.sentBytes + keys.right.tuples * shape.right.sentBytes),
-    (available) => ({ ...planJoin(shape, deviceBytes, available), loaded: fromHostMemory(why) }),
+  const given = await call.resourcesFor(keys.left.tuples * shape.left.sentBytes + keys.right.tuples * shape.right.sentBytes);
+  const { plan, resources } = await planInOrder(call, keys, shape, (of) =>
+    call.planned(given, (available) => ({ ...planJoin(of, deviceBytes, available), loaded: fromHostMemory(why) })),
   );
   return { relations, position, keyed: { keys, shape, deviceBytes }, request, planned, rowBytes, plan, resources };
+}
+
+interface Planned {
+  plan: JoinPlan;
+  resources: Resources;
+}
+
+/** Plans by what the sides seem: one that the plan would not sort is looked at, and if need be all is planned anew. */
+async function planInOrder(
+  call: Call,
+  keys: JoinKeysHandle,
+  shape: JoinRequestShape,
+  plan: (shape: JoinRequestShape) => Promise<Planned>,
+): Promise<Planned> {
+  const planned = await plan(shape);
+  const sides = { left: shape.left, right: shape.right };
+  let holds = true;
+  for (const side of planned.plan.inOrder as readonly Side[]) {
+    const sorted = await call.step(`check order of ${side}`, () => call.native.joinSideIsSorted(call.job, keys, side));
+    sides[side] = { ...sides[side], sorted };
+    holds &&= sorted;
+  }
+  return holds ? planned : plan({ ...shape, ...sides });
 }
 
 /** Whether the rows' keys become the left key column. */
@@ -348,17 +379,19 @@ async function encodeKeys(
 function shapeOf(
   { settings }: JoinTask,
   keys: JoinKeysHandle,
-  { countOnly, wantLeft, wantRight }: NativeJoinRequest,
+  { countOnly, wantKeys, wantLeft, wantRight }: NativeJoinRequest,
   columns: readonly PlannedColumn[],
   rowBytes: number,
 ): JoinRequestShape {
   const { algorithm, sortAlgorithm, buildSide } = settings;
   const { keyBytes } = keys;
   const shape = (side: Side, wanted: boolean) => {
-    const { rows, tuples, valueBytes, carriesPayload } = keys[side];
+    const { rows, tuples, valueBytes, carriesPayload, seemsSorted } = keys[side];
     // The row numbers of all rows are implied.
-    const sent = (wanted || !keys.exact) && (carriesPayload || tuples < rows);
-    return { rows, tuples, keyBytes, valueBytes, sentBytes: keyBytes + (sent ? valueBytes : 0) };
+    const needed = wanted || !keys.exact;
+    const sentBytes = keyBytes + (needed && (carriesPayload || tuples < rows) ? valueBytes : 0);
+    const homeBytes = (needed ? valueBytes : 0) + (side === 'left' && wantKeys ? keyBytes : 0);
+    return { rows, tuples, keyBytes, valueBytes, sorted: seemsSorted, sentBytes, homeBytes };
   };
   const [left, right] = [shape('left', wantLeft), shape('right', wantRight)];
   const how = settings.how === 'cross' ? 'inner' : settings.how;
@@ -400,18 +433,26 @@ async function execute(call: Call, task: JoinTask, prepared: Prepared): Promise<
           if (!isOutOfDeviceMemory(error)) throw error;
           const { shape, deviceBytes } = keyed!;
           const resources = { ...call.resources, links: prepared.resources.links };
-          const instead = planWithoutHash(shape, deviceBytes, resources, (error as Error).message);
-          return execute(call, task, { ...prepared, plan: { ...instead, loaded: plan.loaded }, resources });
+          const without = async (of: JoinRequestShape): Promise<Planned> => {
+            const instead = planWithoutHash(of, deviceBytes, resources, (error as Error).message);
+            return { plan: { ...instead, loaded: plan.loaded }, resources };
+          };
+          return execute(call, task, { ...prepared, ...(await planInOrder(call, keys!, shape, without)) });
         }
         break;
       }
       case 'mergeJoin': {
         const { buildLeft, devices, subpartitions } = step;
-        const [left, right] = [runs.left[0]!, runs.right[0]!];
+        const [left, right] = [runs.left[0] ?? null, runs.right[0] ?? null];
         rows = await call.step(step, () =>
           native.mergeJoin(job, keys!, left, right, { ...request, buildLeft }, { devices, subpartitions }),
         );
         call.free(left, right);
+        break;
+      }
+      case 'sortMergeJoin': {
+        const { buildLeft, devices } = step;
+        rows = await call.step(step, () => native.sortMergeJoin(job, keys!, { ...request, buildLeft }, devices));
         break;
       }
       case 'residentJoin': {

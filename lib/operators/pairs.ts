@@ -7,8 +7,8 @@ import { joinKeysSchema, joinSchema, joinSettings, type Running, sortPairsSchema
 import { expected, parse, pick } from '../schema.js';
 import type { JoinedPairs, Pairs, SortedPairs } from '../types.js';
 import { type EngineCore, runCall } from './call.js';
-import { runJoin } from './join.js';
-import { runSort } from './sort.js';
+import { placeJoin, runJoin } from './join.js';
+import { placeSort, runSort } from './sort.js';
 
 export async function sortPairs<K extends KeyArray, V extends KeyArray>(
   core: EngineCore,
@@ -20,7 +20,7 @@ export async function sortPairs<K extends KeyArray, V extends KeyArray>(
   const table = readArrays({ keys, values }, 'sortPairs');
   const columns = sortLayout(table, undefined);
   const task = { table, by: [{ column: 'keys', descending, nullsLast: true }], keys: [0], columns, algorithm };
-  return runCall(core, running, async (call) => {
+  return runCall(placeSort(core, task), running, async (call) => {
     const sorted = await runSort(call, task);
     const [sortedKeys, sortedValues] = arrays(table, sorted.columns);
     return { keys: sortedKeys as K, values: sortedValues as V, stats: sorted.stats };
@@ -40,8 +40,9 @@ export async function joinKeys<K extends KeyArray, R extends KeyArray, S extends
   };
   const [left, right] = [readPairs(r, 'r'), readPairs(s, 's')];
   const { keys, columns } = joinLayout(left, right, settings);
-  return runCall(core, settings, async (call) => {
-    const joined = await runJoin(call, { left, right, keys, settings, want: { columns } });
+  const task = { left, right, keys, settings, want: { columns } };
+  return runCall(placeJoin(core, task), settings, async (call) => {
+    const joined = await runJoin(call, task);
     const [k, rValues, sValues] = joined.columns.map((column, index) =>
       valuesOf(columns[index]!.name, columns[index]!.type, column),
     );

@@ -7,10 +7,10 @@ import type { NativeResultColumn, RelationHandle, RunHandle, SortKeysHandle } fr
 import { explainSortSchema, type Running, type SortAlgorithmChoice, type SortKey, sortSchema, sortSettings } from '../options.js';
 import { explain } from '../plan/explain.js';
 import type { PlannedColumn, Resources } from '../plan/plan.js';
-import { planSort, prefersSample, type SortDeviceBytes, type SortPlan } from '../plan/sort.js';
+import { planSort, prefersSample, type SortDeviceBytes, type SortPlan, sortWork } from '../plan/sort.js';
 import { quote } from '../suggest.js';
 import type { ResultTable, Stats } from '../types.js';
-import { type Call, type EngineCore, runCall } from './call.js';
+import { type Call, type EngineCore, placed, runCall } from './call.js';
 import { readInput } from './load.js';
 import { fromHostMemory, handedOver, plannedWidth, withStats } from './shared.js';
 
@@ -41,7 +41,7 @@ export interface Sorted {
 
 export async function sortTable(core: EngineCore, table: unknown, options: unknown): Promise<ResultTable> {
   const { task, running } = readTask(core, table, options, 'sort');
-  return runCall(core, running, async (call) => {
+  return runCall(placeSort(core, task), running, async (call) => {
     checkTableRows(task.table.rows);
     const { columns, rows, stats } = await runSort(call, task);
     return withStats(buildTable(task.columns, columns, rows, task.table.metadata), stats);
@@ -50,16 +50,20 @@ export async function sortTable(core: EngineCore, table: unknown, options: unkno
 
 export async function explainSort(core: EngineCore, table: unknown, options: unknown): Promise<string> {
   const { task, running, analyze } = readTask(core, table, options, 'explain');
-  return runCall(core, running, async (call) => {
+  return runCall(placeSort(core, task), running, async (call) => {
     const prepared = await prepare(call, task, true);
     const { plan, resources } = prepared;
     const measured = analyze ? (await execute(call, task, prepared)).stats : null;
     const by = task.by.map(
       (key) => `${quote(key.column)}${key.descending ? ' descending' : ''}${key.nullsLast ? '' : ' nulls first'}`,
     );
-    return explain(`sort by ${by.join(', ')}`, plan, resources, measured);
+    return explain(`sort by ${by.join(', ')}`, plan, resources, call.deviceReason, measured);
   });
 }
+
+/** Loaded tables may be on the GPUs alone. */
+export const placeSort = (core: EngineCore, { table }: SortTask): EngineCore =>
+  table.loaded ? core : placed(core, sortWork(table.rows, core.threads));
 
 function readTask(
   core: EngineCore,
@@ -128,6 +132,7 @@ async function prepare(call: Call, task: SortTask, carry: boolean): Promise<Prep
     refine: !keys.complete,
     columns: planned,
     algorithm: task.algorithm,
+    sorted: keys.sorted,
   };
   const inputs = (of: readonly number[]): number[] => of.map((index) => position.get(columns[index]!.column)!);
   const gatherBytes = (of: readonly number[], devices: number): number =>
@@ -154,6 +159,9 @@ async function execute(call: Call, task: SortTask, prepared: Prepared): Promise<
         for (const run of runs) call.keep(run);
         break;
       }
+      case 'copy':
+        runs = [call.keep(await call.step(step, () => native.copyRun(job, keys)))];
+        break;
       case 'merge': {
         const merged = call.keep(await call.step(step, () => native.mergeRuns(job, runs)));
         call.free(...runs);

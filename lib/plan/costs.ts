@@ -35,6 +35,9 @@ export const COSTS = {
   cacheBytes: 2 ** 28,
   /** Gathering on GPUs, whatever the size: milliseconds for the row numbers, and for each column. */
   deviceGather: 1,
+  /** What a sort or join takes on GPUs before its first tuple, and for each of them: milliseconds. */
+  gpuCall: 1,
+  gpuCallEach: 0.5,
   /** Starting one copy to or from a GPU: milliseconds. */
   deviceCopy: 2e-3,
   /** A GPU's link where it has not been measured: bytes a second each way. */

@@ -8,17 +8,22 @@ import { deviceChoices, type Plan, type Resources } from './plan.js';
 const number = (value: number): string => Math.round(value).toLocaleString('en-US');
 const time = (value: number): string => `${value < 10 ? value.toFixed(2) : value.toFixed(value < 1000 ? 1 : 0)} ms`;
 
-/** The plan of `what`, line by line: choices, limits and steps; with `measured` also what each step took. */
-export function explain(what: string, plan: Plan, resources: Resources, measured: Stats | null): string {
+/**
+ * The plan of `what`, line by line: choices, limits and steps; with `measured` also what each step took. `deviceReason` says why
+ * it runs on these devices.
+ */
+export function explain(what: string, plan: Plan, resources: Resources, deviceReason: string, measured: Stats | null): string {
   const { devices, threads, memoryLimitBytes } = resources;
   const lines = [
     `${what}: ${plan.algorithm}`,
     `  reason   ${plan.reason}`,
     `  devices  ${devices.map((device) => `${device.ordinal} ${device.name} (${formatBytes(device.limitBytes)})`).join(', ')}; ${threads} host threads`,
+    `           ${deviceReason}`,
     `  memory   at least ${formatBytes(plan.hostBytes)} of ${formatBytes(memoryLimitBytes)} on the host, ${formatBytes(plan.deviceBytes)} on each device`,
     `  parts    ${plan.chunksets} ${plan.chunksets === 1 ? 'chunkset' : 'chunksets'}, ${plan.rounds} ${plan.rounds === 1 ? 'round' : 'rounds'}`,
     '',
   ];
+  if (plan.inOrder.length > 0) lines.splice(-1, 0, `  order    not sorted, as they are in order: ${plan.inOrder.join(', ')}`);
   if (plan.loaded) {
     const { inputs, reason } = plan.loaded;
     lines.splice(-1, 0, `  loaded   ${inputs.length > 0 ? `${inputs.join(', ')}: ` : ''}${reason}`);

@@ -1,8 +1,16 @@
 /** Gathering columns in the joint memory of GPUs: where that is possible, and faster than the host's threads. */
-import type { DeviceDescription, Side } from '../native.js';
+import type { Side } from '../native.js';
 import { COSTS, milliseconds } from './costs.js';
 import { transferSpeeds } from './device-set.js';
-import { type ColumnStep, deviceBudget, type GatherStep, type PlannedColumn, type Resources, resultBytes } from './plan.js';
+import {
+  type ColumnStep,
+  deviceBudget,
+  type GatherStep,
+  type PlannedColumn,
+  type Resources,
+  readEachOther,
+  resultBytes,
+} from './plan.js';
 
 /** Device memory that gathering these of the result's columns takes, on each of so many devices. */
 export type GatherDeviceBytes = (columns: readonly number[], devices: number) => number;
@@ -60,12 +68,4 @@ export function gatherStep(
     estimate: { rows, bytes: there + home, milliseconds: time },
   };
   return { step, deviceBytes: bytes };
-}
-
-/** Whether these are GPUs, for host devices have nothing to win, and each addresses the memory of all others. */
-function readEachOther(devices: readonly DeviceDescription[]): boolean {
-  return devices.every(
-    ({ kind, ordinal, peers }) =>
-      kind === 'gpu' && devices.every((other) => other.ordinal === ordinal || peers.includes(other.ordinal)),
-  );
 }

@@ -4,6 +4,7 @@ import type { JoinKind, JoinSettings } from '../options.js';
 import { COSTS, estimate, milliseconds } from './costs.js';
 import { onBestSet, type Traffic, transferSpeeds } from './device-set.js';
 import { gatherStep } from './gather.js';
+import type { Work } from './placement.js';
 import {
   attempt,
   type CrossJoinStep,
@@ -17,10 +18,12 @@ import {
   type PlannedColumn,
   type RefineStep,
   type Resources,
+  readEachOther,
   resultBytes,
+  type SortMergeJoinStep,
   type Step,
 } from './plan.js';
-import { columnStep, type SortDeviceBytes, sortSteps, type Tuples } from './sort.js';
+import { columnStep, prefersSample, type SortDeviceBytes, sortSteps, type Tuples } from './sort.js';
 
 /** Rounds of a hash join at most: each reads its part of both relations once more from host memory. */
 export const MAX_ROUNDS = 64;
@@ -34,8 +37,12 @@ const MATCH_RANGE_BYTES = 16;
 export interface JoinSideShape extends Tuples {
   /** Rows of the relation; those past `tuples` match nothing. */
   rows: number;
+  /** Whether the keys ascend already. */
+  sorted: boolean;
   /** Bytes of a tuple that a hash join sends to devices that address no host memory. */
   sentBytes: number;
+  /** Bytes of a tuple that the rows of a join are made of, once it is sorted. */
+  homeBytes: number;
 }
 
 export interface JoinRequestShape extends Pick<JoinSettings, 'algorithm' | 'sortAlgorithm' | 'buildSide'> {
@@ -53,6 +60,7 @@ export interface JoinDeviceBytes {
   sort: SortDeviceBytes;
   hash(devices: number, buildLeft: boolean, rounds: number): number;
   mergeJoin(devices: number, subpartitions: number): number;
+  sortMergeJoin(devices: number): number;
   /** Of gathering these of the result's columns by a side's row numbers in `rows` rows. */
   gather(side: Side, columns: readonly number[], rows: number, devices: number): number;
 }
@@ -109,8 +117,8 @@ export function planColumns(
   const tableRows = (side: Side | null | undefined): number => (side ? request[side].rows : rows);
   const made = columns.map((column, index) => columnStep(column, index, rows, resources.threads, tableRows(column.side)));
   const joins = plan.steps.filter(({ op }) => op !== 'column' && op !== 'gather');
-  const join = joins.at(-1) as HashJoinStep | MergeJoinStep;
-  const gathers = (['left', 'right'] as const).flatMap((side) => {
+  const join = joins.at(-1) as HashJoinStep | MergeJoinStep | SortMergeJoinStep;
+  const gathers = SIDES.flatMap((side) => {
     const gathering = {
       side,
       rows,
@@ -152,6 +160,13 @@ function choose(context: Context): JoinPlan {
   return { ...(hashTime <= mergeTime ? hash : merge), reason };
 }
 
+const SIDES = ['left', 'right'] as const;
+/** The sides that a merge join takes as they are. An algorithm that was asked for sorts whatever it is given. */
+const sidesInOrder = (request: JoinRequestShape): Side[] =>
+  SIDES.filter((side) => request[side].sorted && request.sortAlgorithm === 'auto');
+/** Host memory of the runs that a merge join needs. */
+const runBytes = (request: JoinRequestShape): number =>
+  SIDES.filter((side) => !sidesInOrder(request).includes(side)).reduce((bytes, side) => bytes + bytesOf(request[side]), 0);
 const bytesOf = ({ tuples, keyBytes, valueBytes }: Tuples): number => tuples * (keyBytes + valueBytes);
 const sentBytes = ({ tuples, sentBytes }: JoinSideShape): number => tuples * sentBytes;
 const onGpus = ({ devices }: Resources): boolean => devices.every(({ kind }) => kind === 'gpu');
@@ -178,6 +193,38 @@ function gpuHashEstimate(request: JoinRequestShape, traffic: Traffic, rounds: nu
   return { rows: request.left.tuples + request.right.tuples, bytes: cut + arriving + home, milliseconds: seconds * 1e3 };
 }
 
+/** What a hash join that gives `out` rows should take on host devices. */
+function hostHashEstimate(
+  left: Tuples,
+  right: Tuples,
+  buildLeft: boolean,
+  rounds: number,
+  out: number,
+  rowBytes: number,
+  threads: number,
+): Estimate {
+  const build = buildLeft ? left : right;
+  const probe = buildLeft ? right : left;
+  const tuples = left.tuples + right.tuples;
+  // Two partitioning passes: over the devices, then into partitions of the size of the cache; one more for the rounds.
+  const passes = 2 + (rounds > 1 ? 1 : 0);
+  const nanoseconds =
+    COSTS.partition * passes * tuples + COSTS.build * build.tuples + COSTS.probe * probe.tuples + COSTS.emit * out;
+  const bytes = (2 * passes + 1) * (bytesOf(left) + bytesOf(right)) + out * rowBytes;
+  return { ...estimate(1, nanoseconds, bytes, threads), rows: tuples };
+}
+
+/** What joining so many rows takes: keys go there, and two row numbers of each row come home. */
+export function joinWork(how: JoinKind, leftRows: number, rightRows: number, countOnly: boolean, threads: number): Work {
+  const [left, right] = [leftRows, rightRows].map((tuples): Tuples => ({ tuples, keyBytes: 8, valueBytes: 4 })) as [
+    Tuples,
+    Tuples,
+  ];
+  const out = countOnly ? 0 : expectedRows(how, leftRows, rightRows);
+  const { milliseconds } = hostHashEstimate(left, right, leftRows <= rightRows, 1, out, 8, threads);
+  return { milliseconds, there: (leftRows + rightRows) * 8, home: out * 8 };
+}
+
 function hashJoinOn(context: Context, traffic: Traffic, devicesReason: string | null): JoinPlan {
   const { request, buildLeft, leastRowsBytes, deviceBytes, resources } = context;
   const { left, right, how, rowBytes } = request;
@@ -192,14 +239,6 @@ function hashJoinOn(context: Context, traffic: Traffic, devicesReason: string | 
     }
     rounds *= 2;
   }
-  const build = buildLeft ? left : right;
-  const probe = buildLeft ? right : left;
-  const out = expectedRows(how, left.rows, right.rows);
-  const tuples = left.tuples + right.tuples;
-  // Two partitioning passes: over the devices, then into partitions of the size of the cache; one more for the rounds.
-  const passes = 2 + (rounds > 1 ? 1 : 0);
-  const nanoseconds =
-    COSTS.partition * passes * tuples + COSTS.build * build.tuples + COSTS.probe * probe.tuples + COSTS.emit * out;
   const join: HashJoinStep = {
     op: 'hashJoin',
     label: `hash join, build ${buildLeft ? 'left' : 'right'}`,
@@ -210,49 +249,117 @@ function hashJoinOn(context: Context, traffic: Traffic, devicesReason: string | 
     partitions: 0,
     estimate: onGpus(resources)
       ? gpuHashEstimate(request, traffic, rounds, resources)
-      : { ...estimate(1, nanoseconds, (2 * passes + 1) * inputBytes + out * rowBytes, resources.threads), rows: tuples },
+      : hostHashEstimate(left, right, buildLeft, rounds, expectedRows(how, left.rows, right.rows), rowBytes, resources.threads),
   };
   return {
     algorithm: 'radix-hash',
     reason: '',
     chunksets: rounds,
     rounds,
+    inOrder: [],
     hostBytes: hostBytes(),
     deviceBytes: needed(),
     steps: [join],
   };
 }
 
+/** In the joint memory of the devices where that is possible and sooner. */
 function mergeJoin(context: Context): JoinPlan {
+  const [joint] = attempt(() => sortMergeJoin(context));
+  if (!joint) return sortedRuns(context);
+  const [runs] = attempt(() => sortedRuns(context));
+  return runs && milliseconds(runs.steps) < milliseconds(joint.steps) ? runs : joint;
+}
+
+/** Null where devices don't read each other's memory, or an algorithm is asked for that sorts runs. */
+function sortMergeJoin(context: Context): JoinPlan | null {
+  const { request, resources } = context;
+  const { left, right, sortAlgorithm } = request;
+  if (!prefersSample(sortAlgorithm, resources.devices) || !readEachOther(resources.devices)) return null;
+  const homeBytes = left.tuples * left.homeBytes + right.tuples * right.homeBytes;
+  checkHostBytes('The sides of a sort-merge join', homeBytes, resources);
+  const traffic = { there: sentBytes(left) + sentBytes(right), home: homeBytes + rangeBytes(request) };
+  const join = (on: Resources, why: string | null) => sortMergeJoinOn({ ...context, resources: on }, traffic, why);
+  const { step, deviceBytes } = onBestSet(traffic, resources, join, () => 1);
+  return {
+    algorithm: 'sort-merge',
+    reason: '',
+    chunksets: 1,
+    rounds: 1,
+    inOrder: [],
+    hostBytes: homeBytes,
+    deviceBytes,
+    steps: [step],
+  };
+}
+
+function sortMergeJoinOn(
+  { request, buildLeft, deviceBytes, resources }: Context,
+  traffic: Traffic,
+  devicesReason: string | null,
+): { step: SortMergeJoinStep; deviceBytes: number } {
+  const bytes = deviceBytes.sortMergeJoin(resources.devices.length);
+  const budget = deviceBudget(resources, 0);
+  if (bytes > budget) throw deviceLimitError('A sort-merge join in joint memory', bytes, budget, resources);
+  const { there, home } = traffic;
+  const { h2d, d2h } = transferSpeeds(resources.devices, resources.links);
+  const written = writtenRows(request, resources.threads);
+  const estimate = {
+    rows: request.left.tuples + request.right.tuples,
+    bytes: there + home + written.bytes,
+    milliseconds: (there / h2d + home / d2h) * 1e3 + written.milliseconds,
+  };
+  const devices = resources.devices.map((device) => device.ordinal);
+  const step: SortMergeJoinStep = { op: 'sortMergeJoin', label: 'sort-merge join', buildLeft, devices, devicesReason, estimate };
+  return { step, deviceBytes: bytes };
+}
+
+/** Of match ranges on their way home, where every key is there once. */
+const rangeBytes = ({ left, right }: JoinRequestShape): number => Math.min(left.tuples, right.tuples) * MATCH_RANGE_BYTES;
+
+/** The host's threads write the rows of a merge join, from its match ranges. */
+function writtenRows(request: JoinRequestShape, threads: number): Estimate {
+  const { left, right, how, rowBytes, countOnly } = request;
+  const out = countOnly ? 0 : expectedRows(how, left.rows, right.rows);
+  return estimate(out, COSTS.emit, rangeBytes(request) + out * rowBytes, threads);
+}
+
+/** Sorts the sides into runs, unless they are in order, and merges these. */
+function sortedRuns(context: Context): JoinPlan {
   const { request, deviceBytes, resources } = context;
   const { left, right } = request;
-  const inputBytes = bytesOf(left) + bytesOf(right);
-  checkHostBytes('Sorting both sides of a join', inputBytes, resources);
-  const sortedLeft = sortSteps(left, 'left', request.sortAlgorithm, 0, deviceBytes.sort, resources);
-  const sortedRight = sortSteps(right, 'right', request.sortAlgorithm, bytesOf(left), deviceBytes.sort, resources);
+  const inOrder = sidesInOrder(request);
+  const runs = runBytes(request);
+  checkHostBytes('Sorting the sides of a join', runs, resources);
+  let heldBytes = 0;
+  const sorts = SIDES.filter((side) => !inOrder.includes(side)).map((side) => {
+    const sorted = sortSteps(request[side], side, request.sortAlgorithm, heldBytes, deviceBytes.sort, resources);
+    heldBytes += bytesOf(request[side]);
+    return sorted;
+  });
   const keyBytes = left.tuples * left.keyBytes + right.tuples * right.keyBytes;
-  const traffic = { there: keyBytes, home: Math.min(left.tuples, right.tuples) * MATCH_RANGE_BYTES };
+  const traffic = { there: keyBytes, home: rangeBytes(request) };
   const match = (on: Resources, why: string | null) => matchSorted({ ...context, resources: on }, traffic, why);
   const matched = onBestSet(traffic, resources, match, () => 1);
   return {
     algorithm: 'sort-merge',
     reason: '',
-    chunksets: Math.max(sortedLeft.chunksets, sortedRight.chunksets),
+    chunksets: Math.max(1, ...sorts.map(({ chunksets }) => chunksets)),
     rounds: 1,
-    hostBytes: inputBytes,
-    deviceBytes: Math.max(sortedLeft.deviceBytes, sortedRight.deviceBytes, matched.deviceBytes),
-    steps: [...sortedLeft.steps, ...sortedRight.steps, matched.step],
+    inOrder,
+    hostBytes: runs,
+    deviceBytes: Math.max(matched.deviceBytes, ...sorts.map(({ deviceBytes }) => deviceBytes)),
+    steps: [...sorts.flatMap(({ steps }) => steps), matched.step],
   };
 }
 
 /** What a merge join on GPUs should take: keys go there while ranges come home; then the host's threads write the rows. */
 function gpuMergeEstimate(request: JoinRequestShape, traffic: Traffic, resources: Resources): Estimate {
-  const { left, right, how, rowBytes, countOnly } = request;
+  const { left, right } = request;
   const { there, home } = traffic;
   const { h2d, d2h, both } = transferSpeeds(resources.devices, resources.links);
   const seconds = Math.max(there / h2d, home / d2h, (there + home) / both);
-  const out = countOnly ? 0 : expectedRows(how, left.rows, right.rows);
-  const written = estimate(out, COSTS.emit, home + out * rowBytes, resources.threads);
+  const written = writtenRows(request, resources.threads);
   const bytes = there + home + written.bytes;
   return { rows: left.tuples + right.tuples, bytes, milliseconds: seconds * 1e3 + written.milliseconds };
 }
@@ -265,7 +372,7 @@ function matchSorted(
   const { left, right, how, rowBytes } = request;
   const count = resources.devices.length;
   const inputBytes = bytesOf(left) + bytesOf(right);
-  const budget = deviceBudget(resources, inputBytes);
+  const budget = deviceBudget(resources, runBytes(request));
   let subpartitions = MIN_SUBPARTITIONS;
   while (deviceBytes.mergeJoin(count, subpartitions) > budget) {
     if (subpartitions >= MAX_SUBPARTITIONS) {
@@ -325,6 +432,7 @@ export function planCrossJoin(left: number, right: number, columns: readonly Pla
     reason: 'asked for',
     chunksets: 1,
     rounds: 1,
+    inOrder: [],
     hostBytes,
     deviceBytes: 0,
     steps: [join, ...columns.map((column, index) => columnStep(column, index, rows, resources.threads))],

@@ -29,6 +29,8 @@ export interface SortStep extends StepOf<'sort'> {
   /** Sample sorts: whether several chunksets become one run, by way of host memory. */
   spill: boolean;
 }
+/** Makes the run of an input that is in order already. */
+export interface CopyStep extends StepOf<'copy'> {}
 /** Merges the runs of a side into one. */
 export interface MergeStep extends StepOf<'merge'> {
   side: Side | null;
@@ -49,6 +51,12 @@ export interface MergeJoinStep extends StepOf<'mergeJoin'> {
   devices: number[];
   devicesReason: string | null;
   subpartitions: number;
+}
+/** Sorts both sides and merges them in the joint memory of the devices. */
+export interface SortMergeJoinStep extends StepOf<'sortMergeJoin'> {
+  buildLeft: boolean;
+  devices: number[];
+  devicesReason: string | null;
 }
 export interface CrossJoinStep extends StepOf<'crossJoin'> {}
 /** Makes one result column. */
@@ -76,15 +84,20 @@ export interface BringHomeStep extends StepOf<'bringHome'> {}
 export type ColumnOrigin = 'keys' | 'payload' | 'decoded' | 'gathered' | 'coalesced';
 export type Step =
   | SortStep
+  | CopyStep
   | MergeStep
   | RefineStep
   | HashJoinStep
   | MergeJoinStep
+  | SortMergeJoinStep
   | CrossJoinStep
   | ColumnStep
   | GatherStep
   | ResidentJoinStep
   | BringHomeStep;
+
+/** An input as an order can be known of it: of a sort, or a side of a join. */
+export type Ordered = 'input' | Side;
 
 export interface Plan<S extends Step = Step> {
   algorithm: string;
@@ -93,6 +106,8 @@ export interface Plan<S extends Step = Step> {
   /** The most parts that an input goes through the devices in. */
   chunksets: number;
   rounds: number;
+  /** Inputs that are in order already and need not be sorted. */
+  inOrder: readonly Ordered[];
   /** Host memory that the plan takes at least, results included. */
   hostBytes: number;
   /** Memory that it takes on each device. */
@@ -191,6 +206,14 @@ export function chunksetEnds(
   const larger = tuples - size * chunksets;
   for (let chunkset = 1; chunkset <= chunksets; chunkset++) ends.push(chunkset * size + Math.min(chunkset, larger));
   return ends;
+}
+
+/** Whether these are GPUs, for host devices have nothing to win, and each addresses the memory of all others. */
+export function readEachOther(devices: readonly DeviceDescription[]): boolean {
+  return devices.every(
+    ({ kind, ordinal, peers }) =>
+      kind === 'gpu' && devices.every((other) => other.ordinal === ordinal || peers.includes(other.ordinal)),
+  );
 }
 
 /** What a plan can't do for lack of device memory: names the limit that is in the way. */

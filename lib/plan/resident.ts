@@ -60,6 +60,7 @@ export function planResidentJoin(shape: ResidentShape, joinBytes: number, resour
     hostBytes: comesHome ? resultBytes : 0,
     deviceBytes: needed,
     steps: [join, ...after],
+    inOrder: [],
     loaded: { inputs: ['left', 'right'], reason: `joined where they lie${but}` },
   };
 }

@@ -4,10 +4,12 @@ import type { SortAlgorithm, SortAlgorithmChoice } from '../options.js';
 import { COSTS, estimate, gatherEstimate, milliseconds } from './costs.js';
 import { onBestSet, transferSpeeds } from './device-set.js';
 import { type GatherDeviceBytes, gatherStep } from './gather.js';
+import type { Work } from './placement.js';
 import {
   attempt,
   type ColumnOrigin,
   type ColumnStep,
+  type CopyStep,
   checkHostBytes,
   chunksetEnds,
   deviceBudget,
@@ -44,6 +46,8 @@ export interface SortRequest extends Tuples {
   refine: boolean;
   columns: readonly PlannedColumn[];
   algorithm: SortAlgorithmChoice;
+  /** Whether the rows are in order already. */
+  sorted: boolean;
 }
 
 const tupleBytes = ({ keyBytes, valueBytes }: Tuples): number => keyBytes + valueBytes;
@@ -109,6 +113,13 @@ export function sortSteps(
   const [mergeMs, radixMs] = [milliseconds(merge.steps), milliseconds(radix.steps)];
   const reason = `cheapest: merge ${mergeMs.toFixed(1)} ms, radix ${radixMs.toFixed(1)} ms`;
   return { ...(radixMs < mergeMs ? radix : merge), reason };
+}
+
+/** What sorting so many rows takes, keys and row numbers. */
+export function sortWork(rows: number, threads: number): Work {
+  const bytes = rows * 12;
+  const { milliseconds } = estimate(rows, sortNanoseconds(8, 1, 'merge'), 2 * bytes * 8, threads);
+  return { milliseconds, there: bytes, home: bytes };
 }
 
 function stepsOnBestSet(sorting: Sorting, algorithm: SortAlgorithm): Omit<SortSteps, 'reason'> {
@@ -206,7 +217,15 @@ export function columnStep(
   return { op: 'column', label: `column ${name} (${HOW[from]})`, column: index, from, estimate: made() };
 }
 
-export type SortPlan = Plan<SortStep | MergeStep | RefineStep | ColumnStep | GatherStep>;
+export type SortPlan = Plan<SortStep | CopyStep | MergeStep | RefineStep | ColumnStep | GatherStep>;
+
+/** In place of sorting: a copy of tuples that are in order already. */
+function copySteps(relation: Tuples, { threads }: Resources) {
+  const { tuples } = relation;
+  const copied = estimate(tuples, COSTS.sequential, 2 * tuples * tupleBytes(relation), threads);
+  const steps: (SortStep | CopyStep | MergeStep)[] = [{ op: 'copy', label: 'copy', estimate: copied }];
+  return { steps, algorithm: 'none', reason: 'the rows are in order already', chunksets: 1, deviceBytes: 0 };
+}
 
 /**
  * Plans a sort; without `gatherBytes` the host gathers all columns. Throws ERR_MEMORY_LIMIT, naming the limit, where it can't
@@ -223,7 +242,9 @@ export function planSort(
   const keptBytes = columns.some(({ from }) => from === 'keys') ? runBytes : tuples * request.valueBytes;
   const hostBytes = Math.max(runBytes, keptBytes + resultBytes(tuples, columns));
   checkHostBytes(`Sorting ${tuples} rows`, hostBytes, resources);
-  const sorted = sortSteps(request, null, request.algorithm, 0, deviceBytes, resources);
+  // An algorithm that was asked for sorts whatever it is given.
+  const inOrder = request.sorted && request.algorithm === 'auto';
+  const sorted = inOrder ? copySteps(request, resources) : sortSteps(request, null, request.algorithm, 0, deviceBytes, resources);
   const steps: SortPlan['steps'] = [...sorted.steps];
   if (request.refine) {
     steps.push({
@@ -236,7 +257,8 @@ export function planSort(
   const made = columns.map((column, index) => columnStep(column, index, tuples, resources.threads));
   const ordinals = sorted.steps.flatMap((step) => (step.op === 'sort' ? step.devices : []));
   const gathering = { side: null, rows: tuples, tableRows: tuples, rowBytes: request.valueBytes, heldBytes: runBytes, columns };
-  const gather = gatherBytes && gatherStep(gathering, made, ordinals, gatherBytes, resources);
+  // Rows in order are read in order: the host's threads need no help.
+  const gather = gatherBytes && !inOrder ? gatherStep(gathering, made, ordinals, gatherBytes, resources) : null;
   steps.push(...made.filter((step) => step.from === 'decoded'), ...(gather ? [gather.step] : []));
   steps.push(...made.filter((step) => step.from !== 'decoded' && !gather?.step.columns.includes(step.column)));
   return {
@@ -244,6 +266,7 @@ export function planSort(
     reason: sorted.reason,
     chunksets: sorted.chunksets,
     rounds: 1,
+    inOrder: inOrder ? ['input'] : [],
     hostBytes,
     deviceBytes: Math.max(sorted.deviceBytes, gather?.deviceBytes ?? 0),
     steps,

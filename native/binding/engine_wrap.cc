@@ -68,6 +68,7 @@ Napi::Object describe_side(Napi::Env env, const JoinSide& side) {
   object.Set("tuples", number(env, side.tuples.view.size));
   object.Set("valueBytes", number(env, side.tuples.layout.value_bytes));
   object.Set("carriesPayload", Napi::Boolean::New(env, side.carries_payload));
+  object.Set("seemsSorted", Napi::Boolean::New(env, seems_sorted(side.tuples)));
   return object;
 }
 
@@ -188,6 +189,7 @@ Napi::Function EngineWrap::define(Napi::Env env) {
                       InstanceMethod<&EngineWrap::sort_device_bytes>("sortDeviceBytes"),
                       InstanceMethod<&EngineWrap::sort_spills>("sortSpills"),
                       InstanceMethod<&EngineWrap::sort_chunksets>("sortChunksets"),
+                      InstanceMethod<&EngineWrap::copy_run>("copyRun"),
                       InstanceMethod<&EngineWrap::merge_runs>("mergeRuns"),
                       InstanceMethod<&EngineWrap::refine_ties>("refineTies"),
                       InstanceMethod<&EngineWrap::decode_keys>("decodeKeys"),
@@ -197,8 +199,11 @@ Napi::Function EngineWrap::define(Napi::Env env) {
                       InstanceMethod<&EngineWrap::hash_join_device_bytes>("hashJoinDeviceBytes"),
                       InstanceMethod<&EngineWrap::merge_join_device_bytes>("mergeJoinDeviceBytes"),
                       InstanceMethod<&EngineWrap::hash_join>("hashJoin"),
+                      InstanceMethod<&EngineWrap::join_side_is_sorted>("joinSideIsSorted"),
                       InstanceMethod<&EngineWrap::sort_join_side>("sortJoinSide"),
                       InstanceMethod<&EngineWrap::merge_join>("mergeJoin"),
+                      InstanceMethod<&EngineWrap::sort_merge_join_device_bytes>("sortMergeJoinDeviceBytes"),
+                      InstanceMethod<&EngineWrap::sort_merge_join>("sortMergeJoin"),
                       InstanceMethod<&EngineWrap::cross_join>("crossJoin"),
                       InstanceMethod<&EngineWrap::take_join_keys>("takeJoinKeys"),
                       InstanceMethod<&EngineWrap::take_join_values>("takeJoinValues"),
@@ -224,6 +229,11 @@ EngineWrap::EngineWrap(const Napi::CallbackInfo& info) : Napi::ObjectWrap<Engine
   native.gpus = to_ordinals(config.Get("gpus"), "config.gpus");
   native.memory_limit_bytes = to_count(config.Get("memoryLimitBytes"), "config.memoryLimitBytes");
   native.device_memory_limit_bytes = to_count(config.Get("deviceMemoryLimitBytes"), "config.deviceMemoryLimitBytes");
+  if (info.Length() > 1) {
+    const Napi::Object other = to_object(info[1], "memoryOf");
+    if (!other.InstanceOf(info.NewTarget().As<Napi::Function>())) throw Napi::TypeError::New(info.Env(), "Expected an engine");
+    native.memory = Unwrap(other)->engine().memory;
+  }
   guarded(info.Env(), [&]() -> Napi::Value {
     engine_ = std::make_shared<Engine>(native);
     return {};
@@ -394,7 +404,8 @@ Napi::Value EngineWrap::sort_keys(const Napi::CallbackInfo& info) {
                      Engine& engine, Job& job) -> MakeResult {
                    const PhaseTimer timer(job, "encode");
                    state->keys = encode_sort_keys(by, payload, allow_flip, engine, job);
-                   return [held](Napi::Env env) -> Napi::Value {
+                   const bool sorted = state->keys->complete() && is_sorted(state->keys->tuples(), engine, job);
+                   return [held, sorted](Napi::Env env) -> Napi::Value {
                      const auto made = held.lock();
                      const EncodedTuples& tuples = made->keys->tuples();
                      Napi::Object handle = to_handle(env, made);
@@ -404,6 +415,7 @@ Napi::Value EngineWrap::sort_keys(const Napi::CallbackInfo& info) {
                      handle.Set("carriesPayload", Napi::Boolean::New(env, tuples.view.values != nullptr));
                      handle.Set("complete", Napi::Boolean::New(env, made->keys->complete()));
                      handle.Set("areValues", Napi::Boolean::New(env, made->keys->are_values()));
+                     handle.Set("sorted", Napi::Boolean::New(env, sorted));
                      return handle;
                    };
                  });
@@ -431,6 +443,15 @@ Napi::Value EngineWrap::sort_chunksets(const Napi::CallbackInfo& info) {
   return enqueue(info, {keys}, [keys = keys.get(), plan = to_sort_plan(info[2])](Engine& engine, Job& job) {
     const EncodedTuples& tuples = keys->keys->tuples();
     return sort_to_handles(engine, job, tuples, tuples.varying_bits, plan);
+  });
+}
+
+Napi::Value EngineWrap::copy_run(const Napi::CallbackInfo& info) {
+  const auto keys = from_handle<SortKeysState>(info[1]);
+  return enqueue(info, {keys}, [keys = keys.get()](Engine& engine, Job& job) -> MakeResult {
+    const EncodedTuples& tuples = keys->keys->tuples();
+    auto run = std::make_shared<RunState>(RunState{warpjoin::copy_run(engine, tuples.layout, tuples.view, tuples.flip, job)});
+    return [run](Napi::Env env) { return make_runs(env, {run}).As<Napi::Array>().Get(0u); };
   });
 }
 
@@ -537,6 +558,16 @@ Napi::Value EngineWrap::hash_join(const Napi::CallbackInfo& info) {
   });
 }
 
+Napi::Value EngineWrap::join_side_is_sorted(const Napi::CallbackInfo& info) {
+  const auto keys = from_handle<JoinKeysState>(info[1]);
+  const bool left = to_side_is_left(info[2]);
+  return enqueue(info, {keys}, [keys = keys.get(), left](Engine& engine, Job& job) -> MakeResult {
+    const PhaseTimer timer(job, "check order");
+    const bool sorted = is_sorted((left ? keys->keys.left : keys->keys.right).tuples, engine, job);
+    return [sorted](Napi::Env env) { return Napi::Boolean::New(env, sorted); };
+  });
+}
+
 Napi::Value EngineWrap::sort_join_side(const Napi::CallbackInfo& info) {
   const auto keys = from_handle<JoinKeysState>(info[1]);
   const bool left = to_side_is_left(info[2]);
@@ -548,17 +579,40 @@ Napi::Value EngineWrap::sort_join_side(const Napi::CallbackInfo& info) {
 
 Napi::Value EngineWrap::merge_join(const Napi::CallbackInfo& info) {
   const auto keys = from_handle<JoinKeysState>(info[1]);
-  const auto left = from_handle<RunState>(info[2]);
-  const auto right = from_handle<RunState>(info[3]);
+  const auto run = [&](size_t i) { return info[i].IsNull() ? nullptr : from_handle<RunState>(info[i]); };
+  const auto left = run(2), right = run(3);
   const Napi::Object plan_object = to_object(info[5], "plan");
   const MergeJoinPlan plan{to_ordinals(plan_object.Get("devices"), "plan.devices"),
                            static_cast<uint32_t>(to_count(plan_object.Get("subpartitions"), "plan.subpartitions"))};
-  return enqueue(
-      info, {keys, left, right},
-      [keys = keys.get(), left = left.get(), right = right.get(), request = to_join_request(info[4]), plan](Engine& engine,
-                                                                                                            Job& job) {
-        return rows_to_handle(warpjoin::merge_join(engine, left->run, right->run, keys->keys, keys->columns, request, plan, job));
-      });
+  return enqueue(info, {keys, left, right},
+                 [keys = keys.get(), left = left.get(), right = right.get(), request = to_join_request(info[4]), plan](
+                     Engine& engine, Job& job) {
+                   const auto view = [](const RunState* run, const JoinSide& side) {
+                     return run ? run->run.view() : side.tuples.view;
+                   };
+                   return rows_to_handle(warpjoin::merge_join(engine, view(left, keys->keys.left), view(right, keys->keys.right),
+                                                              keys->keys, keys->columns, request, plan, job));
+                 });
+}
+
+Napi::Value EngineWrap::sort_merge_join_device_bytes(const Napi::CallbackInfo& info) {
+  return guarded(info.Env(), [&]() -> Napi::Value {
+    const auto state = from_handle<JoinKeysState>(info[0]);
+    const EncodedTuples& left = state->keys.left.tuples;
+    const EncodedTuples& right = state->keys.right.tuples;
+    return number(info.Env(),
+                  warpjoin::sort_merge_join_device_bytes(left.layout, left.view.size, right.layout, right.view.size,
+                                                         to_count(info[1], "devices"), to_join_request(info[2]), engine()));
+  });
+}
+
+Napi::Value EngineWrap::sort_merge_join(const Napi::CallbackInfo& info) {
+  const auto keys = from_handle<JoinKeysState>(info[1]);
+  return enqueue(info, {keys},
+                 [keys = keys.get(), request = to_join_request(info[2]), devices = to_ordinals(info[3], "devices")](
+                     Engine& engine, Job& job) {
+                   return rows_to_handle(warpjoin::sort_merge_join(engine, keys->keys, keys->columns, request, devices, job));
+                 });
 }
 
 Napi::Value EngineWrap::cross_join(const Napi::CallbackInfo& info) {

@@ -27,6 +27,7 @@ class EngineWrap : public Napi::ObjectWrap<EngineWrap> {
   Napi::Value sort_device_bytes(const Napi::CallbackInfo& info);
   Napi::Value sort_spills(const Napi::CallbackInfo& info);
   Napi::Value sort_chunksets(const Napi::CallbackInfo& info);
+  Napi::Value copy_run(const Napi::CallbackInfo& info);
   Napi::Value merge_runs(const Napi::CallbackInfo& info);
   Napi::Value refine_ties(const Napi::CallbackInfo& info);
   Napi::Value decode_keys(const Napi::CallbackInfo& info);
@@ -36,8 +37,11 @@ class EngineWrap : public Napi::ObjectWrap<EngineWrap> {
   Napi::Value hash_join_device_bytes(const Napi::CallbackInfo& info);
   Napi::Value merge_join_device_bytes(const Napi::CallbackInfo& info);
   Napi::Value hash_join(const Napi::CallbackInfo& info);
+  Napi::Value join_side_is_sorted(const Napi::CallbackInfo& info);
   Napi::Value sort_join_side(const Napi::CallbackInfo& info);
   Napi::Value merge_join(const Napi::CallbackInfo& info);
+  Napi::Value sort_merge_join_device_bytes(const Napi::CallbackInfo& info);
+  Napi::Value sort_merge_join(const Napi::CallbackInfo& info);
   Napi::Value cross_join(const Napi::CallbackInfo& info);
   Napi::Value take_join_keys(const Napi::CallbackInfo& info);
   Napi::Value take_join_values(const Napi::CallbackInfo& info);

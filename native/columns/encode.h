@@ -25,6 +25,11 @@ struct EncodedTuples {
   HostBuffer keys, values;
 };
 
+/// Whether the keys ascend, by key ^ flip, as far as a few hundred of them say.
+bool seems_sorted(const EncodedTuples& tuples);
+/// Whether they do. Keys out of order are noticed soon: most by seems_sorted(), others within a pass that ends there.
+bool is_sorted(const EncodedTuples& tuples, Engine& engine, const Job& job);
+
 /// Throws Error(invalid_table), naming the column, if a chunk's buffers are shorter than its length needs or its
 /// offsets are not ascending within the bytes. After this every read of the column is within bounds.
 void validate_column(const Column& column, Engine& engine, const Job& job);

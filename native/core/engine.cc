@@ -9,7 +9,7 @@
 namespace warpjoin {
 
 Engine::Engine(const EngineConfig& config)
-    : memory(HostMemory::create(config.memory_limit_bytes)),
+    : memory(config.memory ? config.memory : HostMemory::create(config.memory_limit_bytes)),
       pool(config.threads ? config.threads : std::max(1u, std::thread::hardware_concurrency())),
       pinned(memory, config.transfer_block_bytes) {
   for (int i = 0; i < config.host_devices; ++i) {

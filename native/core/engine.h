@@ -13,11 +13,12 @@
 namespace warpjoin {
 
 struct EngineConfig {
-  unsigned threads = 0;                  ///< host threads; 0: one a core
-  int host_devices = 1;                  ///< how many host devices to show; 0 where GPUs are used
-  std::vector<int> gpus;                 ///< ordinals of the GPUs to use
-  size_t memory_limit_bytes = 0;         ///< host memory, hard
-  size_t device_memory_limit_bytes = 0;  ///< each device, hard; 0: 80 % of the device's memory (host: the host limit)
+  unsigned threads = 0;                     ///< host threads; 0: one a core
+  int host_devices = 1;                     ///< how many host devices to show; 0 where GPUs are used
+  std::vector<int> gpus;                    ///< ordinals of the GPUs to use
+  size_t memory_limit_bytes = 0;            ///< host memory, hard
+  std::shared_ptr<HostMemory> memory = {};  ///< of another engine, to work within its limit; null: one of its own
+  size_t device_memory_limit_bytes = 0;     ///< each device, hard; 0: 80 % of the device's memory (host: the host limit)
   /// What a transfer moves at a time through pinned memory to the host; half of it to the devices. On the way there, two
   /// buffers of 1 MiB for each of 64 threads stay in the last-level cache, which the copy engines read; with 2 MiB a
   /// quarter of the speed is lost. On the way back, threads wait for their block, and the fewer waits the better.

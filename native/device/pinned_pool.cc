@@ -11,12 +11,10 @@ constexpr size_t kLine = 64;  // buffers begin on cache lines
 }  // namespace
 
 PinnedPool::PinnedPool(std::shared_ptr<HostMemory> memory, size_t buffer_bytes)
-    : memory_(std::move(memory)), buffer_bytes_(buffer_bytes), lent_bytes_(buffer_bytes) {
-  memory_->on_shortage([this] { give_back_idle(); });
-}
+    : memory_(std::move(memory)), buffer_bytes_(buffer_bytes), lent_bytes_(buffer_bytes) {}
 
 PinnedPool::~PinnedPool() {
-  memory_->on_shortage({});
+  if (asked_) memory_->on_shortage({});
   free_blocks();
 }
 
@@ -52,6 +50,8 @@ void PinnedPool::grow(size_t count, Device& device) {
 }
 
 void PinnedPool::add_block(size_t buffers, Device& device) {
+  // Not before: of engines that share their memory only one has devices beyond a link.
+  if (!std::exchange(asked_, true)) memory_->on_shortage([this] { give_back_idle(); });
   HostBuffer memory = memory_->allocate(buffers * lent_bytes_, "pinned transfer buffers");
   blocks_.reserve(blocks_.size() + 1);
   buffers_.reserve(buffers_.size() + buffers);

@@ -73,6 +73,7 @@ class PinnedPool {
   std::mutex mutex_;
   std::condition_variable returned_;
   bool lent_ = false;
+  bool asked_ = false;  // on shortages of memory_; changed by the borrower
   // Changed by the borrower while lent, else under the mutex.
   size_t lent_bytes_;  // a buffer: buffer_bytes_, or less where that did not fit
   std::vector<Block> blocks_;

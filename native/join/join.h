@@ -64,11 +64,22 @@ struct MergeJoinPlan {
 
 /// Joins two sorted relations: merge-path partitions for the devices and subpartitions for their three streams, with
 /// boundary validation so that equal keys never straddle two; match ranges on the devices; materialization on the host.
-JoinRows merge_join(Engine& engine, const SortedRun& left, const SortedRun& right, const JoinKeys& keys, JoinColumns columns,
+/// `left` and `right` are the tuples of `keys` in ascending order, in host memory: runs, or these tuples where they are in order.
+JoinRows merge_join(Engine& engine, TupleView left, TupleView right, const JoinKeys& keys, JoinColumns columns,
                     const JoinRequest& request, const MergeJoinPlan& plan, Job& job);
 /// Device memory of a merge join, on each device.
 size_t merge_join_device_bytes(TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows, size_t devices,
                                uint32_t subpartitions, Engine& engine);
+
+/// Sorts and joins two relations in the devices' joint memory: both are partitioned by the same key ranges while they arrive;
+/// then each device collects a range of both, sorts it and finds its matches, while the values of the range before go home in
+/// order, and its match ranges. Keys cross the links once. Materialization on the host; the rows are those of merge_join, in the
+/// same order. Devices must address each other's memory. Host memory: the result, the values that it takes, match ranges.
+JoinRows sort_merge_join(Engine& engine, const JoinKeys& keys, JoinColumns columns, const JoinRequest& request,
+                         const std::vector<int>& devices, Job& job);
+/// Device memory that it takes on each device, at most.
+size_t sort_merge_join_device_bytes(TupleLayout left, uint64_t left_rows, TupleLayout right, uint64_t right_rows, size_t devices,
+                                    const JoinRequest& request, Engine& engine);
 
 /// Every left row with every right row.
 JoinRows cross_join(Engine& engine, uint64_t left_rows, uint64_t right_rows, uint64_t max_rows, Job& job);

@@ -546,15 +546,17 @@ void LocalJoins::match() {
     for (const auto& local : locals_) local->free_arrival();
   }
   const PhaseTimer timer(job_, "match", build_.size() * build_.layout.key_bytes + probe_.size() * probe_.layout.key_bytes);
-  for (const auto& local : locals_) local->matches.resize(parts_);
-  for (size_t p = 0; p < parts_; ++p) {
-    for (const auto& local : locals_) {
+  // All devices at once, as a match is many launches.
+  engine_.pool.parallel_for(locals_.size(), [&](uint64_t d) {
+    Local& local = *locals_[d];
+    local.matches.resize(parts_);
+    for (size_t p = 0; p < parts_; ++p) {
       if (parts_ > 1) {
-        for (const auto& sender : locals_) local->stream->wait(*sender->sent[p]);
+        for (const auto& sender : locals_) local.stream->wait(*sender->sent[p]);
       }
-      start_match(*local, p);
+      start_match(local, p);
     }
-  }
+  });
   wait();
   for (bool going = true; going;) {
     going = false;

@@ -205,4 +205,31 @@ void MatchLists::write_alone(bool of_left, bool matched, TupleLayout layout, Tup
   });
 }
 
+JoinRows rows_of_matches(Engine& engine, const JoinKeys& keys, const JoinRequest& request, TupleView left, TupleView right,
+                         std::vector<MatchList> lists, Job& job) {
+  const TupleLayout left_layout = keys.left.tuples.layout, right_layout = keys.right.tuples.layout;
+  const MatchLists matches(engine, std::move(lists), request.build_left, job);
+  const JoinSections sections = join_sections(keys, request.kind, matches.counts());
+  JoinRows rows = make_rows(engine, keys, request, sections, job);
+  if (!request.count_only) {
+    const auto at = [](const HostBuffer& column, TupleLayout layout, uint64_t row) -> void* {
+      return column ? column.as<char>() + row * layout.value_bytes : nullptr;
+    };
+    const PhaseTimer timer(job, "write", rows.keys.size() + rows.left.size() + rows.right.size());
+    if (sections.pairs) {
+      matches.write_pairs(left_layout, left, right_layout, right, rows.keys ? rows.keys.data() : nullptr,
+                          rows.left ? rows.left.data() : nullptr, rows.right ? rows.right.data() : nullptr, job);
+    }
+    if (sections.left) {
+      matches.write_alone(true, request.kind == JoinKind::semi, left_layout, left,
+                          at(rows.left, left_layout, sections.left_begin()), job);
+    }
+    if (sections.right) {
+      matches.write_alone(false, false, right_layout, right, at(rows.right, right_layout, sections.right_begin()), job);
+    }
+  }
+  job.add_done(left.size + right.size);
+  return rows;
+}
+
 }  // namespace warpjoin

@@ -57,4 +57,9 @@ class MatchLists {
   JoinCounts counts_;
 };
 
+/// The rows of a join of sorted sides that have these matches, which are in ascending order. What is read of the sides: the
+/// values that the request wants, and the left keys where it wants keys.
+JoinRows rows_of_matches(Engine& engine, const JoinKeys& keys, const JoinRequest& request, TupleView left, TupleView right,
+                         std::vector<MatchList> lists, Job& job);
+
 }  // namespace warpjoin

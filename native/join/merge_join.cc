@@ -70,28 +70,30 @@ size_t subpartitions_of(uint32_t asked, uint64_t rows, uint8_t key_bytes, const 
   return all_address_host_memory(on) ? asked : std::max<size_t>(asked, parts_beyond_link(rows, key_bytes, devices));
 }
 
-JoinRows join_exact(Engine& engine, const SortedRun& left, const SortedRun& right, const JoinKeys& keys,
-                    const JoinRequest& request, const MergeJoinPlan& plan, Job& job) {
+JoinRows join_exact(Engine& engine, TupleView left, TupleView right, const JoinKeys& keys, const JoinRequest& request,
+                    const MergeJoinPlan& plan, Job& job) {
   const std::vector<Device*> devices = engine.select(plan.devices);
   if (devices.empty()) throw Error(ErrorCode::option, "A merge join needs at least one device");
   if (plan.subpartitions < kLeastSubpartitions) {
     throw Error(ErrorCode::option,
                 "Subpartitions of a merge join: expected at least 3 but received " + std::to_string(plan.subpartitions));
   }
-  const SortedRun &build = request.build_left ? left : right, &probe = request.build_left ? right : left;
+  const TupleLayout left_layout = keys.left.tuples.layout, right_layout = keys.right.tuples.layout;
+  const SortedSides sides = request.build_left ? SortedSides{left_layout, left, right_layout, right}
+                                               : SortedSides{right_layout, right, left_layout, left};
+  const TupleView &build = sides.build, &probe = sides.probe;
+  const uint8_t key_bytes = left_layout.key_bytes;
   job.add_planned(2 * (build.size + probe.size));
-  const size_t per_device =
-      subpartitions_of(plan.subpartitions, build.size + probe.size, build.layout.key_bytes, devices, devices.size());
+  const size_t per_device = subpartitions_of(plan.subpartitions, build.size + probe.size, key_bytes, devices, devices.size());
   const size_t parts = devices.size() * per_device;
   MergePath path;
   std::vector<MatchList> lists;
   double skew = 1;
   {
-    const PhaseTimer timer(job, "match", build.size * build.layout.key_bytes + probe.size * probe.layout.key_bytes);
-    path = build.layout.key_bytes == 4 ? cut_path<uint32_t>(build.view(), probe.view(), parts)
-                                       : cut_path<uint64_t>(build.view(), probe.view(), parts);
-    PartMatches found = match_parts(engine, devices, {build.layout, build.view(), probe.layout, probe.view()}, path.parts,
-                                    per_device, part_rows(build.size, probe.size, parts), job);
+    const PhaseTimer timer(job, "match", (build.size + probe.size) * key_bytes);
+    path = key_bytes == 4 ? cut_path<uint32_t>(build, probe, parts) : cut_path<uint64_t>(build, probe, parts);
+    PartMatches found =
+        match_parts(engine, devices, sides, path.parts, per_device, part_rows(build.size, probe.size, parts), job);
     skew = found.skew;
     for (size_t i = 0; i < found.lists.size(); ++i) {
       lists.push_back(std::move(found.lists[i]));
@@ -105,34 +107,14 @@ JoinRows join_exact(Engine& engine, const SortedRun& left, const SortedRun& righ
       list.count = 1;
     }
   }
-  const MatchLists matches(engine, std::move(lists), request.build_left, job);
-  const JoinSections sections = join_sections(keys, request.kind, matches.counts());
-  JoinRows rows = make_rows(engine, keys, request, sections, job);
+  JoinRows rows = rows_of_matches(engine, keys, request, left, right, std::move(lists), job);
   rows.skew = skew;
-  if (!request.count_only) {
-    const auto at = [](const HostBuffer& column, TupleLayout layout, uint64_t row) -> void* {
-      return column ? column.as<char>() + row * layout.value_bytes : nullptr;
-    };
-    const PhaseTimer timer(job, "write", rows.keys.size() + rows.left.size() + rows.right.size());
-    if (sections.pairs) {
-      matches.write_pairs(left.layout, left.view(), right.layout, right.view(), rows.keys ? rows.keys.data() : nullptr,
-                          rows.left ? rows.left.data() : nullptr, rows.right ? rows.right.data() : nullptr, job);
-    }
-    if (sections.left) {
-      matches.write_alone(true, request.kind == JoinKind::semi, left.layout, left.view(),
-                          at(rows.left, left.layout, sections.left_begin()), job);
-    }
-    if (sections.right) {
-      matches.write_alone(false, false, right.layout, right.view(), at(rows.right, right.layout, sections.right_begin()), job);
-    }
-  }
-  job.add_done(build.size + probe.size);
   return rows;
 }
 
 }  // namespace
 
-JoinRows merge_join(Engine& engine, const SortedRun& left, const SortedRun& right, const JoinKeys& keys, JoinColumns columns,
+JoinRows merge_join(Engine& engine, TupleView left, TupleView right, const JoinKeys& keys, JoinColumns columns,
                     const JoinRequest& request, const MergeJoinPlan& plan, Job& job) {
   check_request(keys, request);
   if (keys.exact) return join_exact(engine, left, right, keys, request, plan, job);

@@ -82,7 +82,8 @@ void write_chunk(LocalJoins& joins, Device& device, size_t d, const JoinRequest&
 }
 
 /// Leaves what was found on the devices.
-void keep(LocalJoins& joins, std::span<Device* const> devices, const JoinRequest& request, ResidentRows& rows, Job& job) {
+void keep(Engine& engine, LocalJoins& joins, std::span<Device* const> devices, const JoinRequest& request, ResidentRows& rows,
+          Job& job) {
   std::vector<JoinSections> sections;
   rows.chunks.resize(devices.size());
   uint64_t size = 0;
@@ -100,9 +101,9 @@ void keep(LocalJoins& joins, std::span<Device* const> devices, const JoinRequest
   check_max_rows(size, request.max_rows);
   if (request.count_only) return;
   const PhaseTimer timer(job, "write");
-  for (size_t d = 0; d < devices.size(); ++d) {
+  engine.pool.parallel_for(devices.size(), [&](uint64_t d) {
     write_chunk(joins, *devices[d], d, request, sections[d], rows.left_layout, rows.right_layout, rows.chunks[d]);
-  }
+  });
   joins.wait();
 }
 
@@ -125,7 +126,7 @@ ResidentRows resident_hash_join(Engine& engine, std::span<Device* const> devices
   check_request(described(left, right), request);
   ResidentRows rows{left.layout, right.layout, {}, false, false, 1};
   run_joins(engine, devices, relation(left), relation(right), request, partitions, 0, job,
-            [&](LocalJoins& joins) { keep(joins, devices, request, rows, job); });
+            [&](LocalJoins& joins) { keep(engine, joins, devices, request, rows, job); });
   return rows;
 }
 
@@ -148,7 +149,7 @@ ResidentRows hash_join_there(Engine& engine, std::span<Device* const> devices, c
   }
   ResidentRows rows{left, right, {}, false, false, 1};
   run_joins(engine, devices, relation(keys.left.tuples), relation(keys.right.tuples), request, partitions, kept_bytes, job,
-            [&](LocalJoins& joins) { keep(joins, devices, request, rows, job); });
+            [&](LocalJoins& joins) { keep(engine, joins, devices, request, rows, job); });
   return rows;
 }
 

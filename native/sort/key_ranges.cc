@@ -3,9 +3,8 @@
 #include <algorithm>
 
 namespace warpjoin::sorting {
-namespace {
 
-std::vector<uint64_t> sample(ThreadPool& pool, TupleLayout layout, const TupleView& in, uint64_t flip, uint64_t count) {
+std::vector<uint64_t> sampled_keys(ThreadPool& pool, TupleLayout layout, const TupleView& in, uint64_t flip, uint64_t count) {
   std::vector<uint64_t> keys(count);
   static const Job never_cancelled;
   pool.for_blocks(count, 1024, never_cancelled, [&](uint64_t begin, uint64_t end) {
@@ -15,9 +14,10 @@ std::vector<uint64_t> sample(ThreadPool& pool, TupleLayout layout, const TupleVi
                                       : static_cast<const uint64_t*>(in.keys)[at] ^ flip;
     }
   });
-  std::sort(keys.begin(), keys.end());
   return keys;
 }
+
+namespace {
 
 // The bound between two keys that differ: above the lower and at most the higher one, with the most trailing zeros.
 uint64_t shortest_bound(uint64_t lower, uint64_t higher) {
@@ -50,7 +50,9 @@ std::vector<uint64_t> cut(std::span<const uint64_t> keys, size_t least, size_t m
 
 KeyRanges KeyRanges::choose(ThreadPool& pool, TupleLayout layout, const TupleView& in, uint64_t flip, size_t most,
                             uint64_t oversampling) {
-  KeyRanges ranges = of_sample(layout, sample(pool, layout, in, flip, std::min(in.size, most * oversampling)), most);
+  std::vector<uint64_t> keys = sampled_keys(pool, layout, in, flip, std::min(in.size, most * oversampling));
+  std::sort(keys.begin(), keys.end());
+  KeyRanges ranges = of_sample(layout, keys, most);
   ranges.flip_ = flip;
   return ranges;
 }

@@ -1,4 +1,4 @@
-// Key ranges of about equal weight, from a sample. Internal to native/sort.
+// Key ranges of about equal weight, from a sample. Internal to native/sort and native/join.
 #pragma once
 
 #include <bit>
@@ -10,6 +10,9 @@
 #include "core/tuples.h"
 
 namespace warpjoin::sorting {
+
+/// The keys ^ flip of `count` <= in.size tuples spread over `in` (host memory), in its order.
+std::vector<uint64_t> sampled_keys(ThreadPool& pool, TupleLayout layout, const TupleView& in, uint64_t flip, uint64_t count);
 
 /// Ranges of keys in ascending order; together they hold every key. Keys are key ^ flip() of those in the input.
 class KeyRanges {

@@ -5,9 +5,7 @@
 #include "sort/lanes.h"
 
 namespace warpjoin::sorting {
-namespace {
 
-// Tuples [begin, begin + size) of `from`, taken as one sequence.
 std::vector<TupleView> cut(TupleLayout layout, const std::vector<TupleView>& from, uint64_t begin, uint64_t size) {
   std::vector<TupleView> found;
   uint64_t at = 0;
@@ -18,8 +16,6 @@ std::vector<TupleView> cut(TupleLayout layout, const std::vector<TupleView>& fro
   }
   return found;
 }
-
-}  // namespace
 
 void partition_piece(Primitives& primitives, TupleLayout layout, Piece& piece, const TupleView& arrived, const KeyRanges& ranges,
                      void* scratch, Job& job, Stream& compute) {

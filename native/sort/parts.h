@@ -1,4 +1,4 @@
-// What sample sorts cut their input and result into. Internal to native/sort.
+// What sample sorts cut their input and result into. Internal to native/sort and native/join.
 #pragma once
 
 #include <algorithm>
@@ -48,6 +48,9 @@ struct Part {
   uint64_t bits = 0;             ///< key bits that vary; 0: all keys are equal
   std::vector<TupleView> from;   ///< in the order of the input
 };
+
+/// Tuples [begin, begin + size) of `from`, taken as one sequence.
+std::vector<TupleView> cut(TupleLayout layout, const std::vector<TupleView>& from, uint64_t begin, uint64_t size);
 
 /// The parts of each device, ascending: every range goes to the device whose equal share of the result it falls into; ranges
 /// of equal keys are cut where they need be. `pieces` are all of them in the order of the input, `size` their tuples. No

@@ -51,6 +51,9 @@ bool sort_spills(uint64_t tuples, uint64_t chunkset, const std::vector<int>& dev
 std::vector<SortedRun> sort_chunksets(Engine& engine, TupleLayout layout, TupleView in, uint64_t varying_bits,
                                       const SortPlan& plan, Job& job);
 
+/// The run of tuples (host memory; implied values allowed) that ascend by key ^ `flip` already: a copy.
+SortedRun copy_run(Engine& engine, TupleLayout layout, TupleView sorted, uint64_t flip, Job& job);
+
 /// Merges runs into one on the host, stable in the order of the runs (3.2). Frees each input as soon as it can.
 /// One run is returned as it is.
 SortedRun merge_runs(Engine& engine, std::vector<SortedRun> runs, Job& job);

@@ -1,4 +1,6 @@
 // Chunksets through the devices, one behind the other (multi-gpu-sort-merge-join 3.1.3), and their merge (3.2).
+#include <cstring>
+#include <numeric>
 #include <set>
 #include <string>
 
@@ -153,6 +155,28 @@ std::vector<SortedRun> sort_chunksets(Engine& engine, TupleLayout layout, TupleV
     algorithm == SortAlgorithm::merge ? merge_sort(lanes, set) : radix_sort(lanes, set);
   }
   return runs;
+}
+
+SortedRun copy_run(Engine& engine, TupleLayout layout, TupleView sorted, uint64_t flip, Job& job) {
+  job.add_planned(sorted.size);
+  PhaseTimer timer(job, "copy", 2 * sorted.size * layout.tuple_bytes());
+  SortedRun run = allocate_run(engine, layout, sorted.size);
+  run.flip = flip;
+  engine.pool.for_blocks(sorted.size, 1 << 16, job, [&](uint64_t begin, uint64_t end) {
+    const TupleView from = sorted.slice(layout, begin, end);
+    const TupleSpan to = run.span().slice(layout, begin, end);
+    std::memcpy(to.keys, from.keys, from.size * layout.key_bytes);
+    if (from.values) {
+      std::memcpy(to.values, from.values, from.size * layout.value_bytes);
+    } else if (layout.value_bytes == 4) {
+      std::iota(static_cast<uint32_t*>(to.values), static_cast<uint32_t*>(to.values) + from.size,
+                static_cast<uint32_t>(from.first_value));
+    } else if (layout.value_bytes == 8) {
+      std::iota(static_cast<uint64_t*>(to.values), static_cast<uint64_t*>(to.values) + from.size, from.first_value);
+    }
+  });
+  job.add_done(sorted.size);
+  return run;
 }
 
 SortedRun merge_runs(Engine& engine, std::vector<SortedRun> runs, Job& job) {

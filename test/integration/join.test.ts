@@ -1,7 +1,7 @@
 import * as arrow from 'apache-arrow';
 import { describe, expect, test } from 'vitest';
 import type { JoinKind } from '../../lib/index.js';
-import { describeDevices, engineMaker, testEngine } from '../support/engines.js';
+import { describeDevices, engineMaker, onGpus, testEngine } from '../support/engines.js';
 import { KEY_TYPES } from '../support/keys.js';
 import { referenceJoin } from '../support/reference.js';
 import { chunked, type Row, random, rows, table, unordered } from '../support/tables.js';
@@ -129,6 +129,28 @@ describe.each(ALGORITHMS)('%s', (algorithm) => {
     );
     for (const how of HOWS)
       expectJoin(await (await engine).join(left, right, { on: 'key', how, algorithm }), left, right, { how });
+  });
+});
+
+describeDevices((devices) => {
+  const engine = engineOf(devices);
+  test.each(HOWS)('%s: sides in order are not sorted', async (how) => {
+    const values = Array.from({ length: 300 }, (_, index) => index * 5);
+    const [left, right] = inputs(new arrow.Int32(), values, 500, 700);
+    const sort = async (of: arrow.Table) => (await engine).sort(of, { by: 'key' });
+    const inOrder = { left: await sort(left), right: await sort(right) };
+    for (const [one, other, expected] of [
+      [inOrder.left, inOrder.right, ['left', 'right']],
+      [inOrder.left, right, ['left']],
+      [left, inOrder.right, ['right']],
+    ] as const) {
+      const out = await (await engine).join(one, other, { on: 'key', how, algorithm: 'sort-merge' });
+      expectJoin(out, one, other, { how });
+      // In the joint memory of GPUs one side's order is no help.
+      if (!onGpus || expected.length === 2) expect(out.stats.inOrder).toEqual(expected);
+    }
+    const asked = { on: 'key', how, algorithm: 'sort-merge', sortAlgorithm: 'merge' } as const;
+    expect((await (await engine).join(inOrder.left, inOrder.right, asked)).stats.inOrder).toEqual([]);
   });
 });
 

@@ -60,8 +60,7 @@ TEST_P(DeviceGather, EqualsTheGatherOfTheHostWhereDevicesReadNoHostMemory) {
 // Several pieces a device: they share its outputs.
 TEST_P(DeviceGather, SendsHomePieceAfterPiece) {
   const auto engine = make_far_engine(config(GetParam()));
-  check_device_gather(*engine, 3000, static_cast<uint64_t>(GetParam()) * 200'000 + 77, 4, false, 9);
-  check_device_gather(*engine, 3000, static_cast<uint64_t>(GetParam()) * 200'000 + 77, 4, true, 10);
+  check_device_gather(*engine, 3000, static_cast<uint64_t>(GetParam()) * 200'000 + 77, 4, GetParam() % 2 == 0, 9);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, DeviceGather, ::testing::Values(1, 2, 3, 4, 8), ::testing::PrintToStringParamName());

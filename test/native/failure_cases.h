@@ -8,6 +8,7 @@
 #include <functional>
 #include <numeric>
 #include <random>
+#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -70,9 +71,10 @@ class RepeatedCall {
   std::vector<size_t> free_;
 };
 
-/// Lets the first, the second and so on allocation fail, in host memory and on each device; there are at least `least`.
+/// Lets the first, the second and so on allocation fail, in host memory and on the first and the last device; there are at least
+/// `least`.
 inline void check_failed_allocations(Engine& engine, int devices, const RepeatedCall& call, uint64_t least = 3) {
-  for (int pool = -1; pool < devices; ++pool) {  // -1: host memory
+  for (const int pool : std::set{-1, 0, devices - 1}) {  // -1: host memory
     SCOPED_TRACE(pool);
     const auto fail = [&](uint64_t n) {
       pool < 0 ? engine.memory->fail_allocation(n) : engine.devices[static_cast<size_t>(pool)]->memory().fail_allocation(n);

@@ -72,7 +72,7 @@ TEST(Gather, EqualsANaiveGatherOverSeveralBlocks) {
     for (const bool missing : {false, true}) {
       const Values values = draw_values(type, 5000, {.nulls = missing ? 0.1 : 0.0}, random);
       const TestColumn test("c", type, values, random);
-      const Rows picked = draw_rows(5000, 200001, missing, random);
+      const Rows picked = draw_rows(5000, 140001, missing, random);
       const PoisonedMemory poisoned(engine, picked.list.size);
       Values expected;
       for (const uint64_t row : picked.numbers) expected.push_back(row == kMissing ? Value() : values[row]);

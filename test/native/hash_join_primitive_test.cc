@@ -20,17 +20,16 @@ TEST(HashJoinPrimitive, MatchesTheNaiveJoinForAllLayoutsFragmentsAndPartitions) 
     for (const uint8_t build_value : {0, 4, 8}) {
       for (const uint8_t probe_value : {0, 4, 8}) {
         for (const unsigned bits : {0u, 1u, 4u, 9u}) {
-          for (const size_t fragments : {1, 3}) {
-            const bool implied = random() % 2 != 0;
-            const size_t r = random() % 3000, s = random() % 3000;
-            const uint64_t domain = 1 + random() % (random() % 2 ? 5000 : 300);
-            const Side build({key_bytes, build_value}, keys(random, r, domain, key_bytes), fragments, bits, implied);
-            const Side probe({key_bytes, probe_value}, keys(random, s, domain, key_bytes), fragments, bits, !implied);
-            SCOPED_TRACE(testing::Message() << int(key_bytes) << " " << int(build_value) << " " << int(probe_value) << " " << bits
-                                            << " " << fragments << " " << domain);
-            check(engine, build, probe, bits);
-            if (testing::Test::HasFatalFailure()) return;
-          }
+          const size_t fragments = random() % 2 ? 1 : 3;
+          const bool implied = random() % 2 != 0;
+          const size_t r = random() % 3000, s = random() % 3000;
+          const uint64_t domain = 1 + random() % (random() % 2 ? 5000 : 300);
+          const Side build({key_bytes, build_value}, keys(random, r, domain, key_bytes), fragments, bits, implied);
+          const Side probe({key_bytes, probe_value}, keys(random, s, domain, key_bytes), fragments, bits, !implied);
+          SCOPED_TRACE(testing::Message() << int(key_bytes) << " " << int(build_value) << " " << int(probe_value) << " " << bits
+                                          << " " << fragments << " " << domain);
+          check(engine, build, probe, bits);
+          if (testing::Test::HasFatalFailure()) return;
         }
       }
     }
@@ -52,19 +51,19 @@ TEST(HashJoinPrimitive, TakesEmptyAndTinySides) {
 TEST(HashJoinPrimitive, SplitsHeavyProbePartitionsAmongThreads) {
   Engine engine = make_engine();
   std::mt19937_64 random(2);
-  std::vector<uint64_t> r(20000), s(700000);
+  std::vector<uint64_t> r(20000), s(500000);
   std::iota(r.begin(), r.end(), uint64_t{0});
-  for (uint64_t& key : s) key = random() % 4 ? random() % 40000 : 17;
-  for (const unsigned bits : {0u, 3u}) check(engine, Side({8, 4}, r, 1, bits, false), Side({8, 4}, s, 2, bits, true), bits);
+  for (uint64_t& key : s) key = random() % 5 < 2 ? random() % 40000 : 17;
+  check(engine, Side({8, 4}, r, 1, 3, false), Side({8, 4}, s, 2, 3, true), 3);
 }
 
 TEST(HashJoinPrimitive, CutsTheOutputOfHotKeysIntoWindows) {
   Engine engine = make_engine();
   std::mt19937_64 random(3);
-  std::vector<uint64_t> r(3000), s(1500);
+  std::vector<uint64_t> r(3000), s(1200);
   for (uint64_t& key : r) key = random() % 3 ? 42 : random() % 100;
   for (uint64_t& key : s) key = random() % 2 ? 42 : random() % 200;
-  for (const unsigned bits : {0u, 2u}) check(engine, Side({4, 4}, r, 2, bits, false), Side({4, 8}, s, 1, bits, false), bits);
+  check(engine, Side({4, 4}, r, 2, 2, false), Side({4, 8}, s, 1, 2, false), 2);
 }
 
 TEST(HashJoinPrimitive, PrefetchesInTablesBeyondTheCache) {

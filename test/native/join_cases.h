@@ -162,6 +162,7 @@ inline std::vector<Row> read(const JoinRows& joined, const JoinRequest& request)
 struct Plan {
   bool merge = false;
   uint32_t rounds = 1, partitions = 0, subpartitions = 3;
+  bool joint = false;  ///< sides are sorted and merged in the joint memory of the devices
 };
 
 inline std::vector<int> all_devices(const Engine& engine) {
@@ -172,9 +173,16 @@ inline std::vector<int> all_devices(const Engine& engine) {
 
 inline JoinRows join(Engine& engine, const JoinKeys& keys, const JoinRequest& request, const Plan& plan, Job& job,
                      JoinColumns columns = {}) {
+  if (plan.joint) return sort_merge_join(engine, keys, columns, request, all_devices(engine), job);
   if (!plan.merge) return hash_join(engine, keys, columns, request, {all_devices(engine), plan.rounds, plan.partitions}, job);
-  const SortedRun left = make_run(engine, keys.left), right = make_run(engine, keys.right);
-  return merge_join(engine, left, right, keys, columns, request, {all_devices(engine), plan.subpartitions}, job);
+  SortedRun left, right;
+  const auto sorted = [&](const JoinSide& side, SortedRun& run) {
+    if (is_sorted(side.tuples, engine, job)) return side.tuples.view;
+    run = make_run(engine, side);
+    return run.view();
+  };
+  return merge_join(engine, sorted(keys.left, left), sorted(keys.right, right), keys, columns, request,
+                    {all_devices(engine), plan.subpartitions}, job);
 }
 
 inline void check(Engine& engine, const Rows& left, const Rows& right, Shape shape, JoinRequest request, const Plan& plan) {
@@ -218,17 +226,19 @@ inline Rows draw(std::mt19937_64& random, size_t size, uint64_t domain, double e
 inline constexpr JoinKind kKinds[] = {JoinKind::inner, JoinKind::left, JoinKind::right,
                                       JoinKind::full,  JoinKind::semi, JoinKind::anti};
 
-/// Random joins of all kinds, by hashing and by merging.
-inline void check_drawn_joins(Engine& engine) {
+inline const std::vector<Plan> kHashAndMerge{{}, {.merge = true}};
+
+/// Random joins of all kinds, by the algorithms of these plans.
+inline void check_drawn_joins(Engine& engine, const std::vector<Plan>& algorithms = kHashAndMerge) {
   std::mt19937_64 random(engine.devices.size());
   const auto pick = [&](auto... choices) {
     const uint64_t all[] = {static_cast<uint64_t>(choices)...};
     return all[random() % sizeof...(choices)];
   };
   for (const JoinKind kind : kKinds) {
-    for (const bool merge : {false, true}) {
+    for (const Plan& algorithm : algorithms) {
       for (const bool build_left : {false, true}) {
-        for (int draws = 0; draws < 3; ++draws) {
+        for (int draws = 0; draws < 2; ++draws) {
           const Shape shape{static_cast<uint8_t>(pick(4, 8)), static_cast<uint8_t>(pick(4, 8)), static_cast<uint8_t>(pick(4, 8)),
                             kind == JoinKind::inner && random() % 3 == 0};
           const double excluded = shape.payload ? 0 : static_cast<double>(pick(0, 1)) * 0.1;
@@ -240,8 +250,10 @@ inline void check_drawn_joins(Engine& engine) {
           request.want_left = random() % 4 != 0;
           request.want_right = random() % 4 != 0;
           request.want_keys = kind == JoinKind::inner && random() % 2 != 0;
-          const Plan plan{merge, static_cast<uint32_t>(pick(1, 1, 2, 8)), static_cast<uint32_t>(pick(0, 1, 4, 64)),
-                          static_cast<uint32_t>(pick(3, 9))};
+          Plan plan = algorithm;
+          plan.rounds = static_cast<uint32_t>(pick(1, 1, 2, 8));
+          plan.partitions = static_cast<uint32_t>(pick(0, 1, 4, 64));
+          plan.subpartitions = static_cast<uint32_t>(pick(3, 9));
           check(engine, left, right, shape, request, plan);
           if (::testing::Test::HasFatalFailure()) return;
         }
@@ -250,18 +262,21 @@ inline void check_drawn_joins(Engine& engine) {
   }
 }
 
-inline void check_empty_joins(Engine& engine) {
+inline void check_empty_joins(Engine& engine, const std::vector<Plan>& algorithms = kHashAndMerge) {
   Rows some(100), others(90);
   for (uint64_t i = 0; i < some.size(); ++i) some[i] = i % 50;
   for (uint64_t i = 0; i < others.size(); ++i) others[i] = 1000 + i;
   Rows none, excluded(20);
   for (const JoinKind kind : kKinds) {
-    for (const bool merge : {false, true}) {
+    for (const Plan& algorithm : algorithms) {
       for (const uint32_t rounds : {1u, 2u}) {
+        if (rounds > 1 && (algorithm.merge || algorithm.joint)) continue;
         for (const auto& [left, right] :
              {std::pair{&none, &none}, std::pair{&some, &none}, std::pair{&none, &some}, std::pair{&some, &others},
               std::pair{&some, &excluded}, std::pair{&excluded, &excluded}}) {
-          check(engine, *left, *right, {}, {.kind = kind, .build_left = rounds == 1}, {merge, rounds});
+          Plan plan = algorithm;
+          plan.rounds = rounds;
+          check(engine, *left, *right, {}, {.kind = kind, .build_left = rounds == 1}, plan);
           if (::testing::Test::HasFatalFailure()) return;
         }
       }
@@ -269,8 +284,8 @@ inline void check_empty_joins(Engine& engine) {
   }
 }
 
-inline void check_skewed_joins(Engine& engine) {
-  std::mt19937_64 random(7);
+inline void check_skewed_joins(Engine& engine, const std::vector<Plan>& algorithms = kHashAndMerge) {
+  std::mt19937_64 random(7 + engine.devices.size());
   const auto zipf = [&] { return static_cast<uint64_t>(1.0 / (static_cast<double>(random() % 10000 + 1) / 10000.0)); };
   Rows flat(300), hot(600), zipfian(500), equal(70);
   for (uint64_t i = 0; i < flat.size(); ++i) flat[i] = i;
@@ -278,13 +293,15 @@ inline void check_skewed_joins(Engine& engine) {
   for (auto& key : zipfian) key = zipf();
   for (auto& key : equal) key = 42;
   for (const JoinKind kind : kKinds) {
-    for (const bool merge : {false, true}) {
-      for (const bool build_left : {false, true}) {
-        for (const auto& [left, right] : {std::pair{&flat, &hot}, std::pair{&zipfian, &flat}, std::pair{&equal, &hot},
-                                          std::pair{&equal, &equal}, std::pair{&zipfian, &equal}}) {
-          check(engine, *left, *right, {}, {.kind = kind, .build_left = build_left}, {merge, 1, build_left ? 0u : 16u, 9});
-          if (::testing::Test::HasFatalFailure()) return;
-        }
+    for (const Plan& algorithm : algorithms) {
+      for (const auto& [left, right] : {std::pair{&flat, &hot}, std::pair{&zipfian, &flat}, std::pair{&equal, &hot},
+                                        std::pair{&equal, &equal}, std::pair{&zipfian, &equal}}) {
+        const bool build_left = random() % 2;
+        Plan plan = algorithm;
+        plan.partitions = build_left ? 0 : 16;
+        plan.subpartitions = 9;
+        check(engine, *left, *right, {}, {.kind = kind, .build_left = build_left}, plan);
+        if (::testing::Test::HasFatalFailure()) return;
       }
     }
   }
@@ -302,9 +319,9 @@ inline RepeatedCall repeated_join(Engine& engine, const Plan& plan, size_t left_
     *right_run = make_run(engine, keys->right);
   }
   return RepeatedCall(engine, [=, &engine, expected = naive(left, right, request)](Job& job) {
-    const JoinRows rows =
-        plan.merge ? merge_join(engine, *left_run, *right_run, *keys, {}, request, {all_devices(engine), plan.subpartitions}, job)
-                   : hash_join(engine, *keys, {}, request, {all_devices(engine), plan.rounds, plan.partitions}, job);
+    const JoinRows rows = plan.merge ? merge_join(engine, left_run->view(), right_run->view(), *keys, {}, request,
+                                                  {all_devices(engine), plan.subpartitions}, job)
+                                     : join(engine, *keys, request, plan, job);
     ASSERT_EQ(read(rows, request), expected);
   });
 }

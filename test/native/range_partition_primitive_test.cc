@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "primitives/host/radix_scatter.h"
 #include "tuple_data.h"
 
@@ -42,20 +44,19 @@ void check_ranges(HostBench& bench, TupleLayout layout, const std::vector<uint64
 TEST(RangePartitionPrimitive, GroupsEveryLayoutAndDistribution) {
   const std::vector<size_t> counts = {0, 1, 2, 16, 254, 255};
   std::mt19937_64 random(1);
-  for (const unsigned threads : {1u, 2u, 3u, 8u}) {
-    HostBench bench(threads);
-    for (const TupleLayout layout : kLayouts) {
-      for (const Distribution& distribution : kDistributions) {
-        for (const uint64_t size : {0, 1, 2, 7, 8, 9, 31, 1001, 70001}) {
-          const size_t only = random() % counts.size();  // the large size takes one of the counts
-          for (size_t c = size > 2000 ? only : 0; c < (size > 2000 ? only + 1 : counts.size()); ++c) {
-            SCOPED_TRACE(describe(layout, distribution.name, size, threads) + " bounds " + std::to_string(counts[c]));
-            auto keys = distribution.keys(size, random);
-            if (size && random() % 2) keys[random() % size] = random() % 2 ? ~uint64_t{0} : 0;
-            check_ranges(bench, layout, keys, draw_bounds(layout, keys, counts[c], random), random() % 2, random() % 4,
-                         random() % 17);
-            if (HasFailure()) return;
-          }
+  HostBenches benches;
+  for (const TupleLayout layout : kLayouts) {
+    for (const Distribution& distribution : kDistributions) {
+      for (const uint64_t size : {0, 1, 2, 7, 8, 9, 31, 1001, 70001}) {
+        const size_t only = random() % counts.size();  // the large size takes one of the counts
+        for (size_t c = size > 2000 ? only : 0; c < (size > 2000 ? only + 1 : counts.size()); ++c) {
+          HostBench& bench = benches.draw(random);
+          SCOPED_TRACE(describe(layout, distribution.name, size, bench.threads) + " bounds " + std::to_string(counts[c]));
+          auto keys = distribution.keys(size, random);
+          if (size && random() % 2) keys[random() % size] = random() % 2 ? ~uint64_t{0} : 0;
+          check_ranges(bench, layout, keys, draw_bounds(layout, keys, counts[c], random), random() % 2, random() % 4,
+                       random() % 17);
+          if (HasFailure()) return;
         }
       }
     }
@@ -95,14 +96,14 @@ TEST(RangePartitionPrimitive, SharesManyBlocksAmongThreads) {
 TEST(RangePartitionPrimitive, StreamsLargeOutputsAtAnyAlignment) {
   std::mt19937_64 random(4);
   HostBench bench(2);
-  for (const TupleLayout layout : kLayouts) {
+  for (size_t turn = 0; turn < kLayouts.size(); ++turn) {
+    const TupleLayout layout = kLayouts[turn];
     const uint64_t size = host::kStreamBytes / layout.tuple_bytes() + 1001;
-    for (const uint64_t shift : {0, 1, 8}) {
-      SCOPED_TRACE(describe(layout, "uniform", size, 2) + " shift " + std::to_string(shift));
-      const auto keys = kDistributions[0].keys(size, random);
-      check_ranges(bench, layout, keys, draw_bounds(layout, keys, 255, random), shift % 2, 0, shift);
-      if (HasFailure()) return;
-    }
+    const uint64_t shift = std::array{1, 0, 8}[turn % 3];
+    SCOPED_TRACE(describe(layout, "uniform", size, 2) + " shift " + std::to_string(shift));
+    const auto keys = kDistributions[0].keys(size, random);
+    check_ranges(bench, layout, keys, draw_bounds(layout, keys, 255, random), turn % 2, 0, shift);
+    if (HasFailure()) return;
   }
 }
 
@@ -210,17 +211,19 @@ TEST(ConcatenatePrimitive, JoinsPartsOfAnySize) {
                                                     {5, 300001, 0, 7, 200003, 0},
                                                     std::vector<uint64_t>(999, 0),
                                                     std::vector<uint64_t>(999, 67)};
-  for (const unsigned threads : {1u, 2u, 3u, 8u}) {
-    HostBench bench(threads);
-    for (const TupleLayout layout : kLayouts) {
-      for (size_t c = 0; c < cases.size(); ++c) {
-        SCOPED_TRACE(describe(layout, "concatenate", cases[c].size(), threads) + " case " + std::to_string(c));
-        check_concatenate(bench, layout, cases[c], random() % 17, random);
-        if (HasFailure()) return;
-      }
+  HostBenches benches;
+  for (const TupleLayout layout : kLayouts) {
+    for (size_t c = 0; c < cases.size(); ++c) {
+      HostBench& bench = benches.draw(random);
+      SCOPED_TRACE(describe(layout, "concatenate", cases[c].size(), bench.threads) + " case " + std::to_string(c));
+      check_concatenate(bench, layout, cases[c], random() % 17, random);
+      if (HasFailure()) return;
+    }
+    for (int draws = 0; draws < 4; ++draws) {
+      HostBench& bench = benches.draw(random);
       std::vector<uint64_t> sizes(random() % 300);
       for (uint64_t& size : sizes) size = random() >> (54 + random() % 10);
-      SCOPED_TRACE(describe(layout, "concatenate at random", sizes.size(), threads));
+      SCOPED_TRACE(describe(layout, "concatenate at random", sizes.size(), bench.threads));
       check_concatenate(bench, layout, sizes, random() % 17, random);
       if (HasFailure()) return;
     }

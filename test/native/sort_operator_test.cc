@@ -109,25 +109,24 @@ TEST(SpilledSampleSort, SortsIntoOneRun) {
     const auto engine = make_engine(true, devices);
     size_t turn = static_cast<size_t>(devices);
     for (const Keys kind : kAllKeys) {
-      for (const size_t chunksets : {2, 5}) {
-        const TupleLayout layout = kAllLayouts[turn++ % 6];
-        const uint64_t size = 150000 * static_cast<uint64_t>(devices) * chunksets / 2 + 7;
-        SCOPED_TRACE(std::to_string(devices) + " devices, " + name_of(kind) + ", " + std::to_string(chunksets) + " chunksets");
-        const auto keys = make_keys(kind, size, layout.key_bytes, size);
-        const Tuples tuples(layout, keys, turn % 2 == 0, 5);
-        SortPlan plan{SortAlgorithm::sample, first_devices(devices), {}, flips(layout)[turn * 7 / 5 % 4]};
-        for (size_t c = 1; c <= chunksets; ++c) plan.chunkset_ends.push_back(size * c / chunksets);
-        for (const auto& device : engine->devices) device->memory().reset_peak();
-        Job job;
-        const auto runs = sort_chunksets(*engine, layout, tuples.view(), ~uint64_t{0}, plan, job);
-        ASSERT_EQ(runs.size(), 1u);
-        EXPECT_EQ(job.planned(), job.done());
-        expect_sorted(runs[0], tuples, keys, 0, size);
-        if (HasFatalFailure()) return;
-        const size_t bytes =
-            sort_device_bytes(layout, size / chunksets + 1, static_cast<size_t>(devices), SortAlgorithm::sample, true, *engine);
-        for (const auto& device : engine->devices) EXPECT_LE(device->memory().peak_bytes(), bytes);
-      }
+      const size_t chunksets = turn / 2 % 2 ? 2 : 5;
+      const TupleLayout layout = kAllLayouts[turn++ % 6];
+      const uint64_t size = 30000 * static_cast<uint64_t>(devices) * chunksets + 7;
+      SCOPED_TRACE(std::to_string(devices) + " devices, " + name_of(kind) + ", " + std::to_string(chunksets) + " chunksets");
+      const auto keys = make_keys(kind, size, layout.key_bytes, size);
+      const Tuples tuples(layout, keys, turn % 2 == 0, 5);
+      SortPlan plan{SortAlgorithm::sample, first_devices(devices), {}, flips(layout)[turn * 7 / 5 % 4]};
+      for (size_t c = 1; c <= chunksets; ++c) plan.chunkset_ends.push_back(size * c / chunksets);
+      for (const auto& device : engine->devices) device->memory().reset_peak();
+      Job job;
+      const auto runs = sort_chunksets(*engine, layout, tuples.view(), ~uint64_t{0}, plan, job);
+      ASSERT_EQ(runs.size(), 1u);
+      EXPECT_EQ(job.planned(), job.done());
+      expect_sorted(runs[0], tuples, keys, 0, size);
+      if (HasFatalFailure()) return;
+      const size_t bytes =
+          sort_device_bytes(layout, size / chunksets + 1, static_cast<size_t>(devices), SortAlgorithm::sample, true, *engine);
+      for (const auto& device : engine->devices) EXPECT_LE(device->memory().peak_bytes(), bytes);
     }
   }
 }
@@ -255,6 +254,29 @@ TEST(MergeSort, GivesWayToBucketsWhereDevicesCannotReadEachOther) {
     const size_t bytes = sort_device_bytes({8, 8}, 5000, 3, SortAlgorithm::merge, false, *engine);
     for (const auto& device : engine->devices) EXPECT_EQ(device->memory().peak_bytes(), bytes);
   }
+}
+
+TEST(CopyRun, KeepsTheOrderAndWritesRowNumbers) {
+  const auto engine = make_engine(false, 1);
+  std::vector<uint64_t> keys(100000), values(keys.size());
+  for (size_t i = 0; i < keys.size(); ++i) keys[i] = i / 3, values[i] = 7 * i;
+  Job job;
+  for (const bool implied : {false, true}) {
+    for (const uint8_t value_bytes : {uint8_t{0}, uint8_t{4}, uint8_t{8}}) {
+      if (!implied && value_bytes == 4) continue;
+      const TupleLayout layout{8, value_bytes};
+      const SortedRun run = copy_run(*engine, layout, {keys.data(), implied ? nullptr : values.data(), 5, keys.size()}, 1, job);
+      ASSERT_EQ(run.size, keys.size());
+      EXPECT_EQ(run.flip, 1u);
+      for (size_t i = 0; i < keys.size(); ++i) {
+        ASSERT_EQ(run.keys.as<uint64_t>()[i], keys[i]);
+        const uint64_t value = implied ? 5 + i : values[i];
+        if (value_bytes == 4) ASSERT_EQ(run.values.as<uint32_t>()[i], value);
+        if (value_bytes == 8) ASSERT_EQ(run.values.as<uint64_t>()[i], value);
+      }
+    }
+  }
+  EXPECT_EQ(job.done(), job.planned());
 }
 
 TEST(MergeRuns, IsStableInTheOrderOfTheRunsAndFreesThem) {

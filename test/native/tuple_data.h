@@ -162,17 +162,29 @@ class Scratch {
 /// A host device with `threads` threads.
 struct HostBench {
   explicit HostBench(unsigned threads)
-      : memory(HostMemory::create(size_t{1} << 30)),
+      : threads(threads),
+        memory(HostMemory::create(size_t{1} << 30)),
         pool(threads),
         device(create_host_device(0, size_t{1} << 30, memory, pool)),
         stream(device->create_stream()) {}
   Primitives& primitives() { return device->primitives(); }
 
+  unsigned threads;
   std::shared_ptr<HostMemory> memory;
   ThreadPool pool;
   std::unique_ptr<Device> device;
   std::unique_ptr<Stream> stream;
   Job job;
+};
+
+/// Host devices of several numbers of threads: a test that draws one for each case tries them all on each layout, distribution
+/// and size, but not on every combination of these.
+class HostBenches {
+ public:
+  HostBench& draw(std::mt19937_64& random) { return benches_[random() % 4]; }
+
+ private:
+  HostBench benches_[4]{HostBench(1), HostBench(2), HostBench(3), HostBench(8)};
 };
 
 inline uint64_t cut(TupleLayout layout, uint64_t key) { return layout.key_bytes == 4 ? key & 0xFFFFFFFFu : key; }

@@ -32,6 +32,10 @@ export interface FakeSettings {
   keysAreLeftValues: boolean;
   complete: boolean;
   exact: boolean;
+  /** Whether sort keys are in order, and whether a join's sides seem to be and are. */
+  sorted: boolean;
+  seemsSorted: boolean;
+  isSorted: boolean;
   bytesPerTuple: number;
   /** Fails the step with this name. */
   failing: { step: string; error: Error } | null;
@@ -101,6 +105,7 @@ class SortKeys extends FakeHandle {
     readonly payload: number | null,
     readonly complete: boolean,
     readonly rows: number,
+    readonly sorted: boolean,
     allowFlip: boolean,
   ) {
     super();
@@ -132,6 +137,7 @@ class JoinKeys extends FakeHandle {
     readonly keysAreLeftValues: boolean,
     readonly sides: Record<Side, { relation: Relation; column: number; payload: number | null }>,
     readonly plannedRows: number | null,
+    readonly seemsSorted: boolean,
   ) {
     super();
   }
@@ -140,7 +146,13 @@ class JoinKeys extends FakeHandle {
     const tuples = relation.columns[column]!.cells.filter((cell) => cell !== null).length;
     const carriesPayload = payload !== null && tuples === relation.rows && this.exact;
     const valueBytes = (carriesPayload ? relation.columns[payload]!.info.width : 4) as 4 | 8;
-    return { rows: this.plannedRows ?? relation.rows, tuples: this.plannedRows ?? tuples, valueBytes, carriesPayload };
+    return {
+      rows: this.plannedRows ?? relation.rows,
+      tuples: this.plannedRows ?? tuples,
+      valueBytes,
+      carriesPayload,
+      seemsSorted: this.seemsSorted,
+    };
   }
   get left() {
     return this.#side('left');
@@ -255,7 +267,10 @@ function makeColumn(info: NativeColumn, cells: Cell[]): NativeResultColumn {
 
 export interface FakeAddon extends NativeAddon {
   settings: FakeSettings;
+  /** Of the last engine made. */
   config: NativeEngineConfig | null;
+  /** Whose memory the last engine made shares. */
+  memoryOf: NativeEngine | null;
   /** Names of the native steps, in order. */
   calls: string[];
   liveHandles(): number;
@@ -267,6 +282,7 @@ export function fakeAddon(settings: Partial<FakeSettings> = {}): FakeAddon {
     backend: settings.gpus ? 'cuda' : 'none',
     gpus: () => Array.from({ length: addon.settings.gpus }, (_, gpu) => fakeDevice('gpu', gpu, 2 ** 37, gpu, [])),
     config: null,
+    memoryOf: null,
     calls: [],
     settings: {
       stepMilliseconds: 0,
@@ -274,6 +290,9 @@ export function fakeAddon(settings: Partial<FakeSettings> = {}): FakeAddon {
       keysAreLeftValues: true,
       complete: true,
       exact: true,
+      sorted: false,
+      seemsSorted: false,
+      isSorted: true,
       bytesPerTuple: 32,
       failing: null,
       usedBytes: () => 0,
@@ -283,8 +302,8 @@ export function fakeAddon(settings: Partial<FakeSettings> = {}): FakeAddon {
       ...settings,
     },
     liveHandles: () => FakeHandle.live,
-    Engine: function Engine(config: NativeEngineConfig) {
-      addon.config = config;
+    Engine: function Engine(config: NativeEngineConfig, memoryOf: NativeEngine | null = null) {
+      Object.assign(addon, { config, memoryOf });
       return fakeEngine(addon, config);
     } as unknown as NativeAddon['Engine'],
   };
@@ -361,6 +380,25 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
     return ends.map((end, index) => new Run(order.slice(index ? ends[index - 1] : 0, end).sort(compare), payload, compare, keys));
   };
 
+  const sortKeysInto = (handle: SortKeysHandle, chunksetEnds: number[]): RunHandle[] => {
+    const keys = use<SortKeys>(handle);
+    const compare = (a: number, b: number): number => {
+      for (const { column, descending, nullsLast } of keys.by) {
+        const [one, other] = [keys.relation.columns[column]!.cells[a]!, keys.relation.columns[column]!.cells[b]!];
+        if (one === null || other === null) {
+          if (one !== other) return (one === null) === nullsLast ? 1 : -1;
+        } else {
+          const result = compareValues(one.value, other.value);
+          if (result !== 0) return descending ? -result : result;
+        }
+      }
+      return a - b;
+    };
+    const payload = keys.carriesPayload ? keys.relation.columns[keys.payload!]! : null;
+    const column = keys.areValues ? keys.relation.columns[keys.by[0]!.column]! : null;
+    return sortRuns([...Array(keys.rows).keys()], chunksetEnds, payload, compare, column) as unknown as RunHandle[];
+  };
+
   function matches(keys: JoinKeys, request: NativeJoinRequest): Rows {
     const column = (side: Side): Cell[] => keys.sides[side].relation.columns[keys.sides[side].column]!.cells;
     const [left, right] = [column('left'), column('right')];
@@ -425,31 +463,15 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
     sortKeys: (job, relation, by, payload, allowFlip) =>
       step('sortKeys', job, () => {
         const { rows } = use<Relation>(relation);
-        const keys = new SortKeys(use(relation), by, payload, options.complete, options.plannedRows ?? rows, allowFlip);
+        const { complete, plannedRows, sorted } = options;
+        const keys = new SortKeys(use(relation), by, payload, complete, plannedRows ?? rows, sorted, allowFlip);
         return keys as unknown as SortKeysHandle;
       }),
     sortDeviceBytes: (_key, _value, tuples, count, _algorithm, several) =>
       Math.ceil(tuples / count) * options.bytesPerTuple * (several ? 2 : 1),
     sortSpills: () => false,
-    sortChunksets: (job, handle, { chunksetEnds }) =>
-      step('sortChunksets', job, () => {
-        const keys = use<SortKeys>(handle);
-        const compare = (a: number, b: number): number => {
-          for (const { column, descending, nullsLast } of keys.by) {
-            const [one, other] = [keys.relation.columns[column]!.cells[a]!, keys.relation.columns[column]!.cells[b]!];
-            if (one === null || other === null) {
-              if (one !== other) return (one === null) === nullsLast ? 1 : -1;
-            } else {
-              const result = compareValues(one.value, other.value);
-              if (result !== 0) return descending ? -result : result;
-            }
-          }
-          return a - b;
-        };
-        const payload = keys.carriesPayload ? keys.relation.columns[keys.payload!]! : null;
-        const column = keys.areValues ? keys.relation.columns[keys.by[0]!.column]! : null;
-        return sortRuns([...Array(keys.rows).keys()], chunksetEnds, payload, compare, column) as unknown as RunHandle[];
-      }),
+    sortChunksets: (job, handle, { chunksetEnds }) => step('sortChunksets', job, () => sortKeysInto(handle, chunksetEnds)),
+    copyRun: (job, handle) => step('copyRun', job, () => sortKeysInto(handle, [handle.rows])[0]!),
     mergeRuns: (job, handles) =>
       step('mergeRuns', job, () => {
         const runs = handles.map((handle) => use<Run>(handle));
@@ -493,8 +515,9 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
           right: { relation: use<Relation>(right), column: rightColumn, payload: rightPayload },
         };
         const { width } = sides.left.relation.columns[leftColumn]!.info;
-        const { exact, keysAreLeftValues, plannedRows } = options;
-        return new JoinKeys(width === 4 ? 4 : 8, exact, keysAreLeftValues, sides, plannedRows) as unknown as JoinKeysHandle;
+        const { exact, keysAreLeftValues, plannedRows, seemsSorted } = options;
+        const keyBytes = width === 4 ? 4 : 8;
+        return new JoinKeys(keyBytes, exact, keysAreLeftValues, sides, plannedRows, seemsSorted) as unknown as JoinKeysHandle;
       }),
     hashJoinDeviceBytes: (handle, count, _request, rounds) => {
       const keys = use<JoinKeys>(handle);
@@ -505,6 +528,11 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
       return Math.ceil(((keys.left.rows + keys.right.rows) / count / subpartitions) * options.bytesPerTuple);
     },
     hashJoin: (job, keys, request) => step('hashJoin', job, () => matches(use(keys), request) as unknown as RowsHandle),
+    joinSideIsSorted: (job, keys) =>
+      step('joinSideIsSorted', job, () => {
+        use(keys);
+        return options.isSorted;
+      }),
     sortJoinSide: (job, handle, which, { chunksetEnds }) =>
       step('sortJoinSide', job, () => {
         const keys = use<JoinKeys>(handle);
@@ -517,10 +545,14 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
       }),
     mergeJoin: (job, keys, left, right, request) =>
       step('mergeJoin', job, () => {
-        use(left);
-        use(right);
+        for (const run of [left, right]) if (run) use(run);
         return matches(use(keys), request) as unknown as RowsHandle;
       }),
+    sortMergeJoinDeviceBytes: (handle, count) => {
+      const keys = use<JoinKeys>(handle);
+      return ((keys.left.tuples + keys.right.tuples) / count) * options.bytesPerTuple;
+    },
+    sortMergeJoin: (job, keys, request) => step('sortMergeJoin', job, () => matches(use(keys), request) as unknown as RowsHandle),
     crossJoin: (job, left, right) =>
       step('crossJoin', job, () => {
         const pairs = Array.from({ length: left * right }, (_, row): [number, number] => [Math.floor(row / right), row % right]);

@@ -4,6 +4,7 @@ import { afterEach, describe, expect, test, vi } from 'vitest';
 import { Engine } from '../../lib/engine.js';
 import { WarpjoinError } from '../../lib/errors.js';
 import { type EngineOptions, engineSchema } from '../../lib/options.js';
+import { COSTS } from '../../lib/plan/costs.js';
 import { parse } from '../../lib/schema.js';
 import { type FakeAddon, fakeAddon } from '../support/fake-addon.js';
 import { failure, rows, table, unordered } from '../support/tables.js';
@@ -81,6 +82,28 @@ describe('what a join asks for', () => {
     expect(addon.liveHandles()).toBe(0);
   });
 
+  test('sort-merge leaves sides as they are that seem to be in order and are', async () => {
+    const addon = fakeAddon({ seemsSorted: true });
+    const out = await engineOn(addon).join(left, right, { on: 'id', algorithm: 'sort-merge' });
+    expect(unordered(rows(out))).toEqual(unordered(inner));
+    expect(addon.calls.slice(3)).toEqual(['joinSideIsSorted', 'joinSideIsSorted', 'mergeJoin']);
+    expect(out.stats.inOrder).toEqual(['left', 'right']);
+    expect(addon.liveHandles()).toBe(0);
+  });
+
+  test('sides that only seem to be in order are sorted', async () => {
+    const addon = fakeAddon({ seemsSorted: true, isSorted: false });
+    const out = await engineOn(addon).join(left, right, { on: 'id', algorithm: 'sort-merge' });
+    expect(addon.calls.slice(3)).toEqual(['joinSideIsSorted', 'joinSideIsSorted', 'sortJoinSide', 'sortJoinSide', 'mergeJoin']);
+    expect(out.stats.inOrder).toEqual([]);
+  });
+
+  test('a hash join does not look at the order', async () => {
+    const addon = fakeAddon({ seemsSorted: true });
+    await engineOn(addon).join(left, right, { on: 'id', algorithm: 'radix-hash' });
+    expect(addon.calls.slice(3)).toEqual(['hashJoin']);
+  });
+
   test('counting and row numbers', async () => {
     const addon = fakeAddon();
     const engine = engineOn(addon);
@@ -136,6 +159,15 @@ describe('what a sort asks for', () => {
       ...['relation', 'sortKeys', 'sortChunksets', 'decodeKeys'],
       ...['relation', 'sortKeys', 'sortChunksets', 'decodeKeys', 'gather', 'gather'],
     ]);
+    expect(addon.liveHandles()).toBe(0);
+  });
+
+  test('what is in order is copied', async () => {
+    const addon = fakeAddon({ sorted: true });
+    const out = await engineOn(addon).sort(left, { by: 'id' });
+    expect(rows(out)).toEqual(rows(left));
+    expect(addon.calls).toEqual(['relation', 'sortKeys', 'copyRun', 'decodeKeys']);
+    expect(out.stats).toMatchObject({ algorithm: 'none', inOrder: ['input'] });
     expect(addon.liveHandles()).toBe(0);
   });
 
@@ -329,12 +361,8 @@ describe('engines', () => {
     const some = engineOn(addon, { devices: [3, 1] });
     expect(addon.config).toMatchObject({ hostDevices: 0, gpus: [3, 1] });
     expect((await some.sort(left, { by: 'a' })).stats.deviceReason).toBe('GPUs 3, 1 were asked for');
-    const auto = engineOn(addon, { hostDevices: 3 });
+    engineOn(addon, { hostDevices: 3 });
     expect(addon.config).toMatchObject({ hostDevices: 0, gpus: [0, 1, 2, 3] });
-    expect((await auto.sort(left, { by: 'a' })).stats).toMatchObject({
-      device: 'gpu',
-      deviceReason: "device 'auto': all GPUs that the process may use, 4",
-    });
     const cpu = engineOn(addon, { device: 'cpu' });
     expect(addon.config).toMatchObject({ hostDevices: 1, gpus: [] });
     expect((await cpu.sort(left, { by: 'a' })).stats).toMatchObject({
@@ -349,6 +377,39 @@ describe('engines', () => {
     );
   });
 
+  test("device 'auto' runs on the processor what GPUs take longer to begin with, within the same memory", async () => {
+    const addon = fakeAddon({ gpus: 4 });
+    const engine = engineOn(addon, { hostDevices: 3 });
+    const small = await engine.sort(left, { by: 'a' });
+    expect(addon.config).toMatchObject({ hostDevices: 3, gpus: [], memoryLimitBytes: 2 ** 30 });
+    expect(addon.memoryOf?.devices()).toHaveLength(4);
+    const reason = /^device 'auto': the processor takes 0\.00 ms, GPUs [\d.]+ ms at least$/;
+    expect(small.stats).toMatchObject({ device: 'cpu', deviceReason: expect.stringMatching(reason) });
+    expect(small.stats.devices.map((device) => device.kind)).toEqual(['host', 'host', 'host']);
+    addon.config = null;
+    expect((await engine.join(left, right, { on: 'id' })).stats).toMatchObject({ device: 'cpu' });
+    expect(await engine.joinCount(left, right, { on: 'id' })).toBe(5);
+    expect(await engine.explain('sort', left, { by: 'a' })).toMatch(/^ {11}device 'auto': the processor takes/m);
+    expect(addon.config).toBeNull(); // the processor that is there
+    await engine.dispose();
+    expect(addon.calls.filter((call) => call === 'dispose')).toHaveLength(2);
+    expect(addon.liveHandles()).toBe(0);
+  });
+
+  test("device 'auto' runs on GPUs what they take less time for", async () => {
+    const { gpuCall, gpuCallEach } = COSTS;
+    Object.assign(COSTS, { gpuCall: 0, gpuCallEach: 0 });
+    try {
+      const engine = engineOn(fakeAddon({ gpus: 4 }));
+      const onGpus = { device: 'gpu', deviceReason: "device 'auto': all GPUs that the process may use, 4" };
+      expect((await engine.sort(left, { by: 'a' })).stats).toMatchObject(onGpus);
+      expect((await engine.join(left, right, { on: 'id' })).stats).toMatchObject(onGpus);
+      expect((await engine.sortPairs(Int32Array.of(1), Int32Array.of(2))).stats).toMatchObject(onGpus);
+    } finally {
+      Object.assign(COSTS, { gpuCall, gpuCallEach });
+    }
+  });
+
   test('joins run on GPUs', async () => {
     const addon = fakeAddon({ gpus: 2 });
     const engine = engineOn(addon, { device: 'gpu' });
@@ -357,6 +418,8 @@ describe('engines', () => {
       expect(unordered(rows(out))).toEqual(unordered(inner));
       expect(out.stats).toMatchObject({ device: 'gpu', deviceReason: "device 'gpu' was asked for", deviceChoices: [] });
     }
+    expect(addon.calls).toContain('sortMergeJoin');
+    expect(addon.liveHandles()).toBe(0);
     expect(await engine.joinCount(left, right, { on: 'id' })).toBe(5);
     expect((await engine.joinIndices(left, right, { on: 'id' })).left).toHaveLength(5);
     const joined = await engine.joinKeys(

@@ -51,6 +51,7 @@ describe('the plan of a sort', () => {
     refine: false,
     columns: [fixed('a'), fixed('k', { from: 'decoded' }), fixed('text', { stretches: null }), fixed('b', { width: 1 / 8 })],
     algorithm: 'auto',
+    sorted: false,
   };
   const sortBytes: SortDeviceBytes = (_shape, tuples, devices) => (tuples / devices) * 12;
   const plan = (of: Partial<SortRequest> = {}, on: Partial<Resources> = {}, gatherBytes = GIB) =>
@@ -132,7 +133,10 @@ describe('a sort on GPUs', () => {
 
 describe('a join on GPUs', () => {
   const engineOn = (addon: FakeAddon): Engine =>
-    new Engine(parse(engineSchema, 'createEngine', { memoryLimit: '64GiB', threads: 2 }), addon);
+    new Engine(
+      parse(engineSchema, 'createEngine', { memoryLimit: '64GiB', threads: 2, device: 'gpu', fallback: 'silent' }),
+      addon,
+    );
   const left = table(
     { k: new arrow.Int32(), s: new arrow.Utf8(), i: new arrow.Int64(), b: new arrow.Bool() },
     { k: [3, 1, 2, 2], s: ['c', 'a', 'b', 'd'], i: [30n, 10n, 20n, 21n], b: [true, null, false, true] },

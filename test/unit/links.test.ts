@@ -178,7 +178,7 @@ describe('a join', () => {
     addon.settings.plannedRows = rows;
     const engine = engineOn(addon);
     const text = await engine.explain('join', tiny, tiny, { on: 'k', algorithm });
-    const step = algorithm === 'radix-hash' ? 'hash join, build left' : 'merge join';
+    const step = algorithm === 'radix-hash' ? 'hash join, build left' : 'sort-merge join';
     expect(text).toMatch(
       new RegExp(`^ {2}links {4}${step} on devices 0, 1: [\\d.]+ ms over their links, there and back, [13] device`, 'm'),
     );

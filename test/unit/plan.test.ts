@@ -42,6 +42,7 @@ const joinBytes: JoinDeviceBytes = {
   sort: sortBytes,
   hash: (devices, _buildLeft, rounds) => Math.ceil(64_000_000 / devices / rounds),
   mergeJoin: (devices, subpartitions) => Math.ceil(48_000_000 / devices / subpartitions),
+  sortMergeJoin: () => 1,
   gather: (_side, columns, rows, devices) => Math.ceil((columns.length * 16 * rows) / devices),
 };
 
@@ -101,6 +102,7 @@ describe('sorts', () => {
       { name: 'k', from: 'decoded', width: 8 },
     ],
     algorithm: 'auto',
+    sorted: false,
   };
 
   test('in one chunkset where that fits', () => {
@@ -155,6 +157,27 @@ describe('sorts', () => {
   });
 });
 
+test('a sort copies what is in order already, unless an algorithm is asked for', () => {
+  const request: SortRequest = {
+    tuples: 1000,
+    keyBytes: 8,
+    valueBytes: 4,
+    refine: false,
+    columns: [{ name: 'v', from: 'gathered', width: 8 }],
+    algorithm: 'auto',
+    sorted: true,
+  };
+  const plan = (of: Partial<SortRequest> = {}) => planSort({ ...request, ...of }, sortBytes, resources(2, GIB));
+  expect(plan()).toMatchObject({
+    algorithm: 'none',
+    reason: 'the rows are in order already',
+    inOrder: ['input'],
+    deviceBytes: 0,
+  });
+  expect(plan().steps.map((step) => step.label)).toEqual(['copy', 'column v (gather)']);
+  expect(plan({ algorithm: 'merge' })).toMatchObject({ algorithm: 'merge', inOrder: [] });
+});
+
 // GB/s to and from so many devices, measured on a host of eight H200 and on one of four.
 const EIGHT = { 1: [55, 55], 2: [111, 110], 4: [184, 160], 8: [196, 113] };
 const FOUR = { 1: [55, 55], 2: [111, 111], 4: [178, 146] };
@@ -177,7 +200,15 @@ function gpus(count: number, links: Resources['links'], limit = 80 * GIB): Resou
 }
 
 describe('the GPUs of a sort', () => {
-  const request: SortRequest = { tuples: 4e9, keyBytes: 8, valueBytes: 0, refine: false, columns: [], algorithm: 'radix' };
+  const request: SortRequest = {
+    tuples: 4e9,
+    keyBytes: 8,
+    valueBytes: 0,
+    refine: false,
+    columns: [],
+    algorithm: 'radix',
+    sorted: false,
+  };
   const sortOf = (on: Resources, of: SortRequest = request) => planSort(of, sortBytes, on).steps[0] as SortStep;
 
   test('are those whose links bring the tuples there and back soonest', () => {
@@ -233,7 +264,7 @@ describe('the GPUs of a sort', () => {
     expect(sortOf(gpus(8, null))).toMatchObject({ devices: [0, 1, 2, 3, 4, 5, 6, 7], devicesReason: null });
     const unknown = gpus(3, 'the links could not be measured: no room');
     expect(sortOf(unknown)).toMatchObject({ devices: [0, 1, 2], devicesReason: 'the links could not be measured: no room' });
-    const text = (on: Resources): string => explain('sort', planSort(request, sortBytes, on), on, null);
+    const text = (on: Resources): string => explain('sort', planSort(request, sortBytes, on), on, '', null);
     expect(text(unknown)).toContain('\n  links    sort on all devices: the links could not be measured: no room\n');
     expect(text(gpus(8, speeds(EIGHT)))).toContain('\n  links    sort on devices 0, 1, 2, 3: 373.9 ms over their links');
     expect(text(gpus(8, null))).not.toContain('  links');
@@ -241,7 +272,15 @@ describe('the GPUs of a sort', () => {
 });
 
 describe('joins', () => {
-  const side = (rows: number) => ({ rows, tuples: rows, keyBytes: 8, valueBytes: 8, sentBytes: 16 });
+  const side = (rows: number, sorted = false) => ({
+    rows,
+    tuples: rows,
+    keyBytes: 8,
+    valueBytes: 8,
+    sentBytes: 16,
+    homeBytes: 8,
+    sorted,
+  });
   const request: JoinRequestShape = {
     how: 'inner',
     countOnly: false,
@@ -300,6 +339,29 @@ describe('joins', () => {
     expect(plan.steps[2]).toMatchObject({ subpartitions: 3 });
   });
 
+  test('by sort-merge leave sides as they are that are in order, whose memory is then free, and explain() says so', () => {
+    const sorted = { left: side(1_000_000, true), right: side(3_000_000, true) };
+    const merge = { ...request, algorithm: 'sort-merge' as const };
+    const labels = (of: JoinRequestShape) => planJoin(of, joinBytes, resources(2, GIB)).steps.map((step) => step.label);
+    expect(labels({ ...merge, ...sorted })).toEqual(['merge join', 'column a (gather)']);
+    expect(labels({ ...merge, right: sorted.right })).toEqual(['sort left', 'merge join', 'column a (gather)']);
+    expect(labels({ ...merge, ...sorted, sortAlgorithm: 'merge' })).toEqual([
+      'sort left',
+      'sort right',
+      'merge join',
+      'column a (gather)',
+    ]);
+    const one = planJoin({ ...merge, left: sorted.left, columns: [] }, joinBytes, resources(2, GIB));
+    expect(one).toMatchObject({ inOrder: ['left'], hostBytes: 48_000_000 });
+    const both = planJoin({ ...request, ...sorted }, joinBytes, resources(2, GIB));
+    expect(both).toMatchObject({ algorithm: 'sort-merge', chunksets: 1, inOrder: ['left', 'right'] });
+    expect(both.reason).toMatch(/^cheapest: /);
+    expect(explain('join', both, resources(2, GIB), null)).toContain(
+      '\n  order    not sorted, as they are in order: left, right\n',
+    );
+    expect(explain('join', planJoin(request, joinBytes, resources(2, GIB)), resources(2, GIB), null)).not.toContain('order');
+  });
+
   test('neither fits', () => {
     expect(() => planJoin(request, joinBytes, resources(1, 1000))).toThrow(
       /A hash join in 64 rounds .* deviceMemoryLimit is 1000 bytes/,
@@ -349,11 +411,18 @@ describe('joins', () => {
 
   test('the text lines up', () => {
     const set = resources(2, GIB);
-    const text = explain('inner join on "a" = "b"', planJoin({ ...request, algorithm: 'sort-merge' }, joinBytes, set), set, null);
+    const text = explain(
+      'inner join on "a" = "b"',
+      planJoin({ ...request, algorithm: 'sort-merge' }, joinBytes, set),
+      set,
+      'why',
+      null,
+    );
     expect(text).toMatchInlineSnapshot(`
       "inner join on "a" = "b": sort-merge
         reason   asked for
         devices  0 host 0 (1 GiB), 1 host 1 (1 GiB); 4 host threads
+                 why
         memory   at least 61 MiB of 64 GiB on the host, 45.8 MiB on each device
         parts    1 chunkset, 1 round
 
@@ -369,7 +438,15 @@ describe('joins', () => {
 });
 
 describe('joins on GPUs', () => {
-  const side = (rows: number, sentBytes = 16) => ({ rows, tuples: rows, keyBytes: 8, valueBytes: 8, sentBytes });
+  const side = (rows: number, sentBytes = 16) => ({
+    rows,
+    tuples: rows,
+    keyBytes: 8,
+    valueBytes: 8,
+    sentBytes,
+    homeBytes: 8,
+    sorted: false,
+  });
   const request: JoinRequestShape = {
     how: 'inner',
     countOnly: false,
@@ -385,6 +462,7 @@ describe('joins on GPUs', () => {
     sort: sortBytes,
     hash: (devices, _buildLeft, rounds) => 64e6 + 24e9 / devices / rounds,
     mergeJoin: (devices, subpartitions) => 8e9 / devices / subpartitions,
+    sortMergeJoin: () => Number.POSITIVE_INFINITY,
     gather: (_side, columns, rows, devices) => (columns.length * 16 * rows) / devices,
   };
   const plan = (on: Resources, of: Partial<JoinRequestShape> = {}) => planJoin({ ...request, ...of }, bytes, on);
@@ -443,10 +521,41 @@ describe('joins on GPUs', () => {
       ['sort right', 4],
       ['merge join', 4],
     ]);
-    expect(explain('join', merge, on, null)).toContain('\n  links    merge join on devices 0, 1, 2, 3: 31.7 ms over their links');
-    expect(explain('join', plan(gpus(2, 'no room')), on, null)).toContain(
+    expect(explain('join', merge, on, '', null)).toContain(
+      '\n  links    merge join on devices 0, 1, 2, 3: 31.7 ms over their links',
+    );
+    expect(explain('join', plan(gpus(2, 'no room')), on, '', null)).toContain(
       '  links    hash join, build left on devices 0, 1: no room',
     );
     expect(deviceChoices(plan(gpus(2, null)))).toEqual([]);
+  });
+
+  describe('in joint memory', () => {
+    const joint = (on: Resources, of: Partial<JoinRequestShape> = {}, bytesOf = 20e9) =>
+      planJoin({ ...request, algorithm: 'sort-merge', ...of }, { ...bytes, sortMergeJoin: (devices) => bytesOf / devices }, on);
+    const labels = (...of: Parameters<typeof joint>) => joint(...of).steps.map((step) => step.label);
+    const runs = ['sort left', 'sort right', 'merge join'];
+
+    test('sort and merge where it fits and GPUs read each other', () => {
+      const plan = joint(gpus(4, null));
+      expect(plan.steps).toMatchObject([{ op: 'sortMergeJoin', buildLeft: true, devices: [0, 1, 2, 3] }]);
+      expect(plan).toMatchObject({ algorithm: 'sort-merge', hostBytes: 4e9, deviceBytes: 5e9 });
+      expect(labels(gpus(1, null, 19e9))).toEqual(runs);
+      const apart = gpus(2, null);
+      expect(labels({ ...apart, devices: apart.devices.map((device) => ({ ...device, peers: [] })) })).toEqual(runs);
+      expect(labels(resources(4, 80 * GIB, 512 * GIB))).toEqual(runs);
+    });
+
+    test('take keys and values there once, values and match ranges home', () => {
+      const usual = COSTS.linkBytesPerSecond * COSTS.transferShare;
+      const { estimate } = joint(gpus(1, null), { countOnly: true, rowBytes: 0 }).steps[0]!;
+      expect(estimate.milliseconds).toBeCloseTo(((8e9 + 4e9 + 1.6e9) / usual) * 1e3, -3);
+    });
+
+    test('leave sides in order, and algorithms that are asked for, to runs', () => {
+      const sorted = { left: { ...request.left, sorted: true }, right: { ...request.right, sorted: true } };
+      expect(labels(gpus(2, null), sorted)).toEqual(['merge join']);
+      expect(labels(gpus(2, null), { sortAlgorithm: 'merge' })).toEqual(runs);
+    });
   });
 });

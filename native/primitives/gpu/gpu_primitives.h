@@ -78,7 +78,10 @@ class GpuPrimitives final : public Primitives {
 
  private:
   void start_match(gpu::GpuHashMatch& match, const PartitionedTuples& build, const PartitionedTuples& probe, gpu_stream_t on);
+  void hash_probe(gpu::GpuHashMatch& match, gpu_stream_t on);
   void match_tables(gpu::GpuHashMatch& match, gpu_stream_t on);
+  void match_in_tables(gpu::GpuHashMatch& match, gpu_stream_t on);
+  void match_small(gpu::GpuHashMatch& match, gpu_stream_t on);
   void count_matches(gpu::GpuHashMatch& match, gpu_stream_t on);
   void fetch_counts(gpu::GpuHashMatch& match, gpu_stream_t on);
   static gpu_stream_t raw(Stream& stream) { return static_cast<GpuStream&>(stream).raw(); }

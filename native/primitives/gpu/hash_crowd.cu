@@ -114,6 +114,7 @@ bool GpuPrimitives::hash_match_goes_on(HashMatch& found, const Job& job, Stream&
     match_tables(match, on);
     return true;
   }
+  hash_probe(match, on);
   match.sorted_crowd = true;
   const uint64_t size = match.crowded_rows;
   const gpu::Crowd crowd{match.crowded_before, match.build.offsets, match.partitions()};

@@ -1,9 +1,10 @@
 // Hash joins of relations in device memory, after "Efficiently Processing Joins and Grouped Aggregations on GPUs" (PHJ) in
 // outline: both sides are grouped by the topmost bits of their hashes, then each partition's build tuples go into a table in
-// shared memory, which its probe tuples look their match up in.
+// shared memory, which its probe tuples look their match up in. A small build side has one table, in device memory.
 //
-//   hash_split     groups a side, in one pass
+//   hash_split     groups a side, in one pass or two
 //   hash_tables    builds the table of each partition and probes it
+//   hash_small     does the same with one table for all
 //   hash_crowd     does the same for partitions that have none
 //   count_matches  counts what each tile of rows adds to the result
 //   hash_emit      writes it
@@ -25,25 +26,36 @@ using gpu::kThreads;
 namespace gpu {
 namespace {
 
-__global__ void __launch_bounds__(kThreads) count_matched(const uint8_t* matched, uint64_t size, unsigned long long* count) {
+/// How many of 16 bytes are one; the others are zero.
+__device__ uint32_t count_ones(uint4 bytes) {
+  return popcount(bytes.x) + popcount(bytes.y) + popcount(bytes.z) + popcount(bytes.w);
+}
+
+// `matched` has room for whole loads, and zeros behind the last row.
+__global__ void __launch_bounds__(kThreads) count_matched(const uint4* matched, uint64_t loads, unsigned long long* count) {
   unsigned long long own = 0;
-  for (uint64_t i = loop_begin(); i < size; i += loop_step()) own += matched[i];
+  for (uint64_t i = loop_begin(); i < loads; i += loop_step()) own += count_ones(matched[i]);
   add_of_block(count, own);
 }
 
 // Block t counts tile t; behind the last one there is nothing.
 __global__ void __launch_bounds__(kThreads)
     count_probe_tiles(const uint32_t* first_match, const uint32_t* key_rows, uint64_t size, uint64_t* pairs, uint64_t* matched) {
+  constexpr unsigned kOwn = kEmitTile / kThreads;
+  static_assert(kOwn == 4);
   __shared__ unsigned long long sums[2];
   if (threadIdx.x < 2) sums[threadIdx.x] = 0;
   const uint64_t begin = uint64_t{blockIdx.x} * kEmitTile;
   unsigned long long own_pairs = 0, own_matched = 0;
+  // `first_match` has room for whole loads.
+  const uint64_t first = begin + threadIdx.x * kOwn;
+  uint4 four = {kNoRow, kNoRow, kNoRow, kNoRow};
+  if (first < size) four = *reinterpret_cast<const uint4*>(first_match + first);
+  const uint32_t own[kOwn] = {four.x, four.y, four.z, four.w};
 #pragma unroll
-  for (unsigned i = 0; i < kEmitTile / kThreads; ++i) {
-    const uint64_t row = begin + i * kThreads + threadIdx.x;
-    const uint32_t match = row < size ? first_match[row] : kNoRow;
-    if (match == kNoRow) continue;
-    own_pairs += key_rows ? key_rows[match] : 1;
+  for (unsigned i = 0; i < kOwn; ++i) {
+    if (first + i >= size || own[i] == kNoRow) continue;
+    own_pairs += key_rows ? key_rows[own[i]] : 1;
     ++own_matched;
   }
   add_of_block(&sums[0], own_pairs);
@@ -52,17 +64,37 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 1) matched[blockIdx.x] = sums[1];
 }
 
-__global__ void __launch_bounds__(kThreads) count_build_tiles(const uint8_t* matched, uint64_t size, uint64_t* counts) {
-  __shared__ unsigned long long sum;
-  if (threadIdx.x == 0) sum = 0;
-  const uint64_t begin = uint64_t{blockIdx.x} * kEmitTile;
-  unsigned long long own = 0;
-  for (unsigned i = threadIdx.x; i < kEmitTile && begin + i < size; i += kThreads) own += matched[begin + i];
-  add_of_block(&sum, own);
-  if (threadIdx.x == 0) counts[blockIdx.x] = sum;
+// Lanes that run in step count a tile; behind the last one there is nothing.
+__global__ void __launch_bounds__(kThreads)
+    count_build_tiles(const uint4* matched, uint64_t loads, uint64_t tiles, uint64_t* counts) {
+  constexpr unsigned kLoads = kEmitTile / sizeof(uint4);
+  const uint64_t tile = loop_begin() / kLanes;
+  if (tile > tiles) return;
+  uint32_t own = 0;
+#pragma unroll
+  for (unsigned i = 0; i < kLoads; i += kLanes) {
+    const uint64_t at = tile * kLoads + i + lane();
+    if (i + lane() < kLoads && at < loads) own += count_ones(matched[at]);
+  }
+  for (unsigned distance = kLanes / 2; distance > 0; distance /= 2) own += shuffle(own, (lane() + distance) % kLanes);
+  if (lane() == 0) counts[tile] = own;
+}
+
+// What is in crowded partitions, and what was found in the others.
+__global__ void __launch_bounds__(kThreads)
+    count_crowded(const uint32_t* offsets, const uint32_t* crowded, const uint32_t* table_matches, uint64_t partitions,
+                  uint32_t* rows, unsigned long long* by_table) {
+  unsigned long long matches = 0;
+  for (uint64_t p = loop_begin(); p <= partitions; p += loop_step()) {
+    const bool is_crowded = p < partitions && crowded[p];
+    rows[p] = is_crowded ? offsets[p + 1] - offsets[p] : 0;
+    if (p < partitions && !is_crowded) matches += table_matches[p];
+  }
+  add_of_block(by_table, matches);
 }
 
 }  // namespace
+
 GpuHashMatch::GpuHashMatch(TupleLayout build_layout, uint64_t build_size, TupleLayout probe_layout, uint64_t probe_size,
                            bool count_only, void* scratch, const std::string& device_name)
     : count_only(count_only) {
@@ -72,7 +104,10 @@ GpuHashMatch::GpuHashMatch(TupleLayout build_layout, uint64_t build_size, TupleL
     throw Error(ErrorCode::internal, "A hash join on one GPU has fewer than 2^32 - 1 tuples a side");
   }
   if (count_only) build_layout.value_bytes = probe_layout.value_bytes = 0;
-  bits = partition_bits(build_size, hash_tuples(build_layout, nullptr).stride);
+  const uint32_t build_stride = hash_tuples(build_layout, nullptr).stride;
+  const uint32_t entry_bytes = std::max<uint32_t>(build_stride, 2 * build_layout.key_bytes);  // with a value or with a row number
+  const uint64_t small_bytes = small_table_bytes(build_size, entry_bytes);
+  if (small_bytes == 0) bits = partition_bits(build_size, entry_bytes);
   host::Carver carver(scratch);
   const auto take_side = [&](HashSide& side, TupleLayout layout, uint64_t size) {
     side.layout = layout;
@@ -83,7 +118,16 @@ GpuHashMatch::GpuHashMatch(TupleLayout build_layout, uint64_t build_size, TupleL
   };
   take_side(build, build_layout, build_size);
   take_side(probe, probe_layout, probe_size);
-  matched = carver.take<uint8_t>(build_size);
+  split_scratch = carver.take<char>(hash_split_scratch_bytes(bits, device_name));
+  GPU_CHECK(device_name,
+            sums_before<uint64_t>(nullptr, scan_scratch_bytes, nullptr,
+                                  std::max(emit_tiles(std::max(build_size, probe_size)), partitions()) + 1, gpu_stream_t{}));
+  scan_scratch = carver.take<char>(scan_scratch_bytes);
+
+  const size_t split_bytes = carver.bytes();
+  between = scratch ? static_cast<char*>(scratch) + split_bytes : nullptr;
+  small_table = carver.take<char>(small_bytes);
+  matched = carver.take<uint8_t>(StackAllocator::aligned(build_size));  // read 16 bytes at a time
   key_rows = carver.take<uint32_t>(build_size);
   if (!count_only) {
     first_match = carver.take<uint32_t>(probe_size);
@@ -96,11 +140,6 @@ GpuHashMatch::GpuHashMatch(TupleLayout build_layout, uint64_t build_size, TupleL
   table_matches = carver.take<uint32_t>(partitions());
   crowded_before = carver.take<uint32_t>(partitions() + 1);
   counts = carver.take<MatchCounts>(1);
-  split_scratch = carver.take<char>(hash_split_scratch_bytes(bits, device_name));
-  GPU_CHECK(device_name,
-            sums_before<uint64_t>(nullptr, scan_scratch_bytes, nullptr,
-                                  std::max(emit_tiles(std::max(build_size, probe_size)), partitions()) + 1, gpu_stream_t{}));
-  scan_scratch = carver.take<char>(scan_scratch_bytes);
   with_layout(build.layout, [&]<class Key, class Value>(Key, Value) {
     for (TupleSpan& tuples : sorting) {
       tuples = {carver.take<Key>(build_size), nullptr, build_size};
@@ -111,7 +150,8 @@ GpuHashMatch::GpuHashMatch(TupleLayout build_layout, uint64_t build_size, TupleL
     GPU_CHECK(device_name, radix_sort(nullptr, sort_scratch_bytes, keys, values, build_size, 0, key_bits<Key>, gpu_stream_t{}));
     sort_scratch = carver.take<char>(sort_scratch_bytes);
   });
-  bytes = carver.bytes();
+  const uint64_t between_bytes = bits > kPassBits ? std::max(build_size * build_stride, probe_size * probe.tuples.stride) : 0;
+  bytes = std::max(carver.bytes(), split_bytes + between_bytes);
 }
 
 }  // namespace gpu
@@ -145,19 +185,49 @@ std::unique_ptr<HashMatch> GpuPrimitives::hash_match_into(JoinOutput out, uint64
   id_.select();
   auto match =
       std::make_unique<GpuHashMatch>(build.layout, size_of(build), probe.layout, size_of(probe), false, scratch, id_.name);
-  match->out = out;
-  match->most_written = most;
+  if (build.layout.value_bytes && probe.layout.value_bytes) {
+    match->out = out;
+    match->most_written = most;
+  }
   start_match(*match, build, probe, raw(stream));
   return match;
 }
 
 void GpuPrimitives::start_match(GpuHashMatch& match, const PartitionedTuples& build, const PartitionedTuples& probe,
                                 gpu_stream_t on) {
-  gpu::hash_split(match.build.layout, build.fragments, match.bits, match.build.tuples, match.build.offsets, match.split_scratch,
-                  on, id_.name);
-  gpu::hash_split(match.probe.layout, probe.fragments, match.bits, match.probe.tuples, match.probe.offsets, match.split_scratch,
-                  on, id_.name);
+  gpu::hash_split(match.build.layout, build.fragments, match.bits, match.build.tuples, match.between, match.build.offsets,
+                  match.split_scratch, on, id_.name);
+  for (const TupleView& fragment : probe.fragments) {
+    if (fragment.size) match.probe_fragments.push_back(fragment);
+  }
+  if (match.bits) hash_probe(match, on);
   match_tables(match, on);
+}
+
+void GpuPrimitives::hash_probe(GpuHashMatch& match, gpu_stream_t on) {
+  if (match.probe_hashed) return;
+  gpu::hash_split(match.probe.layout, match.probe_fragments, match.bits, match.probe.tuples, match.between, match.probe.offsets,
+                  match.split_scratch, on, id_.name);
+  match.probe_hashed = true;
+}
+
+void GpuPrimitives::match_tables(GpuHashMatch& match, gpu_stream_t on) {
+  const uint64_t partitions = match.partitions();
+  GPU_CHECK(id_.name, gpu_memset_async(match.counts, 0, sizeof(*match.counts), on));
+  if (!match.written()) GPU_CHECK(id_.name, gpu_memset_async(match.matched, 0, StackAllocator::aligned(match.build.size), on));
+  GPU_CHECK(id_.name, gpu_memset_async(match.crowded, 0, partitions * sizeof(uint32_t), on));
+  GPU_CHECK(id_.name, gpu_memset_async(match.table_matches, 0, partitions * sizeof(uint32_t), on));
+  if (match.bits) {
+    match_in_tables(match, on);
+  } else {
+    if (!match.count_only && !match.written()) hash_probe(match, on);  // its rows are kept
+    match_small(match, on);
+  }
+  gpu::count_crowded<<<gpu::loop_blocks(partitions + 1), kThreads, 0, on>>>(
+      match.build.offsets, match.crowded, match.table_matches, partitions, match.crowded_before, &match.counts->by_table);
+  check_launch("count_crowded");
+  match.sum(match.crowded_before, partitions + 1, on, id_.name);
+  count_matches(match, on);
 }
 
 /// What the match adds up to: for the tally, and for the tiles of the result.
@@ -165,7 +235,9 @@ void GpuPrimitives::count_matches(GpuHashMatch& match, gpu_stream_t on) {
   const uint64_t build_size = match.build.size, probe_size = match.probe.size;
   if (match.written()) return fetch_counts(match, on);
   GPU_CHECK(id_.name, gpu_memset_async(&match.counts->build, 0, sizeof(match.counts->build), on));
-  gpu::count_matched<<<gpu::loop_blocks(build_size), kThreads, 0, on>>>(match.matched, build_size, &match.counts->build);
+  const auto* const matched = reinterpret_cast<const uint4*>(match.matched);
+  const uint64_t loads = (build_size + sizeof(uint4) - 1) / sizeof(uint4);
+  gpu::count_matched<<<gpu::loop_blocks(loads), kThreads, 0, on>>>(matched, loads, &match.counts->build);
   check_launch("count_matched");
   if (!match.count_only) {
     const uint64_t build_tiles = gpu::emit_tiles(build_size), probe_tiles = gpu::emit_tiles(probe_size);
@@ -173,8 +245,9 @@ void GpuPrimitives::count_matches(GpuHashMatch& match, gpu_stream_t on) {
         match.first_match, match.sorted_crowd ? match.key_rows : nullptr, probe_size, match.pairs_before,
         match.probe_matched_before);
     check_launch("count_probe_tiles");
-    gpu::count_build_tiles<<<static_cast<unsigned>(build_tiles + 1), kThreads, 0, on>>>(match.matched, build_size,
-                                                                                        match.build_matched_before);
+    constexpr unsigned kTiles = kThreads / gpu::kLanes;
+    gpu::count_build_tiles<<<static_cast<unsigned>(build_tiles / kTiles + 1), kThreads, 0, on>>>(matched, loads, build_tiles,
+                                                                                                 match.build_matched_before);
     check_launch("count_build_tiles");
     match.sum(match.pairs_before, probe_tiles + 1, on, id_.name);
     match.sum(match.probe_matched_before, probe_tiles + 1, on, id_.name);

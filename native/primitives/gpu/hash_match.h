@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "primitives/gpu/hash_tuples.h"
 #include "primitives/gpu/scan.h"
@@ -15,8 +16,10 @@ constexpr unsigned kEmitTile = 1024;  // rows whose output is summed up
 
 constexpr uint64_t emit_tiles(uint64_t rows) { return (rows + kEmitTile - 1) / kEmitTile; }
 
-/// Bits of the hash that make partitions of a build side: 0 where one table holds it.
-unsigned partition_bits(uint64_t build_rows, uint32_t stride);
+/// Bits of the hash that make partitions of a build side whose tables have entries of up to so many bytes.
+unsigned partition_bits(uint64_t build_rows, uint32_t entry_bytes);
+/// Bytes of the one table of a build side that is small enough for that, else 0.
+uint64_t small_table_bytes(uint64_t build_rows, uint32_t entry_bytes);
 
 template <class F>
 void with_key(TupleLayout layout, F&& f) {
@@ -54,9 +57,11 @@ class GpuHashMatch final : public HashMatch {
     GPU_CHECK(device_name, sums_before(scan_scratch, scratch_bytes, numbers, size, on));
   }
 
-  unsigned bits = 0;  ///< of the hash: the partition
+  unsigned bits = 0;  ///< of the hash: the partition; 0: the build side has one small table
   bool count_only;
   HashSide build, probe;
+  std::vector<TupleView> probe_fragments;  ///< as they came; in memory until the match is complete
+  bool probe_hashed = false;               ///< whether `probe` has them
   JoinTally found;
   uint64_t crowded_rows = 0;  ///< build tuples
   bool sorted_crowd = false;
@@ -74,6 +79,8 @@ class GpuHashMatch final : public HashMatch {
   uint32_t* table_matches = nullptr;   ///< of each partition: probe tuples that found their match in a table
   uint32_t* crowded_before = nullptr;  ///< build tuples in crowded partitions before each, and all
   MatchCounts* counts = nullptr;
+  char* between = nullptr;  ///< tuples between two passes of a split: where what only comes after it is
+  char* small_table = nullptr;
   void *split_scratch = nullptr, *scan_scratch = nullptr, *sort_scratch = nullptr;
   size_t scan_scratch_bytes = 0, sort_scratch_bytes = 0;
   TupleSpan sorting[2];  ///< key and value apart

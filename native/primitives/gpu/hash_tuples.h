@@ -6,6 +6,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "core/tuples.h"
@@ -56,6 +57,18 @@ template <class Key>
 struct HashTuple<Key, NoValue> {
   Key hash;
 };
+
+/// Reads a tuple, all at once, that will not be read again.
+template <class Tuple>
+__device__ Tuple load_tuple_once(const Tuple* at) {
+  using Word =
+      std::conditional_t<sizeof(Tuple) == 4, uint32_t, std::conditional_t<sizeof(Tuple) == 8, unsigned long long, ulonglong2>>;
+  static_assert(sizeof(Word) == sizeof(Tuple));
+  const Word word = load_once(reinterpret_cast<const Word*>(at));
+  Tuple tuple;
+  memcpy(&tuple, &word, sizeof(tuple));
+  return tuple;
+}
 
 /// Hashed tuples of any value width as kernels see them that mostly look at the hashes.
 struct HashTuples {

@@ -145,7 +145,11 @@ __device__ inline void make_opaque(uint32_t& value) {
 template <class T>
 __device__ T load_once(const T* data) {
 #if defined(WARPJOIN_HIP)
-  return __builtin_nontemporal_load(data);
+  if constexpr (std::is_arithmetic_v<T>) {
+    return __builtin_nontemporal_load(data);
+  } else {
+    return *data;
+  }
 #else
   return __ldcs(data);
 #endif

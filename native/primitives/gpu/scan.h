@@ -5,22 +5,11 @@
 
 #include "device/gpu_runtime.h"
 
-#if defined(WARPJOIN_HIP)
-#include <rocprim/rocprim.hpp>
-#else
-#include <cub/device/device_scan.cuh>
-#endif
-
 namespace warpjoin::gpu {
 
-/// Replaces each number by the sum of those before it. With `scratch` null only sets scratch_bytes.
+/// Replaces each number by the sum of those before it. With `scratch` null only sets scratch_bytes. For uint32_t and uint64_t:
+/// scan.cu instantiates them, as the libraries' headers take compilers seconds.
 template <class T>
-gpu_error_t sums_before(void* scratch, size_t& scratch_bytes, T* numbers, uint64_t size, gpu_stream_t stream) {
-#if defined(WARPJOIN_HIP)
-  return rocprim::exclusive_scan(scratch, scratch_bytes, numbers, numbers, T{0}, size, rocprim::plus<T>(), stream);
-#else
-  return cub::DeviceScan::ExclusiveSum(scratch, scratch_bytes, numbers, numbers, size, stream);
-#endif
-}
+gpu_error_t sums_before(void* scratch, size_t& scratch_bytes, T* numbers, uint64_t size, gpu_stream_t stream);
 
 }  // namespace warpjoin::gpu

@@ -4,7 +4,61 @@
 #include "primitives/gpu/kernels.h"
 #include "primitives/gpu/radix_sort.h"
 
+#if defined(WARPJOIN_HIP)
+#include <rocprim/rocprim.hpp>
+#else
+#include <cub/device/device_radix_sort.cuh>
+#endif
+
 namespace warpjoin {
+
+namespace gpu {
+
+template <class Key, class Value>
+gpu_error_t radix_sort(void* scratch, size_t& scratch_bytes, TwoBuffers<Key>& keys, TwoBuffers<Value>& values, uint64_t size,
+                       unsigned begin_bit, unsigned end_bit, gpu_stream_t stream) {
+#if defined(WARPJOIN_HIP)
+  rocprim::double_buffer<Key> k(keys.current, keys.other);
+  rocprim::double_buffer<Value> v(values.current, values.other);
+  gpu_error_t error;
+  if constexpr (is_value<Value>) {
+    error = rocprim::radix_sort_pairs(scratch, scratch_bytes, k, v, size, begin_bit, end_bit, stream);
+  } else {
+    error = rocprim::radix_sort_keys(scratch, scratch_bytes, k, size, begin_bit, end_bit, stream);
+  }
+  keys = {k.current(), k.alternate()};
+  values = {v.current(), v.alternate()};
+#else
+  cub::DoubleBuffer<Key> k(keys.current, keys.other);
+  cub::DoubleBuffer<Value> v(values.current, values.other);
+  const auto begin = static_cast<int>(begin_bit), end = static_cast<int>(end_bit);
+  gpu_error_t error;
+  if constexpr (is_value<Value>) {
+    error = cub::DeviceRadixSort::SortPairs(scratch, scratch_bytes, k, v, size, begin, end, stream);
+  } else {
+    error = cub::DeviceRadixSort::SortKeys(scratch, scratch_bytes, k, size, begin, end, stream);
+  }
+  keys = {k.Current(), k.Alternate()};
+  values = {v.Current(), v.Alternate()};
+#endif
+  return error;
+}
+
+template gpu_error_t radix_sort(void*, size_t&, TwoBuffers<uint32_t>&, TwoBuffers<NoValue>&, uint64_t, unsigned, unsigned,
+                                gpu_stream_t);
+template gpu_error_t radix_sort(void*, size_t&, TwoBuffers<uint32_t>&, TwoBuffers<uint32_t>&, uint64_t, unsigned, unsigned,
+                                gpu_stream_t);
+template gpu_error_t radix_sort(void*, size_t&, TwoBuffers<uint32_t>&, TwoBuffers<uint64_t>&, uint64_t, unsigned, unsigned,
+                                gpu_stream_t);
+template gpu_error_t radix_sort(void*, size_t&, TwoBuffers<uint64_t>&, TwoBuffers<NoValue>&, uint64_t, unsigned, unsigned,
+                                gpu_stream_t);
+template gpu_error_t radix_sort(void*, size_t&, TwoBuffers<uint64_t>&, TwoBuffers<uint32_t>&, uint64_t, unsigned, unsigned,
+                                gpu_stream_t);
+template gpu_error_t radix_sort(void*, size_t&, TwoBuffers<uint64_t>&, TwoBuffers<uint64_t>&, uint64_t, unsigned, unsigned,
+                                gpu_stream_t);
+
+}  // namespace gpu
+
 namespace {
 
 constexpr unsigned kVaryingBlocks = 512;

@@ -1,0 +1,18 @@
+// When GPU hash joins do what. Tests change it, to get everywhere with few tuples.
+#pragma once
+
+#include <cstdint>
+
+namespace warpjoin::gpu {
+
+struct HashTuning {
+#if defined(WARPJOIN_HIP)
+  uint64_t small_table_bytes = 8 << 20;  ///< of a build side's one table, at most: more than the second-level cache is slow
+#else
+  uint64_t small_table_bytes = 64 << 20;
+#endif
+  unsigned fewest_bits = 6;  ///< of partitions, if any: threads that count few groups wait for each other
+};
+inline HashTuning hash_tuning;
+
+}  // namespace warpjoin::gpu
