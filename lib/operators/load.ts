@@ -1,5 +1,5 @@
 /** Tables that an engine keeps on its GPUs between calls: loading, eviction, and the way home. */
-import * as arrow from 'apache-arrow';
+import type * as arrow from 'apache-arrow';
 import {
   type ForeignTable,
   type Input,
