@@ -428,7 +428,7 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
       const { rows, columns } = use<Resident>(table);
       return { relation: { rows, columns } as Relation, column: key, payload };
     };
-    const keys = new JoinKeys(8, true, true, { left: of(left), right: of(right) }, null);
+    const keys = new JoinKeys(8, true, true, { left: of(left), right: of(right) }, null, false);
     keys.release();
     return keys;
   };

@@ -9,7 +9,10 @@ import { type FakeAddon, fakeAddon } from '../support/fake-addon.js';
 import { failure, rows, table, unordered } from '../support/tables.js';
 
 const engineOn = (addon: FakeAddon, options: EngineOptions = {}): Engine =>
-  new Engine(parse(engineSchema, 'createEngine', { memoryLimit: '1GiB', ...options }), addon);
+  new Engine(
+    parse(engineSchema, 'createEngine', { memoryLimit: '1GiB', device: addon.settings.gpus ? 'gpu' : 'cpu', ...options }),
+    addon,
+  );
 const residentBytes = (engine: Engine): number[] => engine.devices().map((device) => device.residentBytes);
 
 const of = table({ id: new arrow.Int32(), a: new arrow.Float64() }, { id: [1, 2, 2, 5], a: [0.5, 1.5, 2.5, 3.5] });

@@ -358,10 +358,10 @@ describe('joins', () => {
     const both = planJoin({ ...request, ...sorted }, joinBytes, resources(2, GIB));
     expect(both).toMatchObject({ algorithm: 'sort-merge', chunksets: 1, inOrder: ['left', 'right'] });
     expect(both.reason).toMatch(/^cheapest: /);
-    expect(explain('join', both, resources(2, GIB), null)).toContain(
+    expect(explain('join', both, resources(2, GIB), '', null)).toContain(
       '\n  order    not sorted, as they are in order: left, right\n',
     );
-    expect(explain('join', planJoin(request, joinBytes, resources(2, GIB)), resources(2, GIB), null)).not.toContain('order');
+    expect(explain('join', planJoin(request, joinBytes, resources(2, GIB)), resources(2, GIB), '', null)).not.toContain('order');
   });
 
   test('neither fits', () => {
