@@ -380,11 +380,11 @@ void LocalJoins::reserve() {
     StackAllocator& memory = local->device->memory();
     const auto bytes = [&](bool overlaps) {
       return local_bytes(*local->device, local->build.rows, local->probe.rows, local->partitions, locals_.size(), cut_,
-                         count_only_, false, overlaps) +
-             kept_bytes_;
+                         count_only_, false, overlaps);
     };
     const auto fits = [&](size_t wanted) {
-      return wanted <= std::min(memory.limit_bytes(), memory.reserved_bytes() + memory.free_bytes());
+      return wanted + kept_bytes_ + memory.resident_bytes() <= memory.limit_bytes() &&
+             wanted + kept_bytes_ <= memory.reserved_bytes() + memory.free_bytes();
     };
     memory.reserve(bytes(parts_ > 1 && fits(bytes(true))));
   }
@@ -578,7 +578,7 @@ size_t LocalJoins::match_bytes(const Local& local, size_t part) const {
 /// Whether all parts can be matched beside what is on its way.
 bool LocalJoins::has_room_for_parts() const {
   return std::all_of(locals_.begin(), locals_.end(), [&](const auto& local) {
-    size_t bytes = kept_bytes_ + (count_only_ ? 0 : kLeastStagedBytes);
+    size_t bytes = count_only_ ? 0 : kLeastStagedBytes;
     for (size_t p = 0; p < parts_; ++p) bytes += StackAllocator::aligned(match_bytes(*local, p));
     const StackAllocator& memory = local->device->memory();
     return bytes <= memory.reserved_bytes() - memory.used_bytes();
