@@ -34,7 +34,8 @@ struct ResidentRows {
   TupleLayout left_layout, right_layout;  ///< as in JoinRows
   std::vector<Chunk> chunks;              ///< one a device
   bool left_may_be_missing = false, right_may_be_missing = false;
-  double skew = 1;  ///< largest over mean number of tuples a device joined
+  double skew = 1;          ///< largest over mean number of tuples a device joined
+  uint64_t split_rows = 0;  ///< as in JoinRows
 
   uint64_t size() const;
 };
