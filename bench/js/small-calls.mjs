@@ -1,5 +1,5 @@
-// node bench/js/small-calls.mjs [--rows 1000]: what one call on few rows costs, where overheads
-// rule: argument checks, planning, threads, promises. Here the benchmark package counts calls per second.
+// node bench/js/small-calls.mjs [--rows 1000] [--device cpu]: what one call on few rows costs, where overheads
+// rule: argument checks, planning, threads, promises, and with --device gpu starting work there. Here the benchmark package counts calls per second.
 
 import { mkdirSync, rmSync } from 'node:fs';
 import { parseArgs } from 'node:util';
@@ -10,7 +10,9 @@ import { createEngine } from '../../dist/index.js';
 import { writeTable } from '../../dist/io/index.js';
 import { workloads } from '../workloads/index.mjs';
 
-const { values: given } = parseArgs({ options: { rows: { type: 'string', default: '1000' } } });
+const { values: given } = parseArgs({
+  options: { rows: { type: 'string', default: '1000' }, device: { type: 'string', default: 'cpu' } },
+});
 const rows = Number(given.rows);
 const folder = new URL('../../build/bench/', import.meta.url);
 mkdirSync(folder, { recursive: true });
@@ -20,7 +22,7 @@ const files = { left: new URL('small-left.parquet', folder).pathname, right: new
 await writeTable(left, files.left);
 await writeTable(right, files.right);
 
-const engine = await createEngine({ device: 'cpu' });
+const engine = await createEngine({ device: given.device });
 const instance = await DuckDBInstance.create(':memory:');
 const connection = await instance.connect();
 for (const [name, file] of Object.entries(files))

@@ -5,7 +5,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 const range = ({ median, min, max }, digits) => `${median.toFixed(digits)} (${min.toFixed(digits)} to ${max.toFixed(digits)})`;
 const billions = (n) => (n / 1e9).toFixed(2);
 
-/** Sections by name; `table` makes Markdown of a head and rows. */
+/** Sections by name, those that have results; `table` makes Markdown of a head and rows. */
 export function gpuSections(folder, table) {
   const newest = (kind) => {
     const name = readdirSync(folder)
@@ -16,11 +16,11 @@ export function gpuSections(folder, table) {
     const commit = name.match(/^\d+-\d+-\d+-(\w+)-gpu-/)[1];
     return { name, commit, ...JSON.parse(readFileSync(`${folder}/${name}`, 'utf8')) };
   };
-  const from = (kind, render) => () => {
+  const from = (kind, render) => {
     const report = newest(kind);
-    return report ? `${render(report)}\n\nFrom \`${report.name}\`, commit ${report.commit}.` : 'No results yet.';
+    return report && (() => `${render(report)}\n\nFrom \`${report.name}\`, commit ${report.commit}.`);
   };
-  return {
+  const sections = {
     'gpu-links': from('sort', ({ gpu, hostThreads, links }) =>
       [
         `${gpu.replace(/ \d+$/, '')}, ${hostThreads} host threads; pinned memory, GB/s, all GPUs of the row at once:`,
@@ -219,4 +219,5 @@ export function gpuSections(folder, table) {
       ),
     ),
   };
+  return Object.fromEntries(Object.entries(sections).filter(([, render]) => render));
 }

@@ -45,7 +45,7 @@ import type { JoinIndices, ResidentTable, ResultTable, Stats } from '../types.js
 import { type Call, type EngineCore, placed, runCall } from './call.js';
 import { type LoadedTable, loadResult, readInput } from './load.js';
 import { executeResident, prepareResident, type ResidentJoin } from './resident-join.js';
-import { fromHostMemory, handedOver, plannedWidth, withStats } from './shared.js';
+import { fromHostMemory, handedOver, isOutOfDeviceMemory, plannedWidth, withStats } from './shared.js';
 
 /** What a join works on, and what it is to give: columns, row numbers or the number of rows. */
 export interface JoinTask {
@@ -58,11 +58,14 @@ export interface JoinTask {
 }
 
 interface Prepared {
-  relations: Record<Side, RelationHandle>;
+  /** null: no column of this side is needed in host memory. */
+  relations: Record<Side, RelationHandle | null>;
   /** Position of a column of an input among those of its relation. */
   position: Record<Side, Map<number, number>>;
-  /** null for cross. */
+  /** null for cross, and for loaded tables that are joined where they lie. */
   keyed: Keyed | null;
+  /** These. */
+  joined?: ResidentJoin;
   request: NativeJoinRequest;
   planned: PlannedColumn[];
   rowBytes: number;
@@ -174,8 +177,45 @@ async function prepare(call: Call, task: JoinTask): Promise<Prepared | ResidentJ
 
 async function run(call: Call, task: JoinTask, prepared: Prepared | ResidentJoin): Promise<Joined> {
   if (!('origins' in prepared)) return execute(call, task, prepared);
-  const joined = await executeResident(call, task, prepared);
-  return typeof joined === 'string' ? execute(call, task, await prepareFromHost(call, task, joined)) : joined;
+  try {
+    if (prepared.origins) return await executeResident(call, task, prepared, prepared.origins);
+    return await execute(call, task, await prepareRows(call, task, prepared));
+  } catch (error) {
+    if (!isOutOfDeviceMemory(error)) throw error;
+    return execute(call, task, await prepareFromHost(call, task, (error as Error).message));
+  }
+}
+
+/** What of loaded tables has to be in host memory to make columns of the rows of a join of them. */
+async function prepareRows(call: Call, task: JoinTask, joined: ResidentJoin): Promise<Prepared> {
+  const { request, planned, plan, resources } = joined;
+  const columns = typeof task.want === 'string' ? [] : task.want.columns;
+  const made = columns.filter((_, index) => planned[index]!.from === 'gathered' || planned[index]!.from === 'coalesced');
+  const rowBytes =
+    (request.wantKeys ? infoOf(task.left, task.keys!.left).width : 0) + (request.wantLeft ? 8 : 0) + (request.wantRight ? 8 : 0);
+  return { ...(await relationsOf(call, task, made)), keyed: null, joined, request, planned, rowBytes, plan, resources };
+}
+
+/** The columns of both inputs that `columns` of the result are made of, checked. */
+async function relationsOf(
+  call: Call,
+  { left, right, keys }: JoinTask,
+  columns: readonly ResultColumn[],
+  taken: Record<Side, number[]> = { left: [], right: [] },
+): Promise<Pick<Prepared, 'relations' | 'position'>> {
+  const relation = async (input: Input, side: Side): Promise<[RelationHandle | null, Map<number, number>]> => {
+    const own = columns.filter((column) => column.source === side || column.source === 'coalesced');
+    const indices = own.map((column) => (column.source === 'coalesced' && side === 'right' ? keys!.right : column.column));
+    const needed = [...new Set([...taken[side], ...indices])];
+    const position = new Map(needed.map((column, index) => [column, index]));
+    if (needed.length === 0) return [null, position];
+    await call.bringHome(input);
+    const check = (): Promise<RelationHandle> => call.native.relation(call.job, nativeColumns(input, needed), input.rows);
+    return [call.keep(await call.step(`check ${side} buffers`, check)), position];
+  };
+  const [leftRelation, leftPosition] = await relation(left, 'left');
+  const [rightRelation, rightPosition] = await relation(right, 'right');
+  return { relations: { left: leftRelation, right: rightRelation }, position: { left: leftPosition, right: rightPosition } };
 }
 
 /** Whether the left key column is asked for and could come out of the tuples' keys: numbers of the keys' own width. */
@@ -207,20 +247,8 @@ async function prepareFromHost(call: Call, task: JoinTask, why: string | null): 
     );
   }
   const columns = typeof want === 'string' ? [] : want.columns;
-  const needed = (side: Side): number[] => {
-    const own = columns.filter((column) => column.source === side || column.source === 'coalesced');
-    const indices = own.map((column) => (column.source === 'coalesced' && side === 'right' ? keyColumns!.right : column.column));
-    return [...new Set([...(keyColumns ? [keyColumns[side]] : []), ...indices])];
-  };
-  const taken = { left: needed('left'), right: needed('right') };
-  const position = {
-    left: new Map(taken.left.map((column, index) => [column, index])),
-    right: new Map(taken.right.map((column, index) => [column, index])),
-  };
-  await call.bringHome(left, right);
-  const relation = (input: Input, side: Side): Promise<RelationHandle> =>
-    call.step(`check ${side} buffers`, () => call.native.relation(call.job, nativeColumns(input, taken[side]), input.rows));
-  const relations = { left: call.keep(await relation(left, 'left')), right: call.keep(await relation(right, 'right')) };
+  const taken = keyColumns ? { left: [keyColumns.left], right: [keyColumns.right] } : { left: [], right: [] };
+  const { relations, position } = await relationsOf(call, task, columns, taken);
 
   const keys = keyColumns && (await encodeKeys(call, task, keyColumns, relations, position));
   const keyFromTuples = keys !== null && handsOverKey(task, keys);
@@ -277,7 +305,7 @@ async function prepareFromHost(call: Call, task: JoinTask, why: string | null): 
     sortMergeJoin: (devices) => call.native.sortMergeJoinDeviceBytes(keys, devices, joined),
     gather: (side, of, rows, devices) =>
       call.native.gatherDeviceBytes(
-        relations[side],
+        relations[side]!,
         inputs(side, of),
         {
           size: Math.ceil(rows),
@@ -337,7 +365,7 @@ async function encodeKeys(
     };
     const [leftKey, rightKey] = [position.left.get(columns.left)!, position.right.get(columns.right)!];
     const job = (): Promise<JoinKeysHandle> =>
-      call.native.joinKeys(call.job, relations.left, leftKey, payload('left'), relations.right, rightKey, payload('right'));
+      call.native.joinKeys(call.job, relations.left!, leftKey, payload('left'), relations.right!, rightKey, payload('right'));
     return call.keep(await call.step('encode keys', job));
   };
   const hoped = keyCouldBeHandedOver(task);
@@ -402,9 +430,7 @@ async function execute(call: Call, task: JoinTask, prepared: Prepared): Promise<
             native.hashJoin(job, keys!, { ...request, buildLeft }, { devices, rounds, partitions }),
           );
         } catch (error) {
-          const { code, freeBytes } = error as { code?: unknown; freeBytes?: unknown };
-          // What others have left of a device's memory may do for a hash join in more rounds.
-          if (code !== 'ERR_DEVICE' || freeBytes !== undefined) throw error;
+          if (!isOutOfDeviceMemory(error)) throw error;
           const { shape, deviceBytes } = keyed!;
           const resources = { ...call.resources, links: prepared.resources.links };
           const without = async (of: JoinRequestShape): Promise<Planned> => {
@@ -427,6 +453,11 @@ async function execute(call: Call, task: JoinTask, prepared: Prepared): Promise<
       case 'sortMergeJoin': {
         const { buildLeft, devices } = step;
         rows = await call.step(step, () => native.sortMergeJoin(job, keys!, { ...request, buildLeft }, devices));
+        break;
+      }
+      case 'residentJoin': {
+        const { left, right } = prepared.joined!;
+        rows = await call.step(step, () => native.joinTablesHome(job, left, right, request));
         break;
       }
       case 'crossJoin':
@@ -470,7 +501,7 @@ async function makeColumns(call: Call, task: JoinTask, prepared: Prepared, rows:
     const wanted = (task.want as { columns: ResultColumn[] }).columns;
     const inputs = step.columns.map((index) => position[side].get(wanted[index]!.column)!);
     const made = await call.step(step, () =>
-      call.native.gatherOnDevices(call.job, relations[side], inputs, rows, side, step.devices),
+      call.native.gatherOnDevices(call.job, relations[side]!, inputs, rows, side, step.devices),
     );
     for (const [index, column] of step.columns.entries()) columns[column] = made[index]!;
   }
@@ -493,13 +524,13 @@ async function makeColumn(
     const { left, right } = task.keys!;
     return native.gatherCoalesced(
       job,
-      relations.left,
+      relations.left!,
       position.left.get(left)!,
-      relations.right,
+      relations.right!,
       position.right.get(right)!,
       rows,
     );
   }
   if (step.from === 'payload') return handedOver(native.takeJoinValues(rows, source), rows.size);
-  return native.gather(job, relations[source], position[source].get(column)!, rows, source);
+  return native.gather(job, relations[source]!, position[source].get(column)!, rows, source);
 }

@@ -1,5 +1,5 @@
 /** Tables that an engine keeps on its GPUs between calls: loading, eviction, and the way home. */
-import * as arrow from 'apache-arrow';
+import type * as arrow from 'apache-arrow';
 import {
   type ForeignTable,
   type Input,
@@ -56,8 +56,7 @@ export class LoadedTable<Columns extends arrow.TypeMap = any> implements AsyncDi
     this.core = core;
     this.contents = contents;
     this.numRows = rows;
-    const schema = host instanceof arrow.Table ? host.schema : schemaOf(columns.map(fieldOf), metadata);
-    this.schema = schema as arrow.Schema<Columns>;
+    this.schema = (host ? host.schema : schemaOf(columns.map(fieldOf), metadata)) as arrow.Schema<Columns>;
   }
 
   /** Whether its columns are on the GPUs now: false on the processor, and where they made room for a call. */

@@ -11,6 +11,12 @@ export function plannedWidth(input: Input, index: number): number {
   return kind === 'fixed' ? width : kind === 'boolean' ? 1 / 8 : kind === 'utf8' ? 4 : 8;
 }
 
+/** Whether a device turned out to have too little memory for a step. What others have left of it may do for another plan. */
+export function isOutOfDeviceMemory(error: unknown): boolean {
+  const { code, freeBytes } = error as { code?: unknown; freeBytes?: unknown };
+  return code === 'ERR_DEVICE' && freeBytes === undefined;
+}
+
 /** What a plan says of loaded tables that a call takes from host memory. */
 export function fromHostMemory(why: string | null): Plan['loaded'] {
   return why === null ? undefined : { inputs: [], reason: `taken from host memory: ${why}` };

@@ -1,60 +1,57 @@
 /** Plans of joins of loaded tables where they lie. */
-import type { Input } from '../columns/input.js';
-import { infoOf } from '../columns/input.js';
-import type { ResultColumn } from '../columns/layout.js';
 import type { JoinKind } from '../options.js';
 import { formatBytes } from '../sizes.js';
 import { COSTS } from './costs.js';
 import { transferSpeeds } from './device-set.js';
 import { expectedRows, type JoinPlan } from './join.js';
-import type { Resources } from './plan.js';
+import type { PlannedColumn, Resources } from './plan.js';
+import { columnStep } from './sort.js';
 
 /** A join of loaded tables. */
 export interface ResidentShape {
   how: JoinKind;
   buildLeft: boolean;
-  left: Input;
-  right: Input;
+  leftRows: number;
+  rightRows: number;
   /** Of the result; none where rows are counted or numbered. */
-  columns: readonly ResultColumn[];
-  /** Whether the result is made on the devices as a whole; else its rows go home as they are found. */
-  stays: boolean;
+  columns: readonly PlannedColumn[];
+  /** Whether the result's columns are made on the devices; else rows go home as they are found, and columns are made there. */
+  made: boolean;
   comesHome: boolean;
 }
 
 /** Resident memory is allocated in steps of up to an eighth. */
 const ALLOCATION_STEP = 1.125;
 
-/** The plan; or why there is none: the devices lack the memory for what the join takes, `joinBytes`, and a result that stays. */
+/** The plan; or why there is none: the devices lack the memory for what the join takes, `joinBytes`, and a result made there. */
 export function planResidentJoin(shape: ResidentShape, joinBytes: number, resources: Resources): JoinPlan | string {
-  const { how, buildLeft, left, right, columns, stays, comesHome } = shape;
-  const { devices, links } = resources;
-  const rows = expectedRows(how, left.rows, right.rows);
-  const width = ({ source, column }: ResultColumn): number => {
-    const { kind, width } = infoOf(source === 'right' ? right : left, column);
-    return kind === 'boolean' ? 1 / 8 : width;
-  };
-  const resultBytes = Math.ceil(columns.reduce((bytes, column) => bytes + rows * width(column), 0));
-  const needed = joinBytes + (stays ? Math.ceil((ALLOCATION_STEP * resultBytes) / devices.length) : 0);
+  const { how, buildLeft, leftRows, rightRows, columns, made, comesHome } = shape;
+  const { devices, links, threads } = resources;
+  const rows = expectedRows(how, leftRows, rightRows);
+  const resultBytes = Math.ceil(columns.reduce((bytes, { width }) => bytes + rows * width, 0));
+  const needed = joinBytes + (made ? Math.ceil((ALLOCATION_STEP * resultBytes) / devices.length) : 0);
   const free = Math.min(...devices.map(({ limitBytes }) => limitBytes));
   if (needed > free)
     return `joining where they lie takes ${formatBytes(needed)} on each device, which has ${formatBytes(free)} left`;
-  const keyBytes = 8 * (left.rows + right.rows);
-  const seconds = (COSTS.gpuHashJoinPasses * 2 * keyBytes) / COSTS.gpuPassBytesPerSecond / devices.length;
-  const bringing = (resultBytes / transferSpeeds(devices, links).d2h) * 1e3;
-  const apart = stays && comesHome;
-  const steps: JoinPlan['steps'] = [
-    {
-      op: 'residentJoin',
-      label: `hash join of loaded tables, build ${buildLeft ? 'left' : 'right'}`,
-      estimate: {
-        rows: left.rows + right.rows,
-        bytes: keyBytes,
-        milliseconds: seconds * 1e3 + (comesHome && !apart ? bringing : 0),
-      },
-    },
-  ];
-  if (apart) steps.push({ op: 'bringHome', label: 'bring home', estimate: { rows, bytes: resultBytes, milliseconds: bringing } });
+
+  const keyBytes = 8 * (leftRows + rightRows);
+  const passes = (COSTS.gpuHashJoinPasses * 2 * keyBytes) / COSTS.gpuPassBytesPerSecond / devices.length;
+  const home = comesHome ? resultBytes / transferSpeeds(devices, links).d2h : 0;
+  const seconds = passes + (made ? 0 : home);
+  const join = {
+    op: 'residentJoin' as const,
+    label: `hash join of loaded tables, build ${buildLeft ? 'left' : 'right'}`,
+    estimate: { rows: leftRows + rightRows, bytes: keyBytes, milliseconds: seconds * 1e3 },
+  };
+  const estimate = { rows, bytes: resultBytes, milliseconds: home * 1e3 };
+  const after: JoinPlan['steps'] = made
+    ? comesHome
+      ? [{ op: 'bringHome', label: 'bring home', estimate }]
+      : []
+    : columns.map((column, index) => columnStep(column, index, rows, threads, tableRows(shape, column)));
+  const fromHost = columns.filter(({ from }) => !made && (from === 'gathered' || from === 'coalesced'));
+  const but =
+    fromHost.length > 0 ? `, but for columns that come from host memory: ${fromHost.map(({ name }) => name).join(', ')}` : '';
   return {
     algorithm: 'radix-hash',
     reason: 'what runs on loaded tables where they lie',
@@ -62,8 +59,11 @@ export function planResidentJoin(shape: ResidentShape, joinBytes: number, resour
     rounds: 1,
     hostBytes: comesHome ? resultBytes : 0,
     deviceBytes: needed,
-    steps,
+    steps: [join, ...after],
     inOrder: [],
-    loaded: { inputs: ['left', 'right'], reason: 'joined where they lie' },
+    loaded: { inputs: ['left', 'right'], reason: `joined where they lie${but}` },
   };
 }
+
+const tableRows = ({ leftRows, rightRows }: ResidentShape, { side }: PlannedColumn): number =>
+  side === 'right' ? rightRows : leftRows;

@@ -83,7 +83,7 @@ LocalJoins::LocalJoins(Engine& engine, std::span<Device* const> devices, const R
   for (Device* device : devices) {
     auto& local = *locals_.emplace_back(std::make_unique<Local>());
     local.device = device;
-    local.whole = cuts_by_itself(*device);
+    local.one_partition = cuts_by_itself(*device);
     for (auto& event : local.emitted) event = device->create_event();
     for (Side* side : local.sides()) {
       for (auto& event : side->slot_free) event = device->create_event();
@@ -256,12 +256,13 @@ void LocalJoins::reserve() {
     StackAllocator& memory = local->device->memory();
     const auto bytes = [&](bool overlaps) {
       return local_bytes(*local->device, local->build.rows, local->probe.rows, local->partitions, locals_.size(), cut_,
-                         count_only_, false, overlaps) +
-             kept_bytes_;
+                         count_only_, false, overlaps);
     };
-    const size_t most = std::min(memory.limit_bytes(), memory.reserved_bytes() + memory.free_bytes());
-    const size_t overlapping = parts_ > 1 ? bytes(true) : 0;
-    memory.reserve(overlapping && overlapping <= most ? overlapping : bytes(false));
+    const auto fits = [&](size_t wanted) {
+      return wanted + kept_bytes_ + memory.resident_bytes() <= memory.limit_bytes() &&
+             wanted + kept_bytes_ <= memory.reserved_bytes() + memory.free_bytes();
+    };
+    memory.reserve(bytes(parts_ > 1 && fits(bytes(true))));
   }
 }
 
@@ -371,7 +372,7 @@ size_t LocalJoins::match_bytes(const Local& local, size_t part) const {
 /// Whether all parts can be matched beside what is on its way.
 bool LocalJoins::has_room_for_parts() const {
   return std::all_of(locals_.begin(), locals_.end(), [&](const auto& local) {
-    size_t bytes = kept_bytes_ + (count_only_ ? 0 : kLeastStagedBytes);
+    size_t bytes = count_only_ ? 0 : kLeastStagedBytes;
     for (size_t p = 0; p < parts_; ++p) bytes += StackAllocator::aligned(match_bytes(*local, p));
     const StackAllocator& memory = local->device->memory();
     return bytes <= memory.reserved_bytes() - memory.used_bytes();

@@ -26,7 +26,7 @@ struct Relation {
 /// is; device memory is reserved only where neither is.
 class LocalJoins {
  public:
-  /// `kept_bytes`: of a result that stays on each device, to be reserved with the rest.
+  /// `kept_bytes`: of a result that stays on each device, to be left free beside what is reserved.
   LocalJoins(Engine& engine, std::span<Device* const> devices, const Relation& build, const Relation& probe, HashCut cut,
              bool count_only, Job& job, size_t kept_bytes = 0);
   ~LocalJoins();

@@ -101,7 +101,7 @@ void LocalJoins::place(Side Local::*side) {
     own.parcels.resize(parts_ + 1);
     if (g == 1) {
       for (const Piece& piece : own.pieces) {
-        own.parts[0].add(piece.out.view(), local->whole ? std::vector<uint64_t>{0, piece.in.size} : piece.offsets);
+        own.parts[0].add(piece.out.view(), local->one_partition ? std::vector<uint64_t>{0, piece.in.size} : piece.offsets);
       }
     } else if (resident()) {
       own.received = OwnedTuples(*local->device, own.rows.layout, own.size);
@@ -128,14 +128,14 @@ void LocalJoins::place(Side Local::*side) {
             const TupleSpan target = to.received.span.slice(layout, at, at + rows);
             from.parcels[p].push_back({owner, target, piece.out.slice(layout, skipped, skipped + rows)});
             at += rows;
-            if (locals_[owner]->whole) continue;
+            if (locals_[owner]->one_partition) continue;
             std::vector<uint64_t> offsets(&piece.offsets[first], &piece.offsets[last] + 1);
             for (uint64_t& offset : offsets) offset -= skipped;
             to.parts[p].add(target.view(), std::move(offsets));
           }
         }
       }
-      if (locals_[owner]->whole) to.parts[p].add(to.received.span.slice(layout, begin, at).view(), {0, at - begin});
+      if (locals_[owner]->one_partition) to.parts[p].add(to.received.span.slice(layout, begin, at).view(), {0, at - begin});
     }
     to.placed = at;
   }

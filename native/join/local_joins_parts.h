@@ -27,8 +27,8 @@ struct SideRows {
   uint64_t piece = 0;   ///< at most so many at a time,
   uint64_t joined = 0;  ///< and at most so many are joined
 
-  /// `whole`: each device joins all of them. Otherwise hashing spreads them evenly; an eighth and some more than the mean is
-  /// for the devices that get more than others.
+  /// Of a relation of `rows`, of which `share` come to or lie on a device. Hashing spreads them evenly; an eighth and some more
+  /// than the mean is for the devices that get more than others.
   static SideRows planned(const Device& device, TupleLayout layout, uint64_t rows, uint64_t share, size_t devices, HashCut cut,
                           bool resident) {
     if (cut.replicate) return {layout, share, share, share};
@@ -94,7 +94,7 @@ struct LocalJoins::Local {
 
   Device* device = nullptr;
   uint32_t partitions = 1;
-  bool whole = true;  ///< the device cuts what it joins by itself
+  bool one_partition = true;  ///< the device cuts what it joins by itself
   Side build, probe;
   Buffer partition_scratch;
   std::vector<Match> matches;

@@ -4,7 +4,7 @@ import * as arrow from 'apache-arrow';
 import { describe, expect, test } from 'vitest';
 import { Engine } from '../../lib/engine.js';
 import { WarpjoinError } from '../../lib/index.js';
-import { type NativeEngine, native } from '../../lib/native.js';
+import { type NativeEngine, type NativeEngineConfig, native } from '../../lib/native.js';
 import { engineSchema } from '../../lib/options.js';
 import { parse } from '../../lib/schema.js';
 import { DEVICE_COUNTS, describeHost, deviceOptions, onGpus, testEngine, testOn } from '../support/engines.js';
@@ -274,5 +274,36 @@ testOn(2)('explain with analyze', async () => {
   for (const part of [...steps, 'measured', 'peak memory']) expect(text).toContain(part);
   const kind = onGpus ? 'gpu' : 'host';
   expect(engine.devices()).toMatchObject([{ kind }, { kind }]);
+  await engine.dispose();
+});
+
+test("device 'auto' runs small calls on the processor, within the memory of the engine on GPUs", async () => {
+  const addon = native();
+  const made: NativeEngine[] = [];
+  // Host devices stand in for GPUs: what matters is that there are two engines.
+  const spy = new Proxy(addon, {
+    get(target, name) {
+      if (name === 'gpus') return () => [{ ...made[0]?.devices()[0], ordinal: 0, memoryBytes: 2 ** 30 }];
+      if (name !== 'Engine') return Reflect.get(target, name);
+      return function Spied(config: NativeEngineConfig, memoryOf?: NativeEngine) {
+        made.push(memoryOf ? new addon.Engine(config, memoryOf) : new addon.Engine({ ...config, gpus: [], hostDevices: 2 }));
+        return made.at(-1);
+      };
+    },
+  });
+  const engine = new Engine(parse(engineSchema, 'createEngine', { memoryLimit: '64MiB', threads: 2 }), spy);
+  const table = pairs(5000, 100);
+  const sorted = await engine.sort(table, { by: 'k' });
+  expect(sorted.stats).toMatchObject({ device: 'cpu', devices: [{ name: 'host 0' }] });
+  expect(column(sorted, 'k')).toEqual(column(table, 'k').toSorted());
+  expect(await engine.joinCount(table, table, { on: 'v' })).toBe(5000);
+  const large = pairs(1_000_000, 100);
+  expect((await engine.sort(large, { by: 'k', select: ['v'] })).stats.devices).toHaveLength(2);
+  const [onGpus, processor] = made as [NativeEngine, NativeEngine];
+  expect(made).toHaveLength(2);
+  expect(processor.memory()).toEqual(onGpus.memory());
+  expect(processor.memory().usedBytes).toBeGreaterThan(0); // the results
+  const error = await failure(engine.join(pairs(5000, 1), pairs(5000, 1), { on: 'k' }));
+  expect(error).toMatchObject({ code: 'ERR_MEMORY_LIMIT' });
   await engine.dispose();
 });

@@ -1,6 +1,6 @@
 /** Tables that stay on an engine's devices: on GPUs where they lie, on host devices the same calls without them. */
 import * as arrow from 'apache-arrow';
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import type { Engine, ResultTable, TableInput } from '../../lib/index.js';
 import { describeDevices, engineMaker, onGpus, testEngine } from '../support/engines.js';
 import { chunked, failure, random, rows, table, unordered } from '../support/tables.js';
@@ -133,41 +133,36 @@ describeDevices((devices) => {
   });
 });
 
+const int64 = (count: number, factor = 1) =>
+  arrow.makeVector(BigInt64Array.from({ length: count }, (_, row) => BigInt(row * factor)));
+
 describe.runIf(onGpus)('on GPUs, whose memory is limited', () => {
-  const wide = (seed: number) =>
-    table(
-      { k: new arrow.Int64(), v: new arrow.Int64() },
-      { k: numbers(200_000, (row) => BigInt(row * seed)), v: numbers(200_000, BigInt as never) },
-    );
-  const engines: Promise<Engine>[] = [];
-  const limited = (deviceMemoryLimit: string) => {
-    const engine = testEngine(1, { memoryLimit: '1GiB', threads: 2, deviceMemoryLimit });
-    engines.push(engine);
-    return engine;
-  };
-  afterAll(async () => {
-    for (const engine of engines) await (await engine).dispose();
-  });
+  const pairs = (factor: number) => new arrow.Table({ k: int64(200_000, factor), v: int64(200_000) });
+  const limited = (deviceMemoryLimit: string) => make(1, { deviceMemoryLimit });
 
   test('tables that were not used make room for others, and go on', async () => {
     const own = await limited('8MiB');
-    const [one, two, three] = [await own.load(wide(1)), await own.load(wide(2)), await own.load(wide(3))];
+    const [one, two, three] = [await own.load(pairs(1)), await own.load(pairs(2)), await own.load(pairs(3))];
     expect([one, two, three].map(({ resident }) => resident)).toEqual([false, true, true]);
     expect(await own.joinCount(one, two, { on: 'k' })).toBe(100_000);
-    expect((await failure(own.load(table({ k: new arrow.Int64() }, { k: numbers(2_000_000, BigInt as never) })))).code).toBe(
-      'ERR_MEMORY_LIMIT',
-    );
+    expect((await failure(own.load(new arrow.Table({ k: int64(2_000_000) })))).code).toBe('ERR_MEMORY_LIMIT');
   });
 
   test('a result that is evicted goes to host memory first', async () => {
-    const own = await limited('40MiB');
-    const [one, two] = [await own.load(wide(1)), await own.load(wide(2))];
+    const own = await limited('64MiB');
+    const [one, two] = [await own.load(pairs(1)), await own.load(pairs(2))];
     const joined = await own.join(one, two, { on: 'k', resident: true });
-    expect([joined.resident, joined.stats.resident]).toEqual([true, ['left', 'right']]);
-    await own.load(table({ k: new arrow.Int64() }, { k: numbers(4_000_000, BigInt as never) }));
-    expect([one, two, joined].map(({ resident }) => resident)).toEqual([false, false, false]);
+    expect([joined.resident, joined.stats.residentReason]).toEqual([true, 'joined where they lie']);
+    const large = await own.load(new arrow.Table({ k: int64(7_600_000) }));
+    expect([one, two, joined, large].map(({ resident }) => resident)).toEqual([false, false, false, true]);
     const home = await joined.toArrow();
     expect(home.numRows).toBe(100_000);
-    expect(home.getChild('v')!.get(0)).toBe(home.getChild('k')!.get(0));
+    for (const row of [0, 777, 99_999]) {
+      const { k, v, v_right } = home.get(row)!;
+      expect([k, v]).toEqual([v, 2n * v_right!]);
+    }
+    await large.dispose();
+    expect(await own.joinCount(joined, one, { on: 'k' })).toBe(100_000);
+    expect([joined, one].map(({ resident }) => resident)).toEqual([true, true]);
   });
 });

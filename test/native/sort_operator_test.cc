@@ -90,12 +90,11 @@ TEST_P(SortOperator, SaysWhatOthersHaveLeftOfADevice) {
   check_shortage(*engine, algorithm, devices, 3000);
 }
 
+/// Each algorithm on each number of devices; the host's and far ones take turns.
 std::vector<Setup> all_setups() {
   std::vector<Setup> setups;
   for (const auto algorithm : {SortAlgorithm::merge, SortAlgorithm::radix, SortAlgorithm::sample}) {
-    for (const int devices : {1, 2, 3, 4, 5, 7, 8}) {
-      for (const bool far : {false, true}) setups.push_back({algorithm, devices, far});
-    }
+    for (const int devices : {1, 2, 3, 4, 5, 7, 8}) setups.push_back({algorithm, devices, setups.size() % 2 == 0});
   }
   return setups;
 }

@@ -7,12 +7,14 @@ import {
   expectedRows,
   type JoinDeviceBytes,
   type JoinRequestShape,
+  joinWork,
   leastRows,
   planCrossJoin,
   planJoin,
 } from '../../lib/plan/join.js';
+import { whyProcessor } from '../../lib/plan/placement.js';
 import { chunksetEnds, deviceBudget, deviceChoices, largestFitting, type Resources, type SortStep } from '../../lib/plan/plan.js';
-import { planSort, type SortDeviceBytes, type SortRequest } from '../../lib/plan/sort.js';
+import { planSort, type SortDeviceBytes, type SortRequest, sortWork } from '../../lib/plan/sort.js';
 
 const GIB = 2 ** 30;
 function resources(devices: number, deviceLimit: number, memoryLimitBytes = 64 * GIB, freeBytes = memoryLimitBytes): Resources {
@@ -557,5 +559,30 @@ describe('joins on GPUs', () => {
       expect(labels(gpus(2, null), sorted)).toEqual(['merge join']);
       expect(labels(gpus(2, null), { sortAlgorithm: 'merge' })).toEqual(runs);
     });
+  });
+});
+
+describe('where a call runs that may choose', () => {
+  const one = gpus(1, null).devices;
+  test('small ones on the processor, large ones on GPUs', () => {
+    expect(whyProcessor(joinWork('inner', 1000, 1000, false, 32), one)).toMatch(
+      /^device 'auto': the processor takes 0\.01 ms, GPUs /,
+    );
+    expect(whyProcessor(sortWork(0, 32), one)).not.toBeNull();
+    for (const threads of [1, 8, 256]) {
+      expect(whyProcessor(joinWork('full', 1e7, 1e7, false, threads), one)).toBeNull();
+      expect(whyProcessor(joinWork('inner', 1e7, 1e7, true, threads), one)).toBeNull();
+      expect(whyProcessor(sortWork(1e7, threads), one)).toBeNull();
+    }
+  });
+
+  test('fewer on the processor where it has few threads, more where there are many GPUs to start', () => {
+    const most = (threads: number, devices: Resources['devices']): number => {
+      let rows = 1;
+      while (whyProcessor(sortWork(2 * rows, threads), devices) !== null) rows *= 2;
+      return rows;
+    };
+    expect(most(1, one)).toBeLessThan(most(32, one));
+    expect(most(32, one)).toBeLessThan(most(32, gpus(8, null).devices));
   });
 });
