@@ -79,6 +79,7 @@ export interface ResidentHandle extends Handle<'resident'> {
   readonly nullable: readonly boolean[];
   /** Of the join that made it: as of RowsHandle. */
   readonly skew: number;
+  readonly splitRows: number;
 }
 /** A table on devices to join there; columns by their positions among those on the devices. */
 export interface ResidentSide {
@@ -98,6 +99,8 @@ export interface RowsHandle extends Handle<'rows'> {
   readonly size: number;
   /** Largest over mean number of tuples a device joined. */
   readonly skew: number;
+  /** Tuples of heavy keys that were split over the devices. */
+  readonly splitRows: number;
   /** Whether a row may lack its left (right) side. */
   readonly leftMayBeMissing: boolean;
   readonly rightMayBeMissing: boolean;

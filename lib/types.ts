@@ -40,6 +40,8 @@ export interface Stats {
   peakMemoryBytes: number;
   /** Largest over mean number of tuples that a device joined; 1 for sorts. */
   skew: number;
+  /** Tuples of a hash join, with keys so heavy that one GPU would have had too many, that were split over all GPUs; 0 for sorts. */
+  splitRows: number;
   chunksets: number;
   rounds: number;
   /** Inputs that were in order already and so were not sorted: 'input' of a sort, 'left' or 'right' of a join. */

@@ -241,7 +241,7 @@ export class Call {
     this.#handles.clear();
   }
 
-  stats(plan: Plan, inputRows: number[], outputRows: number, skew: number): Stats {
+  stats(plan: Plan, inputRows: number[], outputRows: number, { skew, splitRows } = { skew: 1, splitRows: 0 }): Stats {
     const devices: DeviceDescription[] = this.native.devices();
     return {
       device: devices.some((device) => device.kind === 'gpu') ? 'gpu' : 'cpu',
@@ -257,6 +257,7 @@ export class Call {
       phases: this.job.phases(),
       peakMemoryBytes: this.native.memory().peakBytes,
       skew,
+      splitRows,
       chunksets: plan.chunksets,
       rounds: plan.rounds,
       inOrder: plan.inOrder,

@@ -468,7 +468,7 @@ async function execute(call: Call, task: JoinTask, prepared: Prepared): Promise<
   checkRows(call.keep(rows!), task, prepared);
   call.free(keys);
   const columns = await makeColumns(call, task, prepared, rows!);
-  const { size, skew } = rows!;
+  const { size, skew, splitRows } = rows!;
   const left = task.want === 'indices' ? native.takeJoinValues(rows!, 'left') : null;
   const right = task.want === 'indices' && request.wantRight ? native.takeJoinValues(rows!, 'right') : null;
   call.free(rows!, prepared.relations.left, prepared.relations.right);
@@ -478,7 +478,7 @@ async function execute(call: Call, task: JoinTask, prepared: Prepared): Promise<
     right,
     table: null,
     rows: size,
-    stats: call.stats(plan, [task.left.rows, task.right.rows], size, skew),
+    stats: call.stats(plan, [task.left.rows, task.right.rows], size, { skew, splitRows }),
   };
 }
 

@@ -138,17 +138,17 @@ export async function executeResident(
   const [join, home] = plan.steps;
   call.follow(plan);
   const made = call.keep(await call.step(join!, () => native.joinTables(job, left, right, request, origins)));
-  const { rows, skew } = made;
+  const { rows } = made;
   const inputRows = [task.left.rows, task.right.rows];
   const result = { columns: [], left: null, right: null, table: null, rows };
   if (task.settings.resident) {
     const table = new LoadedTable(call.core, stayingResult(call, task, made));
-    return { ...result, table, stats: call.stats(plan, inputRows, rows, skew) };
+    return { ...result, table, stats: call.stats(plan, inputRows, rows, made) };
   }
   checkTableRows(rows);
   const columns = await call.step(home!, () => native.bringHome(job, made, [...origins.keys()]));
   call.free(made);
-  return { ...result, columns, stats: call.stats(plan, inputRows, rows, skew) };
+  return { ...result, columns, stats: call.stats(plan, inputRows, rows, made) };
 }
 
 /** A result on the devices as a loaded table's contents. */

@@ -205,5 +205,5 @@ async function execute(call: Call, task: SortTask, prepared: Prepared): Promise<
   }
   if (rows !== task.table.rows) throw new WarpjoinError('ERR_INTERNAL', `Sorted ${rows} rows of ${task.table.rows}.`);
   call.free(keys, relation, ...runs);
-  return { columns, rows, stats: call.stats(plan, [task.table.rows], rows, 1) };
+  return { columns, rows, stats: call.stats(plan, [task.table.rows], rows) };
 }

@@ -54,7 +54,7 @@ export function explain(what: string, plan: Plan, resources: Resources, deviceRe
     if (phases.length > 0) lines.push('', ...align([['phase', 'bytes', 'measured'], ...phases]));
     lines.push(
       '',
-      `rows out ${number(measured.outputRows)}, peak memory ${formatBytes(measured.peakMemoryBytes)}, skew ${measured.skew.toFixed(2)}`,
+      `rows out ${number(measured.outputRows)}, peak memory ${formatBytes(measured.peakMemoryBytes)}, skew ${measured.skew.toFixed(2)}${measured.splitRows ? `, ${number(measured.splitRows)} tuples of heavy keys split` : ''}`,
     );
   }
   return `${lines.join('\n')}\n`;

@@ -98,6 +98,7 @@ MakeResult rows_to_handle(JoinRows rows) {
     Napi::Object handle = to_handle(env, state);
     handle.Set("size", number(env, state->rows.size));
     handle.Set("skew", Napi::Number::New(env, state->rows.skew));
+    handle.Set("splitRows", number(env, state->rows.split_rows));
     handle.Set("leftMayBeMissing", Napi::Boolean::New(env, state->rows.left_may_be_missing));
     handle.Set("rightMayBeMissing", Napi::Boolean::New(env, state->rows.right_may_be_missing));
     return handle;
@@ -129,6 +130,7 @@ MakeResult resident_to_handle(std::shared_ptr<Engine> engine, ResidentTable tabl
     for (uint32_t i = 0; i < made.columns.size(); ++i) nullable.Set(i, Napi::Boolean::New(env, made.columns[i].nullable));
     handle.Set("nullable", nullable);
     handle.Set("skew", made.skew);
+    handle.Set("splitRows", number(env, made.split_rows));
     return handle;
   };
 }

@@ -25,6 +25,7 @@ struct ResidentTable {
   std::vector<ResidentColumn> columns;
   std::vector<Buffer> memory;  ///< what the stretches lie in
   double skew = 1;             ///< of the join that made it: largest over mean number of tuples a device joined
+  uint64_t split_rows = 0;     ///< of that join: as in JoinRows
 
   uint64_t size() const;
 };

@@ -12,15 +12,17 @@ namespace {
 
 constexpr uint32_t kMostBits = 12;
 
-/// Whether the join asks which build rows match, which no device knows alone if each has them all.
-bool asks_build(const JoinRequest& request) {
+/// Whether the join asks which rows of a side match, which no device knows alone if each has them all.
+bool asks(const JoinRequest& request, bool left) {
   switch (request.kind) {
     case JoinKind::inner: return false;
     case JoinKind::full: return true;
-    case JoinKind::right: return !request.build_left;
-    default: return request.build_left;
+    case JoinKind::right: return !left;
+    default: return left;
   }
 }
+bool asks_build(const JoinRequest& request) { return asks(request, request.build_left); }
+bool asks_probe(const JoinRequest& request) { return asks(request, !request.build_left); }
 
 constexpr uint64_t kWholeRows = 128 << 10;  // build rows that are not partitioned: the third-level cache holds their table
 
@@ -73,6 +75,9 @@ HashCut cut_for(const JoinRequest& request, uint32_t round_bits, uint32_t partit
     if (cuts_by_itself(device)) {
       const uint32_t most = (1u << cut.partition_bits) / static_cast<uint32_t>(devices);
       cut.parts = std::min(most, partitions ? 8 : parts_for((build_rows + probe_rows) / devices));
+      // Host devices share their threads, and so heavy partitions, anyway.
+      cut.splits_build = !asks_probe(request);
+      cut.splits_probe = !asks_build(request);
     }
   }
   return cut;

@@ -32,12 +32,14 @@ JoinRows join_exact(Engine& engine, const JoinKeys& keys, const JoinRequest& req
                               devices.size(), false, *devices[0]);
   JoinRows rows;
   double skew = 1;
+  uint64_t split_rows = 0;
   JoinCounts counts;
 
   const auto join = [&](const Relation& b, const Relation& p, bool count_only, auto&& use) {
     LocalJoins joins(engine, devices, b, p, cut, count_only, job);
     joins.run();
     skew = std::max(skew, joins.skew());
+    if (count_only == request.count_only) split_rows += joins.split_rows();  // not those of rounds that are counted first
     const JoinCounts found = counts_of(joins.tally(), request);
     use(joins, found,
         tuple_sections(request.kind, (request.build_left ? b : p).size(), (request.build_left ? p : b).size(), found));
@@ -77,6 +79,7 @@ JoinRows join_exact(Engine& engine, const JoinKeys& keys, const JoinRequest& req
     }
   }
   rows.skew = skew;
+  rows.split_rows = split_rows;
   return rows;
 }
 

@@ -33,6 +33,8 @@ struct JoinRows {
   HostBuffer keys, left, right;           ///< those that were asked for
   bool left_may_be_missing = false, right_may_be_missing = false;
   double skew = 1;  ///< largest over mean number of tuples a device joined
+  /// Tuples of partitions with heavy keys that a hash join left on the devices where they were, in place of all on one.
+  uint64_t split_rows = 0;
 };
 
 /// The columns behind inexact keys, for verify_pairs.

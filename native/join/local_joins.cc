@@ -1,35 +1,17 @@
 #include "join/local_joins.h"
 
 #include <algorithm>
-#include <array>
-#include <exception>
 #include <utility>
 
-#include "core/sharding.h"
 #include "device/streams.h"
 #include "join/join_rows.h"
+#include "join/local_joins_parts.h"
 
 namespace warpjoin {
 namespace {
 
-// Larger than in sorts: each piece is a fragment of what its receivers join.
-constexpr size_t kPieceBytes = size_t{256} << 20;
-constexpr size_t kStagedParts = 2;  // of a result that leaves a device: one is written while the other is on its way
-constexpr size_t kStagedBytes = size_t{64} << 20, kLeastStagedBytes = size_t{1} << 20;  // of all parts
-
 Digit partition_digit(HashCut cut) {
   return {static_cast<uint8_t>(64 - cut.round_bits - cut.partition_bits), static_cast<uint8_t>(cut.partition_bits), true};
-}
-
-/// The first partition that device i owns; i == devices gives the end.
-uint32_t partition_begin(HashCut cut, size_t devices, size_t i) {
-  return static_cast<uint32_t>(share_begin(uint64_t{1} << cut.partition_bits, devices, i));
-}
-
-/// The first partition of one of device i's parts; part == cut.parts gives the end.
-uint32_t part_begin(HashCut cut, size_t devices, size_t i, size_t part) {
-  const uint32_t first = partition_begin(cut, devices, i), last = partition_begin(cut, devices, i + 1);
-  return first + static_cast<uint32_t>(share_begin(last - first, cut.parts, part));
 }
 
 /// Into how many partitions device i's tuples are cut for its match.
@@ -37,24 +19,6 @@ uint32_t partitions_of(HashCut cut, size_t devices, size_t i, Device& device) {
   if (cut.replicate || cuts_by_itself(device)) return 1;
   return partition_begin(cut, devices, i + 1) - partition_begin(cut, devices, i);
 }
-
-/// How many tuples of a relation a device has to do with.
-struct SideRows {
-  TupleLayout layout;
-  uint64_t share = 0;   ///< come to it from host memory, or lie on it,
-  uint64_t piece = 0;   ///< at most so many at a time,
-  uint64_t joined = 0;  ///< and at most so many are joined
-
-  /// Of a relation of `rows`, of which `share` come to or lie on a device. Hashing spreads them evenly; an eighth and some more
-  /// than the mean is for the devices that get more than others.
-  static SideRows planned(const Device& device, TupleLayout layout, uint64_t rows, uint64_t share, size_t devices, HashCut cut,
-                          bool resident) {
-    if (cut.replicate) return {layout, share, share, share};
-    const uint64_t even = share_begin(rows, devices, 1);
-    return {layout, share, resident || device.addresses_host_memory() ? share : piece_tuples(layout, share, kPieceBytes),
-            devices == 1 ? share : std::min(rows, even + even / 8 + 4096)};
-  }
-};
 
 /// Bytes of device memory: tuples on their way to one of `devices`, and the partitions that it joins. `overlaps`: parts are
 /// matched while others arrive.
@@ -98,17 +62,6 @@ std::vector<Piece> cut_pieces(const Relation& relation, uint64_t begin, uint64_t
   return pieces;
 }
 
-uint64_t rows_of(const LocalJoins::Found& found, JoinEmit what) {
-  switch (what) {
-    case JoinEmit::pairs: return found.tally.pairs;
-    case JoinEmit::build_matched: return found.tally.build_matched;
-    case JoinEmit::build_unmatched: return found.build_rows - found.tally.build_matched;
-    case JoinEmit::probe_matched: return found.tally.probe_matched;
-    case JoinEmit::probe_unmatched: return found.probe_rows - found.tally.probe_matched;
-  }
-  return 0;
-}
-
 }  // namespace
 
 uint64_t Relation::size() const {
@@ -116,90 +69,6 @@ uint64_t Relation::size() const {
   for (const TupleView& view : views) size += view.size;
   return size;
 }
-
-/// One relation's part of a device's join.
-struct LocalJoins::Side {
-  /// Tuples that are joined together.
-  struct Part {
-    PartitionedTuples joined;
-    std::vector<std::vector<uint64_t>> offsets;
-    uint64_t size = 0;
-
-    void add(const TupleView& tuples, std::vector<uint64_t> partitions) {
-      joined.fragments.push_back(tuples);
-      offsets.push_back(std::move(partitions));
-      size += tuples.size;
-    }
-  };
-  /// Tuples of a part that go to one owner.
-  struct Parcel {
-    size_t owner;
-    TupleSpan target, source;
-  };
-
-  SideRows rows;
-  std::vector<Piece> pieces;  ///< the device's chunk
-  uint64_t size = 0;          ///< tuples to join here
-  OwnedTuples received;       ///< what the devices sent
-  OwnedTuples chunk;          ///< the pieces, as they came or partitioned
-  std::vector<OwnedTuples> slots;
-  std::array<std::unique_ptr<Event>, kArrivalSlots> slot_free;
-  std::vector<std::vector<Parcel>> parcels;  ///< of each part
-  std::vector<Part> parts;
-
-  /// Takes memory for the chunk and gives every piece its place there.
-  void place_chunk(Device& device) {
-    uint64_t tuples = 0;
-    for (const Piece& piece : pieces) tuples += piece.in.size;
-    chunk = OwnedTuples(device, rows.layout, tuples);
-    uint64_t at = 0;
-    for (Piece& piece : pieces) {
-      piece.out = chunk.span.slice(rows.layout, at, at + piece.in.size);
-      at += piece.in.size;
-    }
-  }
-};
-
-/// One device's part of the join. The streams come last: they wait for their work before what that refers to goes.
-struct LocalJoins::Local {
-  /// Of a part.
-  struct Match {
-    Buffer scratch;
-    std::unique_ptr<HashMatch> found;
-  };
-
-  Device* device = nullptr;
-  uint32_t partitions = 1;
-  bool one_partition = true;  ///< the device cuts what it joins by itself
-  Side build, probe;
-  Buffer partition_scratch;
-  std::vector<Match> matches;
-  std::array<Buffer, kStagedParts> staged;
-  std::array<std::unique_ptr<Event>, kStagedParts> emitted;
-  std::vector<std::unique_ptr<Event>> sent;  ///< each part, to all owners
-  std::unique_ptr<Stream> stream, sends;
-
-  std::array<Side*, 2> sides() { return {&build, &probe}; }
-  bool in_place() const { return device->addresses_host_memory(); }
-
-  Found found(size_t part) const { return {build.parts[part].size, probe.parts[part].size, matches[part].found->tally()}; }
-
-  /// What the chunk came through.
-  void free_arrival() {
-    partition_scratch = Buffer();
-    for (Side* side : sides()) side->slots.clear();
-  }
-  void free_chunk() {
-    free_arrival();
-    for (Side* side : sides()) side->chunk = OwnedTuples();
-  }
-};
-
-/// What is written of each row.
-struct LocalJoins::Column {
-  void* JoinOutput::*data;
-  uint8_t width;
-};
 
 LocalJoins::LocalJoins(Engine& engine, std::span<Device* const> devices, const Relation& build, const Relation& probe,
                        HashCut cut, bool count_only, Job& job, size_t kept_bytes)
@@ -359,6 +228,12 @@ void LocalJoins::bring_partitioned() {
     if (!room) wait();
   }
   place(&Local::probe);
+  place_split(&Local::build, build_split_, true);
+  place_split(&Local::build, probe_split_, false);
+  place_split(&Local::probe, probe_split_, true);
+  place_split(&Local::probe, build_split_, false);
+  send(&Local::build, parts_, parts_ + 1);
+  send(&Local::probe, parts_, parts_ + 1);
   for (size_t p = 0; p < parts_; ++p) {
     if (p >= early) send(&Local::build, p, p + 1);
     send(&Local::probe, p, p + 1);
@@ -372,6 +247,7 @@ void LocalJoins::reserve() {
     local->free_chunk();
     for (Side* side : local->sides()) {
       side->received = OwnedTuples();
+      side->placed = 0;
       side->parts.clear();
       side->parcels.clear();
     }
@@ -380,11 +256,11 @@ void LocalJoins::reserve() {
     StackAllocator& memory = local->device->memory();
     const auto bytes = [&](bool overlaps) {
       return local_bytes(*local->device, local->build.rows, local->probe.rows, local->partitions, locals_.size(), cut_,
-                         count_only_, false, overlaps) +
-             kept_bytes_;
+                         count_only_, false, overlaps);
     };
     const auto fits = [&](size_t wanted) {
-      return wanted <= std::min(memory.limit_bytes(), memory.reserved_bytes() + memory.free_bytes());
+      return wanted + kept_bytes_ + memory.resident_bytes() <= memory.limit_bytes() &&
+             wanted + kept_bytes_ <= memory.reserved_bytes() + memory.free_bytes();
     };
     memory.reserve(bytes(parts_ > 1 && fits(bytes(true))));
   }
@@ -441,90 +317,6 @@ void LocalJoins::partition_piece(Local& local, const Side& side, Piece& piece, c
                                        local.partition_scratch.data(), job_, *local.stream);
 }
 
-/// Counts what each device will join of a side.
-bool LocalJoins::count(Side Local::*side) {
-  bool room = true;
-  const size_t g = locals_.size();
-  for (size_t owner = 0; owner < g; ++owner) {
-    const uint32_t first = partition_begin(cut_, g, owner), last = partition_begin(cut_, g, owner + 1);
-    Side& own = (*locals_[owner]).*side;
-    own.size = 0;
-    for (const auto& from : locals_) {
-      for (const Piece& piece : ((*from).*side).pieces) own.size += piece.offsets[last] - piece.offsets[first];
-    }
-    if (own.size <= own.rows.joined) continue;
-    own.rows.joined = own.size;
-    room = false;
-  }
-  return room || resident();
-}
-
-/// Gives each partition of a side its place at its owner, part by part.
-void LocalJoins::place(Side Local::*side) {
-  const size_t g = locals_.size();
-  for (const auto& local : locals_) {
-    Side& own = (*local).*side;
-    own.parts.resize(parts_);
-    own.parcels.resize(parts_);
-    if (g == 1) {
-      for (const Piece& piece : own.pieces) {
-        own.parts[0].add(piece.out.view(), local->one_partition ? std::vector<uint64_t>{0, piece.in.size} : piece.offsets);
-      }
-    } else if (resident()) {
-      own.received = OwnedTuples(*local->device, own.rows.layout, own.size);
-    }
-  }
-  if (g == 1) return;
-  for (size_t owner = 0; owner < g; ++owner) {
-    Side& to = (*locals_[owner]).*side;
-    const TupleLayout layout = to.rows.layout;
-    uint64_t at = 0;
-    for (size_t p = 0; p < parts_; ++p) {
-      const uint32_t first = part_begin(cut_, g, owner, p), last = part_begin(cut_, g, owner, p + 1);
-      const uint64_t begin = at;
-      for (const auto& sender : locals_) {
-        Side& from = (*sender).*side;
-        for (const Piece& piece : from.pieces) {
-          const uint64_t skipped = piece.offsets[first], rows = piece.offsets[last] - skipped;
-          if (rows == 0) continue;
-          const TupleSpan target = to.received.span.slice(layout, at, at + rows);
-          from.parcels[p].push_back({owner, target, piece.out.slice(layout, skipped, skipped + rows)});
-          at += rows;
-          if (locals_[owner]->one_partition) continue;
-          std::vector<uint64_t> offsets(&piece.offsets[first], &piece.offsets[last] + 1);
-          for (uint64_t& offset : offsets) offset -= skipped;
-          to.parts[p].add(target.view(), std::move(offsets));
-        }
-      }
-      if (locals_[owner]->one_partition) to.parts[p].add(to.received.span.slice(layout, begin, at).view(), {0, at - begin});
-    }
-  }
-}
-
-/// Enqueues the way of parts to their owners.
-void LocalJoins::send(Side Local::*side, size_t first_part, size_t last_part) {
-  engine_.pool.parallel_for(locals_.size(), [&](uint64_t sender) {
-    Local& local = *locals_[sender];
-    Side& own = local.*side;
-    const TupleLayout layout = own.rows.layout;
-    for (size_t p = first_part; p < last_part; ++p) {
-      std::vector<Side::Parcel>& parcels = own.parcels[p];
-      // Owner by owner in a different order for each, so that no two send to the same owner at first.
-      std::rotate(parcels.begin(),
-                  std::find_if(parcels.begin(), parcels.end(), [&](const auto& parcel) { return parcel.owner >= sender; }),
-                  parcels.end());
-      for (const Side::Parcel& parcel : parcels) {
-        Device& owner = *locals_[parcel.owner]->device;
-        const TupleSpan &target = parcel.target, &source = parcel.source;
-        local.device->copy_to_peer(target.keys, owner, source.keys, source.size * layout.key_bytes, *local.sends);
-        if (layout.value_bytes) {
-          local.device->copy_to_peer(target.values, owner, source.values, source.size * layout.value_bytes, *local.sends);
-        }
-      }
-    }
-  });
-}
-
 void LocalJoins::match() {
   if (!cut_.replicate && locals_.size() > 1) {
     const PhaseTimer timer(job_, "exchange", 2 * (build_.bytes() + probe_.bytes()));
@@ -537,8 +329,10 @@ void LocalJoins::match() {
         local->free_chunk();
         for (Side* side : local->sides()) {
           if (parts_ == 1) continue;
-          side->parts.assign(1, {});
-          side->parts[0].add(side->received.span.slice(side->rows.layout, 0, side->size).view(), {0, side->size});
+          const std::vector<Side::Part> parts = std::exchange(side->parts, std::vector<Side::Part>(1));
+          for (const Side::Part& part : parts) {
+            for (const TupleView& tuples : part.joined.fragments) side->parts[0].add(tuples, {0, tuples.size});
+          }
         }
       }
       parts_ = 1;
@@ -578,7 +372,7 @@ size_t LocalJoins::match_bytes(const Local& local, size_t part) const {
 /// Whether all parts can be matched beside what is on its way.
 bool LocalJoins::has_room_for_parts() const {
   return std::all_of(locals_.begin(), locals_.end(), [&](const auto& local) {
-    size_t bytes = kept_bytes_ + (count_only_ ? 0 : kLeastStagedBytes);
+    size_t bytes = count_only_ ? 0 : kLeastStagedBytes;
     for (size_t p = 0; p < parts_; ++p) bytes += StackAllocator::aligned(match_bytes(*local, p));
     const StackAllocator& memory = local->device->memory();
     return bytes <= memory.reserved_bytes() - memory.used_bytes();
@@ -608,118 +402,6 @@ void LocalJoins::wait() {
   }
   synchronize_all(streams);
   job_.check();
-}
-
-void LocalJoins::emit(JoinEmit what, JoinOutput host_out) {
-  try {
-    emit_columns(what, host_out);
-  } catch (...) {
-    const std::exception_ptr error = std::current_exception();
-    try {
-      wait();
-    } catch (...) {  // the first error counts
-    }
-    std::rethrow_exception(error);
-  }
-}
-void LocalJoins::emit_columns(JoinEmit what, JoinOutput host_out) {
-  std::vector<Column> columns{{&JoinOutput::keys, build_.layout.key_bytes},
-                              {&JoinOutput::build_values, build_.layout.value_bytes},
-                              {&JoinOutput::probe_values, probe_.layout.value_bytes}};
-  std::erase_if(columns, [&](const Column& column) { return !(host_out.*column.data); });
-  if (columns.empty()) return;
-  uint64_t row_bytes = 0, rows = 0;
-  for (const Column& column : columns) row_bytes += column.width;
-  for (size_t d = 0; d < locals_.size(); ++d) rows += rows_of(found(d), what);
-  const PhaseTimer timer(job_, "write", rows * row_bytes);
-  std::vector<HostQueue> queues;
-  for (size_t d = 0; d < locals_.size(); ++d) {
-    Local& local = *locals_[d];
-    const uint64_t own = rows_of(found(d), what);
-    if (local.in_place()) {
-      emit_there(d, what, host_out);
-    } else if (own) {
-      queues.push_back(way_home(local, what, columns, host_out));
-    }
-    for (const Column& column : columns) host_out.*column.data = static_cast<char*>(host_out.*column.data) + own * column.width;
-  }
-  transfer(engine_, queues, job_);
-  wait();
-  for (const auto& local : locals_) {
-    for (Buffer& part : local->staged) part = Buffer();
-  }
-}
-
-// Through what is left of the device's memory.
-HostQueue LocalJoins::way_home(Local& local, JoinEmit what, const std::vector<Column>& columns, JoinOutput host_out) {
-  struct Stretch {
-    size_t part;
-    uint64_t first, rows, at;
-  };
-  StackAllocator& memory = local.device->memory();
-  uint64_t row_bytes = 0, most = 0;
-  for (const Column& column : columns) row_bytes += column.width;
-  for (size_t p = 0; p < parts_; ++p) most = std::max(most, rows_of(local.found(p), what));
-  const size_t room = std::min(kStagedBytes, memory.reserved_bytes() - memory.used_bytes()) / kStagedParts;
-  const uint64_t staged_rows = std::min<uint64_t>(most, (room - (columns.size() + 1) * StackAllocator::kAlignment) / row_bytes);
-  std::array<JoinOutput, kStagedParts> staged;
-  for (size_t s = 0; s < kStagedParts; ++s) {
-    local.staged[s] = memory.allocate(staged_rows * row_bytes + columns.size() * StackAllocator::kAlignment);
-    char* at = local.staged[s].as<char>();
-    for (const Column& column : columns) {
-      staged[s].*column.data = at;
-      at += StackAllocator::aligned(staged_rows * column.width);
-    }
-  }
-  std::vector<Stretch> stretches;
-  uint64_t at = 0;
-  for (size_t p = 0; p < parts_; ++p) {
-    const uint64_t all = rows_of(local.found(p), what);
-    for (uint64_t first = 0; first < all; first += staged_rows) {
-      stretches.push_back({p, first, std::min(staged_rows, all - first), at});
-      at += stretches.back().rows;
-    }
-  }
-  HostQueue queue{local.device, HostQueue::Direction::to_host, {}, kStagedParts, {}};
-  for (const Stretch& stretch : stretches) {
-    const size_t slot = queue.copies.size() % kStagedParts;
-    HostCopy& copy = queue.copies.emplace_back();
-    copy.after = local.emitted[slot].get();
-    for (const Column& column : columns) {
-      copy.stretches.push_back({static_cast<char*>(host_out.*column.data) + stretch.at * column.width, staged[slot].*column.data,
-                                stretch.rows * column.width});
-    }
-  }
-  const auto emit_stretch = [this, &local, what, staged, stretches = std::move(stretches)](size_t s) {
-    if (s >= stretches.size()) return;
-    const Stretch& stretch = stretches[s];
-    local.device->primitives().hash_emit(*local.matches[stretch.part].found, what, stretch.first, stretch.rows,
-                                         staged[s % kStagedParts], job_, *local.stream);
-    local.stream->record(*local.emitted[s % kStagedParts]);
-  };
-  for (size_t s = 0; s < kStagedParts; ++s) emit_stretch(s);
-  queue.enqueued = [&local, emit_stretch](size_t s, std::span<Event* const> done) {
-    for (Event* event : done) local.stream->wait(*event);
-    emit_stretch(s + kStagedParts);
-  };
-  return queue;
-}
-
-void LocalJoins::emit_there(size_t device, JoinEmit what, JoinOutput out) {
-  Local& local = *locals_[device];
-  const auto past = [](void* column, uint64_t rows, uint8_t width) {
-    return column ? static_cast<char*>(column) + rows * width : nullptr;
-  };
-  for (size_t p = 0; p < parts_; ++p) {
-    const uint64_t rows = rows_of(local.found(p), what);
-    local.device->primitives().hash_emit(*local.matches[p].found, what, 0, rows, out, job_, *local.stream);
-    out = {past(out.keys, rows, build_.layout.key_bytes), past(out.build_values, rows, build_.layout.value_bytes),
-           past(out.probe_values, rows, probe_.layout.value_bytes)};
-  }
-}
-
-void LocalJoins::fill_missing(size_t device, void* out, size_t bytes) {
-  locals_[device]->device->fill(out, 0xFF, bytes, *locals_[device]->stream);
 }
 
 }  // namespace warpjoin

@@ -26,7 +26,7 @@ struct Relation {
 /// is; device memory is reserved only where neither is.
 class LocalJoins {
  public:
-  /// `kept_bytes`: of a result that stays on each device, to be reserved with the rest.
+  /// `kept_bytes`: of a result that stays on each device, to be left free beside what is reserved.
   LocalJoins(Engine& engine, std::span<Device* const> devices, const Relation& build, const Relation& probe, HashCut cut,
              bool count_only, Job& job, size_t kept_bytes = 0);
   ~LocalJoins();
@@ -42,10 +42,13 @@ class LocalJoins {
     JoinTally tally;
   };
   Found found(size_t device) const;
-  /// Sums over the devices. With a replicated build side `build_matched` is meaningless.
+  /// Sums over the devices. Where tuples of a side are on all devices, of which the cut says when they may be, how many of that
+  /// side match is meaningless.
   const JoinTally& tally() const { return tally_; }
   /// Largest over mean number of tuples a device joined.
   double skew() const { return skew_; }
+  /// Tuples of heavy partitions that stayed on the devices where they were.
+  uint64_t split_rows() const { return split_rows_; }
 
   /// Writes all devices' rows to host memory, in the order of the devices, and waits for them.
   void emit(JoinEmit what, JoinOutput host_out);
@@ -74,7 +77,12 @@ class LocalJoins {
   HostQueue arrival(Local& local, Side& side);
   void partition_piece(Local& local, const Side& side, Piece& piece, const TupleView& arrived);
   bool count(Side Local::*side);
+  void split_heavy(Side Local::*side);
+  std::vector<bool>& split(Side Local::*side);
+  uint64_t rows_of_partition(Side Local::*side, uint32_t partition) const;
+  uint64_t rows_at(Side Local::*side, size_t device);
   void place(Side Local::*side);
+  void place_split(Side Local::*side, const std::vector<bool>& split, bool stay);
   void send(Side Local::*side, size_t first_part, size_t last_part);
   void match();
   bool has_room_for_parts() const;
@@ -90,6 +98,8 @@ class LocalJoins {
   Job& job_;
   const size_t kept_bytes_;
   size_t parts_;
+  std::vector<bool> build_split_, probe_split_;  // heavy partitions whose tuples of this side stay where they are
+  uint64_t split_rows_ = 0;
   JoinTally tally_;
   double skew_ = 1;
   std::vector<std::unique_ptr<Local>> locals_;

@@ -98,6 +98,7 @@ void keep(Engine& engine, LocalJoins& joins, std::span<Device* const> devices, c
     rows.right_may_be_missing |= !left_rows_only(request.kind) && sections[d].left > 0;
   }
   rows.skew = joins.skew();
+  rows.split_rows = joins.split_rows();
   check_max_rows(size, request.max_rows);
   if (request.count_only) return;
   const PhaseTimer timer(job, "write");
@@ -162,6 +163,7 @@ JoinRows resident_hash_join_home(Engine& engine, std::span<Device* const> device
     const JoinSections sections = join_sections(keys, request.kind, counts_of(joins.tally(), request));
     rows = make_rows(engine, keys, request, sections, job);
     rows.skew = joins.skew();
+    rows.split_rows = joins.split_rows();
     if (!request.count_only) RowWriter(request, rows, sections).write(joins, sections);
   });
   return rows;

@@ -34,7 +34,8 @@ struct ResidentRows {
   TupleLayout left_layout, right_layout;  ///< as in JoinRows
   std::vector<Chunk> chunks;              ///< one a device
   bool left_may_be_missing = false, right_may_be_missing = false;
-  double skew = 1;  ///< largest over mean number of tuples a device joined
+  double skew = 1;          ///< largest over mean number of tuples a device joined
+  uint64_t split_rows = 0;  ///< as in JoinRows
 
   uint64_t size() const;
 };
@@ -53,8 +54,9 @@ JoinRows resident_hash_join_home(Engine& engine, std::span<Device* const> device
                                  const ResidentRelation& right, const JoinRequest& request, Job& job, uint32_t partitions = 0);
 
 /// Joins tuples in host memory with exact keys to a result that stays on the devices. Device memory is reserved as for
-/// hash_join in one round, and for a result of `result_rows` rows, evenly spread; Error(device) where there are more rows than
-/// fit. Throws Error(not_supported) for rows that can't match but belong in the result.
+/// hash_join in one round, and more where that leaves room for a result of `result_rows` rows, evenly spread. The result takes
+/// what the limit leaves; Error(device) where it does not fit. Throws Error(not_supported) for rows that can't match but belong
+/// in the result.
 ResidentRows hash_join_there(Engine& engine, std::span<Device* const> devices, const JoinKeys& keys, const JoinRequest& request,
                              uint64_t result_rows, Job& job, uint32_t partitions = 0);
 

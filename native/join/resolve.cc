@@ -101,6 +101,7 @@ JoinRows resolve(Engine& engine, const JoinKeys& keys, const JoinRequest& reques
   rows.left_layout = found.left_layout;
   rows.right_layout = found.right_layout;
   rows.skew = found.skew;
+  rows.split_rows = found.split_rows;
   rows.left_may_be_missing = sections.right > 0;
   rows.right_may_be_missing = !left_rows_only(request.kind) && sections.left > 0;
   check_max_rows(rows.size, request.max_rows);

@@ -157,7 +157,7 @@ ResidentTable join_tables(Engine& engine, const TableSide& left, const TableSide
   ResidentRows rows = resident_hash_join(engine, devices, relation_of(left), relation_of(right), request, job);
   held.clear();
 
-  ResidentTable result{devices, {}, {}, {}, rows.skew};
+  ResidentTable result{devices, {}, {}, {}, rows.skew, rows.split_rows};
   for (const ResidentRows::Chunk& chunk : rows.chunks) result.rows.push_back(chunk.size);
   std::vector<ResidentColumn> made(origins.size());
   const auto gather = [&](const TableSide& side, From from, Buffer ResidentRows::Chunk::*numbers, uint8_t row_bytes,

@@ -31,6 +31,11 @@ TEST_P(GpuJoinOperator, StandsSkew) {
   check_skewed_joins(*make_gpu_engine(GetParam()));
 }
 
+TEST_P(GpuJoinOperator, SplitsHeavyKeysOverDevices) {
+  SKIP_WITHOUT_GPUS(GetParam());
+  check_heavy_keys(*make_gpu_engine(GetParam()), GetParam() > 1);
+}
+
 TEST_P(GpuJoinOperator, JoinsMillions) {
   SKIP_WITHOUT_GPUS(GetParam());
   const auto engine = make_gpu_engine(GetParam());

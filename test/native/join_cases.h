@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -303,6 +304,40 @@ inline void check_skewed_joins(Engine& engine, const std::vector<Plan>& algorith
         check(engine, *left, *right, {}, {.kind = kind, .build_left = build_left}, plan);
         if (::testing::Test::HasFatalFailure()) return;
       }
+    }
+  }
+}
+
+/// Keys so heavy that a device of several would have too many: one of nearly all probe tuples, the first ones of a Zipf
+/// distribution, and that of all tuples of either side.
+inline void check_heavy_keys(Engine& engine, bool splits) {
+  std::mt19937_64 random(29);
+  std::vector<double> weights(5000);
+  for (size_t i = 0; i < weights.size(); ++i) weights[i] = std::pow(static_cast<double>(i + 1), -1.75);
+  std::discrete_distribution<uint64_t> zipf(weights.begin(), weights.end());
+  constexpr size_t kRows = 30000;
+  Rows some(5000), hot(kRows), zipfian(kRows), equal(kRows, 42), few(5, 42);
+  for (uint64_t i = 0; i < some.size(); ++i) some[i] = i;
+  for (auto& key : hot) key = random() % 20 ? 42 : random() % 10000;
+  for (auto& key : zipfian) key = zipf(random);
+  for (const auto& [light, heavy] :
+       {std::pair{&some, &hot}, std::pair{&some, &zipfian}, std::pair{&few, &equal}, std::pair{&few, &hot}}) {
+    for (const JoinKind kind : kKinds) {
+      for (const bool heavy_left : {false, true}) {
+        const Rows &left = heavy_left ? *heavy : *light, &right = heavy_left ? *light : *heavy;
+        JoinRequest request{.kind = kind, .build_left = random() % 2 == 0};
+        check(engine, left, right, {}, request, {.partitions = 64});
+        if (::testing::Test::HasFatalFailure()) return;
+      }
+    }
+    for (const bool build_left : {false, true}) {
+      Job job;
+      const JoinKeys keys = make_keys(engine, *light, *heavy, {});
+      const JoinRows rows = join(engine, keys, {.build_left = build_left}, {.partitions = 64}, job);
+      EXPECT_EQ(rows.split_rows > 0, splits);
+      // An eighth more than the mean, and 4096 tuples.
+      const double mean = static_cast<double>(light->size() + heavy->size()) / static_cast<double>(engine.devices.size());
+      if (splits) EXPECT_LT(rows.skew, 1.2 + 4096 / mean);
     }
   }
 }

@@ -64,6 +64,11 @@ TEST_P(JoinOperator, StandsSkew) {
   check_skewed_joins(*make_engine(devices, place));
 }
 
+TEST_P(JoinOperator, SplitsHeavyKeysOverDevices) {
+  const auto [devices, place] = GetParam();
+  check_heavy_keys(*make_engine(devices, place), devices > 1 && place != Place::host);
+}
+
 TEST_P(JoinOperator, PartitionsLargeBuildSidesBySize) {
   const auto [devices, place] = GetParam();
   const auto engine = make_engine(devices, place);
@@ -90,8 +95,9 @@ TEST_P(JoinOperator, GrowsDeviceMemoryWhenKeysCrowdOnOneDevice) {
   for (auto& key : right) key = random() % 50 ? 17 : random() % 100000;
   const JoinKeys keys = make_keys(*engine, left, right, {});
   Job job;
-  const JoinRows rows = join(*engine, keys, {}, {.partitions = 64}, job);
-  EXPECT_EQ(rows.size, naive(left, right, {}).size());
+  const JoinRequest request{.kind = JoinKind::full};  // which splits no keys
+  const JoinRows rows = join(*engine, keys, request, {.partitions = 64}, job);
+  EXPECT_EQ(rows.size, naive(left, right, request).size());
   EXPECT_EQ(job.done(), job.planned());
   if (devices > 1) EXPECT_GT(rows.skew, 1.3);
 }

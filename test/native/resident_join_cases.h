@@ -200,14 +200,16 @@ inline void check_empty_resident_joins(Engine& engine) {
   }
 }
 
-/// One key has most of the tuples, and so one device.
+/// One key has most of the tuples: those of a full join are all on one device.
 inline void check_skewed_resident_joins(Engine& engine) {
   std::mt19937_64 random(12);
-  Rows left(6000), right(20000);
+  Rows left(6000), right(40000);
   for (uint64_t i = 0; i < left.size(); ++i) left[i] = i;
   for (auto& key : right) key = random() % 50 ? 17 : random() % 10000;
-  for (const bool build_left : {false, true}) {
-    check_resident(engine, left, right, {}, true, {.kind = JoinKind::full, .build_left = build_left}, 64, random);
+  for (const JoinKind kind : {JoinKind::full, JoinKind::inner, JoinKind::right}) {
+    for (const bool build_left : {false, true}) {
+      check_resident(engine, left, right, {}, true, {.kind = kind, .build_left = build_left}, 64, random);
+    }
   }
 }
 

@@ -77,6 +77,7 @@ class Resident extends FakeHandle {
   readonly spreadEvenly: boolean;
   readonly nullable: boolean[];
   readonly skew = 1;
+  readonly splitRows = 0;
   constructor(
     readonly columns: Column[],
     readonly rows: number,
@@ -164,6 +165,7 @@ class JoinKeys extends FakeHandle {
 const MISSING = -1;
 class Rows extends FakeHandle {
   readonly skew = 1;
+  readonly splitRows = 0;
   constructor(
     readonly pairs: [number, number][],
     readonly count: number,

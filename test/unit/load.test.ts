@@ -68,7 +68,7 @@ test('the table that was not used for the longest time makes room for another', 
 
 test('calls that do not fit beside loaded tables evict them before they go in parts', async () => {
   const addon = fakeAddon({ gpus: 1, bytesPerTuple: 32 });
-  const engine = engineOn(addon, { deviceMemoryLimit: 160 });
+  const engine = engineOn(addon, { device: 'gpu', deviceMemoryLimit: 160 });
   const loaded = await engine.load(of);
   const small = await engine.sort(of.slice(0, 2), { by: 'id' });
   expect([small.stats.chunksets, loaded.resident]).toEqual([1, true]);

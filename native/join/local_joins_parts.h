@@ -1,0 +1,128 @@
+// The parts of a LocalJoins. Internal to it.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "core/sharding.h"
+#include "join/local_joins.h"
+
+namespace warpjoin {
+
+// Larger than in sorts: each piece is a fragment of what its receivers join.
+inline constexpr size_t kPieceBytes = size_t{256} << 20;
+inline constexpr size_t kStagedParts = 2;  // of a result that leaves a device: one is written while the other is on its way
+inline constexpr size_t kStagedBytes = size_t{64} << 20, kLeastStagedBytes = size_t{1} << 20;  // of all parts
+
+/// The first partition that device i owns; i == devices gives the end.
+inline uint32_t partition_begin(HashCut cut, size_t devices, size_t i) {
+  return static_cast<uint32_t>(share_begin(uint64_t{1} << cut.partition_bits, devices, i));
+}
+
+/// How many tuples of a relation a device has to do with.
+struct SideRows {
+  TupleLayout layout;
+  uint64_t share = 0;   ///< come to it from host memory, or lie on it,
+  uint64_t piece = 0;   ///< at most so many at a time,
+  uint64_t joined = 0;  ///< and at most so many are joined
+
+  /// Of a relation of `rows`, of which `share` come to or lie on a device. Hashing spreads them evenly; an eighth and some more
+  /// than the mean is for the devices that get more than others.
+  static SideRows planned(const Device& device, TupleLayout layout, uint64_t rows, uint64_t share, size_t devices, HashCut cut,
+                          bool resident) {
+    if (cut.replicate) return {layout, share, share, share};
+    const uint64_t even = share_begin(rows, devices, 1);
+    return {layout, share, resident || device.addresses_host_memory() ? share : piece_tuples(layout, share, kPieceBytes),
+            devices == 1 ? share : std::min(rows, even + even / 8 + 4096)};
+  }
+};
+
+/// One relation's part of a device's join.
+struct LocalJoins::Side {
+  /// Tuples that are joined together.
+  struct Part {
+    PartitionedTuples joined;
+    std::vector<std::vector<uint64_t>> offsets;
+    uint64_t size = 0;
+
+    void add(const TupleView& tuples, std::vector<uint64_t> partitions) {
+      joined.fragments.push_back(tuples);
+      offsets.push_back(std::move(partitions));
+      size += tuples.size;
+    }
+  };
+  /// Tuples of a part that go to one owner.
+  struct Parcel {
+    size_t owner;
+    TupleSpan target, source;
+  };
+
+  SideRows rows;
+  std::vector<Piece> pieces;             ///< the device's chunk
+  uint64_t size = 0;                     ///< tuples to join here
+  OwnedTuples received;                  ///< what the devices sent
+  OwnedTuples late;                      ///< what they sent in the end and was not known before
+  uint64_t placed = 0;                   ///< tuples that have their place in what is received
+  std::vector<uint64_t> partition_rows;  ///< of the device's chunk
+  OwnedTuples chunk;                     ///< the pieces, as they came or partitioned
+  std::vector<OwnedTuples> slots;
+  std::array<std::unique_ptr<Event>, kArrivalSlots> slot_free;
+  std::vector<std::vector<Parcel>> parcels;  ///< of each part, and behind them those of heavy partitions
+  std::vector<Part> parts;
+
+  /// Takes memory for the chunk and gives every piece its place there.
+  void place_chunk(Device& device) {
+    uint64_t tuples = 0;
+    for (const Piece& piece : pieces) tuples += piece.in.size;
+    chunk = OwnedTuples(device, rows.layout, tuples);
+    uint64_t at = 0;
+    for (Piece& piece : pieces) {
+      piece.out = chunk.span.slice(rows.layout, at, at + piece.in.size);
+      at += piece.in.size;
+    }
+  }
+};
+
+/// One device's part of the join. The streams come last: they wait for their work before what that refers to goes.
+struct LocalJoins::Local {
+  /// Of a part.
+  struct Match {
+    Buffer scratch;
+    std::unique_ptr<HashMatch> found;
+  };
+
+  Device* device = nullptr;
+  uint32_t partitions = 1;
+  bool one_partition = true;  ///< the device cuts what it joins by itself
+  Side build, probe;
+  Buffer partition_scratch;
+  std::vector<Match> matches;
+  std::array<Buffer, kStagedParts> staged;
+  std::array<std::unique_ptr<Event>, kStagedParts> emitted;
+  std::vector<std::unique_ptr<Event>> sent;  ///< each part, to all owners
+  std::unique_ptr<Stream> stream, sends;
+
+  std::array<Side*, 2> sides() { return {&build, &probe}; }
+  bool in_place() const { return device->addresses_host_memory(); }
+
+  Found found(size_t part) const { return {build.parts[part].size, probe.parts[part].size, matches[part].found->tally()}; }
+
+  /// What the chunk came through.
+  void free_arrival() {
+    partition_scratch = Buffer();
+    for (Side* side : sides()) side->slots.clear();
+  }
+  void free_chunk() {
+    free_arrival();
+    for (Side* side : sides()) side->chunk = OwnedTuples();
+  }
+};
+
+/// What is written of each row.
+struct LocalJoins::Column {
+  void* JoinOutput::*data;
+  uint8_t width;
+};
+
+}  // namespace warpjoin
