@@ -9,7 +9,7 @@ import {
   readTable,
   tableOf,
 } from '../columns/input.js';
-import { buildTable, type FieldShape, schemaOf } from '../columns/result.js';
+import { buildTable, checkTableRows, type FieldShape, schemaOf } from '../columns/result.js';
 import { WarpjoinError } from '../errors.js';
 import type { ResidentHandle } from '../native.js';
 import { loadSchema } from '../options.js';
@@ -219,6 +219,7 @@ export class Tables {
   async bringHome(call: Call, contents: Contents): Promise<void> {
     if (contents.host) return;
     const { columns, rows, metadata, resident } = contents;
+    checkTableRows(rows);
     const made = await call.step('bring home', () => call.native.bringHome(call.job, resident!.handle, [...columns.keys()]));
     const table = buildTable(columns.map(fieldOf), made, rows, metadata);
     for (const [index, { chunks }] of readTable(table, 'loaded').columns.entries()) columns[index]!.chunks = chunks;

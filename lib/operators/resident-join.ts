@@ -1,6 +1,7 @@
 /** Joins of two loaded tables where they lie: their key columns are the keys, and nothing but what is asked for comes home. */
 import { type InputColumn, infoOf } from '../columns/input.js';
 import type { ResultColumn } from '../columns/layout.js';
+import { checkTableRows } from '../columns/result.js';
 import { typeInfo } from '../columns/types.js';
 import type { NativeJoinRequest, ResidentHandle, ResidentOrigin, ResidentSide, Side } from '../native.js';
 import type { JoinPlan } from '../plan/join.js';
@@ -144,6 +145,7 @@ export async function executeResident(
     const table = new LoadedTable(call.core, stayingResult(call, task, made));
     return { ...result, table, stats: call.stats(plan, inputRows, rows, made) };
   }
+  checkTableRows(rows);
   const columns = await call.step(home!, () => native.bringHome(job, made, [...origins.keys()]));
   call.free(made);
   return { ...result, columns, stats: call.stats(plan, inputRows, rows, made) };
