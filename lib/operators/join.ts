@@ -296,7 +296,8 @@ async function prepareFromHost(call: Call, task: JoinTask, why: string | null): 
   const shape = shapeOf(task, keys, request, planned, rowBytes);
   const inputs = (side: Side, of: readonly number[]): number[] => of.map((index) => position[side].get(columns[index]!.column)!);
   // Keys that only narrow are joined for candidates, whatever is wanted in the end.
-  const joined = keys.exact ? request : { ...request, kind: 'inner' as const, countOnly: false };
+  const candidates = { ...request, kind: 'inner' as const, countOnly: false, wantLeft: true, wantRight: true };
+  const joined = keys.exact ? request : candidates;
   const deviceBytes: JoinDeviceBytes = {
     sort: ({ keyBytes, valueBytes }, tuples, devices, algorithm, several) =>
       call.native.sortDeviceBytes(keyBytes, valueBytes, tuples, devices, algorithm, several),

@@ -36,6 +36,7 @@ class Layout {
 
 std::vector<ColumnSource> sources_of(const std::vector<const Column*>& columns) {
   std::vector<ColumnSource> sources;
+  sources.reserve(columns.size());
   for (const Column* column : columns) sources.emplace_back(*column, columns::ChunkIndex(*column).nullable());
   return sources;
 }

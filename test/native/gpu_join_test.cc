@@ -137,7 +137,7 @@ TEST_P(GpuResidentJoin, ReleasesEverythingWhereItFails) {
 // Small enough for compute-sanitizer.
 TEST_P(GpuResidentJoin, JoinsAFewForTheSanitizers) {
   SKIP_WITHOUT_GPUS(GetParam());
-  const auto engine = make_gpu_engine(GetParam(), size_t{64} << 20);
+  const auto engine = make_gpu_engine(GetParam(), size_t{256} << 20);
   std::mt19937_64 random(43);
   for (const JoinKind kind : kKinds) {
     const Rows left = draw(random, 5000, 4000, 0, 8), right = draw(random, 3000, 4000, 0, 8);
