@@ -19,6 +19,7 @@
 
 #include "core/engine.h"
 #include "device/gpu_device.h"
+#include "gpu_bench.h"
 #include "primitives/primitives.h"
 
 namespace warpjoin {
@@ -26,7 +27,7 @@ namespace {
 
 struct Options {
   uint64_t tuples = uint64_t{1} << 27;
-  size_t samples = 7;
+  uint64_t samples = 7;
   std::string only;  ///< cases of this name
   std::string json;
 };
@@ -238,8 +239,8 @@ class Bench {
   void write_json() const {
     std::FILE* file = std::fopen(options_.json.c_str(), "w");
     if (!file) throw Error(ErrorCode::internal, "Can't write " + options_.json);
-    std::fprintf(file, "{\n  \"device\": \"%s\",\n  \"samples\": %zu,\n  \"copyGbPerS\": %.1f,\n  \"results\": [\n",
-                 device_.info().name.c_str(), options_.samples, copy_gb_per_s_);
+    std::fprintf(file, "{\n  \"device\": \"%s\",\n  \"samples\": %llu,\n  \"copyGbPerS\": %.1f,\n  \"results\": [\n",
+                 device_.info().name.c_str(), static_cast<unsigned long long>(options_.samples), copy_gb_per_s_);
     for (size_t i = 0; i < results_.size(); ++i) {
       const Result& r = results_[i];
       std::fprintf(
@@ -265,40 +266,19 @@ class Bench {
   std::vector<Result> results_;
 };
 
-int run(int count, char** arguments) {
-  Options options;
-  for (int i = 1; i < count; i += 2) {
-    const std::string name = arguments[i];
-    const char* value = i + 1 < count ? arguments[i + 1] : nullptr;
-    if (value && name == "--json") {
-      options.json = value;
-    } else if (value && name == "--only") {
-      options.only = value;
-    } else if (value && name == "--tuples" && std::atoll(value) >= 1 << 16) {
-      options.tuples = std::strtoull(value, nullptr, 10);
-    } else if (value && name == "--samples" && std::atoll(value) >= 1) {
-      options.samples = std::strtoull(value, nullptr, 10);
-    } else {
-      std::fprintf(stderr, "usage: %s [--tuples N, at least 65536] [--samples N] [--only NAME] [--json FILE]\n", arguments[0]);
-      return 2;
-    }
-  }
-  if (visible_gpus().empty()) {
-    std::fprintf(stderr, "no GPU\n");
-    return 1;
-  }
-  Bench(options).run();
-  return 0;
-}
-
 }  // namespace
 }  // namespace warpjoin
 
-int main(int count, char** arguments) {
-  try {
-    return warpjoin::run(count, arguments);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
+int main(int argc, char** argv) {
+  using namespace warpjoin;
+  Options options;
+  return bench::main_of(argc, argv,
+                        {{"--tuples", &options.tuples, 1 << 16},
+                         {"--samples", &options.samples},
+                         {"--only", &options.only},
+                         {"--json", &options.json}},
+                        [&] {
+                          Bench(options).run();
+                          return 0;
+                        });
 }

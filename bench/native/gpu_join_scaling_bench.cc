@@ -371,20 +371,7 @@ int run(const Options& options) {
   if (options.resident) measure_resident(engine, options, report);
   if (options.b) measure_pinned(engine, "B", Workload(8, options.b / 2 * 2, options.b / 2 * 2), options, report);
   if (options.a) measure_pinned(engine, "A", Workload(4, options.a / 20 * 2, options.a / 20 * 20), options, report);
-  if (!options.json.empty()) {
-    std::FILE* file = std::fopen(options.json.c_str(), "w");
-    if (!file) {
-      std::perror(options.json.c_str());
-      return 1;
-    }
-    std::fprintf(file, "{\"gpu\": \"%s\", \"hostThreads\": %u,\n \"results\": [\n", engine.devices[0]->info().name.c_str(),
-                 engine.pool.threads());
-    for (size_t i = 0; i < report.rows.size(); ++i)
-      std::fprintf(file, "  %s%s\n", report.rows[i].c_str(), i + 1 < report.rows.size() ? "," : "");
-    std::fprintf(file, " ]}\n");
-    std::fclose(file);
-  }
-  return report.wrong ? 1 : 0;
+  return report.write(options.json, engine);
 }
 
 }  // namespace

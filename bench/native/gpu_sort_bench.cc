@@ -318,20 +318,7 @@ int run(const Options& options) {
             ", \"h2dGBps\": " + std::to_string(set.h2d / 1e9) + ", \"d2hGBps\": " + std::to_string(set.d2h / 1e9) +
             ", \"bothGBps\": " + std::to_string(set.both / 1e9) + "}";
   }
-  if (!options.json.empty()) {
-    std::FILE* file = std::fopen(options.json.c_str(), "w");
-    if (!file) {
-      std::perror(options.json.c_str());
-      return 1;
-    }
-    std::fprintf(file, "{\"gpu\": \"%s\", \"hostThreads\": %u, \"links\": [%s],\n \"results\": [\n",
-                 engine.devices[0]->info().name.c_str(), engine.pool.threads(), sets.c_str());
-    for (size_t i = 0; i < report.rows.size(); ++i)
-      std::fprintf(file, "  %s%s\n", report.rows[i].c_str(), i + 1 < report.rows.size() ? "," : "");
-    std::fprintf(file, " ]}\n");
-    std::fclose(file);
-  }
-  return report.wrong ? 1 : 0;
+  return report.write(options.json, engine, ", \"links\": [" + sets + "]");
 }
 
 }  // namespace

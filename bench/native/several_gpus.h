@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/engine.h"
+#include "core/error.h"
 #include "core/job.h"
 #include "transfer/host_transfer.h"
 
@@ -95,6 +96,19 @@ inline std::string phases_of(const Job& job) {
 struct Report {
   std::vector<std::string> rows;
   bool wrong = false;
+
+  /// Writes the rows to `path`, unless that is empty, behind `more` of the head's members. Gives the exit code.
+  int write(const std::string& path, const Engine& engine, const std::string& more = "") const {
+    if (path.empty()) return wrong;
+    std::FILE* file = std::fopen(path.c_str(), "w");
+    if (!file) throw Error(ErrorCode::internal, "Can't write " + path);
+    std::fprintf(file, "{\"gpu\": \"%s\", \"hostThreads\": %u%s,\n \"results\": [\n", engine.devices[0]->info().name.c_str(),
+                 engine.pool.threads(), more.c_str());
+    for (size_t i = 0; i < rows.size(); ++i) std::fprintf(file, "  %s%s\n", rows[i].c_str(), i + 1 < rows.size() ? "," : "");
+    std::fprintf(file, " ]}\n");
+    std::fclose(file);
+    return wrong;
+  }
 };
 
 // Copies of 2 GiB of pinned memory for each GPU, all at once, in bytes a second: the best of three. Small buffers that are
