@@ -162,6 +162,7 @@ SortedRun copy_run(Engine& engine, TupleLayout layout, TupleView sorted, uint64_
   PhaseTimer timer(job, "copy", 2 * sorted.size * layout.tuple_bytes());
   SortedRun run = allocate_run(engine, layout, sorted.size);
   run.flip = flip;
+  if (sorted.size == 0) return run;
   engine.pool.for_blocks(sorted.size, 1 << 16, job, [&](uint64_t begin, uint64_t end) {
     const TupleView from = sorted.slice(layout, begin, end);
     const TupleSpan to = run.span().slice(layout, begin, end);
