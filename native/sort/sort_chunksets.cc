@@ -162,12 +162,11 @@ SortedRun copy_run(Engine& engine, TupleLayout layout, TupleView sorted, uint64_
   PhaseTimer timer(job, "copy", 2 * sorted.size * layout.tuple_bytes());
   SortedRun run = allocate_run(engine, layout, sorted.size);
   run.flip = flip;
-  if (sorted.size == 0) return run;
   engine.pool.for_blocks(sorted.size, 1 << 16, job, [&](uint64_t begin, uint64_t end) {
     const TupleView from = sorted.slice(layout, begin, end);
     const TupleSpan to = run.span().slice(layout, begin, end);
     std::memcpy(to.keys, from.keys, from.size * layout.key_bytes);
-    if (from.values) {
+    if (from.values && layout.value_bytes) {
       std::memcpy(to.values, from.values, from.size * layout.value_bytes);
     } else if (layout.value_bytes == 4) {
       std::iota(static_cast<uint32_t*>(to.values), static_cast<uint32_t*>(to.values) + from.size,
