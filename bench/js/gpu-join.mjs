@@ -1,9 +1,10 @@
 // node bench/js/gpu-join.mjs [--rows N] [--columns N] [--runs N] [--json FILE]
 //
 // joinCount() and join() of two Arrow tables in ordinary memory on all GPUs, through the public API, beside DuckDB on all cores
-// of the same host; then the same of tables that the engine has loaded, with a result that stays on the GPUs. Both tables have as many rows, of an int64 key and int64 payload columns (1: it travels with the keys; more
-// are gathered): the left one each key once, in random order, the right one foreign keys, uniform. DuckDB makes them, and
-// warpjoin joins copies; row counts and the sums of all columns have to agree. Both run in this process, one after the other.
+// of the same host; then the same of tables that the engine has loaded, with a result that stays on the GPUs. Both tables have
+// as many rows, of an int64 key and int64 payload columns (1: it travels with the keys; more are gathered): the left one each key
+// once, in random order, the right one foreign keys, uniform. DuckDB makes them, and warpjoin joins copies; row counts and the
+// sums of all columns have to agree. Both run in this process, one after the other.
 import { availableParallelism } from 'node:os';
 import { DuckDBInstance } from '@duckdb/node-api';
 import { Table } from 'apache-arrow';

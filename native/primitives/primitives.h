@@ -173,7 +173,8 @@ class Primitives {
                                                 uint32_t partitions, uint32_t common_bits, bool count_only, void* scratch,
                                                 const Job& job, Stream& stream) = 0;
   /// hash_match for pairs that `out` has room for, `most` of them, in memory that the device addresses: where each build key is
-  /// there once, they are written as soon as they are found, in no order, and no emit of them is needed nor allowed.
+  /// there once, and both sides have values, they are written as soon as they are found, in no order, and no emit of them is
+  /// needed nor allowed. Tuples must stay in memory until the match is complete: it may look at them again.
   virtual std::unique_ptr<HashMatch> hash_match_into(JoinOutput /*out*/, uint64_t /*most*/, const PartitionedTuples& build,
                                                      const PartitionedTuples& probe, uint32_t partitions, uint32_t common_bits,
                                                      void* scratch, const Job& job, Stream& stream) {

@@ -84,10 +84,6 @@ struct HashTuples {
   __device__ Key hash_once(uint64_t row) const {
     return load_once(reinterpret_cast<const Key*>(data + row * stride));
   }
-  /// A value of either width.
-  __device__ uint64_t any_value(uint64_t row) const {
-    return value_bytes == 4 ? value<uint32_t>(row) : value_bytes == 8 ? value<uint64_t>(row) : 0;
-  }
   template <class Value>
   __device__ Value value(uint64_t row) const {
     return *reinterpret_cast<const Value*>(data + row * stride + value_at);
@@ -113,16 +109,6 @@ __device__ inline void write_value(void* values, uint64_t at, const HashTuples& 
     static_cast<uint32_t*>(values)[at] = tuples.value<uint32_t>(row);
   } else {
     static_cast<uint64_t*>(values)[at] = tuples.value<uint64_t>(row);
-  }
-}
-
-/// Writes a value of a tuple to row `at` of a column that will not be read soon; nothing where that is null.
-__device__ inline void store_value(void* values, uint64_t at, const HashTuples& tuples, uint64_t value) {
-  if (!values || tuples.value_bytes == 0) return;
-  if (tuples.value_bytes == 4) {
-    store_once(static_cast<uint32_t*>(values) + at, static_cast<uint32_t>(value));
-  } else {
-    store_once(static_cast<uint64_t*>(values) + at, value);
   }
 }
 
