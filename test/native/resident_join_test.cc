@@ -8,6 +8,7 @@
 
 #include "core/engine.h"
 #include "far_device.h"
+#include "places.h"
 #include "resident_join_cases.h"
 
 namespace warpjoin {
@@ -15,22 +16,7 @@ namespace {
 
 using namespace testing;
 
-/// Which devices stand in for others: those of the host, or far ones, with direct links or without.
-enum class Place { host, far, apart };
-
-std::unique_ptr<Engine> make_engine(std::tuple<int, Place> setup) {
-  const auto [devices, place] = setup;
-  const EngineConfig config{
-      .threads = 3, .host_devices = devices, .memory_limit_bytes = size_t{3} << 30, .transfer_block_bytes = size_t{64} << 10};
-  return place == Place::host ? std::make_unique<Engine>(config) : make_far_engine(config, place == Place::far);
-}
-
-class ResidentJoin : public ::testing::TestWithParam<std::tuple<int, Place>> {};
-
-std::string name_of_setup(const ::testing::TestParamInfo<std::tuple<int, Place>>& info) {
-  constexpr const char* names[] = {"Host", "Far", "Apart"};
-  return names[static_cast<size_t>(std::get<1>(info.param))] + std::to_string(std::get<0>(info.param));
-}
+class ResidentJoin : public ::testing::TestWithParam<Setup> {};
 
 INSTANTIATE_TEST_SUITE_P(Devices, ResidentJoin,
                          ::testing::Combine(::testing::Values(1, 2, 3, 4, 8), ::testing::Values(Place::host, Place::far)),
