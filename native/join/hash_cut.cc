@@ -41,9 +41,11 @@ bool worth_replicating(uint64_t build_rows, uint64_t probe_rows, size_t devices,
   return build_rows <= kWholeRows || build_rows <= (build_rows + probe_rows) / devices / faster;
 }
 
-/// As many as there may be, for little to be waited for before the first, but not so small that a match is all launches.
+constexpr uint32_t kMostParts = 8;  // of what is matched while more arrives
+
+/// As many as there may be, for little to be waited for, but not so small that a match is all launches.
 uint32_t parts_for(uint64_t device_rows) {
-  constexpr uint64_t kMostParts = 8, kPartRows = uint64_t{1} << 24;
+  constexpr uint64_t kPartRows = uint64_t{1} << 24;
   return static_cast<uint32_t>(std::clamp<uint64_t>(device_rows / kPartRows, 1, kMostParts));
 }
 
@@ -64,6 +66,10 @@ HashCut cut_for(const JoinRequest& request, uint32_t round_bits, uint32_t partit
   HashCut cut{.round_bits = round_bits};
   cut.partition_bits = partitions ? bits_of(partitions, "Partitions")
                                   : partition_bits_for(build_rows, device.primitives().hash_partition_tuples());
+  // Only a match that knows what those before it found can tell which build tuples match.
+  if (!resident && (!asks_build(request) || device.primitives().shares_builds())) {
+    cut.waves = partitions ? kMostParts : parts_for(probe_rows / devices);
+  }
   if (cut.partition_bits == 0 &&
       (devices == 1 || (!asks_build(request) && worth_replicating(build_rows, probe_rows, devices, resident)))) {
     cut.replicate = true;
@@ -74,7 +80,7 @@ HashCut cut_for(const JoinRequest& request, uint32_t round_bits, uint32_t partit
     cut.partition_bits = std::max(cut.partition_bits, partitions ? fewest : even);
     if (cuts_by_itself(device)) {
       const uint32_t most = (1u << cut.partition_bits) / static_cast<uint32_t>(devices);
-      cut.parts = std::min(most, partitions ? 8 : parts_for((build_rows + probe_rows) / devices));
+      if (resident) cut.parts = std::min(most, partitions ? kMostParts : parts_for((build_rows + probe_rows) / devices));
       // Host devices share their threads, and so heavy partitions, anyway.
       cut.splits_build = !asks_probe(request);
       cut.splits_probe = !asks_build(request);

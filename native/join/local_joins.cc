@@ -1,6 +1,7 @@
 #include "join/local_joins.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "device/streams.h"
@@ -20,21 +21,20 @@ uint32_t partitions_of(HashCut cut, size_t devices, size_t i, Device& device) {
   return partition_begin(cut, devices, i + 1) - partition_begin(cut, devices, i);
 }
 
-/// Bytes of device memory: tuples on their way to one of `devices`, and the partitions that it joins. `overlaps`: parts are
-/// matched while others arrive.
+/// Bytes of device memory: tuples on their way to one of `devices`, and what it joins, in one or more waves.
 size_t local_bytes(Device& device, const SideRows& build, const SideRows& probe, uint32_t partitions, size_t devices, HashCut cut,
-                   bool count_only, bool resident, bool overlaps) {
+                   bool count_only, bool resident, uint32_t waves) {
   Primitives& primitives = device.primitives();
   const bool in_place = device.addresses_host_memory();
   const auto both = [&](uint64_t SideRows::*rows) {
     return OwnedTuples::bytes(build.layout, build.*rows) + OwnedTuples::bytes(probe.layout, probe.*rows);
   };
   const size_t share = both(&SideRows::share), joined = both(&SideRows::joined);
-  const uint32_t parts = overlaps ? cut.parts : 1;
-  const size_t match =
-      parts * StackAllocator::aligned(primitives.hash_match_scratch_bytes(build.layout, build.joined / parts, probe.layout,
-                                                                          probe.joined / parts, partitions, count_only));
-  const size_t leave = match + (in_place || count_only ? 0 : std::clamp(joined, kLeastStagedBytes, kStagedBytes));
+  size_t leave = in_place || count_only ? 0 : std::clamp(joined, kLeastStagedBytes, kStagedBytes);
+  leave += waves * StackAllocator::aligned(primitives.hash_match_scratch_bytes(build.layout, build.joined, probe.layout,
+                                                                               probe.joined / waves + 1, partitions, count_only,
+                                                                               waves > 1 && primitives.shares_builds()));
+  if (waves > 1) leave += StackAllocator::aligned(primitives.hash_build_scratch_bytes(build.layout, build.joined, count_only));
   if (cut.replicate) {
     const size_t collected = resident && devices > 1 ? OwnedTuples::bytes(build.layout, build.share) : 0;
     return (in_place ? 0 : resident ? collected : share) + leave;
@@ -45,7 +45,7 @@ size_t local_bytes(Device& device, const SideRows& build, const SideRows& probe,
   if (resident) return share + scratch + (devices == 1 ? 0 : joined) + leave;
   const size_t arrive = (in_place ? 0 : kArrivalSlots * both(&SideRows::piece)) + scratch;
   if (devices == 1) return share + std::max(arrive, leave);
-  return joined + (overlaps ? share + std::max(arrive, leave) : std::max(share + arrive, leave));
+  return joined + (waves > 1 ? share + arrive + leave : std::max(share + arrive, leave));
 }
 
 /// Rows [begin, end) of a relation in pieces of at most `most`.
@@ -79,24 +79,27 @@ LocalJoins::LocalJoins(Engine& engine, std::span<Device* const> devices, const R
       count_only_(count_only),
       job_(job),
       kept_bytes_(kept_bytes),
-      parts_(cut.parts) {
-  for (Device* device : devices) {
-    auto& local = *locals_.emplace_back(std::make_unique<Local>());
-    local.device = device;
+      parts_(resident() ? cut.parts : 1) {
+  for (Device* device : devices) locals_.emplace_back(std::make_unique<Local>())->device = device;
+  const bool waves = comes_in_waves();
+  for (const auto& each : locals_) {
+    Local& local = *each;
+    Device* const device = local.device;
     local.one_partition = cuts_by_itself(*device);
     for (auto& event : local.emitted) event = device->create_event();
     for (Side* side : local.sides()) {
       for (auto& event : side->slot_free) event = device->create_event();
     }
-    for (size_t p = 0; p < parts_; ++p) local.sent.push_back(device->create_event());
+    for (size_t p = 0; p < (waves ? cut.waves : parts_); ++p) local.sent.push_back(device->create_event());
     local.stream = device->create_stream();
     local.sends = device->create_stream();
+    if (waves) local.arrivals = device->create_stream();
   }
   const size_t g = devices.size();
   for (size_t d = 0; d < g; ++d) {
     Local& local = *locals_[d];
     local.partitions = partitions_of(cut, g, d, *local.device);
-    const auto plan = [&](Side& side, const Relation& relation, bool whole) {
+    const auto plan = [&](Side& side, const Relation& relation, bool whole, uint32_t waves) {
       const uint64_t rows = relation.size();
       uint64_t begin = share_begin(rows, g, d), end = share_begin(rows, g, d + 1);
       if (relation.resident) {
@@ -105,17 +108,18 @@ LocalJoins::LocalJoins(Engine& engine, std::span<Device* const> devices, const R
         end = begin + relation.views[d].size;
       }
       if (whole) begin = 0, end = rows;
-      side.rows = SideRows::planned(*local.device, relation.layout, rows, end - begin, g, cut, relation.resident);
+      side.rows = SideRows::planned(*local.device, relation.layout, rows, end - begin, g, cut, relation.resident, waves);
       side.pieces = cut_pieces(relation, begin, end, std::max<uint64_t>(side.rows.piece, 1));
       side.size = end - begin;
     };
-    plan(local.build, build_, cut.replicate);
-    plan(local.probe, probe_, false);
+    plan(local.build, build_, cut.replicate, 1);
+    plan(local.probe, probe_, false, cut.waves);
   }
 }
 
 LocalJoins::~LocalJoins() {
   for (const auto& local : locals_) {  // all work ends before any memory that it uses goes
+    local->arrivals.reset();
     local->sends.reset();
     local->stream.reset();
   }
@@ -124,13 +128,13 @@ LocalJoins::~LocalJoins() {
 size_t LocalJoins::device_bytes(TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows, size_t devices,
                                 HashCut cut, bool count_only, bool resident, Device& device) {
   const auto planned = [&](TupleLayout layout, uint64_t rows, bool whole) {
-    return SideRows::planned(device, layout, rows, whole ? rows : share_begin(rows, devices, 1), devices, cut, resident);
+    return SideRows::planned(device, layout, rows, whole ? rows : share_begin(rows, devices, 1), devices, cut, resident, 1);
   };
   const SideRows b = planned(build, build_rows, cut.replicate), p = planned(probe, probe_rows, false);
   size_t most = 0;
   for (const size_t owner : {size_t{0}, devices - 1}) {  // with the most partitions, and with the fewest
     most = std::max(
-        most, local_bytes(device, b, p, partitions_of(cut, devices, owner, device), devices, cut, count_only, resident, false));
+        most, local_bytes(device, b, p, partitions_of(cut, devices, owner, device), devices, cut, count_only, resident, 1));
   }
   return most;
 }
@@ -170,45 +174,74 @@ LocalJoins::Found LocalJoins::found(size_t device) const {
   return sum;
 }
 
+/// Whether tuples cross a link to be matched, and the probe side may do so in several waves.
+bool LocalJoins::comes_in_waves() const {
+  return cut_.waves > 1 && !resident() && !locals_[0]->in_place() && (cut_.replicate || locals_.size() > 1);
+}
+
 // What is resident stays where it is, but for the other devices' parts of the build side.
 void LocalJoins::bring_whole() {
   reserve();
-  std::vector<HostQueue> queues;
-  uint64_t bytes = 0;
-  for (size_t d = 0; d < locals_.size(); ++d) {
-    Local& local = *locals_[d];
-    HostQueue queue{local.device, HostQueue::Direction::to_device, {}, 1, {}};
-    for (Side* side : local.sides()) {
-      const bool collected = resident() && side == &local.build && locals_.size() > 1;
-      const bool moved = !local.in_place() && (!resident() || collected);
-      if (moved) side->place_chunk(*local.device);
-      Side::Part& part = side->parts.emplace_back();
-      for (const Piece& piece : side->pieces) {
-        TupleView tuples = piece.in;
-        if (moved) {
-          HostCopy copy = host_copy(side->rows.layout, piece.out, piece.in, nullptr);
-          for (const HostCopy::Stretch& stretch : copy.stretches) bytes += stretch.bytes;
-          if (resident()) {
-            for (const HostCopy::Stretch& stretch : copy.stretches) {
-              local.device->copy(stretch.target, stretch.source, stretch.bytes, *local.stream);
-            }
-          } else {
-            queue.copies.push_back(std::move(copy));
+  for (const auto& local : locals_) {
+    local->build.parts.resize(1);
+    local->probe.parts.resize(waves_);
+    for (Side* side : local->sides()) {
+      const bool collected = resident() && side == &local->build && locals_.size() > 1;
+      const bool moved = !local->in_place() && (!resident() || collected);
+      if (moved) side->place_chunk(*local->device);
+      for (size_t p = 0; p < side->parts.size(); ++p) {
+        for (const Piece& piece : side->wave(p, side->parts.size())) {
+          TupleView tuples = piece.in;
+          if (moved) {
+            tuples.keys = piece.out.keys;
+            if (tuples.values) tuples.values = piece.out.values;
           }
-          tuples.keys = piece.out.keys;
-          if (tuples.values) tuples.values = piece.out.values;
+          side->parts[p].add(tuples, {0, tuples.size});
         }
-        part.add(tuples, {0, tuples.size});
       }
     }
-    if (queue.copies.empty()) continue;
-    queue.depth = queue.copies.size();
-    queues.push_back(std::move(queue));
   }
-  if (bytes == 0) return;
-  const PhaseTimer timer(job_, "copy", 2 * bytes);
+  if (resident() && locals_.size() == 1) return;
+  if (locals_[0]->in_place()) return;
+  const PhaseTimer timer(job_, "copy", 2 * (build_.bytes() * locals_.size() + (resident() ? 0 : probe_.bytes())));
+  if (resident()) {
+    for (const auto& local : locals_) {
+      for (const Piece& piece : local->build.pieces) {
+        for (const HostCopy::Stretch& stretch : host_copy(build_.layout, piece.out, piece.in, nullptr).stretches) {
+          local->device->copy(stretch.target, stretch.source, stretch.bytes, *local->stream);
+        }
+      }
+    }
+    return wait();
+  }
+  std::optional<Waves> waves;
+  if (waves_ > 1) waves.emplace(*this);
+  std::vector<HostQueue> queues;
+  for (size_t d = 0; d < locals_.size(); ++d) queues.push_back(whole_arrival(d, waves ? &*waves : nullptr));
   transfer(engine_, queues, job_);
+  if (waves) waves->finish();
   wait();
+}
+
+HostQueue LocalJoins::whole_arrival(size_t device, Waves* waves) {
+  Local& local = *locals_[device];
+  HostQueue queue{local.device, HostQueue::Direction::to_device, {}, 1, {}};
+  std::vector<const Piece*> pieces;
+  for (Side* side : local.sides()) {
+    for (const Piece& piece : side->pieces) {
+      queue.copies.push_back(host_copy(side->rows.layout, piece.out, piece.in, nullptr));
+      pieces.push_back(&piece);
+    }
+  }
+  queue.depth = std::max<size_t>(queue.copies.size(), 1);
+  if (!waves) return queue;
+  const size_t build_pieces = local.build.pieces.size();
+  queue.enqueued = [&local, device, waves, build_pieces, pieces = std::move(pieces)](size_t copy, std::span<Event* const> done) {
+    for (Event* event : done) local.arriving().wait(*event);
+    if (copy + 1 == build_pieces) waves->build_enqueued(device);
+    if (copy >= build_pieces) waves->piece_enqueued(device, *pieces[copy]);
+  };
+  return queue;
 }
 
 void LocalJoins::bring_partitioned() {
@@ -220,11 +253,17 @@ void LocalJoins::bring_partitioned() {
   for (bool room = false; !room;) {
     reserve();
     take_room();
-    room = partition(&Local::build);
+    partition(&Local::build);
+    room = count(&Local::build);
     if (!room) continue;
     place(&Local::build);
     send(&Local::build, 0, early);
-    room = partition(&Local::probe);
+    std::optional<Waves> waves;
+    if (waves_ > 1 && std::find(build_split_.begin(), build_split_.end(), true) == build_split_.end()) waves.emplace(*this);
+    partition(&Local::probe, waves ? &*waves : nullptr);
+    if (waves && waves->finish()) return;
+    waves_ = 1;
+    room = count(&Local::probe);
     if (!room) wait();
   }
   place(&Local::probe);
@@ -252,18 +291,18 @@ void LocalJoins::reserve() {
       side->parcels.clear();
     }
   }
-  for (const auto& local : locals_) {
-    StackAllocator& memory = local->device->memory();
-    const auto bytes = [&](bool overlaps) {
-      return local_bytes(*local->device, local->build.rows, local->probe.rows, local->partitions, locals_.size(), cut_,
-                         count_only_, false, overlaps);
-    };
-    const auto fits = [&](size_t wanted) {
-      return wanted + kept_bytes_ + memory.resident_bytes() <= memory.limit_bytes() &&
-             wanted + kept_bytes_ <= memory.reserved_bytes() + memory.free_bytes();
-    };
-    memory.reserve(bytes(parts_ > 1 && fits(bytes(true))));
-  }
+  const auto bytes = [&](const Local& local, size_t waves) {
+    return local_bytes(*local.device, local.build.rows, local.probe.rows, local.partitions, locals_.size(), cut_, count_only_,
+                       false, static_cast<uint32_t>(waves));
+  };
+  const auto fits = [&](const auto& local) {
+    const StackAllocator& memory = local->device->memory();
+    const size_t wanted = bytes(*local, cut_.waves) + kept_bytes_;
+    return wanted + memory.resident_bytes() <= memory.limit_bytes() && wanted <= memory.reserved_bytes() + memory.free_bytes();
+  };
+  const bool again = std::exchange(reserved_, true);
+  waves_ = !again && comes_in_waves() && std::all_of(locals_.begin(), locals_.end(), fits) ? cut_.waves : 1;
+  for (const auto& local : locals_) local->device->memory().reserve(bytes(*local, waves_));
 }
 
 /// Takes the memory for what is partitioned. Where it comes from the host, what is to stay comes first: the rest makes room for
@@ -284,40 +323,47 @@ void LocalJoins::take_room() {
   }
 }
 
-// Takes each device's chunk to it and partitions every piece as soon as it is there. False where more tuples come to a device
-// than there is room for; that is planned for then.
-bool LocalJoins::partition(Side Local::*side) {
+// Takes each device's chunk to it and partitions every piece as soon as it is there.
+void LocalJoins::partition(Side Local::*side, Waves* waves) {
   std::vector<HostQueue> queues;
-  for (const auto& local : locals_) {
-    Side& own = (*local).*side;
-    if (resident() || local->in_place()) {
-      for (Piece& piece : own.pieces) partition_piece(*local, own, piece, piece.in);
+  for (size_t d = 0; d < locals_.size(); ++d) {
+    Local& local = *locals_[d];
+    Side& own = local.*side;
+    if (resident() || local.in_place()) {
+      for (Piece& piece : own.pieces) partition_piece(local, own, piece, piece.in);
     } else {
-      queues.push_back(arrival(*local, own));
+      queues.push_back(arrival(d, own, waves));
     }
   }
   transfer(engine_, queues, job_);
   std::vector<Stream*> streams;
-  for (const auto& local : locals_) streams.push_back(local->stream.get());
+  for (const auto& local : locals_) streams.push_back(&local->arriving());
   synchronize_all(streams);
   job_.check();
-  return count(side);
 }
 
-HostQueue LocalJoins::arrival(Local& local, Side& side) {
+HostQueue LocalJoins::arrival(size_t device, Side& side, Waves* waves) {
+  Local& local = *locals_[device];
   for (size_t s = 0; s < kArrivalSlots; ++s) side.slots.emplace_back(*local.device, side.rows.layout, side.rows.piece);
-  return arrival_of(*local.device, side.rows.layout, side.pieces, side.slots, side.slot_free, *local.stream,
-                    [&](Piece& piece, const TupleView& arrived) { partition_piece(local, side, piece, arrived); });
+  return arrival_of(*local.device, side.rows.layout, side.pieces, side.slots, side.slot_free, local.arriving(),
+                    [this, device, waves, &local, &side](Piece& piece, const TupleView& arrived) {
+                      partition_piece(local, side, piece, arrived);
+                      if (waves) waves->piece_enqueued(device, piece);
+                    });
 }
 
 void LocalJoins::partition_piece(Local& local, const Side& side, Piece& piece, const TupleView& arrived) {
   const Digit digit = partition_digit(cut_);
   piece.offsets.assign(digit.count() + 1, 0);
   local.device->primitives().partition(side.rows.layout, arrived, digit, piece.out, piece.offsets.data(),
-                                       local.partition_scratch.data(), job_, *local.stream);
+                                       local.partition_scratch.data(), job_, local.arriving());
 }
 
 void LocalJoins::match() {
+  if (waves_ > 1) {  // they are on their way
+    const PhaseTimer timer(job_, "match", match_bytes_read());
+    return complete_matches();
+  }
   if (!cut_.replicate && locals_.size() > 1) {
     const PhaseTimer timer(job_, "exchange", 2 * (build_.bytes() + probe_.bytes()));
     if (!resident()) {
@@ -325,22 +371,14 @@ void LocalJoins::match() {
     }
     if (parts_ == 1 || !has_room_for_parts()) {
       wait();
-      for (const auto& local : locals_) {
-        local->free_chunk();
-        for (Side* side : local->sides()) {
-          if (parts_ == 1) continue;
-          const std::vector<Side::Part> parts = std::exchange(side->parts, std::vector<Side::Part>(1));
-          for (const Side::Part& part : parts) {
-            for (const TupleView& tuples : part.joined.fragments) side->parts[0].add(tuples, {0, tuples.size});
-          }
-        }
-      }
-      parts_ = 1;
+      for (const auto& local : locals_) local->free_chunk();
+      merge_parts();
     }
   } else {
     for (const auto& local : locals_) local->free_arrival();
+    merge_parts();
   }
-  const PhaseTimer timer(job_, "match", build_.size() * build_.layout.key_bytes + probe_.size() * probe_.layout.key_bytes);
+  const PhaseTimer timer(job_, "match", match_bytes_read());
   // All devices at once, as a match is many launches.
   engine_.pool.parallel_for(locals_.size(), [&](uint64_t d) {
     Local& local = *locals_[d];
@@ -352,6 +390,14 @@ void LocalJoins::match() {
       start_match(local, p);
     }
   });
+  complete_matches();
+}
+
+uint64_t LocalJoins::match_bytes_read() const {
+  return build_.size() * build_.layout.key_bytes + probe_.size() * probe_.layout.key_bytes;
+}
+
+void LocalJoins::complete_matches() {
   wait();
   for (bool going = true; going;) {
     going = false;
@@ -364,9 +410,24 @@ void LocalJoins::match() {
   }
 }
 
+/// What was to be matched part by part is matched together.
+void LocalJoins::merge_parts() {
+  for (const auto& local : locals_) {
+    for (Side* side : local->sides()) {
+      if (side->parts.size() == 1) continue;
+      const std::vector<Side::Part> parts = std::exchange(side->parts, std::vector<Side::Part>(1));
+      for (const Side::Part& part : parts) {
+        for (const TupleView& tuples : part.joined.fragments) side->parts[0].add(tuples, {0, tuples.size});
+      }
+    }
+  }
+  parts_ = 1;
+}
+
 size_t LocalJoins::match_bytes(const Local& local, size_t part) const {
-  return local.device->primitives().hash_match_scratch_bytes(build_.layout, local.build.parts[part].size, probe_.layout,
-                                                             local.probe.parts[part].size, local.partitions, count_only_);
+  return local.device->primitives().hash_match_scratch_bytes(build_.layout, local.build_part(part).size, probe_.layout,
+                                                             local.probe.parts[part].size, local.partitions, count_only_,
+                                                             local.built.found != nullptr);
 }
 
 /// Whether all parts can be matched beside what is on its way.
@@ -380,23 +441,19 @@ bool LocalJoins::has_room_for_parts() const {
 }
 
 void LocalJoins::start_match(Local& local, size_t part) {
-  for (Side* side : local.sides()) {
-    Side::Part& own = side->parts[part];
-    own.joined.layout = side->rows.layout;
-    if (own.joined.fragments.empty()) own.add({}, std::vector<uint64_t>(local.partitions + 1));
-    for (const std::vector<uint64_t>& offsets : own.offsets) own.joined.host_offsets.push_back(offsets.data());
-  }
+  const PartitionedTuples& build = local.build_part(part).ready(build_.layout, local.partitions);
+  const PartitionedTuples& probe = local.probe.parts[part].ready(probe_.layout, local.partitions);
   Local::Match& match = local.matches[part];
   match.scratch = allocate(*local.device, match_bytes(local, part));
   const uint32_t common_bits = cut_.round_bits + (local.partitions == 1 ? 0 : cut_.partition_bits);
-  match.found =
-      local.device->primitives().hash_match(local.build.parts[part].joined, local.probe.parts[part].joined, local.partitions,
-                                            common_bits, count_only_, match.scratch.data(), job_, *local.stream);
+  match.found = local.device->primitives().hash_match(build, probe, local.partitions, common_bits, count_only_,
+                                                      match.scratch.data(), job_, *local.stream, local.built.found.get());
 }
 
 void LocalJoins::wait() {
   std::vector<Stream*> streams;
   for (const auto& local : locals_) {
+    if (local->arrivals) streams.push_back(local->arrivals.get());
     streams.push_back(local->sends.get());
     streams.push_back(local->stream.get());
   }

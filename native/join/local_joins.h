@@ -67,24 +67,33 @@ class LocalJoins {
   struct Side;
   struct Local;
   struct Column;
+  class Waves;
 
   bool resident() const { return build_.resident; }
   void bring_whole();
+  bool comes_in_waves() const;
+  HostQueue whole_arrival(size_t device, Waves* waves);
   void bring_partitioned();
   void reserve();
   void take_room();
-  bool partition(Side Local::*side);
-  HostQueue arrival(Local& local, Side& side);
+  void partition(Side Local::*side, Waves* waves = nullptr);
+  HostQueue arrival(size_t device, Side& side, Waves* waves);
   void partition_piece(Local& local, const Side& side, Piece& piece, const TupleView& arrived);
+  void count_pieces(Side Local::*side, size_t wave, size_t waves);
   bool count(Side Local::*side);
+  uint64_t most_joined() const;
   void split_heavy(Side Local::*side);
   std::vector<bool>& split(Side Local::*side);
   uint64_t rows_of_partition(Side Local::*side, uint32_t partition) const;
   uint64_t rows_at(Side Local::*side, size_t device);
   void place(Side Local::*side);
+  void place_part(Side Local::*side, size_t part, size_t hash_part, size_t hash_parts, size_t wave, size_t waves);
   void place_split(Side Local::*side, const std::vector<bool>& split, bool stay);
   void send(Side Local::*side, size_t first_part, size_t last_part);
   void match();
+  void complete_matches();
+  void merge_parts();
+  uint64_t match_bytes_read() const;
   bool has_room_for_parts() const;
   size_t match_bytes(const Local& local, size_t part) const;
   void start_match(Local& local, size_t part);
@@ -97,7 +106,9 @@ class LocalJoins {
   const bool count_only_;
   Job& job_;
   const size_t kept_bytes_;
-  size_t parts_;
+  size_t parts_;      ///< of a device's partitions, or waves of the probe side: what is matched by itself
+  size_t waves_ = 1;  ///< 1: nothing is matched before the whole probe side has arrived
+  bool reserved_ = false;
   std::vector<bool> build_split_, probe_split_;  // heavy partitions whose tuples of this side stay where they are
   uint64_t split_rows_ = 0;
   JoinTally tally_;

@@ -7,24 +7,31 @@
 namespace warpjoin {
 namespace {
 
-/// The first partition of one of device i's parts; part == cut.parts gives the end.
-uint32_t part_begin(HashCut cut, size_t devices, size_t i, size_t part) {
+/// The first partition of one of device i's parts; part == parts gives the end.
+uint32_t part_begin(HashCut cut, size_t devices, size_t i, size_t part, size_t parts) {
   const uint32_t first = partition_begin(cut, devices, i), last = partition_begin(cut, devices, i + 1);
-  return first + static_cast<uint32_t>(share_begin(last - first, cut.parts, part));
+  return first + static_cast<uint32_t>(share_begin(last - first, parts, part));
 }
 
 }  // namespace
 
-/// Counts what each device will join of a side, and of the build side once more when the probe side's heavy partitions are known.
-bool LocalJoins::count(Side Local::*side) {
+/// Adds up the partitions of the pieces of a wave.
+void LocalJoins::count_pieces(Side Local::*side, size_t wave, size_t waves) {
   const uint32_t partitions = 1u << cut_.partition_bits;
   for (const auto& local : locals_) {
     Side& own = (*local).*side;
     own.partition_rows.assign(partitions, 0);
-    for (const Piece& piece : own.pieces) {
+    for (const Piece& piece : own.wave(wave, waves)) {
       for (uint32_t p = 0; p < partitions; ++p) own.partition_rows[p] += piece.offsets[p + 1] - piece.offsets[p];
     }
   }
+}
+
+/// Counts what each device will join of a side, and of the build side once more when the probe side's heavy partitions are known.
+/// False where more tuples come to a device than there is room for; that is planned for then.
+bool LocalJoins::count(Side Local::*side) {
+  const uint32_t partitions = 1u << cut_.partition_bits;
+  count_pieces(side, 0, 1);
   const bool last = side == &Local::probe;
   if (!last) build_split_.assign(partitions, false), probe_split_.assign(partitions, false);
   if (last ? cut_.splits_probe : cut_.splits_build) split_heavy(side);
@@ -66,13 +73,18 @@ uint64_t LocalJoins::rows_at(Side Local::*side, size_t device) {
   return rows;
 }
 
+/// How many tuples a device joins at most before its heavy partitions are split.
+uint64_t LocalJoins::most_joined() const {
+  const uint64_t mean = (build_.size() + probe_.size()) / locals_.size();
+  return mean + mean / 8 + kLeastTuples;
+}
+
 /// Where a device would have more to join than there is room for with keys that spread evenly, its largest partitions stay where
 /// they are, and the other side's tuples of them go to every device. While the build side is looked at, the probe side is taken
 /// to be spread evenly.
 void LocalJoins::split_heavy(Side Local::*side) {
   const size_t g = locals_.size();
   const bool last = side == &Local::probe;
-  const uint64_t mean = (build_.size() + probe_.size()) / g;
   std::vector<uint64_t> joined(g);
   for (size_t d = 0; d < g; ++d) joined[d] = rows_at(side, d) + (last ? locals_[d]->build.size : probe_.size() / g);
   for (size_t owner = 0; owner < g; ++owner) {
@@ -82,7 +94,7 @@ void LocalJoins::split_heavy(Side Local::*side) {
     }
     std::sort(largest.rbegin(), largest.rend());
     for (const auto& [rows, p] : largest) {
-      if (joined[owner] <= mean + mean / 8 + kLeastTuples || rows < kLeastTuples) break;
+      if (joined[owner] <= most_joined() || rows < kLeastTuples) break;
       const uint64_t copied = last ? rows_of_partition(&Local::build, p) : 0;
       if (build_split_[p] || copied > rows) continue;
       split(side)[p] = true;
@@ -107,37 +119,41 @@ void LocalJoins::place(Side Local::*side) {
       own.received = OwnedTuples(*local->device, own.rows.layout, own.size);
     }
   }
-  if (g == 1) return;
+  for (size_t p = 0; p < parts_ && g > 1; ++p) place_part(side, p, p, parts_, 0, 1);
+}
+
+/// Gives the pieces of a wave, or a part of each device's partitions, their place at their owners.
+void LocalJoins::place_part(Side Local::*side, size_t part, size_t hash_part, size_t hash_parts, size_t wave, size_t waves) {
+  const size_t g = locals_.size();
   const std::vector<bool>& stay = split(side);
   for (size_t owner = 0; owner < g; ++owner) {
     Side& to = (*locals_[owner]).*side;
     const TupleLayout layout = to.rows.layout;
-    uint64_t at = 0;
-    for (size_t p = 0; p < parts_; ++p) {
-      const uint32_t first = part_begin(cut_, g, owner, p), last = part_begin(cut_, g, owner, p + 1);
-      const uint64_t begin = at;
-      for (const auto& sender : locals_) {
-        Side& from = (*sender).*side;
-        const auto stays = [&](uint32_t partition) { return &from != &to && stay[partition]; };
-        for (const Piece& piece : from.pieces) {
-          for (uint32_t begins = first, ends = first; begins < last; begins = ends) {
-            const bool staying = stays(begins);
-            while (ends < last && stays(ends) == staying) ++ends;
-            const uint64_t skipped = piece.offsets[begins], rows = piece.offsets[ends] - skipped;
-            if (staying || rows == 0) continue;
-            const TupleSpan target = to.received.span.slice(layout, at, at + rows);
-            from.parcels[p].push_back({owner, target, piece.out.slice(layout, skipped, skipped + rows)});
-            at += rows;
-            if (locals_[owner]->one_partition) continue;
-            std::vector<uint64_t> offsets(&piece.offsets[first], &piece.offsets[last] + 1);
-            for (uint64_t& offset : offsets) offset -= skipped;
-            to.parts[p].add(target.view(), std::move(offsets));
-          }
+    const uint32_t first = part_begin(cut_, g, owner, hash_part, hash_parts),
+                   last = part_begin(cut_, g, owner, hash_part + 1, hash_parts);
+    const uint64_t begin = to.placed;
+    for (const auto& sender : locals_) {
+      Side& from = (*sender).*side;
+      const auto stays = [&](uint32_t partition) { return &from != &to && stay[partition]; };
+      for (const Piece& piece : from.wave(wave, waves)) {
+        for (uint32_t begins = first, ends = first; begins < last; begins = ends) {
+          const bool staying = stays(begins);
+          while (ends < last && stays(ends) == staying) ++ends;
+          const uint64_t skipped = piece.offsets[begins], rows = piece.offsets[ends] - skipped;
+          if (staying || rows == 0) continue;
+          const TupleSpan target = to.received.span.slice(layout, to.placed, to.placed + rows);
+          from.parcels[part].push_back({owner, target, piece.out.slice(layout, skipped, skipped + rows)});
+          to.placed += rows;
+          if (locals_[owner]->one_partition) continue;
+          std::vector<uint64_t> offsets(&piece.offsets[first], &piece.offsets[last] + 1);
+          for (uint64_t& offset : offsets) offset -= skipped;
+          to.parts[part].add(target.view(), std::move(offsets));
         }
       }
-      if (locals_[owner]->one_partition) to.parts[p].add(to.received.span.slice(layout, begin, at).view(), {0, at - begin});
     }
-    to.placed = at;
+    if (locals_[owner]->one_partition) {
+      to.parts[part].add(to.received.span.slice(layout, begin, to.placed).view(), {0, to.placed - begin});
+    }
   }
 }
 

@@ -2,7 +2,12 @@
 #pragma once
 
 #include <array>
+#include <condition_variable>
+#include <exception>
 #include <memory>
+#include <mutex>
+#include <span>
+#include <thread>
 #include <vector>
 
 #include "core/sharding.h"
@@ -27,11 +32,11 @@ struct SideRows {
   uint64_t piece = 0;   ///< at most so many at a time,
   uint64_t joined = 0;  ///< and at most so many are joined
 
-  /// Of a relation of `rows`, of which `share` come to or lie on a device. Hashing spreads them evenly; an eighth and some more
-  /// than the mean is for the devices that get more than others.
+  /// Of a relation of `rows`, of which `share` come to or lie on a device, in `waves` at least. Hashing spreads them evenly; an
+  /// eighth and some more than the mean is for the devices that get more than others.
   static SideRows planned(const Device& device, TupleLayout layout, uint64_t rows, uint64_t share, size_t devices, HashCut cut,
-                          bool resident) {
-    if (cut.replicate) return {layout, share, share, share};
+                          bool resident, uint32_t waves) {
+    if (cut.replicate) return {layout, share, device.addresses_host_memory() ? share : share / waves + 1, share};
     const uint64_t even = share_begin(rows, devices, 1);
     return {layout, share, resident || device.addresses_host_memory() ? share : piece_tuples(layout, share, kPieceBytes),
             devices == 1 ? share : std::min(rows, even + even / 8 + 4096)};
@@ -51,6 +56,13 @@ struct LocalJoins::Side {
       offsets.push_back(std::move(partitions));
       size += tuples.size;
     }
+    /// Complete, to be matched.
+    const PartitionedTuples& ready(TupleLayout layout, uint32_t partitions) {
+      if (joined.fragments.empty()) add({}, std::vector<uint64_t>(partitions + 1));
+      joined.layout = layout;
+      for (size_t f = joined.host_offsets.size(); f < offsets.size(); ++f) joined.host_offsets.push_back(offsets[f].data());
+      return joined;
+    }
   };
   /// Tuples of a part that go to one owner.
   struct Parcel {
@@ -69,7 +81,13 @@ struct LocalJoins::Side {
   std::vector<OwnedTuples> slots;
   std::array<std::unique_ptr<Event>, kArrivalSlots> slot_free;
   std::vector<std::vector<Parcel>> parcels;  ///< of each part, and behind them those of heavy partitions
-  std::vector<Part> parts;
+  std::vector<Part> parts;                   ///< of the build side just one where the parts are waves
+
+  /// The pieces of a wave.
+  std::span<Piece> wave(size_t w, size_t waves) {
+    const size_t begin = share_begin(pieces.size(), waves, w);
+    return std::span(pieces).subspan(begin, share_begin(pieces.size(), waves, w + 1) - begin);
+  }
 
   /// Takes memory for the chunk and gives every piece its place there.
   void place_chunk(Device& device) {
@@ -101,12 +119,23 @@ struct LocalJoins::Local {
   std::array<Buffer, kStagedParts> staged;
   std::array<std::unique_ptr<Event>, kStagedParts> emitted;
   std::vector<std::unique_ptr<Event>> sent;  ///< each part, to all owners
+  Match built;                               ///< what waves share, if the device prepares anything
+  std::vector<std::unique_ptr<Event>> here;  ///< the build side, and each wave
   std::unique_ptr<Stream> stream, sends;
+  std::unique_ptr<Stream> arrivals;  ///< from host memory, and what cuts them: where matches are to run beside them
 
   std::array<Side*, 2> sides() { return {&build, &probe}; }
   bool in_place() const { return device->addresses_host_memory(); }
+  Stream& arriving() { return arrivals ? *arrivals : *stream; }
 
-  Found found(size_t part) const { return {build.parts[part].size, probe.parts[part].size, matches[part].found->tally()}; }
+  Side::Part& build_part(size_t part) { return build.parts[std::min(part, build.parts.size() - 1)]; }
+  const Side::Part& build_part(size_t part) const { return build.parts[std::min(part, build.parts.size() - 1)]; }
+  /// Of build tuples that waves share, the last one knows all that were found.
+  Found found(size_t part) const {
+    Found own{build_part(part).size, probe.parts[part].size, matches[part].found->tally()};
+    if (build.parts.size() < probe.parts.size() && part + 1 < probe.parts.size()) own.build_rows = own.tally.build_matched = 0;
+    return own;
+  }
 
   /// What the chunk came through.
   void free_arrival() {
@@ -117,6 +146,38 @@ struct LocalJoins::Local {
     free_arrival();
     for (Side* side : sides()) side->chunk = OwnedTuples();
   }
+};
+
+/// Matches waves of the probe side, each as soon as it is on all devices, while the next ones arrive: on a thread of its own.
+class LocalJoins::Waves {
+ public:
+  /// The build side is on all devices, or will be once build_enqueued() was called for each.
+  explicit Waves(LocalJoins& joins);
+  ~Waves();
+  Waves(const Waves&) = delete;
+  Waves& operator=(const Waves&) = delete;
+
+  /// A device's part of the build side has been enqueued on its stream of arrivals.
+  void build_enqueued(size_t device) { enqueued(device, 0); }
+  /// A piece of its probe side has, and what cuts it.
+  void piece_enqueued(size_t device, const Piece& piece);
+  /// Waits until all waves have been enqueued to be matched. False where one did not fit, or keys crowd: then nothing is matched.
+  bool finish();
+
+ private:
+  void enqueued(size_t device, size_t step);
+  void run();
+  void await(size_t step);
+  void build();
+  bool exchange(size_t wave);
+
+  LocalJoins& joins_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<size_t> devices_;  // that have enqueued the build side, and each wave
+  bool stopping_ = false, gave_up_ = false;
+  std::exception_ptr error_;
+  std::thread thread_;
 };
 
 /// What is written of each row.

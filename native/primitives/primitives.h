@@ -169,9 +169,18 @@ class Primitives {
   /// of the same number (at least one partition). Within a partition all keys have the same topmost `common_bits` bits
   /// of mix_key(key), so tables take the bits below. With count_only nothing is kept and only the tally may be used.
   /// `scratch` must stay untouched until the returned object is destroyed. Offsets are read when the stream gets there.
+  /// `built`: what hash_build made of the same build side, if anything; it must outlive the match.
   virtual std::unique_ptr<HashMatch> hash_match(const PartitionedTuples& build, const PartitionedTuples& probe,
                                                 uint32_t partitions, uint32_t common_bits, bool count_only, void* scratch,
-                                                const Job& job, Stream& stream) = 0;
+                                                const Job& job, Stream& stream, const HashMatch* built = nullptr) = 0;
+  /// Prepares a build side that several probe sides are matched with, one after the other on this stream: a match without probe
+  /// tuples, to be completed first. Each match with it says then how many build tuples it and those before it found, and emits
+  /// those. Only where shares_builds().
+  virtual std::unique_ptr<HashMatch> hash_build(const PartitionedTuples& /*build*/, bool /*count_only*/, void* /*scratch*/,
+                                                const Job& /*job*/, Stream& /*stream*/) {
+    return nullptr;
+  }
+  virtual bool shares_builds() const { return false; }
   /// hash_match for pairs that `out` has room for, `most` of them, in memory that the device addresses: where each build key is
   /// there once, and both sides have values, they are written as soon as they are found, in no order, and no emit of them is
   /// needed nor allowed. Tuples must stay in memory until the match is complete: it may look at them again.
@@ -189,7 +198,8 @@ class Primitives {
   virtual uint64_t hash_partition_tuples() const = 0;
   /// Sizes are those of all fragments together.
   virtual size_t hash_match_scratch_bytes(TupleLayout build, uint64_t build_size, TupleLayout probe, uint64_t probe_size,
-                                          uint32_t partitions, bool count_only) = 0;
+                                          uint32_t partitions, bool count_only, bool built = false) = 0;
+  virtual size_t hash_build_scratch_bytes(TupleLayout /*build*/, uint64_t /*build_size*/, bool /*count_only*/) { return 0; }
 
   /// Writes rows [first, first + rows) of a complete match, which has as many as the tally says: pairs, or one side's matched or
   /// unmatched tuples (keys and that side's values). Their order is that of the match. Several emits of a match may run at

@@ -142,21 +142,21 @@ class FarPrimitives final : public Primitives {
     return host_.match_ranges_scratch_bytes(build, build_size, probe, probe_size);
   }
   std::unique_ptr<HashMatch> hash_match(const PartitionedTuples& build, const PartitionedTuples& probe, uint32_t partitions,
-                                        uint32_t common_bits, bool count_only, void* scratch, const Job& job,
-                                        Stream& stream) override {
+                                        uint32_t common_bits, bool count_only, void* scratch, const Job& job, Stream& stream,
+                                        const HashMatch* built) override {
     for (const TupleView& part : build.fragments) own(build.layout, part);
     for (const TupleView& part : probe.fragments) own(probe.layout, part);
     require(!scratch || own_.holds(scratch, host_.hash_match_scratch_bytes(build.layout, size_of(build), probe.layout,
-                                                                           size_of(probe), partitions, count_only)));
-    return host_.hash_match(build, probe, partitions, common_bits, count_only, scratch, job, stream);
+                                                                           size_of(probe), partitions, count_only, false)));
+    return host_.hash_match(build, probe, partitions, common_bits, count_only, scratch, job, stream, built);
   }
   bool hash_match_goes_on(HashMatch& match, const Job& job, Stream& stream) override {
     return host_.hash_match_goes_on(match, job, stream);
   }
   uint64_t hash_partition_tuples() const override { return UINT64_MAX; }  // as GPUs do
   size_t hash_match_scratch_bytes(TupleLayout build, uint64_t build_size, TupleLayout probe, uint64_t probe_size,
-                                  uint32_t partitions, bool count_only) override {
-    return host_.hash_match_scratch_bytes(build, build_size, probe, probe_size, partitions, count_only);
+                                  uint32_t partitions, bool count_only, bool built) override {
+    return host_.hash_match_scratch_bytes(build, build_size, probe, probe_size, partitions, count_only, built);
   }
   void hash_emit(const HashMatch& match, JoinEmit what, uint64_t first, uint64_t rows, JoinOutput out, const Job& job,
                  Stream& stream) override {

@@ -120,7 +120,7 @@ inline void check(Engine& engine, const Side& build_side, const Side& probe_side
   const uint64_t rows = build_side.rows.size() + probe_side.rows.size(),
                  most_rows = std::max<uint64_t>(rows, expected.pairs.size());
   device.memory().reserve((size_t{1} << 20) + 24 * (rows + 2 * most_rows) +
-                          primitives.hash_match_scratch_bytes(build_side.layout, build_side.rows.size(), probe_side.layout,
+                          5 * primitives.hash_match_scratch_bytes(build_side.layout, build_side.rows.size(), probe_side.layout,
                                                               probe_side.rows.size(), 1u << bits, false));
   const SideOnDevice build(build_side, device, *stream), probe(probe_side, device, *stream);
   const TupleLayout build_layout = build_side.layout, probe_layout = probe_side.layout;
@@ -169,27 +169,83 @@ inline void check(Engine& engine, const Side& build_side, const Side& probe_side
       std::sort(got.begin(), got.end());
       ASSERT_TRUE(got == rows);
     };
-    const auto emit = [&](JoinEmit what, const std::vector<Row>& rows, bool with_build, bool with_probe) {
+    // The matches of slices of the probe side, of which the last one knows what was found of the build side.
+    struct Slice {
+      const HashMatch* match;
+      uint64_t probe_rows;
+    };
+    const auto emit = [&](const std::vector<Slice>& slices, JoinEmit what, const std::vector<Row>& rows, bool with_build,
+                          bool with_probe) {
       SCOPED_TRACE(::testing::Message() << "emit " << static_cast<int>(what));
       const size_t size = rows.size();
       const Out keys = make(size * build_layout.key_bytes), left = make(size * build_layout.value_bytes),
                 right = make(size * probe_layout.value_bytes);
-      // In two calls, to try windows that begin and end anywhere.
-      const size_t cut = size * 2 / 3;
-      for (const auto& [first, count] : {std::pair(size_t{0}, cut), std::pair(cut, size - cut)}) {
-        primitives.hash_emit(
-            *match, what, first, count,
-            {keys.data() + first * build_layout.key_bytes, with_build ? left.data() + first * build_layout.value_bytes : nullptr,
-             with_probe ? right.data() + first * probe_layout.value_bytes : nullptr},
-            job, *stream);
+      uint64_t at = 0;
+      for (const Slice& slice : slices) {
+        const JoinTally& tally = slice.match->tally();
+        const uint64_t of_build = &slice == &slices.back() ? size : 0;
+        const uint64_t own = what == JoinEmit::pairs             ? tally.pairs
+                             : what == JoinEmit::probe_matched   ? tally.probe_matched
+                             : what == JoinEmit::probe_unmatched ? slice.probe_rows - tally.probe_matched
+                                                                 : of_build;
+        ASSERT_LE(at + own, size);
+        // In two calls, to try windows that begin and end anywhere.
+        const uint64_t cut = own * 2 / 3;
+        for (const auto& [first, count] : {std::pair(uint64_t{0}, cut), std::pair(cut, own - cut)}) {
+          const uint64_t to = at + first;
+          primitives.hash_emit(
+              *slice.match, what, first, count,
+              {keys.data() + to * build_layout.key_bytes, with_build ? left.data() + to * build_layout.value_bytes : nullptr,
+               with_probe ? right.data() + to * probe_layout.value_bytes : nullptr},
+              job, *stream);
+        }
+        at += own;
       }
+      ASSERT_EQ(at, size);
       compare(keys, left, right, rows, with_build, with_probe);
     };
-    emit(JoinEmit::pairs, expected.pairs, true, true);
-    emit(JoinEmit::build_matched, expected.build_matched, true, false);
-    emit(JoinEmit::build_unmatched, expected.build_unmatched, true, false);
-    emit(JoinEmit::probe_matched, expected.probe_matched, false, true);
-    emit(JoinEmit::probe_unmatched, expected.probe_unmatched, false, true);
+    const auto emit_all = [&](const std::vector<Slice>& slices) {
+      emit(slices, JoinEmit::pairs, expected.pairs, true, true);
+      emit(slices, JoinEmit::build_matched, expected.build_matched, true, false);
+      emit(slices, JoinEmit::build_unmatched, expected.build_unmatched, true, false);
+      emit(slices, JoinEmit::probe_matched, expected.probe_matched, false, true);
+      emit(slices, JoinEmit::probe_unmatched, expected.probe_unmatched, false, true);
+    };
+    emit_all({{match.get(), probe_side.rows.size()}});
+
+    // A build side that was prepared for several probe sides.
+    if (primitives.shares_builds()) {
+      constexpr size_t kSlices = 3;
+      std::vector<Buffer> rooms;
+      const auto room = [&](size_t size) {
+        device.fill(rooms.emplace_back(device.memory().allocate(size)).data(), 0xA5, size, *stream);
+        return rooms.back().data();
+      };
+      std::vector<std::unique_ptr<HashMatch>> matches;
+      const auto built = primitives.hash_build(
+          build.tuples, false, room(primitives.hash_build_scratch_bytes(build_layout, build_side.rows.size(), false)), job, *stream);
+      do stream->synchronize();
+      while (primitives.hash_match_goes_on(*built, job, *stream));
+      std::vector<Slice> slices;
+      for (size_t s = 0; s < kSlices; ++s) {
+        PartitionedTuples part = probe.tuples;
+        uint64_t rows = 0;
+        for (TupleView& tuples : part.fragments) {
+          tuples = tuples.slice(probe_layout, tuples.size * s / kSlices, tuples.size * (s + 1) / kSlices);
+          rows += tuples.size;
+        }
+        const size_t size = primitives.hash_match_scratch_bytes(build_layout, build_side.rows.size(), probe_layout, rows,
+                                                                partitions, false, true);
+        matches.push_back(
+            primitives.hash_match(build.tuples, part, partitions, bits, false, room(size), job, *stream, built.get()));
+        slices.push_back({matches.back().get(), rows});
+      }
+      stream->synchronize();
+      for (const auto& own : matches) ASSERT_FALSE(primitives.hash_match_goes_on(*own, job, *stream));
+      ASSERT_EQ(matches.back()->tally().build_matched, expected.build_matched.size());
+      emit_all(slices);
+      matches.clear();
+    }
 
     // All at once where there is room for the pairs, else as before.
     for (const bool room : {true, false}) {

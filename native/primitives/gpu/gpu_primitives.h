@@ -63,25 +63,36 @@ class GpuPrimitives final : public Primitives {
 
   // hash_match.cu
   std::unique_ptr<HashMatch> hash_match(const PartitionedTuples& build, const PartitionedTuples& probe, uint32_t partitions,
-                                        uint32_t common_bits, bool count_only, void* scratch, const Job& job,
+                                        uint32_t common_bits, bool count_only, void* scratch, const Job& job, Stream& stream,
+                                        const HashMatch* built) override;
+  std::unique_ptr<HashMatch> hash_build(const PartitionedTuples& build, bool count_only, void* scratch, const Job& job,
                                         Stream& stream) override;
+  bool shares_builds() const override { return true; }
   std::unique_ptr<HashMatch> hash_match_into(JoinOutput out, uint64_t most, const PartitionedTuples& build,
                                              const PartitionedTuples& probe, uint32_t partitions, uint32_t common_bits,
                                              void* scratch, const Job& job, Stream& stream) override;
   bool hash_match_goes_on(HashMatch& match, const Job& job, Stream& stream) override;
   uint64_t hash_partition_tuples() const override { return UINT64_MAX; }
   size_t hash_match_scratch_bytes(TupleLayout build, uint64_t build_size, TupleLayout probe, uint64_t probe_size,
-                                  uint32_t partitions, bool count_only) override;
+                                  uint32_t partitions, bool count_only, bool built) override;
+  size_t hash_build_scratch_bytes(TupleLayout build, uint64_t build_size, bool count_only) override;
   // hash_emit.cu
   void hash_emit(const HashMatch& match, JoinEmit what, uint64_t first, uint64_t rows, JoinOutput out, const Job& job,
                  Stream& stream) override;
 
  private:
   void start_match(gpu::GpuHashMatch& match, const PartitionedTuples& build, const PartitionedTuples& probe, gpu_stream_t on);
+  void split_build(gpu::GpuHashMatch& match, const PartitionedTuples& build, gpu_stream_t on);
   void hash_probe(gpu::GpuHashMatch& match, gpu_stream_t on);
+  void clear(gpu::GpuHashMatch& match, gpu_stream_t on);
   void match_tables(gpu::GpuHashMatch& match, gpu_stream_t on);
   void match_in_tables(gpu::GpuHashMatch& match, gpu_stream_t on);
+  void find_crowded(gpu::GpuHashMatch& match, gpu_stream_t on);
   void match_small(gpu::GpuHashMatch& match, gpu_stream_t on);
+  void build_small(gpu::GpuHashMatch& match, gpu_stream_t on);
+  void count_crowded(gpu::GpuHashMatch& match, gpu_stream_t on);
+  void sort_crowd(gpu::GpuHashMatch& match, gpu_stream_t on);
+  void match_crowd(gpu::GpuHashMatch& match, gpu_stream_t on);
   void count_matches(gpu::GpuHashMatch& match, gpu_stream_t on);
   void fetch_counts(gpu::GpuHashMatch& match, gpu_stream_t on);
   static gpu_stream_t raw(Stream& stream) { return static_cast<GpuStream&>(stream).raw(); }

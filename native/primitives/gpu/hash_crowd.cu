@@ -14,6 +14,9 @@ struct Crowd {
   const uint32_t *before, *offsets;
   uint64_t partitions;
 
+  explicit Crowd(const GpuHashMatch& match)
+      : before(match.crowded_before), offsets(match.build.offsets), partitions(match.partitions()) {}
+
   __device__ uint64_t partition(uint64_t i) const { return last_not_above(before, partitions, i); }
   __device__ uint32_t row(uint64_t p, uint64_t i) const { return static_cast<uint32_t>(offsets[p] + (i - before[p])); }
 };
@@ -114,10 +117,16 @@ bool GpuPrimitives::hash_match_goes_on(HashMatch& found, const Job& job, Stream&
     match_tables(match, on);
     return true;
   }
-  hash_probe(match, on);
+  sort_crowd(match, on);
+  match_crowd(match, on);
+  count_matches(match, on);
+  return true;
+}
+
+void GpuPrimitives::sort_crowd(GpuHashMatch& match, gpu_stream_t on) {
   match.sorted_crowd = true;
   const uint64_t size = match.crowded_rows;
-  const gpu::Crowd crowd{match.crowded_before, match.build.offsets, match.partitions()};
+  const gpu::Crowd crowd(match);
   const unsigned blocks = gpu::loop_blocks(size);
   gpu::with_layout(match.build.layout, [&]<class Key, class Value>(Key, Value) {
     gpu::TwoBuffers<Key> keys{static_cast<Key*>(match.sorting[0].keys), static_cast<Key*>(match.sorting[1].keys)};
@@ -130,6 +139,7 @@ bool GpuPrimitives::hash_match_goes_on(HashMatch& found, const Job& job, Stream&
     check_launch("move_crowd");
     size_t bytes = match.sort_scratch_bytes;
     GPU_CHECK(id_.name, gpu::radix_sort(match.sort_scratch, bytes, keys, values, size, 0, gpu::key_bits<Key>, on));
+    match.crowd_hashes = keys.current;
     gpu::move_crowd<false>
         <<<blocks, kThreads, 0, on>>>(crowd, match.build.tuples, size, keys.current, values.current, match.matched);
     check_launch("move_crowd");
@@ -137,15 +147,22 @@ bool GpuPrimitives::hash_match_goes_on(HashMatch& found, const Job& job, Stream&
     check_launch("fill_ones");
     gpu::count_keys<<<blocks, kThreads, 0, on>>>(crowd, keys.current, size, match.key_rows);
     check_launch("count_keys");
+  });
+}
+
+void GpuPrimitives::match_crowd(GpuHashMatch& match, gpu_stream_t on) {
+  hash_probe(match, on);
+  const uint64_t size = match.crowded_rows;
+  const gpu::Crowd crowd(match);
+  gpu::with_key(match.build.layout, [&]<class Key>(Key) {
+    const auto* const hashes = static_cast<const Key*>(match.crowd_hashes);
     gpu::probe_crowd<<<gpu::loop_blocks(match.probe.size), kThreads, 0, on>>>(
-        crowd, keys.current, match.probe.tuples, match.probe.size, match.bits, match.crowded, match.key_rows, match.first_match,
+        crowd, hashes, match.probe.tuples, match.probe.size, match.bits, match.crowded, match.key_rows, match.first_match,
         match.matched, match.counts);
     check_launch("probe_crowd");
-    gpu::spread_matched<<<blocks, kThreads, 0, on>>>(crowd, keys.current, size, match.matched);
+    gpu::spread_matched<<<gpu::loop_blocks(size), kThreads, 0, on>>>(crowd, hashes, size, match.matched);
     check_launch("spread_matched");
   });
-  count_matches(match, on);
-  return true;
 }
 
 }  // namespace warpjoin

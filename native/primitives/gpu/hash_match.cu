@@ -15,7 +15,6 @@
 #include "primitives/gpu/hash_match.h"
 #include "primitives/gpu/hash_split.h"
 #include "primitives/gpu/radix_sort.h"
-#include "primitives/host/blocks.h"
 
 namespace warpjoin {
 
@@ -80,14 +79,14 @@ __global__ void __launch_bounds__(kThreads)
   if (lane() == 0) counts[tile] = own;
 }
 
-// What is in crowded partitions, and what was found in the others.
+// How many build tuples are in crowded partitions, unless that is known, and what was found in the others.
 __global__ void __launch_bounds__(kThreads)
     count_crowded(const uint32_t* offsets, const uint32_t* crowded, const uint32_t* table_matches, uint64_t partitions,
                   uint32_t* rows, unsigned long long* by_table) {
   unsigned long long matches = 0;
   for (uint64_t p = loop_begin(); p <= partitions; p += loop_step()) {
     const bool is_crowded = p < partitions && crowded[p];
-    rows[p] = is_crowded ? offsets[p + 1] - offsets[p] : 0;
+    if (rows) rows[p] = is_crowded ? offsets[p + 1] - offsets[p] : 0;
     if (p < partitions && !is_crowded) matches += table_matches[p];
   }
   add_of_block(by_table, matches);
@@ -96,8 +95,8 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 GpuHashMatch::GpuHashMatch(TupleLayout build_layout, uint64_t build_size, TupleLayout probe_layout, uint64_t probe_size,
-                           bool count_only, void* scratch, const std::string& device_name)
-    : count_only(count_only) {
+                           bool count_only, bool shares, const GpuHashMatch* built, void* scratch, const std::string& device_name)
+    : count_only(count_only), shares_build(shares) {
   if (std::max(build_size, probe_size) >= kNoRow) {
     bytes = SIZE_MAX / 4;  // more than any device has
     if (!scratch) return;
@@ -116,7 +115,7 @@ GpuHashMatch::GpuHashMatch(TupleLayout build_layout, uint64_t build_size, TupleL
     side.tuples.data = carver.take<char>(size * side.tuples.stride);
     side.offsets = carver.take<uint32_t>(partitions() + 1);
   };
-  take_side(build, build_layout, build_size);
+  if (!shares) take_side(build, build_layout, build_size);
   take_side(probe, probe_layout, probe_size);
   split_scratch = carver.take<char>(hash_split_scratch_bytes(bits, device_name));
   GPU_CHECK(device_name,
@@ -126,9 +125,6 @@ GpuHashMatch::GpuHashMatch(TupleLayout build_layout, uint64_t build_size, TupleL
 
   const size_t split_bytes = carver.bytes();
   between = scratch ? static_cast<char*>(scratch) + split_bytes : nullptr;
-  small_table = carver.take<char>(small_bytes);
-  matched = carver.take<uint8_t>(StackAllocator::aligned(build_size));  // read 16 bytes at a time
-  key_rows = carver.take<uint32_t>(build_size);
   if (!count_only) {
     first_match = carver.take<uint32_t>(probe_size);
     pairs_before = carver.take<uint64_t>(emit_tiles(probe_size) + 1);
@@ -136,22 +132,46 @@ GpuHashMatch::GpuHashMatch(TupleLayout build_layout, uint64_t build_size, TupleL
     build_matched_before = carver.take<uint64_t>(emit_tiles(build_size) + 1);
   }
   tasks_before = carver.take<uint32_t>(partitions() + 1);
-  crowded = carver.take<uint32_t>(partitions());
   table_matches = carver.take<uint32_t>(partitions());
-  crowded_before = carver.take<uint32_t>(partitions() + 1);
   counts = carver.take<MatchCounts>(1);
+  if (shares) {
+    if (built) {
+      build = built->build;
+      small_table = built->small_table;
+      matched = built->matched;
+      key_rows = built->key_rows;
+      crowded = built->crowded;
+      crowded_before = built->crowded_before;
+      crowded_rows = built->crowded_rows;
+      sorted_crowd = built->sorted_crowd;
+      crowd_hashes = built->crowd_hashes;
+    }
+  } else {
+    take_build_rooms(carver, small_bytes, device_name);
+  }
+  const uint64_t between_bytes =
+      bits > kPassBits ? std::max(shares ? 0 : build_size * build_stride, probe_size * probe.tuples.stride) : 0;
+  bytes = std::max(carver.bytes(), split_bytes + between_bytes);
+}
+
+/// What is known of the build side beside its tuples.
+void GpuHashMatch::take_build_rooms(host::Carver& carver, uint64_t small_bytes, const std::string& device_name) {
+  const uint64_t size = build.size;
+  small_table = carver.take<char>(small_bytes);
+  matched = carver.take<uint8_t>(StackAllocator::aligned(size));  // read 16 bytes at a time
+  key_rows = carver.take<uint32_t>(size);
+  crowded = carver.take<uint32_t>(partitions());
+  crowded_before = carver.take<uint32_t>(partitions() + 1);
   with_layout(build.layout, [&]<class Key, class Value>(Key, Value) {
     for (TupleSpan& tuples : sorting) {
-      tuples = {carver.take<Key>(build_size), nullptr, build_size};
-      if constexpr (is_value<Value>) tuples.values = carver.take<Value>(build_size);
+      tuples = {carver.take<Key>(size), nullptr, size};
+      if constexpr (is_value<Value>) tuples.values = carver.take<Value>(size);
     }
     TwoBuffers<Key> keys;
     TwoBuffers<Value> values;
-    GPU_CHECK(device_name, radix_sort(nullptr, sort_scratch_bytes, keys, values, build_size, 0, key_bits<Key>, gpu_stream_t{}));
+    GPU_CHECK(device_name, radix_sort(nullptr, sort_scratch_bytes, keys, values, size, 0, key_bits<Key>, gpu_stream_t{}));
     sort_scratch = carver.take<char>(sort_scratch_bytes);
   });
-  const uint64_t between_bytes = bits > kPassBits ? std::max(build_size * build_stride, probe_size * probe.tuples.stride) : 0;
-  bytes = std::max(carver.bytes(), split_bytes + between_bytes);
 }
 
 }  // namespace gpu
@@ -164,15 +184,18 @@ uint64_t size_of(const PartitionedTuples& tuples) {
   return size;
 }
 
+/// Of a probe side that is not there.
+TupleLayout no_tuples(TupleLayout build) { return {build.key_bytes, 0}; }
+
 }  // namespace
 
 std::unique_ptr<HashMatch> GpuPrimitives::hash_match(const PartitionedTuples& build, const PartitionedTuples& probe,
                                                      uint32_t /*partitions*/, uint32_t /*common_bits*/, bool count_only,
-                                                     void* scratch, const Job& job, Stream& stream) {
+                                                     void* scratch, const Job& job, Stream& stream, const HashMatch* built) {
   job.check();
   id_.select();
-  auto match =
-      std::make_unique<GpuHashMatch>(build.layout, size_of(build), probe.layout, size_of(probe), count_only, scratch, id_.name);
+  auto match = std::make_unique<GpuHashMatch>(build.layout, size_of(build), probe.layout, size_of(probe), count_only,
+                                              built != nullptr, static_cast<const GpuHashMatch*>(built), scratch, id_.name);
   start_match(*match, build, probe, raw(stream));
   return match;
 }
@@ -183,8 +206,8 @@ std::unique_ptr<HashMatch> GpuPrimitives::hash_match_into(JoinOutput out, uint64
                                                           Stream& stream) {
   job.check();
   id_.select();
-  auto match =
-      std::make_unique<GpuHashMatch>(build.layout, size_of(build), probe.layout, size_of(probe), false, scratch, id_.name);
+  auto match = std::make_unique<GpuHashMatch>(build.layout, size_of(build), probe.layout, size_of(probe), false, false, nullptr,
+                                              scratch, id_.name);
   if (build.layout.value_bytes && probe.layout.value_bytes) {
     match->out = out;
     match->most_written = most;
@@ -193,15 +216,39 @@ std::unique_ptr<HashMatch> GpuPrimitives::hash_match_into(JoinOutput out, uint64
   return match;
 }
 
+std::unique_ptr<HashMatch> GpuPrimitives::hash_build(const PartitionedTuples& build, bool count_only, void* scratch,
+                                                     const Job& job, Stream& stream) {
+  job.check();
+  id_.select();
+  const gpu_stream_t on = raw(stream);
+  auto built = std::make_unique<GpuHashMatch>(build.layout, size_of(build), no_tuples(build.layout), 0, count_only, false, nullptr,
+                                              scratch, id_.name);
+  split_build(*built, build, on);
+  clear(*built, on);
+  GPU_CHECK(id_.name, gpu_memset_async(built->probe.offsets, 0, (built->partitions() + 1) * sizeof(uint32_t), on));
+  if (built->bits) {
+    find_crowded(*built, on);
+  } else {
+    build_small(*built, on);
+  }
+  count_crowded(*built, on);
+  count_matches(*built, on);
+  return built;
+}
+
 void GpuPrimitives::start_match(GpuHashMatch& match, const PartitionedTuples& build, const PartitionedTuples& probe,
                                 gpu_stream_t on) {
-  gpu::hash_split(match.build.layout, build.fragments, match.bits, match.build.tuples, match.between, match.build.offsets,
-                  match.split_scratch, on, id_.name);
+  if (!match.shares_build) split_build(match, build, on);
   for (const TupleView& fragment : probe.fragments) {
     if (fragment.size) match.probe_fragments.push_back(fragment);
   }
   if (match.bits) hash_probe(match, on);
   match_tables(match, on);
+}
+
+void GpuPrimitives::split_build(GpuHashMatch& match, const PartitionedTuples& build, gpu_stream_t on) {
+  gpu::hash_split(match.build.layout, build.fragments, match.bits, match.build.tuples, match.between, match.build.offsets,
+                  match.split_scratch, on, id_.name);
 }
 
 void GpuPrimitives::hash_probe(GpuHashMatch& match, gpu_stream_t on) {
@@ -211,23 +258,37 @@ void GpuPrimitives::hash_probe(GpuHashMatch& match, gpu_stream_t on) {
   match.probe_hashed = true;
 }
 
-void GpuPrimitives::match_tables(GpuHashMatch& match, gpu_stream_t on) {
+void GpuPrimitives::clear(GpuHashMatch& match, gpu_stream_t on) {
   const uint64_t partitions = match.partitions();
   GPU_CHECK(id_.name, gpu_memset_async(match.counts, 0, sizeof(*match.counts), on));
+  GPU_CHECK(id_.name, gpu_memset_async(match.table_matches, 0, partitions * sizeof(uint32_t), on));
+  if (match.shares_build) return;
   if (!match.written()) GPU_CHECK(id_.name, gpu_memset_async(match.matched, 0, StackAllocator::aligned(match.build.size), on));
   GPU_CHECK(id_.name, gpu_memset_async(match.crowded, 0, partitions * sizeof(uint32_t), on));
-  GPU_CHECK(id_.name, gpu_memset_async(match.table_matches, 0, partitions * sizeof(uint32_t), on));
+}
+
+void GpuPrimitives::match_tables(GpuHashMatch& match, gpu_stream_t on) {
+  clear(match, on);
   if (match.bits) {
     match_in_tables(match, on);
   } else {
     if (!match.count_only && !match.written()) hash_probe(match, on);  // its rows are kept
+    if (!match.shares_build) build_small(match, on);
     match_small(match, on);
   }
-  gpu::count_crowded<<<gpu::loop_blocks(partitions + 1), kThreads, 0, on>>>(
-      match.build.offsets, match.crowded, match.table_matches, partitions, match.crowded_before, &match.counts->by_table);
-  check_launch("count_crowded");
-  match.sum(match.crowded_before, partitions + 1, on, id_.name);
+  count_crowded(match, on);
+  if (match.sorted_crowd) match_crowd(match, on);
   count_matches(match, on);
+}
+
+/// How much is in partitions that tables don't hold, and was found in the others.
+void GpuPrimitives::count_crowded(GpuHashMatch& match, gpu_stream_t on) {
+  const uint64_t partitions = match.partitions();
+  gpu::count_crowded<<<gpu::loop_blocks(partitions + 1), kThreads, 0, on>>>(
+      match.build.offsets, match.crowded, match.table_matches, partitions, match.shares_build ? nullptr : match.crowded_before,
+      &match.counts->by_table);
+  check_launch("count_crowded");
+  if (!match.shares_build) match.sum(match.crowded_before, partitions + 1, on, id_.name);
 }
 
 /// What the match adds up to: for the tally, and for the tiles of the result.
@@ -277,9 +338,13 @@ void GpuPrimitives::fetch_counts(GpuHashMatch& match, gpu_stream_t on) {
 }
 
 size_t GpuPrimitives::hash_match_scratch_bytes(TupleLayout build, uint64_t build_size, TupleLayout probe, uint64_t probe_size,
-                                               uint32_t /*partitions*/, bool count_only) {
+                                               uint32_t /*partitions*/, bool count_only, bool built) {
   id_.select();
-  return GpuHashMatch(build, build_size, probe, probe_size, count_only, nullptr, id_.name).bytes;
+  return GpuHashMatch(build, build_size, probe, probe_size, count_only, built, nullptr, nullptr, id_.name).bytes;
+}
+
+size_t GpuPrimitives::hash_build_scratch_bytes(TupleLayout build, uint64_t build_size, bool count_only) {
+  return hash_match_scratch_bytes(build, build_size, no_tuples(build), 0, 1, count_only, false);
 }
 
 }  // namespace warpjoin

@@ -7,6 +7,7 @@
 
 #include "primitives/gpu/hash_tuples.h"
 #include "primitives/gpu/scan.h"
+#include "primitives/host/blocks.h"
 #include "primitives/primitives.h"
 
 namespace warpjoin::gpu {
@@ -42,9 +43,9 @@ struct MatchCounts {
 class GpuHashMatch final : public HashMatch {
  public:
   /// Takes its parts of the scratch; null: only adds up `bytes`. Rows are numbered in 32 bits: for more tuples of a side there
-  /// is no scratch large enough.
-  GpuHashMatch(TupleLayout build, uint64_t build_size, TupleLayout probe, uint64_t probe_size, bool count_only, void* scratch,
-               const std::string& device_name);
+  /// is no scratch large enough. `shares`: the parts of the build side are those of `built`, which may be null without scratch.
+  GpuHashMatch(TupleLayout build, uint64_t build_size, TupleLayout probe, uint64_t probe_size, bool count_only, bool shares,
+               const GpuHashMatch* built, void* scratch, const std::string& device_name);
 
   const JoinTally& tally() const override { return found; }
   bool written() const override { return most_written > 0; }
@@ -59,15 +60,19 @@ class GpuHashMatch final : public HashMatch {
 
   unsigned bits = 0;  ///< of the hash: the partition; 0: the build side has one small table
   bool count_only;
+  bool shares_build;  ///< with the match that prepared it, and others
   HashSide build, probe;
   std::vector<TupleView> probe_fragments;  ///< as they came; in memory until the match is complete
   bool probe_hashed = false;               ///< whether `probe` has them
   JoinTally found;
   uint64_t crowded_rows = 0;  ///< build tuples
   bool sorted_crowd = false;
+  const void* crowd_hashes = nullptr;  ///< of the sorted crowd
   JoinOutput out;             ///< where pairs are written at once
   uint64_t most_written = 0;  ///< at most so many; 0: they are kept instead
   size_t bytes = 0;
+
+  void take_build_rooms(host::Carver& carver, uint64_t small_bytes, const std::string& device_name);
 
   // In device memory. Of tiles of kEmitTile rows each, ..._before are the sums of the tiles before, and at the end of all.
   uint32_t* first_match = nullptr;  ///< of each probe tuple: the first of the build tuples with its key, or kNoRow

@@ -161,20 +161,38 @@ uint64_t small_table_bytes(uint64_t build_rows, uint32_t entry_bytes) {
 using gpu::GpuHashMatch;
 using gpu::kThreads;
 
-void GpuPrimitives::match_small(GpuHashMatch& match, gpu_stream_t on) {
+namespace {
+
+template <class Key, class Stored>
+gpu::SmallTable<Key, Stored> table_of(const GpuHashMatch& match) {
   const unsigned bits = static_cast<unsigned>(std::bit_width(std::max<uint64_t>(2 * uint64_t{match.build.size}, 2) - 1));
-  const auto build = [&]<bool rows, class Key, class Stored>() {
-    const gpu::SmallTable<Key, Stored> table{reinterpret_cast<gpu::HashTuple<Key, Stored>*>(match.small_table), bits};
-    gpu::clear_slots<<<gpu::loop_blocks(uint64_t{1} << bits), kThreads, 0, on>>>(table);
+  return {reinterpret_cast<gpu::HashTuple<Key, Stored>*>(match.small_table), bits};
+}
+
+}  // namespace
+
+void GpuPrimitives::build_small(GpuHashMatch& match, gpu_stream_t on) {
+  const auto build = [&]<bool rows>(const auto& table) {
+    gpu::clear_slots<<<gpu::loop_blocks(uint64_t{1} << table.bits), kThreads, 0, on>>>(table);
     check_launch("clear_slots");
     gpu::insert_build<rows>
         <<<gpu::loop_blocks(match.build.size), kThreads, 0, on>>>(table, match.build.tuples, match.build.size, match.crowded);
     check_launch("insert_build");
-    return table;
   };
   if (match.written()) {
     gpu::with_values(match, [&]<class Key, class BuildValue, class ProbeValue>(Key, BuildValue, ProbeValue) {
-      const auto table = build.template operator()<false, Key, BuildValue>();
+      build.template operator()<false>(table_of<Key, BuildValue>(match));
+    });
+  } else {
+    gpu::with_key(match.build.layout,
+                  [&]<class Key>(Key) { build.template operator()<true>(table_of<Key, uint32_t>(match)); });
+  }
+}
+
+void GpuPrimitives::match_small(GpuHashMatch& match, gpu_stream_t on) {
+  if (match.written()) {
+    gpu::with_values(match, [&]<class Key, class BuildValue, class ProbeValue>(Key, BuildValue, ProbeValue) {
+      const auto table = table_of<Key, BuildValue>(match);
       for (const TupleView& fragment : match.probe_fragments) {
         gpu::write_small<<<gpu::probe_blocks(fragment.size), kThreads, 0, on>>>(
             table, gpu::Run<Key, ProbeValue>(fragment), match.crowded, gpu::PairColumns<Key, BuildValue, ProbeValue>(match.out),
@@ -184,7 +202,7 @@ void GpuPrimitives::match_small(GpuHashMatch& match, gpu_stream_t on) {
     });
   } else {
     gpu::with_key(match.build.layout, [&]<class Key>(Key) {
-      const auto table = build.template operator()<true, Key, uint32_t>();
+      const auto table = table_of<Key, uint32_t>(match);
       uint32_t* first_match = match.first_match;
       for (const TupleView& fragment : match.probe_fragments) {
         gpu::keep_small<<<gpu::probe_blocks(fragment.size), kThreads, 0, on>>>(table, static_cast<const Key*>(fragment.keys),

@@ -107,6 +107,7 @@ struct Tasks {
   const uint32_t *build_offsets, *probe_offsets, *before;
   uint64_t partitions;
   uint32_t* crowded;
+  bool crowds_known;  // all that are crowded are marked
 };
 
 /// What a block does: some of a partition's probe tuples.
@@ -138,7 +139,7 @@ __global__ void __launch_bounds__(kMatchThreads, 2)
   __shared__ uint32_t hits[RowTable::kRows / 32];  // a bit for each build row: whether a probe tuple has it
   if (blockIdx.x >= tasks.before[tasks.partitions]) return;
   const Task task(tasks);
-  if (task.build_rows > RowTable::kRows) {
+  if (task.build_rows > RowTable::kRows || (tasks.crowds_known && tasks.crowded[task.partition])) {
     if (threadIdx.x == 0) tasks.crowded[task.partition] = 1;
     return;
   }
@@ -174,6 +175,25 @@ __global__ void __launch_bounds__(kMatchThreads, 2)
   for (uint32_t row = threadIdx.x; row < task.build_rows; row += kMatchThreads) {
     if (hits[row / 32] >> row % 32 & 1) matched[task.build_begin + row] = 1;
   }
+}
+
+// Marks partitions that no table holds, or that have a key twice.
+template <class Key>
+__global__ void __launch_bounds__(kMatchThreads, 2)
+    mark_crowded(const uint32_t* offsets, HashTuples build, unsigned bits, uint32_t* crowded) {
+  using HashTable = Table<Key, uint32_t>;
+  extern __shared__ __align__(16) uint32_t shared_words[];
+  const uint32_t begin = offsets[blockIdx.x], rows = offsets[blockIdx.x + 1] - begin;
+  bool twice = rows > HashTable::kRows;
+  if (!twice) {
+    const HashTable table(shared_words, bits);
+    table.build(rows, [&](uint32_t row) { return typename HashTable::Entry{build.hash<Key>(uint64_t{begin} + row), row}; });
+    for (uint32_t at = threadIdx.x; at < rows && !twice; at += kMatchThreads) {
+      uint32_t stored;
+      table.find(table.entries[at].hash, stored, twice);
+    }
+  }
+  if (twice) crowded[blockIdx.x] = 1;
 }
 
 // Lanes that run in step reserve room for all that they find in a stretch.
@@ -238,12 +258,24 @@ unsigned partition_bits(uint64_t build_rows, uint32_t entry_bytes) {
 using gpu::GpuHashMatch;
 using gpu::kThreads;
 
+void GpuPrimitives::find_crowded(GpuHashMatch& match, gpu_stream_t on) {
+  gpu::with_key(match.build.layout, [&]<class Key>(Key) {
+    const auto kernel = gpu::mark_crowded<Key>;
+    constexpr size_t kBytes = gpu::Table<Key, uint32_t>::kBytes;
+    GPU_CHECK(id_.name, gpu_allow_shared_memory(kernel, kBytes));
+    kernel<<<static_cast<unsigned>(match.partitions()), gpu::kMatchThreads, kBytes, on>>>(match.build.offsets, match.build.tuples,
+                                                                                          match.bits, match.crowded);
+    check_launch("mark_crowded");
+  });
+}
+
 void GpuPrimitives::match_in_tables(GpuHashMatch& match, gpu_stream_t on) {
   const uint64_t partitions = match.partitions();
   gpu::count_tasks<<<gpu::loop_blocks(partitions + 1), kThreads, 0, on>>>(match.probe.offsets, partitions, match.tasks_before);
   check_launch("count_tasks");
   match.sum(match.tasks_before, partitions + 1, on, id_.name);
-  const gpu::Tasks tasks{match.build.offsets, match.probe.offsets, match.tasks_before, partitions, match.crowded};
+  const gpu::Tasks tasks{match.build.offsets, match.probe.offsets, match.tasks_before,
+                         partitions,          match.crowded,       match.shares_build};
   const auto blocks = static_cast<unsigned>(gpu::most_tasks(partitions, match.probe.size));
   if (match.written()) {
     gpu::with_values(match, [&]<class Key, class BuildValue, class ProbeValue>(Key, BuildValue, ProbeValue) {

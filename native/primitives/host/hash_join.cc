@@ -352,14 +352,14 @@ void HostHashMatch::run(ThreadPool& pool, const Job& job) {
 
 std::unique_ptr<HashMatch> HostPrimitives::hash_match(const PartitionedTuples& build, const PartitionedTuples& probe,
                                                       uint32_t partitions, uint32_t common_bits, bool count_only, void* scratch,
-                                                      const Job& job, Stream& stream) {
+                                                      const Job& job, Stream& stream, const HashMatch* /*built*/) {
   auto match = std::make_unique<host::HostHashMatch>(build, probe, partitions, common_bits, count_only, scratch, pool_.threads());
   host(stream).enqueue([this, match = match.get(), &job] { match->run(pool_, job); });
   return match;
 }
 
 size_t HostPrimitives::hash_match_scratch_bytes(TupleLayout build, uint64_t build_size, TupleLayout, uint64_t probe_size,
-                                                uint32_t partitions, bool count_only) {
+                                                uint32_t partitions, bool count_only, bool /*built*/) {
   return host::HostHashMatch::scratch_bytes(build_size, probe_size, partitions, count_only, build.key_bytes, pool_.threads());
 }
 

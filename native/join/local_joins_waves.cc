@@ -1,0 +1,161 @@
+// Matching the probe side while it arrives.
+#include <utility>
+
+#include "device/streams.h"
+#include "join/local_joins_parts.h"
+
+namespace warpjoin {
+
+LocalJoins::Waves::Waves(LocalJoins& joins) : joins_(joins), devices_(joins.waves_ + 1) {
+  for (size_t d = 0; d < joins_.locals_.size(); ++d) {
+    Local& local = *joins_.locals_[d];
+    for (size_t step = 0; step < devices_.size(); ++step) local.here.push_back(local.device->create_event());
+    local.matches.resize(joins_.waves_);
+    local.probe.parts.resize(joins_.waves_);
+    local.probe.parcels.resize(joins_.waves_);
+    if (!joins_.cut_.replicate) local.sends->record(*local.here[0]);
+    if (!joins_.cut_.replicate || local.build.pieces.empty()) ++devices_[0];
+    for (size_t w = 0; w < joins_.waves_; ++w) devices_[w + 1] += local.probe.wave(w, joins_.waves_).empty();
+  }
+  thread_ = std::thread([this] {
+    lower_thread_priority();
+    try {
+      run();
+    } catch (...) {
+      error_ = std::current_exception();
+    }
+  });
+}
+
+LocalJoins::Waves::~Waves() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+void LocalJoins::Waves::piece_enqueued(size_t device, const Piece& piece) {
+  Side& probe = joins_.locals_[device]->probe;
+  for (size_t w = 0; w < joins_.waves_; ++w) {
+    const std::span<Piece> wave = probe.wave(w, joins_.waves_);
+    if (!wave.empty() && &piece == &wave.back()) enqueued(device, w + 1);
+  }
+}
+
+void LocalJoins::Waves::enqueued(size_t device, size_t step) {
+  Local& local = *joins_.locals_[device];
+  local.arriving().record(*local.here[step]);
+  {
+    const std::lock_guard lock(mutex_);
+    ++devices_[step];
+  }
+  changed_.notify_one();
+}
+
+bool LocalJoins::Waves::finish() {
+  thread_.join();
+  if (error_) std::rethrow_exception(error_);
+  if (!gave_up_) {
+    joins_.parts_ = joins_.waves_;
+    return true;
+  }
+  joins_.wait();
+  joins_.waves_ = 1;
+  for (const auto& local : joins_.locals_) {
+    local->matches.clear();
+    local->built = {};
+    if (joins_.cut_.replicate) continue;
+    local->probe.parts.clear();
+    local->probe.parcels.clear();
+    local->probe.placed = 0;
+  }
+  return false;
+}
+
+void LocalJoins::Waves::run() {
+  build();
+  for (size_t w = 0; w < joins_.waves_ && !gave_up_; ++w) {
+    await(w + 1);
+    gave_up_ = !exchange(w);
+    for (const auto& local : joins_.locals_) {
+      const StackAllocator& memory = local->device->memory();
+      if (gave_up_ || joins_.match_bytes(*local, w) > memory.reserved_bytes() - memory.used_bytes()) {
+        gave_up_ = true;
+        break;
+      }
+      if (joins_.cut_.replicate) {
+        local->stream->wait(*local->here[w + 1]);
+      } else {
+        for (const auto& sender : joins_.locals_) local->stream->wait(*sender->sent[w]);
+      }
+      joins_.start_match(*local, w);
+    }
+  }
+}
+
+/// Waits until all devices have enqueued a step; throws where the join has ended before.
+void LocalJoins::Waves::await(size_t step) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return stopping_ || devices_[step] == joins_.locals_.size(); });
+  if (stopping_) throw Error(ErrorCode::aborted, "The join has ended");
+  joins_.job_.check();
+}
+
+/// Prepares the build side for all waves.
+void LocalJoins::Waves::build() {
+  await(0);
+  std::vector<Stream*> streams;
+  for (const auto& local : joins_.locals_) {
+    Primitives& primitives = local->device->primitives();
+    if (joins_.cut_.replicate) {
+      local->stream->wait(*local->here[0]);
+    } else {
+      for (const auto& sender : joins_.locals_) local->stream->wait(*sender->here[0]);
+    }
+    if (!primitives.shares_builds()) continue;
+    const PartitionedTuples& tuples = local->build.parts[0].ready(joins_.build_.layout, local->partitions);
+    local->built.scratch = allocate(
+        *local->device,
+        primitives.hash_build_scratch_bytes(joins_.build_.layout, local->build.parts[0].size, joins_.count_only_));
+    local->built.found =
+        primitives.hash_build(tuples, joins_.count_only_, local->built.scratch.data(), joins_.job_, *local->stream);
+    streams.push_back(local->stream.get());
+  }
+  for (bool going = !streams.empty(); going;) {
+    synchronize_all(streams);
+    going = false;
+    for (const auto& local : joins_.locals_) {
+      going |= local->device->primitives().hash_match_goes_on(*local->built.found, joins_.job_, *local->stream);
+    }
+  }
+}
+
+/// Sends a wave to its owners. False where it does not fit there, or tells that keys crowd on one device.
+bool LocalJoins::Waves::exchange(size_t wave) {
+  if (joins_.cut_.replicate) return true;
+  const auto& locals = joins_.locals_;
+  for (const auto& local : locals) local->here[wave + 1]->synchronize();
+  joins_.job_.check();
+  joins_.count_pieces(&Local::probe, wave, joins_.waves_);
+  uint64_t all = 0;
+  std::vector<uint64_t> rows;
+  for (size_t d = 0; d < locals.size(); ++d) all += rows.emplace_back(joins_.rows_at(&Local::probe, d));
+  for (size_t d = 0; d < locals.size(); ++d) {
+    const Side &build = locals[d]->build, &probe = locals[d]->probe;
+    if (probe.placed + rows[d] > probe.received.span.size) return false;
+    if (wave > 0 || !joins_.cut_.splits_probe) continue;
+    // As the first wave is, the others will be.
+    const double expected = static_cast<double>(rows[d]) / static_cast<double>(std::max<uint64_t>(all, 1)) *
+                            static_cast<double>(joins_.probe_.size());
+    if (build.size + static_cast<uint64_t>(expected) > joins_.most_joined()) return false;
+  }
+  joins_.place_part(&Local::probe, wave, 0, 1, wave, joins_.waves_);
+  joins_.send(&Local::probe, wave, wave + 1);
+  for (const auto& local : locals) local->sends->record(*local->sent[wave]);
+  return true;
+}
+
+}  // namespace warpjoin
