@@ -64,7 +64,8 @@ class Device {
     return addresses_host_memory() && peer.addresses_host_memory();
   }
 
-  virtual std::unique_ptr<Stream> create_stream() = 0;
+  /// `urgent`: its work begins before that of other streams which waits at the same time.
+  virtual std::unique_ptr<Stream> create_stream(bool urgent = false) = 0;
   virtual std::unique_ptr<Event> create_event() = 0;
 
   /// True where copy() moves the host memory at `data` by itself: pinned memory on a GPU, all memory on a host device. A

@@ -94,7 +94,7 @@ class GpuDevice final : public Device {
     const auto* gpu = dynamic_cast<const GpuDevice*>(&peer);
     return gpu && (gpu->id_.gpu == id_.gpu || Peers::of_process().linked(id_.gpu, gpu->id_.gpu));
   }
-  std::unique_ptr<Stream> create_stream() override { return std::make_unique<GpuStream>(id_); }
+  std::unique_ptr<Stream> create_stream(bool urgent) override { return std::make_unique<GpuStream>(id_, urgent); }
   std::unique_ptr<Event> create_event() override { return std::make_unique<GpuEvent>(id_); }
 
   bool copies_directly(const void* data) const override {
@@ -166,9 +166,11 @@ class GpuDevice final : public Device {
 
 }  // namespace
 
-GpuStream::GpuStream(const GpuId& id) : id_(id) {
+GpuStream::GpuStream(const GpuId& id, bool urgent) : id_(id) {
   id_.select();
-  GPU_CHECK(id_.name, gpu_stream_create_with_flags(&stream_, gpu_stream_non_blocking));
+  int least = 0, greatest = 0;
+  GPU_CHECK(id_.name, gpu_device_get_stream_priority_range(&least, &greatest));
+  GPU_CHECK(id_.name, gpu_stream_create_with_priority(&stream_, gpu_stream_non_blocking, urgent ? greatest : least));
 }
 
 GpuStream::~GpuStream() {

@@ -67,7 +67,8 @@ gpu_error_t gpu_allow_shared_memory(void (*kernel)(Arguments...), size_t bytes) 
                                              WARPJOIN_GPU_NAME(FuncAttributeMaxDynamicSharedMemorySize), static_cast<int>(bytes));
 }
 
-#define gpu_stream_create_with_flags WARPJOIN_GPU_NAME(StreamCreateWithFlags)
+#define gpu_stream_create_with_priority WARPJOIN_GPU_NAME(StreamCreateWithPriority)
+#define gpu_device_get_stream_priority_range WARPJOIN_GPU_NAME(DeviceGetStreamPriorityRange)
 #define gpu_stream_non_blocking WARPJOIN_GPU_NAME(StreamNonBlocking)
 #define gpu_stream_destroy WARPJOIN_GPU_NAME(StreamDestroy)
 #define gpu_stream_synchronize WARPJOIN_GPU_NAME(StreamSynchronize)

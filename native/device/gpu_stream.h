@@ -23,7 +23,7 @@ struct GpuId {
 
 class GpuStream final : public Stream {
  public:
-  explicit GpuStream(const GpuId& id);
+  GpuStream(const GpuId& id, bool urgent);
   ~GpuStream() override;
   void synchronize() override;
   void record(Event& event) override;

@@ -144,7 +144,7 @@ class HostDevice final : public Device {
   ~HostDevice() override { memory_.reset(); }  // it frees into blocks_
 
   bool addresses_host_memory() const noexcept override { return true; }
-  std::unique_ptr<Stream> create_stream() override { return std::make_unique<HostStreamImpl>(); }
+  std::unique_ptr<Stream> create_stream(bool /*urgent*/) override { return std::make_unique<HostStreamImpl>(); }
   std::unique_ptr<Event> create_event() override { return std::make_unique<HostEvent>(); }
 
   void copy(void* target, const void* source, size_t bytes, Stream& stream) override {

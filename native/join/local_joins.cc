@@ -43,7 +43,7 @@ size_t local_bytes(Device& device, const SideRows& build, const SideRows& probe,
   const size_t scratch = StackAllocator::aligned(std::max(primitives.partition_scratch_bytes(build.layout, build.piece, digit),
                                                           primitives.partition_scratch_bytes(probe.layout, probe.piece, digit)));
   if (resident) return share + scratch + (devices == 1 ? 0 : joined) + leave;
-  const size_t arrive = (in_place ? 0 : kArrivalSlots * both(&SideRows::piece)) + scratch;
+  const size_t arrive = (in_place ? 0 : kPieceSlots * both(&SideRows::piece)) + scratch;
   if (devices == 1) return share + std::max(arrive, leave);
   return joined + (waves > 1 ? share + arrive + leave : std::max(share + arrive, leave));
 }
@@ -93,7 +93,7 @@ LocalJoins::LocalJoins(Engine& engine, std::span<Device* const> devices, const R
     for (size_t p = 0; p < (waves ? cut.waves : parts_); ++p) local.sent.push_back(device->create_event());
     local.stream = device->create_stream();
     local.sends = device->create_stream();
-    if (waves) local.arrivals = device->create_stream();
+    if (waves) local.arrivals = device->create_stream(true);  // what holds the links up comes first
   }
   const size_t g = devices.size();
   for (size_t d = 0; d < g; ++d) {
@@ -133,8 +133,8 @@ size_t LocalJoins::device_bytes(TupleLayout build, uint64_t build_rows, TupleLay
   const SideRows b = planned(build, build_rows, cut.replicate), p = planned(probe, probe_rows, false);
   size_t most = 0;
   for (const size_t owner : {size_t{0}, devices - 1}) {  // with the most partitions, and with the fewest
-    most = std::max(
-        most, local_bytes(device, b, p, partitions_of(cut, devices, owner, device), devices, cut, count_only, resident, 1));
+    most = std::max(most,
+                    local_bytes(device, b, p, partitions_of(cut, devices, owner, device), devices, cut, count_only, resident, 1));
   }
   return most;
 }
@@ -344,7 +344,7 @@ void LocalJoins::partition(Side Local::*side, Waves* waves) {
 
 HostQueue LocalJoins::arrival(size_t device, Side& side, Waves* waves) {
   Local& local = *locals_[device];
-  for (size_t s = 0; s < kArrivalSlots; ++s) side.slots.emplace_back(*local.device, side.rows.layout, side.rows.piece);
+  for (size_t s = 0; s < kPieceSlots; ++s) side.slots.emplace_back(*local.device, side.rows.layout, side.rows.piece);
   return arrival_of(*local.device, side.rows.layout, side.pieces, side.slots, side.slot_free, local.arriving(),
                     [this, device, waves, &local, &side](Piece& piece, const TupleView& arrived) {
                       partition_piece(local, side, piece, arrived);

@@ -15,8 +15,8 @@
 
 namespace warpjoin {
 
-// Larger than in sorts: each piece is a fragment of what its receivers join.
-inline constexpr size_t kPieceBytes = size_t{256} << 20;
+// A match runs beside what arrives and may hold all of a device for milliseconds: as much as comes meanwhile has room to wait.
+inline constexpr size_t kPieceBytes = size_t{64} << 20, kPieceSlots = 8;
 inline constexpr size_t kStagedParts = 2;  // of a result that leaves a device: one is written while the other is on its way
 inline constexpr size_t kStagedBytes = size_t{64} << 20, kLeastStagedBytes = size_t{1} << 20;  // of all parts
 
@@ -79,7 +79,7 @@ struct LocalJoins::Side {
   std::vector<uint64_t> partition_rows;  ///< of the device's chunk
   OwnedTuples chunk;                     ///< the pieces, as they came or partitioned
   std::vector<OwnedTuples> slots;
-  std::array<std::unique_ptr<Event>, kArrivalSlots> slot_free;
+  std::array<std::unique_ptr<Event>, kPieceSlots> slot_free;
   std::vector<std::vector<Parcel>> parcels;  ///< of each part, and behind them those of heavy partitions
   std::vector<Part> parts;                   ///< of the build side just one where the parts are waves
 

@@ -14,20 +14,20 @@ HostCopy host_copy(TupleLayout layout, const TupleSpan& target, const TupleView&
 }
 
 HostQueue arrival_of(Device& device, TupleLayout layout, std::vector<Piece>& pieces, const std::vector<OwnedTuples>& slots,
-                     const std::array<std::unique_ptr<Event>, kArrivalSlots>& slot_free, Stream& compute,
+                     std::span<const std::unique_ptr<Event>> slot_free, Stream& compute,
                      std::function<void(Piece& piece, const TupleView& arrived)> partition) {
-  HostQueue queue{&device, HostQueue::Direction::to_device, {}, kArrivalSlots, {}};
+  HostQueue queue{&device, HostQueue::Direction::to_device, {}, slots.size(), {}};
   for (size_t p = 0; p < pieces.size(); ++p) {
-    Event* const after = p < kArrivalSlots ? nullptr : slot_free[p % kArrivalSlots].get();
-    queue.copies.push_back(host_copy(layout, slots[p % kArrivalSlots].span, pieces[p].in, after));
+    Event* const after = p < slots.size() ? nullptr : slot_free[p % slots.size()].get();
+    queue.copies.push_back(host_copy(layout, slots[p % slots.size()].span, pieces[p].in, after));
   }
-  queue.enqueued = [&pieces, &slots, &slot_free, &compute, partition = std::move(partition)](size_t p,
-                                                                                             std::span<Event* const> done) {
+  queue.enqueued = [&pieces, &slots, slot_free, &compute, partition = std::move(partition)](size_t p,
+                                                                                            std::span<Event* const> done) {
     for (Event* event : done) compute.wait(*event);
     Piece& piece = pieces[p];
-    const TupleSpan& slot = slots[p % kArrivalSlots].span;
+    const TupleSpan& slot = slots[p % slots.size()].span;
     partition(piece, {slot.keys, piece.in.values ? slot.values : nullptr, piece.in.first_value, piece.in.size});
-    compute.record(*slot_free[p % kArrivalSlots]);
+    compute.record(*slot_free[p % slots.size()]);
   };
   return queue;
 }

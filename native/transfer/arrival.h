@@ -2,10 +2,10 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "core/tuples.h"
@@ -53,11 +53,12 @@ struct Piece {
 /// The copy of tuples, with values where the source has some, between host memory and a device.
 HostCopy host_copy(TupleLayout layout, const TupleSpan& target, const TupleView& source, Event* after);
 
-/// The way of `pieces` to a device, over `slots` that they take turns in; the event of a slot says when it is free again.
+/// The way of `pieces` to a device, over `slots` that they take turns in; the event of a slot says when it is free again. There
+/// are as many of these.
 /// Each piece, in order, is given to `partition` with the place where it will be on `compute`, which waits for it: what is
 /// enqueued there then may read it.
 HostQueue arrival_of(Device& device, TupleLayout layout, std::vector<Piece>& pieces, const std::vector<OwnedTuples>& slots,
-                     const std::array<std::unique_ptr<Event>, kArrivalSlots>& slot_free, Stream& compute,
+                     std::span<const std::unique_ptr<Event>> slot_free, Stream& compute,
                      std::function<void(Piece& piece, const TupleView& arrived)> partition);
 
 /// `first` and then `second`, of the same device, direction and depth.

@@ -245,7 +245,7 @@ class FarDevice final : public Device {
 
   bool addresses_host_memory() const noexcept override { return false; }
   bool addresses_peer(const Device&) const noexcept override { return linked_; }
-  std::unique_ptr<Stream> create_stream() override { return host_->create_stream(); }
+  std::unique_ptr<Stream> create_stream(bool urgent) override { return host_->create_stream(urgent); }
   std::unique_ptr<Event> create_event() override { return host_->create_event(); }
   bool copies_directly(const void* data) const override { return pinning_->covers(data); }
   void pin(void* data, size_t bytes) override {

@@ -121,7 +121,7 @@ inline void check(Engine& engine, const Side& build_side, const Side& probe_side
                  most_rows = std::max<uint64_t>(rows, expected.pairs.size());
   device.memory().reserve((size_t{1} << 20) + 24 * (rows + 2 * most_rows) +
                           5 * primitives.hash_match_scratch_bytes(build_side.layout, build_side.rows.size(), probe_side.layout,
-                                                              probe_side.rows.size(), 1u << bits, false));
+                                                                  probe_side.rows.size(), 1u << bits, false));
   const SideOnDevice build(build_side, device, *stream), probe(probe_side, device, *stream);
   const TupleLayout build_layout = build_side.layout, probe_layout = probe_side.layout;
   const uint32_t partitions = 1u << bits;
@@ -223,7 +223,8 @@ inline void check(Engine& engine, const Side& build_side, const Side& probe_side
       };
       std::vector<std::unique_ptr<HashMatch>> matches;
       const auto built = primitives.hash_build(
-          build.tuples, false, room(primitives.hash_build_scratch_bytes(build_layout, build_side.rows.size(), false)), job, *stream);
+          build.tuples, false, room(primitives.hash_build_scratch_bytes(build_layout, build_side.rows.size(), false)), job,
+          *stream);
       do stream->synchronize();
       while (primitives.hash_match_goes_on(*built, job, *stream));
       std::vector<Slice> slices;

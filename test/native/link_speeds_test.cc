@@ -49,7 +49,7 @@ class LinkedDevice final : public Device {
   ~LinkedDevice() override { memory_.reset(); }
 
   bool addresses_host_memory() const noexcept override { return false; }
-  std::unique_ptr<Stream> create_stream() override { return host_->create_stream(); }
+  std::unique_ptr<Stream> create_stream(bool urgent) override { return host_->create_stream(urgent); }
   std::unique_ptr<Event> create_event() override { return host_->create_event(); }
   void pin(void* data, size_t bytes) override {
     if (pins_until_failure && --pins_until_failure == 0) throw Error(ErrorCode::device, "no pin");

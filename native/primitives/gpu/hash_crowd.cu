@@ -156,9 +156,9 @@ void GpuPrimitives::match_crowd(GpuHashMatch& match, gpu_stream_t on) {
   const gpu::Crowd crowd(match);
   gpu::with_key(match.build.layout, [&]<class Key>(Key) {
     const auto* const hashes = static_cast<const Key*>(match.crowd_hashes);
-    gpu::probe_crowd<<<gpu::loop_blocks(match.probe.size), kThreads, 0, on>>>(
-        crowd, hashes, match.probe.tuples, match.probe.size, match.bits, match.crowded, match.key_rows, match.first_match,
-        match.matched, match.counts);
+    gpu::probe_crowd<<<gpu::loop_blocks(match.probe.size), kThreads, 0, on>>>(crowd, hashes, match.probe.tuples, match.probe.size,
+                                                                              match.bits, match.crowded, match.key_rows,
+                                                                              match.first_match, match.matched, match.counts);
     check_launch("probe_crowd");
     gpu::spread_matched<<<gpu::loop_blocks(size), kThreads, 0, on>>>(crowd, hashes, size, match.matched);
     check_launch("spread_matched");

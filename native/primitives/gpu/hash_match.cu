@@ -221,8 +221,8 @@ std::unique_ptr<HashMatch> GpuPrimitives::hash_build(const PartitionedTuples& bu
   job.check();
   id_.select();
   const gpu_stream_t on = raw(stream);
-  auto built = std::make_unique<GpuHashMatch>(build.layout, size_of(build), no_tuples(build.layout), 0, count_only, false, nullptr,
-                                              scratch, id_.name);
+  auto built = std::make_unique<GpuHashMatch>(build.layout, size_of(build), no_tuples(build.layout), 0, count_only, false,
+                                              nullptr, scratch, id_.name);
   split_build(*built, build, on);
   clear(*built, on);
   GPU_CHECK(id_.name, gpu_memset_async(built->probe.offsets, 0, (built->partitions() + 1) * sizeof(uint32_t), on));

@@ -68,8 +68,8 @@ class GpuHashMatch final : public HashMatch {
   uint64_t crowded_rows = 0;  ///< build tuples
   bool sorted_crowd = false;
   const void* crowd_hashes = nullptr;  ///< of the sorted crowd
-  JoinOutput out;             ///< where pairs are written at once
-  uint64_t most_written = 0;  ///< at most so many; 0: they are kept instead
+  JoinOutput out;                      ///< where pairs are written at once
+  uint64_t most_written = 0;           ///< at most so many; 0: they are kept instead
   size_t bytes = 0;
 
   void take_build_rooms(host::Carver& carver, uint64_t small_bytes, const std::string& device_name);

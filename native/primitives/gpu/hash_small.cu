@@ -184,8 +184,7 @@ void GpuPrimitives::build_small(GpuHashMatch& match, gpu_stream_t on) {
       build.template operator()<false>(table_of<Key, BuildValue>(match));
     });
   } else {
-    gpu::with_key(match.build.layout,
-                  [&]<class Key>(Key) { build.template operator()<true>(table_of<Key, uint32_t>(match)); });
+    gpu::with_key(match.build.layout, [&]<class Key>(Key) { build.template operator()<true>(table_of<Key, uint32_t>(match)); });
   }
 }
 
