@@ -1,6 +1,6 @@
 // Joins on several GPUs, each beside what bounds it in the same run:
 //
-//   warpjoin_gpu_join_scaling_bench [--resident N] [--b N] [--a N] [--merge N] [--runs N] [--json FILE]
+//   warpjoin_gpu_join_scaling_bench [--resident N] [--b N] [--a N] [--merge N] [--ooc N] [--runs N] [--json FILE]
 //
 // Resident: 2^27 tuples a side a GPU (N; 0: not at all), 8-byte keys and payloads, unique build keys, each probe tuple with a
 // match, from device memory to device memory, key and both payloads written. On 1, 2, 4 and 8 GPUs, compared with as many times
@@ -11,6 +11,12 @@
 // section 4.1. Unique build keys, each with as many matches. A hash join whose result, both payloads of each pair, stays in
 // device memory; one that counts; and, with --merge 1 (0: not), a sort-merge join that counts. The floor is the bytes of the
 // tuples, or of the keys where pairs are counted, over the host-to-device ceiling, the best of those before and after each.
+//
+// Out of core: workload B of N = 2.5x10^8 tuples a side (0: not at all), from host memory through host memory, on all GPUs, each
+// with a quarter of the memory that the join takes in one round, in as few rounds as that holds. The result, both payloads of
+// each pair, goes to host memory, or pairs are counted. The floor is that of two passes: all bytes go to the devices and back,
+// both ways at once; then they go there again, while the result goes home. The rounds and the result are in pinned memory, or in
+// ordinary memory; the input is pinned.
 //
 // After the last run every row is checked on the host: that its payloads are partners, and the sums of both.
 #include <unistd.h>
@@ -33,7 +39,7 @@ namespace warpjoin {
 namespace {
 
 struct Options {
-  uint64_t resident = uint64_t{1} << 27, b = 2'000'000'000, a = 10'000'000'000;
+  uint64_t resident = uint64_t{1} << 27, b = 2'000'000'000, a = 10'000'000'000, ooc = 250'000'000;
   unsigned merge = 1, runs = 3;
   std::string json;
 };
@@ -91,15 +97,49 @@ struct Workload {
   }
 };
 
+/// Looks at rows, some at a time, in any order.
+class RowCheck {
+ public:
+  explicit RowCheck(const Workload& load) : load_(load) {}
+
+  /// `size` rows in host memory; `keys` may be null.
+  void look(ThreadPool& pool, const void* build_values, const void* probe_values, const void* keys, uint64_t size) {
+    const auto at = [&](const void* column, uint64_t i) {
+      uint64_t value = 0;
+      std::memcpy(&value, static_cast<const char*>(column) + i * load_.bytes, load_.bytes);
+      return value;
+    };
+    pool.for_blocks(size, uint64_t{1} << 16, Job(), [&](uint64_t first, uint64_t last) {
+      uint64_t builds = 0, probes = 0, bad = 0;
+      for (uint64_t i = first; i < last; ++i) {
+        const uint64_t build = at(build_values, i), probe = at(probe_values, i);
+        builds += build, probes += probe;
+        bool found = false;  // a payload of 4 bytes stands for several rows
+        for (uint64_t j = probe; j < load_.probe && !found; j += uint64_t{1} << 32) found = load_.partner(j) == build;
+        bad += !found || (keys && at(keys, i) != key_of(build, load_.bytes));
+      }
+      build_sum_ += builds, probe_sum_ += probes, wrong_ += bad;
+    });
+    rows_ += size;
+  }
+  bool right() const {
+    return rows_ == load_.probe && wrong_ == 0 && build_sum_ == load_.build_sum() && probe_sum_ == load_.probe_sum();
+  }
+
+ private:
+  const Workload& load_;
+  uint64_t rows_ = 0;
+  std::atomic<uint64_t> build_sum_{0}, probe_sum_{0}, wrong_{0};
+};
+
 /// Brings all rows home, bit by bit, and looks at each.
 bool right(Engine& engine, const std::vector<Device*>& devices, const Workload& load, const ResidentRows& rows) {
   constexpr uint64_t kRows = uint64_t{1} << 24;  // of each device at a time
   const uint8_t width = load.bytes;
   const HostBuffer host = engine.memory->allocate(devices.size() * 3 * kRows * width, "rows to check");
-  std::atomic<uint64_t> build_sum{0}, probe_sum{0}, wrong{0};
+  RowCheck check(load);
   uint64_t most = 0;
   for (const auto& chunk : rows.chunks) most = std::max(most, chunk.size);
-  const Job job;
   for (uint64_t begin = 0; begin < most; begin += kRows) {
     std::vector<HostQueue> queues;
     const auto home = [&](size_t d, size_t column) { return host.as<char>() + (3 * d + column) * kRows * width; };
@@ -112,27 +152,12 @@ bool right(Engine& engine, const std::vector<Device*>& devices, const Workload& 
       }
       queues.push_back({devices[d], HostQueue::Direction::to_host, {std::move(copy)}, 1, {}});
     }
-    transfer(engine, queues, job);
+    transfer(engine, queues, Job());
     for (size_t d = 0; d < devices.size(); ++d) {
-      const auto at = [&](size_t column, uint64_t i) {
-        uint64_t value = 0;
-        std::memcpy(&value, home(d, column) + i * width, width);
-        return value;
-      };
-      engine.pool.for_blocks(size_at(d), uint64_t{1} << 16, job, [&](uint64_t first, uint64_t last) {
-        uint64_t builds = 0, probes = 0, bad = 0;
-        for (uint64_t i = first; i < last; ++i) {
-          const uint64_t build = at(0, i), probe = at(1, i);
-          builds += build, probes += probe;
-          bool found = false;  // a payload of 4 bytes stands for several rows
-          for (uint64_t j = probe; j < load.probe && !found; j += uint64_t{1} << 32) found = load.partner(j) == build;
-          bad += !found || (rows.chunks[d].keys && at(2, i) != key_of(build, width));
-        }
-        build_sum += builds, probe_sum += probes, wrong += bad;
-      });
+      check.look(engine.pool, home(d, 0), home(d, 1), rows.chunks[d].keys ? home(d, 2) : nullptr, size_at(d));
     }
   }
-  return rows.size() == load.probe && wrong == 0 && build_sum == load.build_sum() && probe_sum == load.probe_sum();
+  return check.right();
 }
 
 std::vector<Device*> first_devices(Engine& engine, size_t count) {
@@ -284,20 +309,25 @@ uint64_t count_by_sorting(Engine& engine, const std::vector<Device*>& devices, c
   return merge_join(engine, sorted_left.view(), sorted_right.view(), keys, {}, request, plan, job).size;
 }
 
+/// The sides of a workload in filled memory, build side left.
+JoinKeys keys_of(const Workload& load, const Pinned& in) {
+  JoinKeys keys;
+  keys.left.tuples.layout = keys.right.tuples.layout = load.layout();
+  keys.left.tuples.view = load.view(in, true, 0, load.build);
+  keys.right.tuples.view = load.view(in, false, 0, load.probe);
+  keys.left.rows = load.build;
+  keys.right.rows = load.probe;
+  keys.left.carries_payload = keys.right.carries_payload = true;
+  return keys;
+}
+
 void measure_pinned(Engine& engine, const char* name, const Workload& load, const Options& options, Report& report) {
   const std::vector<Device*> devices = first_devices(engine, engine.devices.size());
   Pinned in(*devices[0], load.words() * 8);
   load.fill(engine.pool, in);
   in.pin();
   std::printf("pinned %.1f GB\n", static_cast<double>(load.words()) * 8 / 1e9);
-  const TupleLayout layout = load.layout();
-  JoinKeys keys;
-  keys.left.tuples.layout = keys.right.tuples.layout = layout;
-  keys.left.tuples.view = load.view(in, true, 0, load.build);
-  keys.right.tuples.view = load.view(in, false, 0, load.probe);
-  keys.left.rows = load.build;
-  keys.right.rows = load.probe;
-  keys.left.carries_payload = keys.right.carries_payload = true;
+  const JoinKeys keys = keys_of(load, in);
   double h2d = 0;
   const auto measure_ceiling = [&] {
     for (Device* device : devices) device->memory().release();
@@ -361,6 +391,132 @@ void measure_pinned(Engine& engine, const char* name, const Workload& load, cons
   }
 }
 
+/// Bytes that go over the links at the same time.
+struct Pass {
+  const char* name;
+  uint64_t there, home;
+
+  double floor_milliseconds(const Ceilings& best) const {
+    const auto in = static_cast<double>(there), out = static_cast<double>(home);
+    return 1e3 * std::max({in / best.h2d, out / best.d2h, out ? (in + out) / best.both : 0});
+  }
+  std::string json(const Ceilings& best) const {
+    return std::string("{\"name\": \"") + name + "\", \"bytesThere\": " + std::to_string(there) +
+           ", \"bytesHome\": " + std::to_string(home) + ", \"floorMilliseconds\": " + std::to_string(floor_milliseconds(best)) +
+           "}";
+  }
+};
+
+/// Blocks that an engine keeps for what it allocates next; pinned, unless they are ordinary memory.
+class KeptMemory {
+ public:
+  KeptMemory(Engine& engine, size_t blocks, size_t bytes, bool pinned) : device_(*engine.devices[0]) {
+    std::vector<HostBuffer> held;
+    held.push_back(engine.memory->allocate(size_t{1} << 30, "room beside them"));  // the first to go when something else needs it
+    for (size_t b = 0; b < blocks; ++b) {
+      const HostBuffer& block = held.emplace_back(engine.memory->allocate(bytes, "kept memory"));
+      engine.pool.for_blocks(bytes, size_t{2} << 20, Job(),
+                             [&](uint64_t begin, uint64_t end) { std::memset(block.as<char>() + begin, 0, end - begin); });
+      if (!pinned) continue;
+      device_.pin(block.data(), bytes);
+      pinned_.push_back(block.data());
+    }
+  }
+  ~KeptMemory() {
+    for (void* block : pinned_) device_.unpin(block);
+  }
+  KeptMemory(const KeptMemory&) = delete;
+  KeptMemory& operator=(const KeptMemory&) = delete;
+
+ private:
+  Device& device_;
+  std::vector<void*> pinned_;
+};
+
+void measure_out_of_core(Engine& whole, EngineConfig config, const Options& options, Report& report) {
+  const Workload load(8, options.ooc / 2 * 2, options.ooc / 2 * 2);
+  const TupleLayout layout = load.layout();
+  const auto needed = [&](uint32_t rounds) {
+    return hash_join_device_bytes(layout, load.build, layout, load.probe, whole.devices.size(), {}, rounds, whole);
+  };
+  config.device_memory_limit_bytes = needed(1) / 4;
+  uint32_t rounds = 4;
+  while (needed(rounds) > config.device_memory_limit_bytes) rounds *= 2;
+  const std::vector<Device*> devices = first_devices(whole, whole.devices.size());
+  Pinned in(*devices[0], load.words() * 8), out(*devices[0], std::min(load.words() * 8, devices.size() << 31));
+  load.fill(whole.pool, in);
+  fill(whole.pool, out, [](uint64_t) { return 0; });
+  in.pin();
+  out.pin();
+  const JoinKeys keys = keys_of(load, in);
+  Ceilings best{devices};
+  const uint64_t tuples = load.build + load.probe, column = load.probe * load.bytes;
+  struct Case {
+    const char* algorithm;
+    const char* memory;
+    std::vector<Pass> passes;
+    std::vector<double> milliseconds;
+    std::string phases;
+    bool good = true;
+  };
+  std::vector<Case> cases;
+  for (const bool pinned : {true, false}) {
+    Engine engine(config);
+    HashJoinPlan plan{{}, rounds, 0};
+    for (const auto& device : engine.devices) plan.devices.push_back(device->info().ordinal);
+    const KeptMemory kept(engine, 6, column, pinned);  // the columns of both sides' rounds and of the result
+    for (const bool count_only : {false, true}) {
+      const uint64_t bytes = tuples * load.bytes * (count_only ? 1 : 2);
+      Case& each = cases.emplace_back(Case{count_only ? "hash, count" : "hash, payloads",
+                                           pinned ? "pinned" : "ordinary",
+                                           {{"cut rounds", bytes, bytes}, {"join rounds", bytes, count_only ? 0 : 2 * column}},
+                                           {},
+                                           {}});
+      best.measure(whole, in, out);
+      for (unsigned run = 0; run <= options.runs; ++run) {
+        Job job;
+        JoinRows rows;
+        const double took = milliseconds_of([&] { rows = hash_join(engine, keys, {}, {.count_only = count_only}, plan, job); });
+        if (run > 0) each.milliseconds.push_back(took);
+        each.phases = phases_of(job);
+        each.good = each.good && rows.size == load.probe;
+        if (count_only || run < options.runs || !each.good) continue;
+        RowCheck check(load);
+        check.look(engine.pool, rows.left.data(), rows.right.data(), nullptr, rows.size);
+        each.good = check.right();
+      }
+      for (const auto& device : engine.devices) device->memory().release();
+    }
+    best.measure(whole, in, out);
+  }
+  std::printf("%zu GPUs: H2D %.1f, D2H %.1f, both %.1f GB/s; %.2f GB of device memory, %u rounds\n", devices.size(),
+              best.h2d / 1e9, best.d2h / 1e9, best.both / 1e9, static_cast<double>(config.device_memory_limit_bytes) / 1e9,
+              rounds);
+  for (const Case& each : cases) {
+    report.wrong = report.wrong || !each.good;
+    const Times times = times_of(each.milliseconds);
+    double floor = 0;
+    std::string passes;
+    for (const Pass& pass : each.passes) {
+      floor += pass.floor_milliseconds(best);
+      passes += (passes.empty() ? "" : ", ") + pass.json(best);
+    }
+    std::printf(
+        "out of core, %-14s %-8s %zu GPUs  %7.1f ms (%.1f to %.1f)  floor %7.1f ms  ratio %.3f  %6.2f G tuples/s  %s  [%s]\n",
+        each.algorithm, each.memory, devices.size(), times.median, times.least, times.most, floor, times.median / floor,
+        static_cast<double>(tuples) / times.median / 1e6, each.good ? "right" : "WRONG", each.phases.c_str());
+    std::fflush(stdout);
+    report.rows.push_back(
+        "{\"join\": \"out of core\", \"algorithm\": \"" + std::string(each.algorithm) + "\", \"memory\": \"" + each.memory +
+        "\", \"build\": " + std::to_string(load.build) + ", \"probe\": " + std::to_string(load.probe) +
+        ", \"keyBytes\": 8, \"valueBytes\": 8, \"gpus\": " + std::to_string(devices.size()) + ", \"rounds\": " +
+        std::to_string(rounds) + ", \"deviceLimitBytes\": " + std::to_string(config.device_memory_limit_bytes) +
+        ", \"milliseconds\": " + json_of(times) + ", \"passes\": [" + passes +
+        "], \"floorMilliseconds\": " + std::to_string(floor) + ", \"ratioToFloor\": " + std::to_string(times.median / floor) +
+        ", \"right\": " + (each.good ? "true" : "false") + ", \"phases\": {" + each.phases + "}}");
+  }
+}
+
 int run(const Options& options) {
   EngineConfig config;
   config.host_devices = 0;
@@ -370,6 +526,7 @@ int run(const Options& options) {
   Report report;
   if (options.resident) measure_resident(engine, options, report);
   if (options.b) measure_pinned(engine, "B", Workload(8, options.b / 2 * 2, options.b / 2 * 2), options, report);
+  if (options.ooc) measure_out_of_core(engine, config, options, report);
   if (options.a) measure_pinned(engine, "A", Workload(4, options.a / 20 * 2, options.a / 20 * 20), options, report);
   return report.write(options.json, engine);
 }
@@ -385,6 +542,7 @@ int main(int argc, char** argv) {
                          {"--b", &options.b, 0},
                          {"--a", &options.a, 0},
                          {"--merge", &options.merge, 0},
+                         {"--ooc", &options.ooc, 0},
                          {"--runs", &options.runs},
                          {"--json", &options.json}},
                         [&] { return run(options); });

@@ -1,5 +1,5 @@
 // Tables of the GPU programs' results: bench/results/DATE-COMMIT-gpu-{sort,transfer,primitives,table-sort,table-join,gather,join,join_scaling}.json,
-// the newest of each. Made by scripts/gpu-bench.sh and bench/js/gpu-{sort,join}.mjs on a GPU host, which knows neither date nor commit.
+// the newest of each that has rows for a table. Made by scripts/gpu-bench.sh and bench/js/gpu-{sort,join}.mjs on a GPU host, which knows neither date nor commit.
 import { readdirSync, readFileSync } from 'node:fs';
 
 const range = ({ median, min, max }, digits) => `${median.toFixed(digits)} (${min.toFixed(digits)} to ${max.toFixed(digits)})`;
@@ -7,17 +7,20 @@ const billions = (n) => (n / 1e9).toFixed(2);
 
 /** Sections by name, those that have results; `table` makes Markdown of a head and rows. */
 export function gpuSections(folder, table) {
-  const newest = (kind) => {
-    const name = readdirSync(folder)
+  const read = (name) => ({
+    name,
+    commit: name.match(/^\d+-\d+-\d+-(\w+)-gpu-/)[1],
+    ...JSON.parse(readFileSync(`${folder}/${name}`, 'utf8')),
+  });
+  const newest = (kind, isRow) =>
+    readdirSync(folder)
       .filter((file) => file.endsWith(`-gpu-${kind}.json`))
       .sort()
-      .at(-1);
-    if (!name) return undefined;
-    const commit = name.match(/^\d+-\d+-\d+-(\w+)-gpu-/)[1];
-    return { name, commit, ...JSON.parse(readFileSync(`${folder}/${name}`, 'utf8')) };
-  };
-  const from = (kind, render) => {
-    const report = newest(kind);
+      .map(read)
+      .findLast(({ results }) => !isRow || results.some(isRow));
+  const from = (kind, render, isRow) => {
+    const found = newest(kind, isRow);
+    const report = found && isRow ? { ...found, results: found.results.filter(isRow) } : found;
     return report && (() => `${render(report)}\n\nFrom \`${report.name}\`, commit ${report.commit}.`);
   };
   const sections = {
@@ -131,15 +134,15 @@ export function gpuSections(folder, table) {
         ),
       ),
     ),
-    'gpu-resident-joins': from('join_scaling', ({ gpu, results }) =>
-      [
-        `${gpu.replace(/ \d+$/, '')}:`,
-        '',
-        table(
-          ['GPUs', 'tuples, 10^9', 'ms', '10^9 tuples/s', 'of as many single GPUs', 'floor of the exchange, ms'],
-          results
-            .filter(({ join }) => join === 'resident')
-            .map((r) => [
+    'gpu-resident-joins': from(
+      'join_scaling',
+      ({ gpu, results }) =>
+        [
+          `${gpu.replace(/ \d+$/, '')}:`,
+          '',
+          table(
+            ['GPUs', 'tuples, 10^9', 'ms', '10^9 tuples/s', 'of as many single GPUs', 'floor of the exchange, ms'],
+            results.map((r) => [
               r.gpus,
               billions(r.tuples),
               range(r.milliseconds, 1),
@@ -147,26 +150,27 @@ export function gpuSections(folder, table) {
               `${(100 * r.shareOfSingleRate).toFixed(0)} %`,
               r.gpus > 1 ? r.exchangeFloorMilliseconds.toFixed(1) : '',
             ]),
-        ),
-      ].join('\n'),
+          ),
+        ].join('\n'),
+      ({ join }) => join === 'resident',
     ),
-    'gpu-pinned-joins': from('join_scaling', ({ results }) =>
-      table(
-        [
-          'workload',
-          'join',
-          'build, 10^9',
-          'probe, 10^9',
-          'key + value bytes',
-          'GPUs',
-          'ms',
-          '10^9 tuples/s',
-          'floor, ms',
-          'times the floor',
-        ],
-        results
-          .filter(({ join }) => join === 'pinned')
-          .map((r) => [
+    'gpu-pinned-joins': from(
+      'join_scaling',
+      ({ results }) =>
+        table(
+          [
+            'workload',
+            'join',
+            'build, 10^9',
+            'probe, 10^9',
+            'key + value bytes',
+            'GPUs',
+            'ms',
+            '10^9 tuples/s',
+            'floor, ms',
+            'times the floor',
+          ],
+          results.map((r) => [
             r.workload,
             r.algorithm,
             billions(r.build),
@@ -178,7 +182,41 @@ export function gpuSections(folder, table) {
             r.floorMilliseconds.toFixed(0),
             r.ratioToFloor.toFixed(3),
           ]),
-      ),
+        ),
+      ({ join }) => join === 'pinned',
+    ),
+    'gpu-out-of-core-joins': from(
+      'join_scaling',
+      ({ results }) =>
+        table(
+          [
+            'join',
+            'rounds and result in',
+            'build, 10^9',
+            'probe, 10^9',
+            'GPUs',
+            'rounds',
+            'device memory, GB',
+            'ms',
+            '10^9 tuples/s',
+            'floor, ms',
+            'times the floor',
+          ],
+          results.map((r) => [
+            r.algorithm,
+            `${r.memory} memory`,
+            billions(r.build),
+            billions(r.probe),
+            r.gpus,
+            r.rounds,
+            (r.deviceLimitBytes / 1e9).toFixed(2),
+            range(r.milliseconds, 0),
+            billions(((r.build + r.probe) / r.milliseconds.median) * 1000),
+            r.floorMilliseconds.toFixed(0),
+            r.ratioToFloor.toFixed(3),
+          ]),
+        ),
+      ({ join }) => join === 'out of core',
     ),
     'gpu-joins': from('join', ({ device, copyGbPerS, results }) =>
       [
