@@ -1,6 +1,7 @@
 #include "join/rounds.h"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <utility>
 
@@ -11,38 +12,42 @@ namespace {
 
 Digit round_digit(uint32_t round_bits) { return {static_cast<uint8_t>(64 - round_bits), static_cast<uint8_t>(round_bits), true}; }
 
+constexpr size_t kBuffers =
+    2;  // of chunks before they are grouped, and as many behind: a chunk moves on while the next one comes
+
 /// One device's work. The stream comes last: it waits for its work before what that refers to goes.
 struct Cutter {
   Device* device;
   bool in_place;
-  OwnedTuples arrived, grouped;
+  std::array<OwnedTuples, kBuffers> arrived, grouped;
   Buffer scratch;
   std::unique_ptr<Stream> stream;
 
   Cutter(Device& on, TupleLayout layout, uint64_t rows, uint32_t round_bits) : device(&on), in_place(on.addresses_host_memory()) {
     on.memory().reserve(cut_rounds_device_bytes(on, layout, rows, round_bits));
     if (!in_place) {
-      arrived = OwnedTuples(on, layout, rows);
-      grouped = OwnedTuples(on, layout, rows);
+      for (OwnedTuples& buffer : arrived) buffer = OwnedTuples(on, layout, rows);
+      for (OwnedTuples& buffer : grouped) buffer = OwnedTuples(on, layout, rows);
     }
     scratch = allocate(on, on.primitives().partition_scratch_bytes(layout, rows, round_digit(round_bits)));
     stream = on.create_stream();
   }
 
-  HostQueue arrival(TupleLayout layout, const Piece& chunk) const {
-    return {device, HostQueue::Direction::to_device, {host_copy(layout, arrived.span, chunk.in, nullptr)}, 1, {}};
+  HostQueue arrival(TupleLayout layout, const Piece& chunk, size_t step) const {
+    const TupleSpan& to = arrived[step % kBuffers].span;
+    return {device, HostQueue::Direction::to_device, {host_copy(layout, to, chunk.in, nullptr)}, 1, {}};
   }
-  HostQueue way_home(TupleLayout layout, const Piece& chunk) const {
-    const TupleView from = grouped.span.slice(layout, 0, chunk.in.size).view();
+  HostQueue way_home(TupleLayout layout, const Piece& chunk, size_t step) const {
+    const TupleView from = grouped[step % kBuffers].span.slice(layout, 0, chunk.in.size).view();
     return {device, HostQueue::Direction::to_host, {host_copy(layout, chunk.out, from, nullptr)}, 1, {}};
   }
-  void group(TupleLayout layout, Piece& chunk, Digit digit, const Job& job) const {
+  void group(TupleLayout layout, Piece& chunk, size_t step, Digit digit, const Job& job) const {
     TupleView in = chunk.in;
     TupleSpan out = chunk.out;
     if (!in_place) {
-      in.keys = arrived.span.keys;
-      if (in.values) in.values = arrived.span.values;
-      out = grouped.span.slice(layout, 0, in.size);
+      in.keys = arrived[step % kBuffers].span.keys;
+      if (in.values) in.values = arrived[step % kBuffers].span.values;
+      out = grouped[step % kBuffers].span.slice(layout, 0, in.size);
     }
     chunk.offsets.resize(digit.count() + 1);
     device->primitives().partition(layout, in, digit, out, chunk.offsets.data(), scratch.data(), job, *stream);
@@ -58,11 +63,14 @@ Relation Rounds::part(uint32_t round) const {
 }
 
 uint64_t round_chunk_rows(const Device& device, uint64_t tuples, uint32_t rounds, size_t devices) {
-  return device.addresses_host_memory() ? tuples : std::max(kLeastTuples, tuples / rounds / devices + 1);
+  if (device.addresses_host_memory()) return tuples;
+  // So many that a round's part of a chunk is worth a copy, but few: nothing goes home while the first chunks arrive.
+  const uint64_t most = std::max<uint64_t>(rounds, 4) << 21;
+  return std::clamp(tuples / rounds / devices / kBuffers, kLeastTuples / kBuffers, most);
 }
 
 size_t cut_rounds_device_bytes(Device& device, TupleLayout layout, uint64_t chunk_rows, uint32_t round_bits) {
-  return (device.addresses_host_memory() ? 0 : 2 * OwnedTuples::bytes(layout, chunk_rows)) +
+  return (device.addresses_host_memory() ? 0 : 2 * kBuffers * OwnedTuples::bytes(layout, chunk_rows)) +
          StackAllocator::aligned(device.primitives().partition_scratch_bytes(layout, chunk_rows, round_digit(round_bits)));
 }
 
@@ -87,20 +95,27 @@ Rounds cut_rounds(Engine& engine, std::span<Device* const> devices, const Relati
     cutters.emplace_back(*devices[d], layout, chunks[0].in.size, round_bits);
     streams.push_back(cutters[d].stream.get());
   }
-  // Each step takes a chunk to each device and the one before home, both at the same time; the devices group them in between,
-  // which takes a small part of that.
-  for (size_t begin = 0; begin < chunks.size() + g; begin += g) {
-    const size_t end = std::min(chunks.size(), begin + g);
+  // In each step a chunk comes to each device, the one before it is grouped, and the one before that goes home.
+  const size_t steps = g ? (chunks.size() + g - 1) / g : 0;
+  for (size_t step = 0; step < steps + 2; ++step) {
     std::vector<HostQueue> queues;
-    for (size_t d = 0; d < g && !cutters[d].in_place; ++d) {
-      if (begin > 0 && begin - g + d < chunks.size()) queues.push_back(cutters[d].way_home(layout, chunks[begin - g + d]));
-      if (begin + d < end) queues.push_back(cutters[d].arrival(layout, chunks[begin + d]));
+    for (size_t d = 0; d < g; ++d) {
+      const Cutter& cutter = cutters[d];
+      const auto chunk_of = [&](size_t which) {
+        return which < steps && which * g + d < chunks.size() ? &chunks[which * g + d] : nullptr;
+      };
+      Piece* const arriving = chunk_of(step);
+      Piece* const here = step > 0 ? chunk_of(step - 1) : nullptr;
+      Piece* const leaving = step > 1 ? chunk_of(step - 2) : nullptr;
+      if (here) {
+        cutter.group(layout, *here, step - 1, round_digit(round_bits), job);
+        job.add_done(here->in.size);
+      }
+      if (cutter.in_place) continue;
+      if (leaving) queues.push_back(cutter.way_home(layout, *leaving, step - 2));
+      if (arriving) queues.push_back(cutter.arrival(layout, *arriving, step));
     }
     transfer(engine, queues, job);
-    for (size_t c = begin; c < end; ++c) {
-      cutters[c - begin].group(layout, chunks[c], round_digit(round_bits), job);
-      job.add_done(chunks[c].in.size);
-    }
     synchronize_all(streams);
     job.check();
   }

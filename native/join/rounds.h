@@ -20,8 +20,8 @@ struct Rounds {
   Relation part(uint32_t round) const;
 };
 
-/// Tuples that a device groups at a time, of `tuples` on both sides: all of them where they are, or as many as it joins in a
-/// round, for which it has room.
+/// Tuples that a device groups at a time, of `tuples` on both sides: all of them where they are, or at most half as many as it
+/// joins in a round, so that there is room for those that come and go.
 uint64_t round_chunk_rows(const Device& device, uint64_t tuples, uint32_t rounds, size_t devices);
 
 /// Groups a relation of one stretch into 2^round_bits rounds, in chunks of `chunk_rows`. Device memory:
