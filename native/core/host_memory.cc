@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 
 #include "core/error.h"
@@ -44,10 +45,33 @@ void unmap_block(void* data, size_t capacity) noexcept {
   }
 }
 
+/// Moves a mapped block's pages to where there are addresses for more. Null, and nothing done, where there are none.
+void* remap_block(void* data, size_t capacity, size_t wanted) {
+  void* const to = map_block(wanted);
+  if (!to) return nullptr;
+  if (mremap(data, capacity, wanted, MREMAP_MAYMOVE | MREMAP_FIXED, to) != MAP_FAILED) return to;
+  unmap_block(to, wanted);
+  return nullptr;
+}
+
 }  // namespace
 
 HostBuffer::~HostBuffer() {
   if (data_) memory_->release(data_, capacity_);
+}
+
+void HostBuffer::grow(size_t size, const char* purpose) {
+  if (size <= size_) return;
+  const size_t wanted = capacity_for(size);
+  if (wanted > capacity_ && capacity_ >= kHugePage) {
+    data_ = memory_->extend(data_, capacity_, wanted, size, purpose);
+    capacity_ = wanted;
+  } else if (wanted > capacity_) {
+    HostBuffer larger = memory_->allocate(size, purpose);
+    std::memcpy(larger.data_, data_, size_);
+    swap(larger);
+  }
+  size_ = size;
 }
 
 void HostBuffer::shrink(size_t size) {
@@ -69,21 +93,14 @@ HostMemory::~HostMemory() { trim(); }
 
 HostBuffer HostMemory::allocate(size_t size, const char* purpose) {
   const size_t wanted = capacity_for(size);
-  if (wanted > free_bytes()) {
-    const std::lock_guard lock(shortage_mutex_);
-    if (give_back_) give_back_();
-  }
+  give_back_for(wanted);
   HostBuffer buffer;
   buffer.memory_ = shared_from_this();
   buffer.size_ = size;
   std::vector<Block> dropped;
   {
     const std::lock_guard lock(mutex_);
-    const bool injected = fail_in_ != 0 && --fail_in_ == 0;
-    if (injected || wanted > limit_ || used_ > limit_ - wanted) {
-      throw Error(ErrorCode::memory_limit, format_bytes(size) + " for " + purpose + " do not fit the memory limit of " +
-                                               format_bytes(limit_) + " (" + format_bytes(used_) + " in use)");
-    }
+    check_room(wanted, size, purpose);
     // Reuse the smallest kept block that is large enough, unless it is wastefully large.
     auto best = kept_.end();
     for (auto it = kept_.begin(); it != kept_.end(); ++it) {
@@ -113,6 +130,39 @@ HostBuffer HostMemory::allocate(size_t size, const char* purpose) {
     }
   }
   return buffer;
+}
+
+// The block's new address.
+void* HostMemory::extend(void* data, size_t capacity, size_t wanted, size_t size, const char* purpose) {
+  const size_t more = wanted - capacity;
+  give_back_for(more);
+  std::vector<Block> dropped;
+  {
+    const std::lock_guard lock(mutex_);
+    check_room(more, size, purpose);
+    dropped = drop_kept(more);
+    used_ += more;
+    peak_ = std::max(peak_, used_);
+  }
+  for (const Block& block : dropped) unmap_block(block.data, block.capacity);
+  void* const moved = remap_block(data, capacity, wanted);
+  if (moved) return moved;
+  const std::lock_guard lock(mutex_);
+  used_ -= more;
+  throw Error(ErrorCode::memory_limit, "The system has no " + format_bytes(size) + " of memory left for " + purpose);
+}
+
+void HostMemory::give_back_for(size_t bytes) {
+  if (bytes <= free_bytes()) return;
+  const std::lock_guard lock(shortage_mutex_);
+  if (give_back_) give_back_();
+}
+
+void HostMemory::check_room(size_t bytes, size_t size, const char* purpose) {
+  const bool injected = fail_in_ != 0 && --fail_in_ == 0;
+  if (!injected && bytes <= limit_ && used_ <= limit_ - bytes) return;
+  throw Error(ErrorCode::memory_limit, format_bytes(size) + " for " + purpose + " do not fit the memory limit of " +
+                                           format_bytes(limit_) + " (" + format_bytes(used_) + " in use)");
 }
 
 void HostMemory::release(void* data, size_t capacity) noexcept {

@@ -32,6 +32,9 @@ class HostBuffer {
   size_t size() const noexcept { return size_; }
   explicit operator bool() const noexcept { return data_ != nullptr; }
 
+  /// Makes room for `size` bytes; what is there stays, perhaps at another address. Pages are moved, not copied. Throws like
+  /// HostMemory::allocate(); then nothing has changed.
+  void grow(size_t size, const char* purpose);
   /// Gives up the bytes past `size`; they count no longer.
   void shrink(size_t size);
 
@@ -89,7 +92,10 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   };
   explicit HostMemory(size_t limit_bytes) : limit_(limit_bytes) {}
   friend class HostBuffer;
+  void give_back_for(size_t bytes);
+  void check_room(size_t bytes, size_t size, const char* purpose);
   void release(void* data, size_t capacity) noexcept;
+  void* extend(void* data, size_t capacity, size_t wanted, size_t size, const char* purpose);
   /// Takes blocks off those kept until so many bytes are free; the caller unmaps them.
   std::vector<Block> drop_kept(size_t until_bytes_free);
 

@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <numeric>
 #include <vector>
@@ -166,6 +168,35 @@ TEST(HostMemory, IsHardLimitedAndGivesBack) {
   EXPECT_NO_THROW(memory->allocate(1, "a test"));
   EXPECT_THROW(memory->allocate(1, "a test"), Error);
   EXPECT_NO_THROW(memory->allocate(1, "a test"));
+}
+
+TEST(HostMemory, GrowsBuffersWithinItsLimit) {
+  const auto memory = HostMemory::create(16 << 20);
+  HostBuffer buffer = memory->allocate(100, "a test");
+  std::memset(buffer.data(), 7, 100);
+  size_t written = 100;
+  for (const size_t size : {200, 1 << 20, 3 << 20, 4 << 20, 11 << 20}) {
+    buffer.grow(size, "a test");
+    ASSERT_EQ(buffer.size(), size);
+    EXPECT_GE(memory->used_bytes(), size);
+    EXPECT_LT(memory->used_bytes(), size + (2 << 20));
+    const auto* bytes = buffer.as<unsigned char>();
+    EXPECT_TRUE(std::all_of(bytes, bytes + written, [](unsigned char byte) { return byte == 7; }));
+    std::memset(buffer.data(), 7, size);
+    written = size;
+  }
+  const size_t used = memory->used_bytes();
+  buffer.grow(1, "a test");
+  EXPECT_EQ(buffer.size(), written);
+  EXPECT_THROW(buffer.grow(17 << 20, "a test"), Error);
+  memory->fail_allocation(1);
+  EXPECT_THROW(buffer.grow(13 << 20, "a test"), Error);
+  EXPECT_EQ(buffer.size(), written);
+  EXPECT_EQ(memory->used_bytes(), used);
+  EXPECT_EQ(buffer.as<unsigned char>()[written - 1], 7);
+  buffer = HostBuffer();
+  EXPECT_EQ(memory->used_bytes(), 0u);
+  EXPECT_NO_THROW(memory->allocate(16 << 20, "a test"));
 }
 
 }  // namespace
