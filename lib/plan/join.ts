@@ -181,16 +181,15 @@ function hashJoin(context: Context): JoinPlan {
 
 /**
  * What a hash join on GPUs should take: its links, and the passes over what they bring. Rounds are cut on the devices first,
- * and come twice, to be counted and to be joined.
+ * and come once more to be joined.
  */
 function gpuHashEstimate(request: JoinRequestShape, traffic: Traffic, rounds: number, { devices, links }: Resources): Estimate {
   const { there, home } = traffic;
   const { h2d, d2h, both } = transferSpeeds(devices, links);
   const cut = rounds > 1 ? 2 * there : 0;
-  const arriving = there * (rounds > 1 && !request.countOnly ? 2 : 1);
-  const passes = (COSTS.gpuHashJoinPasses * 2 * arriving) / COSTS.gpuPassBytesPerSecond / devices.length;
-  const seconds = cut / both + arriving / h2d + passes + home / d2h;
-  return { rows: request.left.tuples + request.right.tuples, bytes: cut + arriving + home, milliseconds: seconds * 1e3 };
+  const passes = (COSTS.gpuHashJoinPasses * 2 * there) / COSTS.gpuPassBytesPerSecond / devices.length;
+  const seconds = cut / both + there / h2d + passes + home / d2h;
+  return { rows: request.left.tuples + request.right.tuples, bytes: cut + there + home, milliseconds: seconds * 1e3 };
 }
 
 /** What a hash join that gives `out` rows should take on host devices. */

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "join/growing_rows.h"
 #include "join/join_rows.h"
 #include "join/local_joins.h"
 #include "join/resolve.h"
@@ -33,50 +34,38 @@ JoinRows join_exact(Engine& engine, const JoinKeys& keys, const JoinRequest& req
   JoinRows rows;
   double skew = 1;
   uint64_t split_rows = 0;
-  JoinCounts counts;
 
-  const auto join = [&](const Relation& b, const Relation& p, bool count_only, auto&& use) {
-    LocalJoins joins(engine, devices, b, p, cut, count_only, job);
+  const auto join = [&](const Relation& b, const Relation& p, auto&& use) {
+    LocalJoins joins(engine, devices, b, p, cut, request.count_only, job);
     joins.run();
     skew = std::max(skew, joins.skew());
-    if (count_only == request.count_only) split_rows += joins.split_rows();  // not those of rounds that are counted first
-    const JoinCounts found = counts_of(joins.tally(), request);
-    use(joins, found,
-        tuple_sections(request.kind, (request.build_left ? b : p).size(), (request.build_left ? p : b).size(), found));
-  };
-  const auto count = [&](LocalJoins&, const JoinCounts& found, const JoinSections&) {
-    counts.pairs = add_rows(counts.pairs, found.pairs);
-    counts.left_matched += found.left_matched;
-    counts.right_matched += found.right_matched;
-  };
-  const auto reserve = [&] {
-    const JoinSections sections = join_sections(keys, request.kind, counts);
-    rows = make_rows(engine, keys, request, sections, job);
-    return RowWriter(request, rows, sections);
+    split_rows += joins.split_rows();
+    use(joins, tuple_sections(request.kind, (request.build_left ? b : p).size(), (request.build_left ? p : b).size(),
+                              counts_of(joins.tally(), request)));
   };
 
   if (plan.rounds == 1) {
     job.add_planned(2 * tuples);
-    join(build, probe, request.count_only, [&](LocalJoins& joins, const JoinCounts& found, const JoinSections& sections) {
-      count(joins, found, sections);
-      RowWriter writer = reserve();
-      if (!request.count_only) writer.write(joins, sections);
+    join(build, probe, [&](LocalJoins& joins, const JoinSections& found) {
+      const JoinSections sections = with_excluded(found, keys, request.kind);
+      rows = make_rows(engine, keys, request, sections, job);
+      if (!request.count_only) write_rows(joins, request, sections, places_in(rows, sections));
     });
   } else {
-    job.add_planned(tuples * (request.count_only ? 3 : 5));
+    job.add_planned(3 * tuples);
     std::vector<Rounds> sides;
     {
       const PhaseTimer timer(job, "cut rounds", 2 * (build.bytes() + probe.bytes()));
-      const uint64_t rows = round_chunk_rows(*devices[0], tuples, plan.rounds, devices.size());
-      for (const Relation* side : {&build, &probe}) sides.push_back(cut_rounds(engine, devices, *side, round_bits, rows, job));
+      const uint64_t most = round_chunk_rows(*devices[0], tuples, plan.rounds, devices.size());
+      for (const Relation* side : {&build, &probe}) sides.push_back(cut_rounds(engine, devices, *side, round_bits, most, job));
     }
-    // Count first: the result is reserved once, exactly, and no round's matches have to be kept for it.
-    for (uint32_t r = 0; r < plan.rounds; ++r) join(sides[0].part(r), sides[1].part(r), true, count);
-    RowWriter writer = reserve();
-    for (uint32_t r = 0; r < plan.rounds && !request.count_only; ++r) {
-      join(sides[0].part(r), sides[1].part(r), false,
-           [&](LocalJoins& joins, const JoinCounts&, const JoinSections& sections) { writer.write(joins, sections); });
+    GrowingRows growing(engine, keys, request, plan.rounds);
+    for (uint32_t r = 0; r < plan.rounds; ++r) {
+      join(sides[0].part(r), sides[1].part(r),
+           [&](LocalJoins& joins, const JoinSections& found) { growing.write(joins, found); });
     }
+    sides.clear();  // leaves the room that rows take a second time
+    rows = growing.finish(job);
   }
   rows.skew = skew;
   rows.split_rows = split_rows;

@@ -21,7 +21,7 @@ struct JoinRequest {
   bool want_keys = false;  ///< inner joins with exact keys only
   bool want_left = true;
   bool want_right = true;          ///< ignored by semi and anti joins, which give left rows alone
-  uint64_t max_rows = UINT64_MAX;  ///< more throw Error(memory_limit) before anything is written
+  uint64_t max_rows = UINT64_MAX;  ///< more throw Error(memory_limit)
 };
 
 /// The rows of a join: row i is (left[i], right[i]), with all-ones in place of a row that is not there (outer joins).

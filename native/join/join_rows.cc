@@ -7,12 +7,6 @@ namespace {
 
 constexpr uint64_t kCopyBytes = 1 << 20;
 
-void copy_bytes(Engine& engine, void* to, const void* from, uint64_t bytes, const Job& job) {
-  engine.pool.for_blocks(bytes, kCopyBytes, job, [&](uint64_t begin, uint64_t end) {
-    std::memcpy(static_cast<char*>(to) + begin, static_cast<const char*>(from) + begin, end - begin);
-  });
-}
-
 }  // namespace
 
 uint64_t add_rows(uint64_t a, uint64_t b) {
@@ -52,12 +46,15 @@ JoinSections tuple_sections(JoinKind kind, uint64_t left_tuples, uint64_t right_
   return sections;
 }
 
-JoinSections join_sections(const JoinKeys& keys, JoinKind kind, const JoinCounts& counts) {
-  JoinSections sections = tuple_sections(kind, keys.left.tuples.view.size, keys.right.tuples.view.size, counts);
+JoinSections with_excluded(JoinSections sections, const JoinKeys& keys, JoinKind kind) {
   if (keeps_left(kind)) sections.left_excluded = keys.left.excluded_rows;
   if (keeps_right(kind)) sections.right_excluded = keys.right.excluded_rows;
   add_rows(sections.pairs, add_rows(sections.left + sections.left_excluded, sections.right + sections.right_excluded));
   return sections;
+}
+
+JoinSections join_sections(const JoinKeys& keys, JoinKind kind, const JoinCounts& counts) {
+  return with_excluded(tuple_sections(kind, keys.left.tuples.view.size, keys.right.tuples.view.size, counts), keys, kind);
 }
 
 void check_max_rows(uint64_t rows, uint64_t max_rows) {
@@ -73,9 +70,29 @@ void fill_missing(Engine& engine, const HostBuffer& column, uint8_t row_bytes, u
                          [&](uint64_t from, uint64_t to) { std::memset(first + from, 0xFF, to - from); });
 }
 
-JoinRows make_rows(Engine& engine, const JoinKeys& keys, const JoinRequest& request, const JoinSections& sections,
-                   const Job& job) {
-  JoinRows rows;
+void copy_bytes(Engine& engine, void* to, const void* from, uint64_t bytes, const Job& job) {
+  engine.pool.for_blocks(bytes, kCopyBytes, job, [&](uint64_t begin, uint64_t end) {
+    std::memcpy(static_cast<char*>(to) + begin, static_cast<const char*>(from) + begin, end - begin);
+  });
+}
+
+void reserve_column(Engine& engine, HostBuffer& column, uint64_t rows, uint8_t width, const char* purpose) {
+  const size_t bytes = column_bytes(rows, width);
+  if (column) {
+    column.grow(bytes, purpose);
+  } else {
+    column = engine.memory->allocate(bytes, purpose);
+  }
+}
+
+void reserve_columns(Engine& engine, const JoinRequest& request, JoinRows& rows, uint64_t size) {
+  if (request.want_keys) reserve_column(engine, rows.keys, size, rows.left_layout.key_bytes, "the keys of a join");
+  if (wants_left(request)) reserve_column(engine, rows.left, size, rows.left_layout.value_bytes, "the left rows of a join");
+  if (wants_right(request)) reserve_column(engine, rows.right, size, rows.right_layout.value_bytes, "the right rows of a join");
+}
+
+JoinRows make_rows(Engine& engine, const JoinKeys& keys, const JoinRequest& request, const JoinSections& sections, const Job& job,
+                   JoinRows rows) {
   rows.size = sections.size();
   rows.left_layout = keys.left.tuples.layout;
   rows.right_layout = keys.right.tuples.layout;
@@ -84,17 +101,14 @@ JoinRows make_rows(Engine& engine, const JoinKeys& keys, const JoinRequest& requ
   rows.left_may_be_missing = right_alone > 0;
   rows.right_may_be_missing = !left_rows_only(request.kind) && left_alone > 0;
   if (request.count_only) return rows;
+  reserve_columns(engine, request, rows, rows.size);
   const uint8_t left_bytes = rows.left_layout.value_bytes, right_bytes = rows.right_layout.value_bytes;
-  if (request.want_keys)
-    rows.keys = engine.memory->allocate(column_bytes(rows.size, rows.left_layout.key_bytes), "the keys of a join");
   if (wants_left(request)) {
-    rows.left = engine.memory->allocate(column_bytes(rows.size, left_bytes), "the left rows of a join");
     copy_bytes(engine, rows.left.as<char>() + sections.left_excluded_begin() * left_bytes, keys.left.excluded.data(),
                sections.left_excluded * left_bytes, job);
     fill_missing(engine, rows.left, left_bytes, sections.right_begin(), right_alone, job);
   }
   if (wants_right(request)) {
-    rows.right = engine.memory->allocate(column_bytes(rows.size, right_bytes), "the right rows of a join");
     copy_bytes(engine, rows.right.as<char>() + sections.right_excluded_begin() * right_bytes, keys.right.excluded.data(),
                sections.right_excluded * right_bytes, job);
     fill_missing(engine, rows.right, right_bytes, sections.left_begin(), left_alone, job);

@@ -45,17 +45,24 @@ void check_request(const JoinKeys& keys, const JoinRequest& request);
 
 /// The sections of a join of so many tuples, without excluded rows.
 JoinSections tuple_sections(JoinKind kind, uint64_t left_tuples, uint64_t right_tuples, const JoinCounts& counts);
+/// These and the rows that can't match, of the whole join.
+JoinSections with_excluded(JoinSections sections, const JoinKeys& keys, JoinKind kind);
 /// The sections of the whole join.
 JoinSections join_sections(const JoinKeys& keys, JoinKind kind, const JoinCounts& counts);
 
 /// Throws Error(memory_limit), naming both numbers, if `rows` are more than the request allows.
 void check_max_rows(uint64_t rows, uint64_t max_rows);
 
-/// Reserves the result (only its size with count_only), fills in missing and excluded rows, and leaves pairs and rows
-/// alone to the algorithm.
-JoinRows make_rows(Engine& engine, const JoinKeys& keys, const JoinRequest& request, const JoinSections& sections,
-                   const Job& job);
+/// Makes room for so many rows in a column, or in all that were asked for; what is there stays.
+void reserve_column(Engine& engine, HostBuffer& column, uint64_t rows, uint8_t width, const char* purpose);
+void reserve_columns(Engine& engine, const JoinRequest& request, JoinRows& rows, uint64_t size);
 
+/// Reserves the result (only its size with count_only), fills in missing and excluded rows, and leaves pairs and rows
+/// alone to the algorithm. `rows`: columns that have some rows already.
+JoinRows make_rows(Engine& engine, const JoinKeys& keys, const JoinRequest& request, const JoinSections& sections, const Job& job,
+                   JoinRows rows = {});
+
+void copy_bytes(Engine& engine, void* to, const void* from, uint64_t bytes, const Job& job);
 /// Sets `rows` row numbers from `begin` on to all-ones.
 void fill_missing(Engine& engine, const HostBuffer& column, uint8_t row_bytes, uint64_t begin, uint64_t rows, const Job& job);
 

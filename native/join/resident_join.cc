@@ -164,7 +164,7 @@ JoinRows resident_hash_join_home(Engine& engine, std::span<Device* const> device
     rows = make_rows(engine, keys, request, sections, job);
     rows.skew = joins.skew();
     rows.split_rows = joins.split_rows();
-    if (!request.count_only) RowWriter(request, rows, sections).write(joins, sections);
+    if (!request.count_only) write_rows(joins, request, sections, places_in(rows, sections));
   });
   return rows;
 }

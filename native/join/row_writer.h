@@ -12,44 +12,37 @@ inline JoinCounts counts_of(const JoinTally& tally, const JoinRequest& request) 
           request.build_left ? tally.probe_matched : tally.build_matched};
 }
 
-/// Where the next rows of each section go.
-class RowWriter {
- public:
-  RowWriter(const JoinRequest& request, const JoinRows& rows, const JoinSections& sections)
-      : request_(request), rows_(rows), left_(sections.left_begin()), right_(sections.right_begin()) {}
+/// Where a join's rows go; null: nowhere.
+struct RowPlaces {
+  void *keys, *left, *right;  ///< of the pairs
+  void *left_alone, *right_alone;
+};
 
-  /// Writes one join's sections behind those of the joins before.
-  void write(LocalJoins& joins, const JoinSections& sections) {
-    void* const left = column(rows_.left, rows_.left_layout.value_bytes, pairs_);
-    void* const right = column(rows_.right, rows_.right_layout.value_bytes, pairs_);
-    void* const keys = column(rows_.keys, rows_.left_layout.key_bytes, pairs_);
-    if (sections.pairs) {
-      joins.emit(JoinEmit::pairs, {keys, request_.build_left ? left : right, request_.build_left ? right : left});
-    }
-    const bool semi = request_.kind == JoinKind::semi;
-    if (sections.left) alone(joins, request_.build_left, semi, column(rows_.left, rows_.left_layout.value_bytes, left_));
-    if (sections.right) alone(joins, !request_.build_left, false, column(rows_.right, rows_.right_layout.value_bytes, right_));
-    pairs_ += sections.pairs;
-    left_ += sections.left;
-    right_ += sections.right;
-  }
+inline void* place(const HostBuffer& column, uint8_t width, uint64_t row) {
+  return column ? column.as<char>() + row * width : nullptr;
+}
 
- private:
-  static void* column(const HostBuffer& buffer, uint8_t width, uint64_t row) {
-    return buffer ? buffer.as<char>() + row * width : nullptr;
-  }
-  static void alone(LocalJoins& joins, bool build, bool matched, void* values) {
+/// Where they go in the whole result.
+inline RowPlaces places_in(const JoinRows& rows, const JoinSections& sections) {
+  return {rows.keys.data(), rows.left.data(), rows.right.data(),
+          place(rows.left, rows.left_layout.value_bytes, sections.left_begin()),
+          place(rows.right, rows.right_layout.value_bytes, sections.right_begin())};
+}
+
+inline void write_rows(LocalJoins& joins, const JoinRequest& request, const JoinSections& sections, const RowPlaces& to) {
+  const auto alone = [&](bool build, bool matched, void* values) {
     if (!values) return;
     if (build) {
       joins.emit(matched ? JoinEmit::build_matched : JoinEmit::build_unmatched, {nullptr, values, nullptr});
     } else {
       joins.emit(matched ? JoinEmit::probe_matched : JoinEmit::probe_unmatched, {nullptr, nullptr, values});
     }
+  };
+  if (sections.pairs) {
+    joins.emit(JoinEmit::pairs, {to.keys, request.build_left ? to.left : to.right, request.build_left ? to.right : to.left});
   }
-
-  const JoinRequest& request_;
-  const JoinRows& rows_;
-  uint64_t pairs_ = 0, left_, right_;
-};
+  if (sections.left) alone(request.build_left, request.kind == JoinKind::semi, to.left_alone);
+  if (sections.right) alone(!request.build_left, false, to.right_alone);
+}
 
 }  // namespace warpjoin

@@ -1,0 +1,101 @@
+// Hash joins in rounds, whose results grow round by round.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <random>
+
+#include "core/engine.h"
+#include "join/join.h"
+#include "join_cases.h"
+#include "places.h"
+
+namespace warpjoin {
+namespace {
+
+using namespace testing;
+
+constexpr uint32_t kRounds = 4;
+
+/// The first key above `least` that is joined in round r.
+uint64_t key_in_round(uint64_t r, uint64_t least) {
+  while (mix_key(least) >> 62 != r) ++least;
+  return least;
+}
+
+/// 300 times 1000 pairs of one key, whose columns of 8 bytes are mapped, and few of others; rows without a match on either side.
+struct Sides {
+  Rows left, right;
+
+  explicit Sides(uint64_t hot_round) {
+    std::mt19937_64 random(3);
+    const uint64_t hot = key_in_round(hot_round, 1'000'000);
+    for (int i = 0; i < 2000; ++i) left.push_back(random() % 3000), right.push_back(random() % 3000);
+    left.insert(left.end(), 300, hot);
+    right.insert(right.end(), 1000, hot);
+    left.push_back({});
+    right.push_back({});
+  }
+};
+
+class JoinRounds : public ::testing::TestWithParam<Setup> {};
+INSTANTIATE_TEST_SUITE_P(Devices, JoinRounds,
+                         ::testing::Combine(::testing::Values(1, 3), ::testing::Values(Place::host, Place::far)), name_of_setup);
+
+TEST_P(JoinRounds, GiveAllRowsWhicheverRoundHasMost) {
+  const auto engine = make_engine(GetParam());
+  for (uint64_t r = 0; r < kRounds; ++r) {
+    const Sides sides(r);
+    for (const JoinKind kind : {JoinKind::inner, JoinKind::full}) {
+      check(*engine, sides.left, sides.right, {8, 8, 8}, {.kind = kind, .want_keys = kind == JoinKind::inner},
+            {.rounds = kRounds});
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_P(JoinRounds, FindMemoryThatIsKeptOfAResultAsLarge) {
+  const auto engine = make_engine(GetParam());
+  Rows left, right;
+  for (uint64_t key = 0, k = 0; k < 2000; ++k) {
+    key = key_in_round(k % kRounds, key + 1);
+    left.insert(left.end(), 10, key);
+    right.insert(right.end(), 97, key);
+  }
+  const JoinKeys keys = make_keys(*engine, left, right, {8, 8, 8});
+  // Behind the rows, on their last page, is a mark on pages that have been used before, and nothing on fresh ones.
+  for (const uint64_t behind : {0, 42}) {
+    Job job;
+    const JoinRows rows = join(*engine, keys, {}, {.rounds = kRounds}, job);
+    ASSERT_EQ(rows.size, left.size() * 97);
+    ASSERT_GT(rows.size * 8 / kRounds, size_t{3} << 20);
+    for (const HostBuffer* column : {&rows.left, &rows.right}) {
+      uint64_t& mark = column->as<uint64_t>()[rows.size];
+      if (behind) EXPECT_EQ(mark, behind);
+      mark = 42;
+    }
+  }
+}
+
+/// The first round has nearly all pairs, so that as many in each would be far beyond the limit.
+TEST_P(JoinRounds, FitAMemoryLimitThatHoldsTheCutTuplesAndTheRows) {
+  const auto [devices, place] = GetParam();
+  const Sides sides(0);
+  for (const JoinKind kind : kKinds) {
+    const JoinRequest request{.kind = kind};
+    const std::vector<Row> expected = naive(sides.left, sides.right, request);
+    const size_t side_bytes = (sides.left.size() + sides.right.size()) * 16;
+    const size_t ring = size_t{1} << 20;
+    EngineConfig config{.threads = 3, .host_devices = devices, .transfer_block_bytes = size_t{64} << 10};
+    // The tuples, cut and not, and the columns, each of which may lack some of its last page.
+    config.memory_limit_bytes = 3 * side_bytes + 2 * (expected.size() * 8 + (size_t{2} << 20)) + ring;
+    config.device_memory_limit_bytes = size_t{1} << 30;
+    const auto engine = place == Place::host ? std::make_unique<Engine>(config) : make_far_engine(config, true);
+    const JoinKeys keys = make_keys(*engine, sides.left, sides.right, {8, 8, 8});
+    Job job;
+    const JoinRows rows = join(*engine, keys, request, {.rounds = kRounds}, job);
+    ASSERT_EQ(read(rows, request), expected);
+  }
+}
+
+}  // namespace
+}  // namespace warpjoin
