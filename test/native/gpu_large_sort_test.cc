@@ -1,10 +1,8 @@
 // Sorts of more tuples than 32 bits count, on all GPUs that there are. They take some 80 GB of host memory.
 #include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <atomic>
 
 #include "gpu_engine.h"
+#include "large_data.h"
 #include "sort/sort.h"
 #include "sort_cases.h"
 
@@ -13,7 +11,7 @@ namespace {
 
 using namespace testing;
 
-constexpr uint64_t kPast31 = (uint64_t{1} << 31) + 7, kPast32 = (uint64_t{1} << 32) + 12345;
+constexpr uint64_t kPast31 = kTo31 + 7, kPast32 = kTo32 + 12345;
 
 struct Large {
   const char* name;
@@ -44,9 +42,7 @@ TEST_P(GpuLargeSort, SortsStably) {
   const Large& large = GetParam();
   constexpr TupleLayout layout{4, 8};
   const size_t host_bytes = large.size * (4 + (large.chunksets > 1 ? 2 : 1) * layout.tuple_bytes()) + (size_t{4} << 30);
-  if (static_cast<size_t>(sysconf(_SC_AVPHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE)) < host_bytes) {
-    GTEST_SKIP() << "needs " << host_bytes / 1e9 << " GB of host memory";
-  }
+  SKIP_WITHOUT_HOST_MEMORY(host_bytes);
   const auto gpus = static_cast<int>(visible_gpus().size());
   EngineConfig config{.host_devices = 0, .memory_limit_bytes = host_bytes};
   for (int gpu = 0; gpu < gpus; ++gpu) config.gpus.push_back(gpu);
@@ -62,28 +58,20 @@ TEST_P(GpuLargeSort, SortsStably) {
   }
 
   const HostBuffer keys = engine.memory->allocate(large.size * 4, "keys");
-  const auto each_row = [&](const auto& body) {
-    const uint64_t blocks = 8 * uint64_t{engine.pool.threads()};
-    engine.pool.parallel_for(blocks, [&](uint64_t b) {
-      const uint64_t begin = large.size / blocks * b, end = b + 1 == blocks ? large.size : large.size / blocks * (b + 1);
-      for (uint64_t row = begin; row < end; ++row) body(row);
-    });
-  };
-  each_row([&](uint64_t row) { keys.as<uint32_t>()[row] = large.key(row); });
+  each_row(engine, large.size, [&](uint64_t row) { keys.as<uint32_t>()[row] = large.key(row); });
   Job job;
   const auto runs = sort_chunksets(engine, layout, {keys.data(), nullptr, 0, large.size}, ~uint64_t{0}, plan, job);
   ASSERT_EQ(runs.size(), 1u);
   ASSERT_EQ(runs[0].size, large.size);
   // In order, and rows of equal keys ascend: as many different rows as there are.
-  std::atomic<uint64_t> wrong{0};
   const auto* sorted = runs[0].keys.as<uint32_t>();
   const auto* rows = runs[0].values.as<uint64_t>();
-  each_row([&](uint64_t i) {
+  const uint64_t wrong = sum_rows(engine, large.size, [&](uint64_t i) {
     const bool right = rows[i] < large.size && large.key(rows[i]) == sorted[i] &&
                        (i == 0 || sorted[i - 1] < sorted[i] || (sorted[i - 1] == sorted[i] && rows[i - 1] < rows[i]));
-    if (!right) wrong.fetch_add(1, std::memory_order_relaxed);
+    return uint64_t{!right};
   });
-  EXPECT_EQ(wrong.load(), 0u);
+  EXPECT_EQ(wrong, 0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, GpuLargeSort, ::testing::ValuesIn(kLarge), [](const auto& info) { return info.param.name; });
