@@ -86,6 +86,11 @@ class WindowWriter {
   uint64_t skip_, left_, at_;
 };
 
+/// A few rows of a piece by themselves: a piece may have more than 32 bits count.
+Piece stretch_of(const Piece& piece, TupleLayout layout, uint64_t begin, uint64_t end) {
+  return {piece.tuples.slice(layout, begin, end), 0};
+}
+
 bool consecutive(const uint32_t* ascending, uint64_t count) { return ascending[count - 1] - ascending[0] == count - 1; }
 
 }  // namespace
@@ -129,8 +134,7 @@ void HostHashMatch::emit_pairs(const Window& window, JoinOutput out, const Job& 
   const std::vector<Piece> build = pieces(build_, unit.partition), probe = pieces(probe_, unit.partition);
   WindowWriter writer(window);
   uint32_t probe_rows[kBlockRows], build_rows[kBlockRows];
-  const auto write = [&](const Piece& piece, uint64_t rows) {
-    const Piece own{piece.tuples, 0};
+  const auto write = [&](const Piece& own, uint64_t rows) {
     writer.block(rows, [&](uint64_t from, uint64_t count, uint64_t at) {
       const bool dense = built.unique && consecutive(probe_rows + from, count);
       const Selection from_probe{probe_rows + from, count, dense}, from_build{build_rows + from, count, false};
@@ -140,21 +144,23 @@ void HostHashMatch::emit_pairs(const Window& window, JoinOutput out, const Job& 
     });
   };
   for_rows(probe, unit.begin, unit.end, job, [&](const Piece& piece, uint64_t from, uint64_t to) {
-    const uint32_t* const match = matches + piece.begin;
+    const Piece own = stretch_of(piece, probe_.layout, from, to);
+    const uint32_t* const match = matches + piece.begin + from;
+    const uint64_t rows_here = own.tuples.size;
     uint64_t count = 0;
     if (built.unique) {
-      for (uint64_t row = from; row < to && writer.left();) {
-        const uint64_t stop = std::min(to, row + kBlockRows);
+      for (uint64_t row = 0; row < rows_here && writer.left();) {
+        const uint64_t stop = std::min(rows_here, row + kBlockRows);
         for (count = 0; row < stop; ++row) {
           probe_rows[count] = static_cast<uint32_t>(row);
           build_rows[count] = match[row];
           count += match[row] != built.groups;
         }
-        write(piece, count);
+        write(own, count);
       }
       return;
     }
-    for (uint64_t row = from; row < to && writer.left(); ++row) {
+    for (uint64_t row = 0; row < rows_here && writer.left(); ++row) {
       const uint32_t group = match[row];
       const uint32_t* builds = rows_by_group + begin[group];
       uint64_t size = begin[group + 1] - begin[group];
@@ -174,12 +180,12 @@ void HostHashMatch::emit_pairs(const Window& window, JoinOutput out, const Job& 
         size -= part;
         count += part;
         if (count == kBlockRows) {
-          write(piece, count);
+          write(own, count);
           count = 0;
         }
       }
     }
-    write(piece, count);
+    write(own, count);
   });
 }
 
@@ -190,10 +196,10 @@ void HostHashMatch::emit_probe(bool matched, const Window& window, JoinOutput ou
   WindowWriter writer(window);
   uint32_t rows[kBlockRows];
   for_rows(probe, unit.begin, unit.end, job, [&](const Piece& piece, uint64_t from, uint64_t to) {
-    const Piece own{piece.tuples, 0};
-    const uint32_t* const match = matches(unit.partition) + piece.begin;
-    for (uint64_t row = from; row < to && writer.left();) {
-      const uint64_t stop = std::min(to, row + kBlockRows);
+    const Piece own = stretch_of(piece, probe_.layout, from, to);
+    const uint32_t* const match = matches(unit.partition) + piece.begin + from;
+    for (uint64_t row = 0; row < own.tuples.size && writer.left();) {
+      const uint64_t stop = std::min(own.tuples.size, row + kBlockRows);
       uint64_t count = 0;
       for (; row < stop; ++row) {
         rows[count] = static_cast<uint32_t>(row);
