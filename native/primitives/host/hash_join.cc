@@ -342,7 +342,9 @@ void HostHashMatch::run(ThreadPool& pool, const Job& job) {
     run_keys<uint64_t>(pool, job);
   }
   for (const ProbeUnit& unit : units_) {
-    tally_.pairs += unit.pairs;
+    if (__builtin_add_overflow(tally_.pairs, unit.pairs, &tally_.pairs)) {
+      throw Error(ErrorCode::not_supported, "The join gives more than 2^64 - 1 rows");
+    }
     tally_.probe_matched += unit.matched;
   }
   for (const BuiltPartition& built : built_) tally_.build_matched += built.matched;
