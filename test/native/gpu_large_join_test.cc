@@ -19,7 +19,8 @@ class GpuLargeJoin : public ::testing::TestWithParam<Gpus> {
     SKIP_WITHOUT_GPUS(fewest);
     gpus_ = GetParam() == Gpus::one ? 1 : static_cast<int>(visible_gpus().size());
     constexpr size_t kGpuBytes = size_t{64} << 30;
-    for (const auto& device : make_gpu_engine(gpus_)->devices) {
+    const auto engine = make_gpu_engine(gpus_);
+    for (const auto& device : engine->devices) {
       if (device->info().memory_bytes < kGpuBytes) GTEST_SKIP() << "needs GPUs of " << kGpuBytes / 1e9 << " GB";
     }
   }
