@@ -7,6 +7,8 @@
 #include <map>
 #include <mutex>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "core/error.h"
 #include "primitives/host/host_primitives.h"
@@ -42,10 +44,11 @@ class HostEvent final : public Event {
   uint64_t recorded_ = 0, done_ = 0;
 };
 
-class HostStreamImpl final : public HostStream {
+/// A thread that runs the work of one stream at a time.
+class StreamThread {
  public:
-  HostStreamImpl() : thread_([this] { run(); }) {}
-  ~HostStreamImpl() override {
+  StreamThread() : thread_([this] { run(); }) {}
+  ~StreamThread() {
     {
       const std::lock_guard lock(mutex_);
       stopping_ = true;
@@ -54,39 +57,26 @@ class HostStreamImpl final : public HostStream {
     thread_.join();
   }
 
-  void enqueue(std::function<void()> work) override { push({std::move(work), false}); }
-
-  void synchronize() override {
+  /// `always`: even after an error.
+  void push(std::function<void()> function, bool always) {
+    {
+      const std::lock_guard lock(mutex_);
+      queue_.push_back({std::move(function), always});
+    }
+    changed_.notify_all();
+  }
+  /// Waits for all work, and gives the error of what failed.
+  std::exception_ptr finish() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return queue_.empty() && !busy_; });
-    if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
-  }
-
-  void record(Event& event) override {
-    auto& host = static_cast<HostEvent&>(event);
-    const uint64_t ticket = host.begin();
-    push({[&host, ticket] { host.finish(ticket); }, true});  // even after an error: others wait for it
-  }
-
-  void wait(Event& event) override {
-    auto& host = static_cast<HostEvent&>(event);
-    const uint64_t ticket = host.latest();
-    push({[&host, ticket] { host.wait_for(ticket); }, true});
+    return std::exchange(error_, nullptr);
   }
 
  private:
   struct Work {
     std::function<void()> function;
-    bool always;  // run even after an error
+    bool always;
   };
-
-  void push(Work work) {
-    {
-      const std::lock_guard lock(mutex_);
-      queue_.push_back(std::move(work));
-    }
-    changed_.notify_all();
-  }
 
   void run() {
     lower_thread_priority();
@@ -124,6 +114,58 @@ class HostStreamImpl final : public HostStream {
   std::thread thread_;  // last: starts when the rest is there
 };
 
+/// Threads whose streams are gone wait here for others: an operator makes several streams a device and call, and to start
+/// their threads takes longer than a small call's work.
+class StreamThreads {
+ public:
+  std::unique_ptr<StreamThread> take() {
+    const std::lock_guard lock(mutex_);
+    if (idle_.empty()) return std::make_unique<StreamThread>();
+    std::unique_ptr<StreamThread> thread = std::move(idle_.back());
+    idle_.pop_back();
+    return thread;
+  }
+  void give(std::unique_ptr<StreamThread> thread) {
+    const std::lock_guard lock(mutex_);
+    idle_.push_back(std::move(thread));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<StreamThread>> idle_;
+};
+
+class HostStreamImpl final : public HostStream {
+ public:
+  explicit HostStreamImpl(std::shared_ptr<StreamThreads> threads) : threads_(std::move(threads)), thread_(threads_->take()) {}
+  ~HostStreamImpl() override {
+    thread_->finish();
+    threads_->give(std::move(thread_));
+  }
+
+  void enqueue(std::function<void()> work) override { thread_->push(std::move(work), false); }
+
+  void synchronize() override {
+    if (const std::exception_ptr error = thread_->finish()) std::rethrow_exception(error);
+  }
+
+  void record(Event& event) override {
+    auto& host = static_cast<HostEvent&>(event);
+    const uint64_t ticket = host.begin();
+    thread_->push([&host, ticket] { host.finish(ticket); }, true);  // others wait for it
+  }
+
+  void wait(Event& event) override {
+    auto& host = static_cast<HostEvent&>(event);
+    const uint64_t ticket = host.latest();
+    thread_->push([&host, ticket] { host.wait_for(ticket); }, true);
+  }
+
+ private:
+  const std::shared_ptr<StreamThreads> threads_;  // streams may outlive their device
+  std::unique_ptr<StreamThread> thread_;
+};
+
 class HostDevice final : public Device {
  public:
   HostDevice(int ordinal, size_t limit_bytes, std::shared_ptr<HostMemory> memory, ThreadPool& pool)
@@ -144,7 +186,7 @@ class HostDevice final : public Device {
   ~HostDevice() override { memory_.reset(); }  // it frees into blocks_
 
   bool addresses_host_memory() const noexcept override { return true; }
-  std::unique_ptr<Stream> create_stream(bool /*urgent*/) override { return std::make_unique<HostStreamImpl>(); }
+  std::unique_ptr<Stream> create_stream(bool /*urgent*/) override { return std::make_unique<HostStreamImpl>(stream_threads_); }
   std::unique_ptr<Event> create_event() override { return std::make_unique<HostEvent>(); }
 
   void copy(void* target, const void* source, size_t bytes, Stream& stream) override {
@@ -169,6 +211,7 @@ class HostDevice final : public Device {
 
  private:
   ThreadPool& pool_;
+  const std::shared_ptr<StreamThreads> stream_threads_ = std::make_shared<StreamThreads>();
   std::shared_ptr<HostMemory> host_memory_;
   std::map<void*, HostBuffer> blocks_;
   std::unique_ptr<Primitives> primitives_;

@@ -10,7 +10,7 @@
 
 namespace warpjoin {
 
-/// A host stream runs its work on a thread of its own; the work itself may use the device's pool.
+/// A host stream runs its work on a thread of its own, while it lives; the work itself may use the device's pool.
 class HostStream : public Stream {
  public:
   /// Enqueues a function. What it refers to must live until the stream has run it.

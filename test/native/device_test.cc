@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 #include "core/engine.h"
@@ -45,6 +47,30 @@ TEST(HostStream, ThrowsAnErrorOnceAndWorksOn) {
   static_cast<HostStream&>(*stream).enqueue([&] { skipped = false; });
   stream->synchronize();
   EXPECT_FALSE(skipped);
+}
+
+TEST(HostStream, TakesOverTheThreadOfAnotherButNotItsError) {
+  Engine engine = make_engine(1);
+  Device& device = *engine.devices[0];
+  const auto run = [](Stream& stream, std::function<void()> work) { static_cast<HostStream&>(stream).enqueue(std::move(work)); };
+  std::thread::id first, at_once, later;
+  bool skipped = true, finished = false;
+  {
+    const auto failing = device.create_stream();
+    run(*failing, [&] { first = std::this_thread::get_id(); });
+    run(*failing, [] { throw Error(ErrorCode::internal, "nobody asks"); });
+    run(*failing, [&] { skipped = false; });
+    const auto other = device.create_stream();
+    run(*other, [&] { at_once = std::this_thread::get_id(); });
+    run(*other, [&] { finished = true; });
+  }
+  EXPECT_TRUE(skipped && finished);
+  EXPECT_NE(first, at_once);
+  const auto stream = device.create_stream(), third = device.create_stream();
+  run(*stream, [&] { later = std::this_thread::get_id(); });
+  stream->synchronize();
+  EXPECT_TRUE(later == first || later == at_once);
+  third->synchronize();
 }
 
 TEST(StackAllocator, ClosesHolesOnceTheTopIsFreed) {
