@@ -71,25 +71,51 @@ class RepeatedCall {
   std::vector<size_t> free_;
 };
 
-/// Lets the first, the second and so on allocation fail, in host memory and on the first and the last device; there are at least
-/// `least`.
+/// Calls `fails` with 1, 2 and so on, for something to fail at its n-th time, until that returns that nothing did; returns how
+/// often it has failed. Past the first few it takes random steps that grow: what comes late in a call are the same copies and
+/// buffers again, for one device or part after another, and other calls take other steps.
+inline uint64_t fail_each(uint64_t seed, const std::function<bool(uint64_t n)>& fails) {
+  constexpr uint64_t kOneByOne = 8;
+  std::mt19937_64 random(seed);
+  uint64_t failures = 0;
+  for (uint64_t n = 1; !::testing::Test::HasFatalFailure() && fails(n); n += n < kOneByOne ? 1 : 1 + random() % (n / 2)) {
+    ++failures;
+  }
+  return failures;
+}
+
+/// Lets allocations fail, in host memory and on the first and the last device; there are at least `least`.
 inline void check_failed_allocations(Engine& engine, int devices, const RepeatedCall& call, uint64_t least = 3) {
   for (const int pool : std::set{-1, 0, devices - 1}) {  // -1: host memory
     SCOPED_TRACE(pool);
     const auto fail = [&](uint64_t n) {
       pool < 0 ? engine.memory->fail_allocation(n) : engine.devices[static_cast<size_t>(pool)]->memory().fail_allocation(n);
     };
-    uint64_t failures = 0;
-    for (bool failed = true; failed && !::testing::Test::HasFatalFailure(); failures += failed) {
-      fail(failures + 1);
+    const uint64_t failures = fail_each(static_cast<uint64_t>(8 * devices + pool), [&](uint64_t n) {
+      fail(n);
       Job job;
-      failed = !call.survives(pool < 0 ? ErrorCode::memory_limit : ErrorCode::device, job);
+      const bool failed = !call.survives(pool < 0 ? ErrorCode::memory_limit : ErrorCode::device, job);
       fail(0);
-    }
+      return failed;
+    });
     EXPECT_GE(failures, least);
   }
   Job job;
   call.run(job);
+}
+
+/// Lets copies of a far device fail, at once or when its stream gets there; there are at least `least`.
+template <class Device>
+void check_failed_copies(Device& device, const RepeatedCall& call, uint64_t least) {
+  for (const bool at_once : {false, true}) {
+    const uint64_t failures = fail_each(static_cast<uint64_t>(2 * device.info().ordinal + at_once), [&](uint64_t n) {
+      device.fail_copy(static_cast<int64_t>(n), at_once);
+      Job job;
+      return !call.survives(ErrorCode::device, job);
+    });
+    EXPECT_GE(failures, least);
+  }
+  device.fail_copy(0, false);
 }
 
 /// Cancels before the call begins, once so many of its rows are done, and at random times.
@@ -102,7 +128,8 @@ inline void check_cancelled_calls(const RepeatedCall& call) {
     Job job;
     std::atomic<bool> ended{false};
     std::thread canceller([&] {
-      while (!ended && !when(job)) std::this_thread::yield();
+      // Not a loop of yields, which takes a core from the call.
+      while (!ended && !when(job)) std::this_thread::sleep_for(std::chrono::microseconds(5));
       job.cancel();
     });
     const bool survived = call.survives(ErrorCode::aborted, job);
@@ -113,11 +140,11 @@ inline void check_cancelled_calls(const RepeatedCall& call) {
   Job cancelled;
   cancelled.cancel();
   EXPECT_FALSE(call.survives(ErrorCode::aborted, cancelled));
-  for (uint64_t eighth = 0; eighth <= 8; ++eighth) {
-    cancelled_when([&](const Job& job) { return job.done() >= whole.done() * eighth / 8; });
+  for (uint64_t quarter = 0; quarter <= 4; ++quarter) {
+    cancelled_when([&](const Job& job) { return job.done() >= whole.done() * quarter / 4; });
   }
   std::mt19937_64 random(whole.done());
-  for (int i = 0; i < 12; ++i) {
+  for (int i = 0; i < 8; ++i) {
     const auto until = std::chrono::steady_clock::now() +
                        std::chrono::duration<double>(seconds * (static_cast<double>(random() >> 11) * 0x1p-53));
     cancelled_when([&](const Job&) { return std::chrono::steady_clock::now() >= until; });

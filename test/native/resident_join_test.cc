@@ -86,17 +86,7 @@ TEST_P(FarResidentJoin, SurvivesCopiesThatFail) {
   const auto engine = make_engine(GetParam());
   auto& last = static_cast<FarDevice&>(*engine->devices.back());
   for (const bool home : {false, true}) {
-    const RepeatedCall call = repeated_resident_join(*engine, 16, home, 800, 900);
-    for (const bool at_once : {false, true}) {
-      int64_t failures = 0;
-      for (bool failed = true; failed; failures += failed) {
-        last.fail_copy(failures + 1, at_once);
-        Job job;
-        failed = !call.survives(ErrorCode::device, job);
-      }
-      EXPECT_GE(failures, 4);
-    }
-    last.fail_copy(0, false);
+    check_failed_copies(last, repeated_resident_join(*engine, 16, home, 800, 900), 4);
   }
 }
 
