@@ -11,6 +11,7 @@
 #include "columns/device_gather.h"
 #include "primitives/primitives.h"
 #include "test_columns.h"
+#include "words.h"
 
 namespace warpjoin::testing {
 
@@ -34,7 +35,7 @@ struct RowsOf {
     for (size_t i = 0; i < size; ++i) {
       const bool missing = may_be_missing && (of == 0 || random() % 3 == 0);
       numbers[i] = missing ? UINT64_MAX : i == 0 ? of - 1 : random() % of;
-      std::memcpy(bytes.data() + i * row_bytes, &numbers[i], row_bytes);
+      words::write(bytes.data(), row_bytes, i, numbers[i]);
     }
   }
 };
@@ -78,7 +79,7 @@ inline void check_gather_primitive(Engine& engine, uint64_t rows, uint64_t size,
   SCOPED_TRACE(std::to_string(engine.devices.size()) + " shards of " + std::to_string(rows) + " rows, " + std::to_string(size) +
                " of width " + std::to_string(width) + " by " + std::to_string(row_bytes) +
                (masked ? " bytes, masked" : " bytes"));
-  for (const auto& device : engine.devices) device->memory().reserve(size_t{64} << 20);
+  for (const auto& device : engine.devices) device->memory().reserve((size_t{1} << 20) + 32 * (rows + size));
   std::mt19937_64 random(seed);
   const Sharding sharding = Sharding::of(rows, engine.devices.size());
   const auto bytes_of = [&](uint64_t count) { return width ? count * width : (count + 63) / 64 * 8; };

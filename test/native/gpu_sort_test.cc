@@ -120,9 +120,9 @@ TEST(GpuPrimitives, SamplesKeys) {
         device.primitives().sample_keys(layout, in.span().view(), count, sample.span().keys, job, *stream);
         const SortedRun got = OnDevice::read(*engine, device, {layout.key_bytes, 0}, sample.span(), *stream);
         for (uint64_t i = 0; i < count; ++i) {
-          ASSERT_EQ(element(got.keys.data(), i, layout.key_bytes), keys[sampled_row(size, count, i)]) << i;
+          ASSERT_EQ(words::read(got.keys.data(), layout.key_bytes, i), keys[sampled_row(size, count, i)]) << i;
         }
-        EXPECT_EQ(element(got.keys.data(), count, layout.key_bytes), 0xEEEEEEEEEEEEEEEE >> (64 - 8 * layout.key_bytes));
+        EXPECT_EQ(words::read(got.keys.data(), layout.key_bytes, count), 0xEEEEEEEEEEEEEEEE >> (64 - 8 * layout.key_bytes));
       }
     }
   }

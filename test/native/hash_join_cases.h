@@ -13,6 +13,7 @@
 
 #include "core/engine.h"
 #include "primitives/primitives.h"
+#include "words.h"
 
 namespace warpjoin::hash_join_cases {
 
@@ -39,8 +40,8 @@ struct Side {
       std::vector<uint64_t> o((size_t{1} << bits) + 1);
       for (size_t i = 0; i < part.size(); ++i) {
         if (implied) part[i].second = 1000 * f + i;
-        std::memcpy(k.data() + i * layout.key_bytes, &part[i].first, layout.key_bytes);
-        std::memcpy(v.data() + i * layout.value_bytes, &part[i].second, layout.value_bytes);
+        words::write(k.data(), layout.key_bytes, i, part[i].first);
+        words::write(v.data(), layout.value_bytes, i, part[i].second);
         ++o[digit(part[i].first) + 1];
       }
       std::partial_sum(o.begin(), o.end(), o.begin());
@@ -83,12 +84,6 @@ inline Expected naive(const Side& build, const Side& probe) {
     std::sort(rows->begin(), rows->end());
   }
   return expected;
-}
-
-inline uint64_t read(const std::vector<char>& from, size_t i, uint8_t width) {
-  uint64_t value = 0;
-  if (width) std::memcpy(&value, from.data() + i * width, width);
-  return value;
 }
 
 /// A side in a device's memory, each fragment in arrays of its own.
@@ -162,9 +157,9 @@ inline void check(Engine& engine, const Side& build_side, const Side& probe_side
       const std::vector<char> found_keys = fetch(keys), found_left = fetch(left), found_right = fetch(right);
       std::vector<Row> got;
       for (size_t i = 0; i < rows.size(); ++i) {
-        got.emplace_back(read(found_keys, i, build_layout.key_bytes),
-                         with_build ? read(found_left, i, build_layout.value_bytes) : 0,
-                         with_probe ? read(found_right, i, probe_layout.value_bytes) : 0);
+        got.emplace_back(words::read(found_keys.data(), build_layout.key_bytes, i),
+                         with_build ? words::read(found_left.data(), build_layout.value_bytes, i) : 0,
+                         with_probe ? words::read(found_right.data(), probe_layout.value_bytes, i) : 0);
       }
       std::sort(got.begin(), got.end());
       ASSERT_TRUE(got == rows);

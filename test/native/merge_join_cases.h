@@ -14,6 +14,7 @@
 #include "core/engine.h"
 #include "core/error.h"
 #include "join/join.h"
+#include "words.h"
 
 namespace warpjoin::testing {
 
@@ -33,8 +34,8 @@ inline SortedRun make_sorted_run(Engine& engine, TupleLayout layout, std::vector
   std::mt19937_64 random(keys.size());
   std::shuffle(values.begin(), values.end(), random);
   for (size_t i = 0; i < run.size; ++i) {
-    std::memcpy(run.keys.as<char>() + i * layout.key_bytes, &keys[i], layout.key_bytes);
-    std::memcpy(run.values.as<char>() + i * layout.value_bytes, &values[i], layout.value_bytes);
+    words::write(run.keys.data(), layout.key_bytes, i, keys[i]);
+    words::write(run.values.data(), layout.value_bytes, i, values[i]);
   }
   return run;
 }

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <random>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "join/resident_join.h"
 #include "join_cases.h"
 #include "transfer/arrival.h"
+#include "words.h"
 
 namespace warpjoin::testing {
 
@@ -35,8 +35,8 @@ class ResidentSide {
       std::vector<char> keys(size * layout.key_bytes), values(size * written.value_bytes);
       for (uint64_t i = 0; i < size; ++i) {
         const uint64_t row = begin + i, value = payload ? payload_of(row) : row;
-        std::memcpy(&keys[i * layout.key_bytes], &*rows[row], layout.key_bytes);
-        if (written.value_bytes) std::memcpy(&values[i * layout.value_bytes], &value, layout.value_bytes);
+        words::write(keys.data(), layout.key_bytes, i, *rows[row]);
+        words::write(values.data(), written.value_bytes, i, value);
       }
       const auto stream = device.create_stream();
       device.copy(tuples.span.keys, keys.data(), keys.size(), *stream);
@@ -97,14 +97,16 @@ inline std::vector<Row> read(Engine& engine, const ResidentRows& joined, const J
   return all;
 }
 
+/// Where no bytes are said, as many are reserved on each device as sides need that give few pairs a row.
 inline void check_resident(Engine& engine, const Rows& left, const Rows& right, Shape shape, bool implied, JoinRequest request,
-                           uint32_t partitions, std::mt19937_64& random, size_t reserved_bytes = size_t{48} << 20) {
+                           uint32_t partitions, std::mt19937_64& random, size_t reserved_bytes = 0) {
   SCOPED_TRACE(::testing::Message() << "kind " << int(request.kind) << " build_left " << request.build_left << " devices "
                                     << engine.devices.size() << " partitions " << partitions << " rows " << left.size() << " "
                                     << right.size() << " keys " << int(shape.key_bytes));
   const std::vector<Device*> devices = devices_of(engine);
   const std::vector<Row> expected = naive(left, right, request, shape.payload);
-  const std::vector<Buffer> reserved = reserve_all(engine, reserved_bytes);
+  const std::vector<Buffer> reserved =
+      reserve_all(engine, reserved_bytes ? reserved_bytes : (size_t{4} << 20) + 320 * (left.size() + right.size()));
   const ResidentSide l(engine, left, {shape.key_bytes, shape.left_value}, shape.payload, implied, random);
   const ResidentSide r(engine, right, {shape.key_bytes, shape.right_value}, shape.payload, implied, random);
   Job job;
@@ -214,7 +216,7 @@ inline void check_skewed_resident_joins(Engine& engine) {
 }
 
 /// Build sides that are sent to each device, and partitions by size.
-inline void check_large_resident_joins(Engine& engine, size_t rows, size_t reserved_bytes = size_t{48} << 20) {
+inline void check_large_resident_joins(Engine& engine, size_t rows, size_t reserved_bytes = 0) {
   std::mt19937_64 random(11);
   const Rows left = draw(random, rows, rows, 0, 8), right = draw(random, rows / 2, rows, 0, 8);
   const Rows few = draw(random, rows / 100, rows, 0, 8);

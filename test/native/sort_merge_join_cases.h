@@ -14,20 +14,18 @@ inline Rows rows_of(const std::vector<uint64_t>& keys) { return {keys.begin(), k
 
 /// What merge_join gives of runs, for all shapes of keys.
 inline void check_joint_order(Engine& engine, uint64_t rows) {
-  std::mt19937_64 random(rows);
+  std::mt19937_64 random(rows + engine.devices.size());
   for (const JoinShape shape : kAllShapes) {
     for (const uint8_t key_bytes : {uint8_t{4}, uint8_t{8}}) {
       const Rows left = rows_of(draw_join_keys(shape, true, rows + random() % 100, key_bytes, random)),
                  right = rows_of(draw_join_keys(shape, false, rows / 10, key_bytes, random));
       const JoinKeys keys = make_keys(engine, left, right, {key_bytes, 4, 8});
-      for (const bool build_left : {false, true}) {
-        JoinRequest request{.kind = random() % 2 ? JoinKind::inner : JoinKind::full, .build_left = build_left};
-        request.want_keys = request.kind == JoinKind::inner;
-        Job job;
-        const JoinRows expected = join(engine, keys, request, {.merge = true}, job);
-        expect_same_rows(join(engine, keys, request, kJoint[0], job), expected);
-        EXPECT_EQ(job.done(), job.planned());
-      }
+      JoinRequest request{.kind = random() % 2 ? JoinKind::inner : JoinKind::full, .build_left = random() % 2 == 0};
+      request.want_keys = request.kind == JoinKind::inner;
+      Job job;
+      const JoinRows expected = join(engine, keys, request, {.merge = true}, job);
+      expect_same_rows(join(engine, keys, request, kJoint[0], job), expected);
+      EXPECT_EQ(job.done(), job.planned());
     }
   }
 }

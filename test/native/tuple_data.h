@@ -16,6 +16,7 @@
 #include "core/tuples.h"
 #include "device/host_device.h"
 #include "primitives/primitives.h"
+#include "words.h"
 
 namespace warpjoin::test {
 
@@ -83,11 +84,11 @@ class TupleArray {
   TupleArray(TupleArray&&) = default;
 
   void set(uint64_t i, uint64_t key, uint64_t value) {
-    std::memcpy(keys_.at + i * layout_.key_bytes, &key, layout_.key_bytes);
-    if (layout_.value_bytes) std::memcpy(values_.at + i * layout_.value_bytes, &value, layout_.value_bytes);
+    words::write(keys_.at, layout_.key_bytes, i, key);
+    words::write(values_.at, layout_.value_bytes, i, value);
   }
-  uint64_t key(uint64_t i) const { return get(keys_, layout_.key_bytes, i); }
-  uint64_t value(uint64_t i) const { return layout_.value_bytes ? get(values_, layout_.value_bytes, i) : 0; }
+  uint64_t key(uint64_t i) const { return words::read(keys_.at, layout_.key_bytes, i); }
+  uint64_t value(uint64_t i) const { return words::read(values_.at, layout_.value_bytes, i); }
   uint64_t size() const { return size_; }
 
   TupleSpan span() { return {keys_.at, layout_.value_bytes ? values_.at : nullptr, size_}; }
@@ -123,11 +124,6 @@ class TupleArray {
     begin += (64 - reinterpret_cast<uintptr_t>(begin) % 64) % 64;
     array.at = begin + shift * element;
     return array;
-  }
-  static uint64_t get(const Array& array, size_t element, uint64_t i) {
-    uint64_t value = 0;
-    std::memcpy(&value, array.at + i * element, element);
-    return value;
   }
   bool intact(const Array& array, size_t element) const {
     const auto* const end = array.bytes.data() + array.bytes.size();
