@@ -87,6 +87,10 @@ TEST(GpuHashJoin, EmptyAndTinySidesForTheSanitizers) {
                   Side({8, 8}, std::vector<uint64_t>(s, 5), 2, 0, false));
     }
   }
+  // The key whose hash is that of an empty slot, beside one in any slot.
+  for (const uint64_t key : {uint64_t{1}, uint64_t{2}, uint64_t{3}, uint64_t{0x7FF0000000000000}}) {
+    check_paths(*engine, Side({8, 4}, {key}, 1, 0, false), Side({8, 8}, {0, 0, key}, 1, 0, false));
+  }
 }
 
 std::vector<uint64_t> numbers(uint64_t size) {

@@ -17,6 +17,9 @@ unsigned probe_blocks(uint64_t rows) {
   return static_cast<unsigned>(std::clamp<uint64_t>((rows + kBlockRows - 1) / kBlockRows, 1, kMostBlocks));
 }
 
+/// Four at least: an empty slot's hash must not be that of a tuple which gets there past all other slots.
+constexpr uint64_t small_slots(uint64_t build_rows) { return std::bit_ceil(std::max<uint64_t>(2 * build_rows, 4)); }
+
 /// Open addressing, half full. What is stored by hash: a build tuple's value, or its row.
 template <class Key, class Stored>
 struct SmallTable {
@@ -152,7 +155,7 @@ __global__ void __launch_bounds__(kThreads, 2048 / kThreads)
 }  // namespace
 
 uint64_t small_table_bytes(uint64_t build_rows, uint32_t entry_bytes) {
-  const uint64_t bytes = std::bit_ceil(std::max<uint64_t>(2 * build_rows, 2)) * entry_bytes;
+  const uint64_t bytes = small_slots(build_rows) * entry_bytes;
   return bytes <= hash_tuning.small_table_bytes ? bytes : 0;
 }
 
@@ -165,7 +168,7 @@ namespace {
 
 template <class Key, class Stored>
 gpu::SmallTable<Key, Stored> table_of(const GpuHashMatch& match) {
-  const unsigned bits = static_cast<unsigned>(std::bit_width(std::max<uint64_t>(2 * uint64_t{match.build.size}, 2) - 1));
+  const auto bits = static_cast<unsigned>(std::countr_zero(gpu::small_slots(match.build.size)));
   return {reinterpret_cast<gpu::HashTuple<Key, Stored>*>(match.small_table), bits};
 }
 
