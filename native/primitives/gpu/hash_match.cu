@@ -46,14 +46,20 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x < 2) sums[threadIdx.x] = 0;
   const uint64_t begin = uint64_t{blockIdx.x} * kEmitTile;
   unsigned long long own_pairs = 0, own_matched = 0;
-  // `first_match` has room for whole loads.
   const uint64_t first = begin + threadIdx.x * kOwn;
-  uint4 four = {kNoRow, kNoRow, kNoRow, kNoRow};
-  if (first < size) four = *reinterpret_cast<const uint4*>(first_match + first);
-  const uint32_t own[kOwn] = {four.x, four.y, four.z, four.w};
+  uint32_t own[kOwn] = {kNoRow, kNoRow, kNoRow, kNoRow};
+  if (first + kOwn <= size) {
+    const uint4 four = *reinterpret_cast<const uint4*>(first_match + first);
+    own[0] = four.x, own[1] = four.y, own[2] = four.z, own[3] = four.w;
+  } else {
+#pragma unroll
+    for (unsigned i = 0; i < kOwn; ++i) {
+      if (first + i < size) own[i] = first_match[first + i];
+    }
+  }
 #pragma unroll
   for (unsigned i = 0; i < kOwn; ++i) {
-    if (first + i >= size || own[i] == kNoRow) continue;
+    if (own[i] == kNoRow) continue;
     own_pairs += key_rows ? key_rows[own[i]] : 1;
     ++own_matched;
   }

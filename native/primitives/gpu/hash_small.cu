@@ -78,7 +78,10 @@ template <class Key>
 __global__ void __launch_bounds__(kThreads)
     keep_small(SmallTable<Key, uint32_t> table, const Key* keys, uint64_t size, const uint32_t* crowded, uint32_t* first_match,
                uint8_t* matched, uint32_t* table_matches) {
-  if (*crowded) return;
+  if (*crowded) {
+    for (uint64_t row = loop_begin(); first_match && row < size; row += loop_step()) first_match[row] = kNoRow;
+    return;
+  }
   uint32_t matches = 0;
   for (uint64_t first = uint64_t{blockIdx.x} * kThreads * kProbes + threadIdx.x; first < size; first += loop_step() * kProbes) {
     Key hashes[kProbes];

@@ -141,6 +141,8 @@ __global__ void __launch_bounds__(kMatchThreads, 2)
   const Task task(tasks);
   if (task.build_rows > RowTable::kRows || (tasks.crowds_known && tasks.crowded[task.partition])) {
     if (threadIdx.x == 0) tasks.crowded[task.partition] = 1;
+    if (!first_match) return;
+    for (uint64_t row = task.begin + threadIdx.x; row < task.end; row += kMatchThreads) first_match[row] = kNoRow;
     return;
   }
   const RowTable table(shared_words, bits);
