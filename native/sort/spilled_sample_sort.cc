@@ -1,6 +1,9 @@
 // The sample sort of what the devices can't hold at a time: one pass partitions it by key range and spills the pieces to
 // host memory, another takes range after range to a device, sorts it and sends it to its final place. Each pass moves every
-// tuple once in each direction, both directions at the same time; nothing is merged.
+// tuple once in each direction, both directions at the same time; nothing is merged. A pass goes in steps: what one of them
+// brought goes home while the next one brings more. There are several in what a device holds, as the first and the last step
+// have one direction to themselves.
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <string>
@@ -17,6 +20,7 @@ namespace {
 
 // Larger than in one pass: a range of a piece is a copy of its own on the way back.
 constexpr size_t kPieceBytes = size_t{256} << 20;
+constexpr uint64_t kSteps = 4;  // in what a device holds
 
 // One device's work. The stream comes last: it waits for its work before what it refers to goes.
 struct SpillLane {
@@ -25,11 +29,19 @@ struct SpillLane {
   std::vector<OwnedTuples> buffers;  // slots of pieces, later the other buffer of sorts
   Buffer scratch;
   std::array<std::unique_ptr<Event>, kArrivalSlots> slot_free;
-  std::vector<std::vector<Piece>> pieces;  // of each chunkset
-  std::vector<std::vector<Part>> batches;  // of parts that fit an area together
+  std::vector<std::vector<Piece>> pieces;                    // of each step
+  std::vector<std::vector<Part>> batches;                    // of each step
+  std::array<std::vector<std::unique_ptr<Event>>, 2> ready;  // each piece or part of an area, to go home
   std::unique_ptr<Stream> compute;
 
   Primitives& primitives() const { return device->primitives(); }
+
+  /// Says that the kth piece or part of a step is ready, once what is enqueued now has been done.
+  void record_ready(size_t step, size_t k) {
+    std::vector<std::unique_ptr<Event>>& events = ready[step % 2];
+    while (events.size() <= k) events.push_back(device->create_event());
+    compute->record(*events[k]);
+  }
 };
 
 class SpilledSampleSort {
@@ -44,10 +56,10 @@ class SpilledSampleSort {
         run_(run),
         varying_bits_(varying_bits),
         job_(job),
-        chunksets_(chunkset_ends.size()),
         lanes_(devices.size()) {
     uint64_t largest = 0;
-    for (size_t c = 0; c < chunksets_; ++c) largest = std::max(largest, chunkset_ends[c] - (c ? chunkset_ends[c - 1] : 0));
+    for (size_t c = 0; c < chunkset_ends.size(); ++c)
+      largest = std::max(largest, chunkset_ends[c] - (c ? chunkset_ends[c - 1] : 0));
     area_ = share_begin(largest, devices.size(), 1);
     piece_ = piece_tuples(layout, area_, kPieceBytes);
     for (size_t i = 0; i < devices.size(); ++i) {
@@ -56,8 +68,7 @@ class SpilledSampleSort {
       lane.device->memory().reserve(spilled_sample_sort_bytes(*lane.device, layout, largest, devices.size()));
       for (OwnedTuples& area : lane.areas) area = OwnedTuples(*lane.device, layout, area_);
       for (auto& event : lane.slot_free) event = lane.device->create_event();
-      lane.pieces.resize(chunksets_);
-      for (size_t c = 0; c < chunksets_; ++c) cut_pieces(lane, i, c, c ? chunkset_ends[c - 1] : 0, chunkset_ends[c]);
+      for (size_t c = 0; c < chunkset_ends.size(); ++c) cut_pieces(lane, i, c ? chunkset_ends[c - 1] : 0, chunkset_ends[c]);
       lane.compute = lane.device->create_stream();
     }
   }
@@ -80,15 +91,39 @@ class SpilledSampleSort {
   }
 
  private:
-  void cut_pieces(SpillLane& lane, size_t device, size_t chunkset, uint64_t begin, uint64_t end) {
+  void cut_pieces(SpillLane& lane, size_t device, uint64_t begin, uint64_t end) {
     const uint64_t first = begin + share_begin(end - begin, lanes_.size(), device);
     const uint64_t last = begin + share_begin(end - begin, lanes_.size(), device + 1);
+    uint64_t room = 0;
     for (uint64_t at = first; at < last; at += piece_) {
-      lane.pieces[chunkset].push_back({in_.slice(layout_, at, std::min(last, at + piece_)), {}, {}});
+      if (room < piece_) {
+        lane.pieces.emplace_back();
+        room = std::max(area_ / kSteps, piece_);
+      }
+      room -= piece_;
+      lane.pieces.back().push_back({in_.slice(layout_, at, std::min(last, at + piece_)), {}, {}});
     }
   }
 
-  // Round c takes chunkset c to the devices and sends chunkset c - 1 home.
+  // Round s takes step s to the devices and sends step s - 1 home.
+  template <class Steps, class Home, class There>
+  void run_steps(Steps SpillLane::*steps, Home&& home, There&& there) {
+    size_t most = 0;
+    for (const SpillLane& lane : lanes_) most = std::max(most, (lane.*steps).size());
+    for (size_t s = 0; s <= most; ++s) {
+      std::vector<HostQueue> queues;
+      for (SpillLane& lane : lanes_) {
+        if (s > 0 && s <= (lane.*steps).size()) queues.push_back(home(lane, s - 1));
+        if (s < (lane.*steps).size()) queues.push_back(there(lane, s));
+      }
+      transfer(engine_, queues, job_);
+    }
+    std::vector<Stream*> streams;
+    for (SpillLane& lane : lanes_) streams.push_back(lane.compute.get());
+    synchronize_all(streams);
+    job_.check();
+  }
+
   void spill_pieces() {
     for (SpillLane& lane : lanes_) {
       lane.buffers.clear();
@@ -96,44 +131,40 @@ class SpilledSampleSort {
       for (size_t s = 0; s < kArrivalSlots; ++s) lane.buffers.emplace_back(*lane.device, layout_, piece_);
       lane.scratch = allocate(*lane.device, lane.primitives().partition_ranges_scratch_bytes(layout_, piece_, ranges_.size()));
     }
-    for (size_t c = 0; c <= chunksets_; ++c) {
-      std::vector<HostQueue> queues;
-      for (SpillLane& lane : lanes_) {
-        if (c > 0) queues.push_back(spill_of(lane, c - 1));
-        if (c < chunksets_) queues.push_back(arrive(lane, c));
-      }
-      transfer(engine_, queues, job_);
-      wait();
-    }
+    run_steps(
+        &SpillLane::pieces, [&](SpillLane& lane, size_t step) { return spill_of(lane, step); },
+        [&](SpillLane& lane, size_t step) { return arrive(lane, step); });
   }
 
-  HostQueue arrive(SpillLane& lane, size_t chunkset) {
+  HostQueue arrive(SpillLane& lane, size_t step) {
     uint64_t at = 0;
-    for (Piece& piece : lane.pieces[chunkset]) {
-      piece.out = lane.areas[chunkset % 2].span.slice(layout_, at, at + piece.in.size);
+    std::vector<Piece>& pieces = lane.pieces[step];
+    for (Piece& piece : pieces) {
+      piece.out = lane.areas[step % 2].span.slice(layout_, at, at + piece.in.size);
       at += piece.in.size;
     }
-    return arrival_of(*lane.device, layout_, lane.pieces[chunkset], lane.buffers, lane.slot_free, *lane.compute,
-                      [this, &lane](Piece& piece, const TupleView& arrived) {
+    return arrival_of(*lane.device, layout_, pieces, lane.buffers, lane.slot_free, *lane.compute,
+                      [this, &lane, step, first = pieces.data()](Piece& piece, const TupleView& arrived) {
                         partition_piece(lane.primitives(), layout_, piece, arrived, ranges_, lane.scratch.data(), job_,
                                         *lane.compute);
+                        lane.record_ready(step, static_cast<size_t>(&piece - first));
                       });
   }
 
   // A partitioned piece takes the rows of the input that it came from.
-  HostQueue spill_of(SpillLane& lane, size_t chunkset) {
+  HostQueue spill_of(SpillLane& lane, size_t step) {
     HostQueue queue{lane.device, HostQueue::Direction::to_host, {}, 2, {}};
-    for (Piece& piece : lane.pieces[chunkset]) {
+    for (Piece& piece : lane.pieces[step]) {
       const uint64_t row = piece.in.first_value - in_.first_value;
       const TupleSpan home = spill_.slice(layout_, row, row + piece.in.size);
-      queue.copies.push_back(copy_of(home, piece.out.view()));
+      queue.copies.push_back(copy_of(home, piece.out.view(), lane.ready[step % 2][queue.copies.size()].get()));
       piece.out = home;
     }
     return queue;
   }
 
-  HostCopy copy_of(const TupleSpan& target, const TupleView& source) const {
-    HostCopy copy;
+  HostCopy copy_of(const TupleSpan& target, const TupleView& source, Event* after) const {
+    HostCopy copy{{}, after};
     copy.stretches.push_back({target.keys, source.keys, source.size * layout_.key_bytes});
     if (layout_.value_bytes) copy.stretches.push_back({target.values, source.values, source.size * layout_.value_bytes});
     return copy;
@@ -141,11 +172,13 @@ class SpilledSampleSort {
 
   bool make_batches() {
     std::vector<const Piece*> pieces;
-    for (size_t c = 0; c < chunksets_; ++c) {
-      for (const SpillLane& lane : lanes_) {
-        for (const Piece& piece : lane.pieces[c]) pieces.push_back(&piece);
+    for (const SpillLane& lane : lanes_) {
+      for (const auto& step : lane.pieces) {
+        for (const Piece& piece : step) pieces.push_back(&piece);
       }
     }
+    const auto row = [](const Piece* piece) { return piece->in.first_value; };
+    std::sort(pieces.begin(), pieces.end(), [&](const Piece* a, const Piece* b) { return row(a) < row(b); });
     std::vector<std::vector<Part>> parts = assign_parts(layout_, pieces, ranges_, varying_bits_, in_.size,
                                                         most_in_part(in_.size, finest_range(in_.size)), lanes_.size());
     if (parts.empty()) return false;
@@ -155,7 +188,7 @@ class SpilledSampleSort {
       for (Part& part : parts[i]) {
         if (part.size > room) {
           lanes_[i].batches.emplace_back();
-          room = area_;
+          room = std::max(area_ / kSteps, part.size);
         }
         room -= part.size;
         lanes_[i].batches.back().push_back(std::move(part));
@@ -164,29 +197,20 @@ class SpilledSampleSort {
     return true;
   }
 
-  // Round b takes batch b to the devices, which sort it, and sends batch b - 1 to its place.
   void sort_batches() {
-    size_t batches = 0;
     for (SpillLane& lane : lanes_) {
       uint64_t largest = 0;
       for (const auto& batch : lane.batches) {
         for (const Part& part : batch) largest = std::max(largest, part.size);
       }
-      batches = std::max(batches, lane.batches.size());
       lane.buffers.clear();
       lane.scratch = {};
       lane.buffers.emplace_back(*lane.device, layout_, largest);
       lane.scratch = allocate(*lane.device, lane.primitives().sort_scratch_bytes(layout_, largest));
     }
-    for (size_t b = 0; b <= batches; ++b) {
-      std::vector<HostQueue> queues;
-      for (SpillLane& lane : lanes_) {
-        if (b > 0 && b <= lane.batches.size()) queues.push_back(way_home_of(lane, b - 1));
-        if (b < lane.batches.size()) queues.push_back(return_of(lane, b));
-      }
-      transfer(engine_, queues, job_);
-      wait();
-    }
+    run_steps(
+        &SpillLane::batches, [&](SpillLane& lane, size_t step) { return way_home_of(lane, step); },
+        [&](SpillLane& lane, size_t step) { return return_of(lane, step); });
   }
 
   TupleSpan place_of(SpillLane& lane, size_t batch, const Part& part) const {
@@ -201,7 +225,7 @@ class SpilledSampleSort {
       HostCopy& copy = queue.copies.emplace_back();
       uint64_t at = 0;
       for (const TupleView& from : part.from) {
-        const HostCopy one = copy_of(place_of(lane, batch, part).slice(layout_, at, at + from.size), from);
+        const HostCopy one = copy_of(place_of(lane, batch, part).slice(layout_, at, at + from.size), from, nullptr);
         copy.stretches.insert(copy.stretches.end(), one.stretches.begin(), one.stretches.end());
         at += from.size;
       }
@@ -209,6 +233,7 @@ class SpilledSampleSort {
     queue.enqueued = [this, &lane, &parts, batch](size_t k, std::span<Event* const> done) {
       for (Event* event : done) lane.compute->wait(*event);
       sort_part(lane, parts[k], place_of(lane, batch, parts[k]));
+      lane.record_ready(batch, k);
     };
     return queue;
   }
@@ -232,19 +257,15 @@ class SpilledSampleSort {
     HostQueue queue{lane.device, HostQueue::Direction::to_host, {}, 2, {}};
     const uint64_t begin = parts.front().begin, size = parts.back().begin + parts.back().size - begin;
     // In copies of a piece each, so that a cancelled job stops early and staging has something to share.
+    size_t last = 0;
     for (uint64_t at = 0; at < size; at += piece_) {
       const uint64_t end = std::min(size, at + piece_);
-      queue.copies.push_back(
-          copy_of(run_.slice(layout_, begin + at, begin + end), lane.areas[batch % 2].span.slice(layout_, at, end).view()));
+      while (parts[last].begin + parts[last].size < begin + end) ++last;
+      queue.copies.push_back(copy_of(run_.slice(layout_, begin + at, begin + end),
+                                     lane.areas[batch % 2].span.slice(layout_, at, end).view(),
+                                     lane.ready[batch % 2][last].get()));
     }
     return queue;
-  }
-
-  void wait() {
-    std::vector<Stream*> streams;
-    for (SpillLane& lane : lanes_) streams.push_back(lane.compute.get());
-    synchronize_all(streams);
-    job_.check();
   }
 
   Engine& engine_;
@@ -253,7 +274,6 @@ class SpilledSampleSort {
   const TupleSpan spill_, run_;
   const uint64_t varying_bits_;
   Job& job_;
-  const size_t chunksets_;
   uint64_t area_ = 0, piece_ = 0;  // tuples
   KeyRanges ranges_;
   std::vector<SpillLane> lanes_;

@@ -13,16 +13,15 @@ HostCopy host_copy(TupleLayout layout, const TupleSpan& target, const TupleView&
   return copy;
 }
 
-HostQueue arrival_of(Device& device, TupleLayout layout, std::vector<Piece>& pieces, const std::vector<OwnedTuples>& slots,
+HostQueue arrival_of(Device& device, TupleLayout layout, std::span<Piece> pieces, const std::vector<OwnedTuples>& slots,
                      std::span<const std::unique_ptr<Event>> slot_free, Stream& compute,
                      std::function<void(Piece& piece, const TupleView& arrived)> partition) {
   HostQueue queue{&device, HostQueue::Direction::to_device, {}, slots.size(), {}};
   for (size_t p = 0; p < pieces.size(); ++p) {
-    Event* const after = p < slots.size() ? nullptr : slot_free[p % slots.size()].get();
-    queue.copies.push_back(host_copy(layout, slots[p % slots.size()].span, pieces[p].in, after));
+    queue.copies.push_back(host_copy(layout, slots[p % slots.size()].span, pieces[p].in, slot_free[p % slots.size()].get()));
   }
-  queue.enqueued = [&pieces, &slots, slot_free, &compute, partition = std::move(partition)](size_t p,
-                                                                                            std::span<Event* const> done) {
+  queue.enqueued = [pieces, &slots, slot_free, &compute, partition = std::move(partition)](size_t p,
+                                                                                           std::span<Event* const> done) {
     for (Event* event : done) compute.wait(*event);
     Piece& piece = pieces[p];
     const TupleSpan& slot = slots[p % slots.size()].span;

@@ -57,7 +57,7 @@ HostCopy host_copy(TupleLayout layout, const TupleSpan& target, const TupleView&
 /// are as many of these.
 /// Each piece, in order, is given to `partition` with the place where it will be on `compute`, which waits for it: what is
 /// enqueued there then may read it.
-HostQueue arrival_of(Device& device, TupleLayout layout, std::vector<Piece>& pieces, const std::vector<OwnedTuples>& slots,
+HostQueue arrival_of(Device& device, TupleLayout layout, std::span<Piece> pieces, const std::vector<OwnedTuples>& slots,
                      std::span<const std::unique_ptr<Event>> slot_free, Stream& compute,
                      std::function<void(Piece& piece, const TupleView& arrived)> partition);
 
