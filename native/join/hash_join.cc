@@ -7,6 +7,7 @@
 #include "join/resolve.h"
 #include "join/rounds.h"
 #include "join/row_writer.h"
+#include "join/waiting_rows.h"
 
 namespace warpjoin {
 namespace {
@@ -22,6 +23,16 @@ Relation relation(const JoinSide& side, bool with_values) {
   return {layout, {view}};
 }
 
+/// Of the rows to expect of a round on a device: as many as the larger side has, and an eighth more for rounds and devices that
+/// get more than others.
+size_t round_rows_bytes(const JoinKeys& keys, const JoinRequest& request, uint32_t rounds, size_t devices) {
+  const TupleLayout left = keys.left.tuples.layout, right = keys.right.tuples.layout;
+  const uint64_t mean = std::max(keys.left.tuples.view.size, keys.right.tuples.view.size) / rounds / devices;
+  const uint64_t rows = mean + mean / 8 + kLeastTuples;
+  return rows * ((request.want_keys ? left.key_bytes : 0) + (wants_left(request) ? left.value_bytes : 0) +
+                 (wants_right(request) ? right.value_bytes : 0));
+}
+
 JoinRows join_exact(Engine& engine, const JoinKeys& keys, const JoinRequest& request, const HashJoinPlan& plan, Job& job) {
   const std::vector<Device*> devices = engine.select(plan.devices);
   if (devices.empty()) throw Error(ErrorCode::option, "A hash join needs at least one device");
@@ -35,8 +46,8 @@ JoinRows join_exact(Engine& engine, const JoinKeys& keys, const JoinRequest& req
   double skew = 1;
   uint64_t split_rows = 0;
 
-  const auto join = [&](const Relation& b, const Relation& p, auto&& use) {
-    LocalJoins joins(engine, devices, b, p, cut, request.count_only, job);
+  const auto join = [&](const Relation& b, const Relation& p, WaitingRows* waiting, auto&& use) {
+    LocalJoins joins(engine, devices, b, p, cut, request.count_only, job, 0, waiting);
     joins.run();
     skew = std::max(skew, joins.skew());
     split_rows += joins.split_rows();
@@ -46,7 +57,7 @@ JoinRows join_exact(Engine& engine, const JoinKeys& keys, const JoinRequest& req
 
   if (plan.rounds == 1) {
     job.add_planned(2 * tuples);
-    join(build, probe, [&](LocalJoins& joins, const JoinSections& found) {
+    join(build, probe, nullptr, [&](LocalJoins& joins, const JoinSections& found) {
       const JoinSections sections = with_excluded(found, keys, request.kind);
       rows = make_rows(engine, keys, request, sections, job);
       if (!request.count_only) write_rows(joins, request, sections, places_in(rows, sections));
@@ -60,9 +71,15 @@ JoinRows join_exact(Engine& engine, const JoinKeys& keys, const JoinRequest& req
       for (const Relation* side : {&build, &probe}) sides.push_back(cut_rounds(engine, devices, *side, round_bits, most, job));
     }
     GrowingRows growing(engine, keys, request, plan.rounds);
+    WaitingRows waiting(engine, devices, round_rows_bytes(keys, request, plan.rounds, devices.size()), job);
+    const bool waits = !request.count_only && !devices[0]->addresses_host_memory();
     for (uint32_t r = 0; r < plan.rounds; ++r) {
-      join(sides[0].part(r), sides[1].part(r),
+      join(sides[0].part(r), sides[1].part(r), waits ? &waiting : nullptr,
            [&](LocalJoins& joins, const JoinSections& found) { growing.write(joins, found); });
+    }
+    if (waits) {
+      const PhaseTimer timer(job, "write");
+      waiting.go_home();
     }
     sides.clear();  // leaves the room that rows take a second time
     rows = growing.finish(job);

@@ -50,8 +50,8 @@ struct HashJoinPlan {
 };
 
 /// Radix-partitioned hash join: each device partitions its chunks by hash, sends every partition to its owner, and joins
-/// the partitions that it owns. Device memory: see hash_join_device_bytes. Host memory: the result, and with rounds > 1
-/// the partitioned inputs.
+/// the partitions that it owns. Device memory: see hash_join_device_bytes, and with rounds > 1 the rows of a round where there is
+/// room for them: they go home while the next round arrives. Host memory: the result, and with rounds > 1 the partitioned inputs.
 JoinRows hash_join(Engine& engine, const JoinKeys& keys, JoinColumns columns, const JoinRequest& request,
                    const HashJoinPlan& plan, Job& job);
 /// Device memory of a hash join in `rounds` rounds, on each device, where hashing spreads the keys evenly. Where one key

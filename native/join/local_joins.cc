@@ -7,6 +7,7 @@
 #include "device/streams.h"
 #include "join/join_rows.h"
 #include "join/local_joins_parts.h"
+#include "join/waiting_rows.h"
 
 namespace warpjoin {
 namespace {
@@ -71,7 +72,7 @@ uint64_t Relation::size() const {
 }
 
 LocalJoins::LocalJoins(Engine& engine, std::span<Device* const> devices, const Relation& build, const Relation& probe,
-                       HashCut cut, bool count_only, Job& job, size_t kept_bytes)
+                       HashCut cut, bool count_only, Job& job, size_t kept_bytes, WaitingRows* waiting)
     : engine_(engine),
       build_(build),
       probe_(probe),
@@ -79,6 +80,7 @@ LocalJoins::LocalJoins(Engine& engine, std::span<Device* const> devices, const R
       count_only_(count_only),
       job_(job),
       kept_bytes_(kept_bytes),
+      waiting_(waiting),
       parts_(resident() ? cut.parts : 1) {
   for (Device* device : devices) locals_.emplace_back(std::make_unique<Local>())->device = device;
   const bool waves = comes_in_waves();
@@ -216,7 +218,7 @@ void LocalJoins::bring_whole() {
   }
   std::optional<Waves> waves;
   if (waves_ > 1) waves.emplace(*this);
-  std::vector<HostQueue> queues;
+  std::vector<HostQueue> queues = waiting_ ? waiting_->queues(1, 1) : std::vector<HostQueue>();
   for (size_t d = 0; d < locals_.size(); ++d) queues.push_back(whole_arrival(d, waves ? &*waves : nullptr));
   transfer(engine_, queues, job_);
   if (waves) waves->finish();
@@ -302,7 +304,14 @@ void LocalJoins::reserve() {
   };
   const bool again = std::exchange(reserved_, true);
   waves_ = !again && comes_in_waves() && std::all_of(locals_.begin(), locals_.end(), fits) ? cut_.waves : 1;
-  for (const auto& local : locals_) local->device->memory().reserve(bytes(*local, waves_));
+  for (size_t d = 0; d < locals_.size(); ++d) {
+    const size_t needed = bytes(*locals_[d], waves_);
+    if (waiting_) {
+      waiting_->reserve(d, needed);
+    } else {
+      locals_[d]->device->memory().reserve(needed);
+    }
+  }
 }
 
 /// Takes the memory for what is partitioned. Where it comes from the host, what is to stay comes first: the rest makes room for
@@ -323,9 +332,14 @@ void LocalJoins::take_room() {
   }
 }
 
-// Takes each device's chunk to it and partitions every piece as soon as it is there.
+// Takes each device's chunk to it and partitions every piece as soon as it is there. Rows that wait go home beside both sides,
+// for as long as each takes.
 void LocalJoins::partition(Side Local::*side, Waves* waves) {
   std::vector<HostQueue> queues;
+  if (waiting_) {
+    const uint64_t all = side == &Local::build ? build_.bytes() + probe_.bytes() : probe_.bytes();
+    queues = waiting_->queues(side == &Local::build ? build_.bytes() : all, all);
+  }
   for (size_t d = 0; d < locals_.size(); ++d) {
     Local& local = *locals_[d];
     Side& own = local.*side;

@@ -12,6 +12,8 @@
 
 namespace warpjoin {
 
+class WaitingRows;
+
 /// Tuples in host memory, in one or more stretches, or resident: view d lies on device d of the join.
 struct Relation {
   TupleLayout layout;
@@ -26,9 +28,10 @@ struct Relation {
 /// is; device memory is reserved only where neither is.
 class LocalJoins {
  public:
-  /// `kept_bytes`: of a result that stays on each device, to be left free beside what is reserved.
+  /// `kept_bytes`: of a result that stays on each device, to be left free beside what is reserved. `waiting`: rows of another
+  /// join that go home beside tuples of this one, which may leave its own there in turn.
   LocalJoins(Engine& engine, std::span<Device* const> devices, const Relation& build, const Relation& probe, HashCut cut,
-             bool count_only, Job& job, size_t kept_bytes = 0);
+             bool count_only, Job& job, size_t kept_bytes = 0, WaitingRows* waiting = nullptr);
   ~LocalJoins();
   LocalJoins(const LocalJoins&) = delete;
   LocalJoins& operator=(const LocalJoins&) = delete;
@@ -50,7 +53,8 @@ class LocalJoins {
   /// Tuples of heavy partitions that stayed on the devices where they were.
   uint64_t split_rows() const { return split_rows_; }
 
-  /// Writes all devices' rows to host memory, in the order of the devices, and waits for them.
+  /// Writes all devices' rows to host memory, in the order of the devices, and waits for them; but for those that wait on the
+  /// devices until the next join has run.
   void emit(JoinEmit what, JoinOutput host_out);
   /// Enqueues the writing of one device's rows to memory that it addresses.
   void emit_there(size_t device, JoinEmit what, JoinOutput out);
@@ -106,6 +110,7 @@ class LocalJoins {
   const bool count_only_;
   Job& job_;
   const size_t kept_bytes_;
+  WaitingRows* const waiting_;
   size_t parts_;      ///< of a device's partitions, or waves of the probe side: what is matched by itself
   size_t waves_ = 1;  ///< 1: nothing is matched before the whole probe side has arrived
   bool reserved_ = false;

@@ -1,11 +1,15 @@
 // Hash joins in rounds, whose results grow round by round.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <random>
+#include <vector>
 
 #include "core/engine.h"
 #include "join/join.h"
+#include "join/waiting_rows.h"
 #include "join_cases.h"
 #include "places.h"
 
@@ -95,6 +99,89 @@ TEST_P(JoinRounds, FitAMemoryLimitThatHoldsTheCutTuplesAndTheRows) {
     const JoinRows rows = join(*engine, keys, request, {.rounds = kRounds}, job);
     ASSERT_EQ(read(rows, request), expected);
   }
+}
+
+/// The second round's tuples come to one device, whose memory has to grow while the first round's rows wait there: by room for
+/// rows, too, or by all that there is.
+TEST_P(JoinRounds, GrowDeviceMemoryThatRowsWaitIn) {
+  const auto [devices, place] = GetParam();
+  std::mt19937_64 random(5);
+  Rows left, right;
+  for (int i = 0; i < 20000; ++i) left.push_back(random() % 30000), right.push_back(random() % 30000);
+  const uint64_t hot = key_in_round(1, 1'000'000);
+  left.push_back(hot);
+  right.insert(right.end(), 100000, hot);
+  for (const size_t limit : {size_t{0}, size_t{6} << 20}) {
+    for (const JoinKind kind : kKinds) {
+      const auto engine = make_engine(devices, place, limit);
+      check(*engine, left, right, {8, 8, 8}, {.kind = kind}, {.rounds = kRounds});
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+class RowsThatWait : public ::testing::Test {
+ protected:
+  static constexpr size_t kJoin = size_t{1} << 20, kRows = size_t{300} << 10;
+
+  explicit RowsThatWait(size_t limit = size_t{4} << 20) : engine(make_engine(1, Place::far, limit)) {
+    devices.push_back(engine->devices[0].get());
+    home.resize(kRows);
+  }
+  /// Lets two columns wait, of which the second has the bytes that the first lacks.
+  void fill(WaitingRows& waiting, size_t first_bytes) {
+    std::mt19937_64 random(first_bytes);
+    written.resize(kRows);
+    for (char& byte : written) byte = static_cast<char>(1 + random() % 100);
+    const auto stream = devices[0]->create_stream();
+    size_t at = 0;
+    for (const size_t bytes : {first_bytes, kRows - first_bytes}) {
+      devices[0]->copy(waiting.take(0, &home[at], bytes), &written[at], bytes, *stream);
+      at += bytes;
+    }
+    stream->synchronize();
+  }
+  /// How many bytes of them are home.
+  size_t arrived() const { return kRows - static_cast<size_t>(std::count(home.begin(), home.end(), 0)); }
+
+  std::unique_ptr<Engine> engine;
+  std::vector<Device*> devices;
+  std::vector<char> home, written;
+  Job job;
+};
+
+TEST_F(RowsThatWait, GoHomeInParts) {
+  WaitingRows waiting(*engine, devices, kRows, job);
+  EXPECT_FALSE(waiting.has_room(0, 1));
+  waiting.reserve(0, kJoin);
+  for (const size_t first : {kRows / 3 / 128 * 128, size_t{0}, kRows}) {
+    std::fill(home.begin(), home.end(), 0);
+    ASSERT_TRUE(waiting.has_room(0, kRows));
+    fill(waiting, first);
+    EXPECT_FALSE(waiting.has_room(0, 1));
+    std::vector<HostQueue> queues = waiting.queues(1, 4);
+    transfer(*engine, queues, job);
+    EXPECT_NEAR(static_cast<double>(arrived()), kRows / 4, 2 * 128);
+    queues = waiting.queues(3, 3);
+    transfer(*engine, queues, job);
+    EXPECT_TRUE(std::equal(written.begin(), written.end(), home.begin()));
+    EXPECT_TRUE(waiting.queues(1, 1).empty());
+  }
+}
+
+TEST_F(RowsThatWait, LeaveWhereAJoinNeedsTheirRoom) {
+  const StackAllocator& memory = devices[0]->memory();
+  WaitingRows waiting(*engine, devices, kRows, job);
+  waiting.reserve(0, kJoin);
+  fill(waiting, 0);
+  waiting.reserve(0, kJoin);
+  EXPECT_EQ(arrived(), 0u);
+  waiting.reserve(0, memory.reserved_bytes());
+  EXPECT_TRUE(std::equal(written.begin(), written.end(), home.begin()));
+  EXPECT_TRUE(waiting.has_room(0, kRows));
+  waiting.reserve(0, memory.limit_bytes());
+  EXPECT_FALSE(waiting.has_room(0, 1));
+  EXPECT_EQ(memory.used_bytes(), 0u);
 }
 
 }  // namespace
