@@ -22,10 +22,6 @@ namespace {
 constexpr size_t kPieceBytes = size_t{256} << 20;
 constexpr uint64_t kSteps = 4;  // in what a device holds
 
-/// Tuples that a range should hold where a device holds so many of them: the fewer ranges, the longer are a piece's stretches of
-/// them, which are copied one by one.
-uint64_t spilled_range(uint64_t tuples, uint64_t area) { return std::max(finest_range(tuples), area / 8); }
-
 // One device's work. The stream comes last: it waits for its work before what it refers to goes.
 struct SpillLane {
   Device* device = nullptr;
@@ -80,8 +76,6 @@ class SpilledSampleSort {
   ~SpilledSampleSort() {
     for (SpillLane& lane : lanes_) lane.compute.reset();
   }
-
-  uint64_t range() const { return spilled_range(in_.size, area_); }
 
   /// False where a part would be larger than there is room for: the ranges come from too small a sample.
   bool run(KeyRanges ranges) {
@@ -185,8 +179,8 @@ class SpilledSampleSort {
     }
     const auto row = [](const Piece* piece) { return piece->in.first_value; };
     std::sort(pieces.begin(), pieces.end(), [&](const Piece* a, const Piece* b) { return row(a) < row(b); });
-    std::vector<std::vector<Part>> parts =
-        assign_parts(layout_, pieces, ranges_, varying_bits_, in_.size, most_in_part(in_.size, range()), lanes_.size());
+    std::vector<std::vector<Part>> parts = assign_parts(layout_, pieces, ranges_, varying_bits_, in_.size,
+                                                        most_in_part(in_.size, finest_range(in_.size)), lanes_.size());
     if (parts.empty()) return false;
     for (size_t i = 0; i < lanes_.size(); ++i) {
       lanes_[i].batches.clear();
@@ -298,8 +292,7 @@ size_t spilled_sample_sort_bytes(Device& device, TupleLayout layout, uint64_t tu
 }
 
 bool can_spill(const std::vector<Device*>& devices, uint64_t tuples, uint64_t largest_chunkset) {
-  const uint64_t area = share_begin(largest_chunkset, devices.size(), 1);
-  return most_in_part(tuples, spilled_range(tuples, area)) <= area / 2 &&
+  return most_in_part(tuples, finest_range(tuples)) <= share_begin(largest_chunkset, devices.size(), 1) / 2 &&
          std::none_of(devices.begin(), devices.end(), [](const Device* device) { return device->addresses_host_memory(); });
 }
 
@@ -307,8 +300,8 @@ void spilled_sample_sort(Engine& engine, TupleLayout layout, const std::vector<D
                          const std::vector<uint64_t>& chunkset_ends, TupleSpan spill, TupleSpan run, uint64_t varying_bits,
                          Job& job) {
   SpilledSampleSort sort(engine, layout, devices, in, chunkset_ends, spill, run, varying_bits, job);
-  sort_with_samples(most_in_part(in.size, sort.range()), layout, [&](uint64_t oversampling) {
-    return sort.run(KeyRanges::choose(engine.pool, layout, in, flip, ranges_of(in.size, sort.range()), oversampling));
+  sort_with_samples(most_in_part(in.size, finest_range(in.size)), layout, [&](uint64_t oversampling) {
+    return sort.run(KeyRanges::choose(engine.pool, layout, in, flip, ranges_of(in.size, finest_range(in.size)), oversampling));
   });
 }
 
