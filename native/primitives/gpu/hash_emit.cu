@@ -14,7 +14,6 @@ using gpu::kThreads;
 
 constexpr unsigned kRowsAThread = kEmitTile / kThreads;
 constexpr uint64_t kBlockWork = 4 * kEmitTile;
-constexpr uint64_t kMostBlocks = 8192;
 
 /// The result's rows [first, first + rows).
 struct Window {
@@ -55,20 +54,6 @@ struct BuildRows {
   bool wanted;
   __device__ uint32_t count(uint64_t row) const { return (matched[row] != 0) == wanted; }
 };
-
-/// Writes the nth of what a row adds to row `to` of the result.
-template <class Key, class Rows>
-__device__ void emit_row(const Rows& rows, uint64_t from, uint64_t nth, const HashTuples& build, const HashTuples& probe,
-                         const JoinOutput& out, uint64_t to) {
-  if constexpr (std::is_same_v<Rows, BuildRows>) {
-    gpu::write_key<Key>(out.keys, to, build, from);
-    gpu::write_value(out.build_values, to, build, from);
-  } else {
-    gpu::write_key<Key>(out.keys, to, probe, from);
-    gpu::write_value(out.probe_values, to, probe, from);
-    if constexpr (std::is_same_v<Rows, Pairs>) gpu::write_value(out.build_values, to, build, rows.first_match[from] + nth);
-  }
-}
 
 template <class Key, class Rows>
 __global__ void __launch_bounds__(kThreads)
@@ -119,55 +104,15 @@ __global__ void __launch_bounds__(kThreads)
         if (begins[row + step] <= i + skipped) row += step;
       }
       const uint64_t from = tile_begin + row, to = out_begin + i;
-      emit_row<Key>(rows, from, i + skipped - begins[row], build, probe, out, to);
-    }
-    __syncthreads();
-  }
-}
-
-// The same where no row adds more than one.
-template <class Key, class Rows>
-__global__ void __launch_bounds__(kThreads)
-    emit_found(Window window, Rows rows, HashTuples build, HashTuples probe, JoinOutput out) {
-  constexpr unsigned kGroups = kThreads / gpu::kLanes;
-  __shared__ uint64_t first_tile;
-  __shared__ unsigned counts[kRowsAThread * kGroups];
-  if (threadIdx.x == 0) {
-    first_tile = 0;
-    for (uint64_t end = window.tiles; end - first_tile > 1;) {
-      const uint64_t middle = first_tile + (end - first_tile) / 2;
-      if (window.before(middle) <= window.first) {
-        first_tile = middle;
+      if constexpr (std::is_same_v<Rows, BuildRows>) {
+        gpu::write_key<Key>(out.keys, to, build, from);
+        gpu::write_value(out.build_values, to, build, from);
       } else {
-        end = middle;
-      }
-    }
-  }
-  __syncthreads();
-  const uint64_t last = window.first + window.rows;
-  for (uint64_t tile = first_tile + blockIdx.x; tile < window.tiles && window.before(tile) < last; tile += gridDim.x) {
-    const uint64_t tile_begin = tile * kEmitTile;
-    bool added[kRowsAThread];
-    unsigned before[kRowsAThread];
-#pragma unroll
-    for (unsigned i = 0; i < kRowsAThread; ++i) {
-      const uint64_t row = tile_begin + i * kThreads + threadIdx.x;
-      added[i] = row < window.size && rows.count(row) != 0;
-      const gpu::LaneMask all = gpu::ballot(added[i]);
-      before[i] = gpu::popcount(all & gpu::lanes_below());
-      if (gpu::lane() == 0) counts[i * kGroups + threadIdx.x / gpu::kLanes] = gpu::popcount(all);
-    }
-    __syncthreads();
-    uint64_t at = window.before(tile);
-#pragma unroll
-    for (unsigned i = 0; i < kRowsAThread; ++i) {
-#pragma unroll
-      for (unsigned g = 0; g < kGroups; ++g) {
-        if (g == threadIdx.x / gpu::kLanes && added[i] && at + before[i] >= window.first && at + before[i] < last) {
-          const uint64_t from = tile_begin + i * kThreads + threadIdx.x;
-          emit_row<Key>(rows, from, 0, build, probe, out, at + before[i] - window.first);
+        gpu::write_key<Key>(out.keys, to, probe, from);
+        gpu::write_value(out.probe_values, to, probe, from);
+        if constexpr (std::is_same_v<Rows, Pairs>) {
+          gpu::write_value(out.build_values, to, build, rows.first_match[from] + (i + skipped - begins[row]));
         }
-        at += counts[i * kGroups + g];
       }
     }
     __syncthreads();
@@ -184,15 +129,11 @@ void GpuPrimitives::hash_emit(const HashMatch& found, JoinEmit what, uint64_t fi
   const auto& match = static_cast<const GpuHashMatch&>(found);
   const auto emit = [&](const gpu::HashSide& side, const uint64_t* counted, bool others, const auto& from) {
     const Window window{counted, others, side.size, gpu::emit_tiles(side.size), first, rows};
-    gpu::with_key(side.layout, [&]<class Key>(Key) {
-      if (what == JoinEmit::pairs && match.sorted_crowd) {
-        const auto blocks = static_cast<unsigned>((window.tiles * kEmitTile + rows + kBlockWork - 1) / kBlockWork);
-        emit_rows<Key><<<blocks, kThreads, 0, raw(stream)>>>(window, from, match.build.tuples, match.probe.tuples, out);
-      } else {
-        const auto blocks = static_cast<unsigned>(std::min(window.tiles, kMostBlocks));
-        emit_found<Key><<<blocks, kThreads, 0, raw(stream)>>>(window, from, match.build.tuples, match.probe.tuples, out);
-      }
-    });
+    const auto blocks = static_cast<unsigned>((window.tiles * kEmitTile + rows + kBlockWork - 1) / kBlockWork);
+    const auto launch = [&]<class Key>(Key) {
+      emit_rows<Key><<<blocks, kThreads, 0, raw(stream)>>>(window, from, match.build.tuples, match.probe.tuples, out);
+    };
+    side.layout.key_bytes == 4 ? launch(uint32_t{}) : launch(uint64_t{});
     check_launch("emit_rows");
   };
   const bool wanted = what == JoinEmit::build_matched || what == JoinEmit::probe_matched;
