@@ -104,7 +104,7 @@ GpuHashMatch::GpuHashMatch(TupleLayout build_layout, uint64_t build_size, TupleL
                            bool count_only, bool shares, const GpuHashMatch* built, void* scratch, const std::string& device_name)
     : count_only(count_only), shares_build(shares) {
   if (std::max(build_size, probe_size) >= kNoRow) {
-    bytes = SIZE_MAX / 4;  // more than any device has
+    bytes = SIZE_MAX / 64;  // more than any device has, for several matches too
     if (!scratch) return;
     throw Error(ErrorCode::internal, "A hash join on one GPU has fewer than 2^32 - 1 tuples a side");
   }
