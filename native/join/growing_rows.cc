@@ -43,7 +43,7 @@ void GrowingRows::make_room(uint64_t rows, uint64_t found) {
   const TupleLayout left = rows_.left_layout, right = rows_.right_layout;
   const bool wants_left_rows = wants_left(request_), wants_right_rows = wants_right(request_);
   uint64_t expected = rows;
-  if (found >> 40 == 0) expected += (joins_left_ - 1) * found;
+  if (found >> 40 == 0) expected += (joins_left_ - 1) * found;  // more than fit any memory would wrap
   expected = std::max(rows, expected - expected / 64);
   const size_t more = bytes(request_.want_keys, expected - room_, left.key_bytes) +
                       bytes(wants_left_rows, expected - room_, left.value_bytes) +

@@ -203,8 +203,7 @@ void LocalJoins::bring_whole() {
       }
     }
   }
-  if (resident() && locals_.size() == 1) return;
-  if (locals_[0]->in_place()) return;
+  if (locals_[0]->in_place() || (resident() && locals_.size() == 1)) return;
   const PhaseTimer timer(job_, "copy", 2 * (build_.bytes() * locals_.size() + (resident() ? 0 : probe_.bytes())));
   if (resident()) {
     for (const auto& local : locals_) {
@@ -302,7 +301,7 @@ void LocalJoins::reserve() {
     const size_t wanted = bytes(*local, cut_.waves) + kept_bytes_;
     return wanted + memory.resident_bytes() <= memory.limit_bytes() && wanted <= memory.reserved_bytes() + memory.free_bytes();
   };
-  const bool again = std::exchange(reserved_, true);
+  const bool again = std::exchange(reserved_, true);  // keys crowd: the first wave would tell so once more
   waves_ = !again && comes_in_waves() && std::all_of(locals_.begin(), locals_.end(), fits) ? cut_.waves : 1;
   for (size_t d = 0; d < locals_.size(); ++d) {
     const size_t needed = bytes(*locals_[d], waves_);

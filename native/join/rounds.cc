@@ -12,8 +12,8 @@ namespace {
 
 Digit round_digit(uint32_t round_bits) { return {static_cast<uint8_t>(64 - round_bits), static_cast<uint8_t>(round_bits), true}; }
 
-constexpr size_t kBuffers =
-    2;  // of chunks before they are grouped, and as many behind: a chunk moves on while the next one comes
+// Of chunks before they are grouped, and as many behind: a chunk moves on while the next one comes.
+constexpr size_t kBuffers = 2;
 
 /// One device's work. The stream comes last: it waits for its work before what that refers to goes.
 struct Cutter {

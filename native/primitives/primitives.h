@@ -169,13 +169,14 @@ class Primitives {
   /// of the same number (at least one partition). Within a partition all keys have the same topmost `common_bits` bits
   /// of mix_key(key), so tables take the bits below. With count_only nothing is kept and only the tally may be used.
   /// `scratch` must stay untouched until the returned object is destroyed. Offsets are read when the stream gets there.
-  /// `built`: what hash_build made of the same build side, if anything; it must outlive the match.
+  /// `built`: what hash_build made of the same build side, complete, if anything; it must outlive the match.
   virtual std::unique_ptr<HashMatch> hash_match(const PartitionedTuples& build, const PartitionedTuples& probe,
                                                 uint32_t partitions, uint32_t common_bits, bool count_only, void* scratch,
                                                 const Job& job, Stream& stream, const HashMatch* built = nullptr) = 0;
   /// Prepares a build side that several probe sides are matched with, one after the other on this stream: a match without probe
-  /// tuples, to be completed first. Each match with it says then how many build tuples it and those before it found, and emits
-  /// those. Only where shares_builds().
+  /// tuples, to be completed first, with the count_only of those. Each match with it says then how many build tuples it and those
+  /// before it found, and emits those. Only where shares_builds(); elsewhere each match with a part of a probe side knows only of
+  /// its own.
   virtual std::unique_ptr<HashMatch> hash_build(const PartitionedTuples& /*build*/, bool /*count_only*/, void* /*scratch*/,
                                                 const Job& /*job*/, Stream& /*stream*/) {
     return nullptr;

@@ -25,6 +25,17 @@ class GpuLargeJoin : public ::testing::TestWithParam<Gpus> {
     }
   }
 
+  /// Counts a full join of the sides, and checks the rows of another one. Skips without so many bytes of host memory.
+  void check_counts_and_rows(const LargeSides& sides, JoinKind kind, uint64_t host_bytes) const {
+    SKIP_WITHOUT_HOST_MEMORY(host_bytes);
+    const auto engine = make_large_engine(gpus_);
+    const JoinKeys keys = sides.keys(*engine);
+    Job job;
+    check_large_counts(*engine, sides, keys, large_plan(*engine, keys, large_request(JoinKind::full, true)), job);
+    const JoinRequest request = large_request(kind);
+    expect_large_rows(*engine, sides, join(*engine, keys, request, large_plan(*engine, keys, request), job), kind);
+  }
+
   int gpus_ = 0;
 };
 
@@ -33,24 +44,12 @@ INSTANTIATE_TEST_SUITE_P(Sizes, GpuLargeJoin, ::testing::Values(Gpus::one, Gpus:
 
 TEST_P(GpuLargeJoin, ProbesMoreRowsThan31BitsCount) {
   constexpr LargeSides sides{kTo31 + 7, 1 << 24};
-  SKIP_WITHOUT_HOST_MEMORY(sides.key_bytes() + sides.left * 8 + sides.tuple_bytes() + kOther);
-  const auto engine = make_large_engine(gpus_);
-  const JoinKeys keys = sides.keys(*engine);
-  Job job;
-  check_large_counts(*engine, sides, keys, large_plan(*engine, keys, large_request(JoinKind::full, true)), job);
-  const JoinRequest left = large_request(JoinKind::left);
-  expect_large_rows(*engine, sides, join(*engine, keys, left, large_plan(*engine, keys, left), job), JoinKind::left);
+  check_counts_and_rows(sides, JoinKind::left, sides.key_bytes() + sides.left * 8 + sides.tuple_bytes() + kOther);
 }
 
 TEST_P(GpuLargeJoin, BuildsOfMoreRowsThan31BitsCount) {
   constexpr LargeSides sides{kTo31 + 9, kTo31 + 5};
-  SKIP_WITHOUT_HOST_MEMORY(sides.key_bytes() + sides.left / 2 * 9 + sides.tuple_bytes() + kOther);
-  const auto engine = make_large_engine(gpus_);
-  const JoinKeys keys = sides.keys(*engine);
-  Job job;
-  check_large_counts(*engine, sides, keys, large_plan(*engine, keys, large_request(JoinKind::full, true)), job);
-  const JoinRequest inner = large_request(JoinKind::inner);
-  expect_large_rows(*engine, sides, join(*engine, keys, inner, large_plan(*engine, keys, inner), job), JoinKind::inner);
+  check_counts_and_rows(sides, JoinKind::inner, sides.key_bytes() + sides.left / 2 * 9 + sides.tuple_bytes() + kOther);
 }
 
 TEST_P(GpuLargeJoin, ProbesMoreRowsThan32BitsCount) {

@@ -140,21 +140,8 @@ GpuHashMatch::GpuHashMatch(TupleLayout build_layout, uint64_t build_size, TupleL
   tasks_before = carver.take<uint32_t>(partitions() + 1);
   table_matches = carver.take<uint32_t>(partitions());
   counts = carver.take<MatchCounts>(1);
-  if (shares) {
-    if (built) {
-      build = built->build;
-      small_table = built->small_table;
-      matched = built->matched;
-      key_rows = built->key_rows;
-      crowded = built->crowded;
-      crowded_before = built->crowded_before;
-      crowded_rows = built->crowded_rows;
-      sorted_crowd = built->sorted_crowd;
-      crowd_hashes = built->crowd_hashes;
-    }
-  } else {
-    take_build_rooms(carver, small_bytes, device_name);
-  }
+  if (!shares) take_build_rooms(carver, small_bytes, device_name);
+  if (built) static_cast<HashBuild&>(*this) = *built;
   const uint64_t between_bytes =
       bits > kPassBits ? std::max(shares ? 0 : build_size * build_stride, probe_size * probe.tuples.stride) : 0;
   bytes = std::max(carver.bytes(), split_bytes + between_bytes);

@@ -40,7 +40,20 @@ struct MatchCounts {
   unsigned long long by_table, crowded_pairs, crowded_probe, build;
 };
 
-class GpuHashMatch final : public HashMatch {
+/// What is known of a build side: the same memory in all matches that share it.
+struct HashBuild {
+  HashSide build;
+  uint64_t crowded_rows = 0;  ///< build tuples
+  bool sorted_crowd = false;
+  const void* crowd_hashes = nullptr;  ///< of the sorted crowd
+  uint32_t* key_rows = nullptr;        ///< of each build tuple that is the first with its key: how many have it
+  uint8_t* matched = nullptr;          ///< of each build tuple
+  uint32_t* crowded = nullptr;         ///< of each partition: whether it is
+  uint32_t* crowded_before = nullptr;  ///< build tuples in crowded partitions before each, and all
+  char* small_table = nullptr;
+};
+
+class GpuHashMatch final : public HashMatch, public HashBuild {
  public:
   /// Takes its parts of the scratch; null: only adds up `bytes`. Rows are numbered in 32 bits: for more tuples of a side there
   /// is no scratch large enough. `shares`: the parts of the build side are those of `built`, which may be null without scratch.
@@ -61,31 +74,23 @@ class GpuHashMatch final : public HashMatch {
   unsigned bits = 0;  ///< of the hash: the partition; 0: the build side has one small table
   bool count_only;
   bool shares_build;  ///< with the match that prepared it, and others
-  HashSide build, probe;
+  HashSide probe;
   std::vector<TupleView> probe_fragments;  ///< as they came; in memory until the match is complete
   bool probe_hashed = false;               ///< whether `probe` has them
   JoinTally found;
-  uint64_t crowded_rows = 0;  ///< build tuples
-  bool sorted_crowd = false;
-  const void* crowd_hashes = nullptr;  ///< of the sorted crowd
-  JoinOutput out;                      ///< where pairs are written at once
-  uint64_t most_written = 0;           ///< at most so many; 0: they are kept instead
+  JoinOutput out;             ///< where pairs are written at once
+  uint64_t most_written = 0;  ///< at most so many; 0: they are kept instead
   size_t bytes = 0;
 
   void take_build_rooms(host::Carver& carver, uint64_t small_bytes, const std::string& device_name);
 
   // In device memory. Of tiles of kEmitTile rows each, ..._before are the sums of the tiles before, and at the end of all.
   uint32_t* first_match = nullptr;  ///< of each probe tuple: the first of the build tuples with its key, or kNoRow
-  uint32_t* key_rows = nullptr;     ///< of each build tuple that is the first with its key: how many have it
-  uint8_t* matched = nullptr;       ///< of each build tuple
   uint64_t *pairs_before = nullptr, *probe_matched_before = nullptr, *build_matched_before = nullptr;
-  uint32_t* tasks_before = nullptr;    ///< of each partition, and all
-  uint32_t* crowded = nullptr;         ///< of each partition: whether it is
-  uint32_t* table_matches = nullptr;   ///< of each partition: probe tuples that found their match in a table
-  uint32_t* crowded_before = nullptr;  ///< build tuples in crowded partitions before each, and all
+  uint32_t* tasks_before = nullptr;   ///< of each partition, and all
+  uint32_t* table_matches = nullptr;  ///< of each partition: probe tuples that found their match in a table
   MatchCounts* counts = nullptr;
   char* between = nullptr;  ///< tuples between two passes of a split: where what only comes after it is
-  char* small_table = nullptr;
   void *split_scratch = nullptr, *scan_scratch = nullptr, *sort_scratch = nullptr;
   size_t scan_scratch_bytes = 0, sort_scratch_bytes = 0;
   TupleSpan sorting[2];  ///< key and value apart
