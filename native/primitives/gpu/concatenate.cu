@@ -113,7 +113,8 @@ void GpuPrimitives::concatenate(TupleLayout layout, std::span<const TupleView> p
     row += part.size;
   }
   table[count] = {{nullptr, nullptr}, row};
-  GPU_CHECK(id_.name, gpu_memcpy_async(scratch, table, (size_t{count} + 1) * sizeof(Part), gpu_memcpy_default, on));
+  gpu::copy_few<<<1, kThreads, 0, on>>>(static_cast<Part*>(scratch), table, count + 1);
+  check_launch("copy_few");
   const Columns columns{{static_cast<char*>(out.keys), static_cast<char*>(out.values)}, {layout.key_bytes, layout.value_bytes}};
   const uint64_t bytes = row * std::max(layout.key_bytes, layout.value_bytes);
   const auto piece = static_cast<unsigned>(std::clamp<uint64_t>(bytes / kPieces, kLeastPieceBytes, kMostPieceBytes) / 16 * 16);

@@ -317,9 +317,9 @@ void GpuPrimitives::fetch_counts(GpuHashMatch& match, gpu_stream_t on) {
   };
   ResultSlots::Slot& slot = results_.acquire(sizeof(Found));
   auto* const found = slot.as<Found>();
-  GPU_CHECK(id_.name, gpu_memcpy_async(&found->counts, match.counts, sizeof(found->counts), gpu_memcpy_default, on));
-  GPU_CHECK(id_.name, gpu_memcpy_async(&found->crowded_rows, match.crowded_before + match.partitions(),
-                                       sizeof(found->crowded_rows), gpu_memcpy_default, on));
+  gpu::copy_few<<<1, kThreads, 0, on>>>(&found->counts, match.counts, 1);
+  gpu::copy_few<<<1, kThreads, 0, on>>>(&found->crowded_rows, match.crowded_before + match.partitions(), 1);
+  check_launch("copy_few");
   results_.finish(
       slot,
       [&match, found] {

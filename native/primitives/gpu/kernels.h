@@ -197,6 +197,13 @@ __device__ Index merge_path(const Key* a, Index a_size, const Key* b, Index b_si
   return low;
 }
 
+/// Copies a little between device and pinned memory, in one block. A copy engine would do so in its turn: behind the megabytes
+/// that are on their way over the link, while this stream, and what waits for it, stands still.
+template <class T>
+__global__ void copy_few(T* to, const T* from, unsigned count) {
+  for (unsigned i = threadIdx.x; i < count; i += blockDim.x) to[i] = from[i];
+}
+
 /// Writes first, first + 1, ... : implied values where an algorithm needs them in memory.
 template <class Value>
 __global__ void write_row_numbers(Value* values, uint64_t first, uint64_t size) {

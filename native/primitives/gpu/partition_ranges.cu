@@ -52,7 +52,8 @@ void GpuPrimitives::partition_ranges(TupleLayout layout, TupleView in, uint64_t 
         std::upper_bound(bounds.begin(), bounds.end(), uint64_t{static_cast<Key>(~Key{0})}) - bounds.begin());
     auto* const narrow = slot.as<Key>();
     for (unsigned b = 0; b < reached; ++b) narrow[b] = static_cast<Key>(bounds[b]);
-    GPU_CHECK(id_.name, gpu_memcpy_async(own.bounds, narrow, reached * sizeof(Key), gpu_memcpy_default, on));
+    gpu::copy_few<<<1, gpu::kThreads, 0, on>>>(own.bounds, narrow, reached);
+    check_launch("copy_few");
     const typename RangeSplit<Key, Value>::Buckets buckets(own.bounds, narrow, reached, static_cast<Key>(flip));
     gpu::split<typename RangeSplit<Key, Value>::Shape>(gpu::Run<Key, Value>(in), buckets, own.counts, static_cast<Key*>(out.keys),
                                                        static_cast<Value*>(out.values), offsets, on, id_.name);
