@@ -9,19 +9,19 @@ namespace warpjoin {
 namespace {
 
 using transferring::Block;
+using transferring::kDirectBlocks;
 using transferring::Schedule;
 using transferring::Survey;
 
-// As many of them keep a link busy with direct copies, which need no thread's time.
-constexpr size_t kWorkersPerDirectQueue = 2;
+constexpr size_t kSlots = 2;  // of a worker
 
 // One thread's share of a transfer: while a block of one of its two buffers is under way it fills or empties the other.
 class Worker {
  public:
   Worker(size_t index, Schedule& schedule, TransferStreams& streams, const PinnedPool::Loan& ring, const Job& job)
       : index_(index), schedule_(schedule), streams_(streams), job_(job) {
-    for (size_t i = 0; i < 2; ++i) {
-      if (2 * index + i < ring.count()) slots_[i].buffer = ring[2 * index + i];
+    for (size_t i = 0; i < kSlots; ++i) {
+      if (kSlots * index + i < ring.count()) slots_[i].buffer = ring[kSlots * index + i];
     }
   }
 
@@ -66,11 +66,11 @@ class Worker {
   }
 
   void start(Slot& slot, const Block& block, size_t turn) {
-    if (block.bytes == 0) return schedule_.enqueued(block, index_, nullptr);
+    if (block.bytes == 0) return schedule_.enqueued(block, kSlots * index_ + turn, nullptr);
     Device& device = *schedule_.queue(block).device;
     const bool to_device = schedule_.queue(block).direction == HostQueue::Direction::to_device;
-    TransferStream& on = streams_.of(index_, device, to_device);
-    Stream& stream = *on.stream;
+    TransferStream& own = streams_.of(index_, device, to_device);
+    Stream& stream = block.direct ? streams_.direct(device, to_device) : *own.stream;
     if (std::find(used_.begin(), used_.end(), &stream) == used_.end()) used_.push_back(&stream);
     if (block.after) stream.wait(*block.after);
     transferring::for_each_part(schedule_.copy(block), block, [&](char* target, const char* source, size_t bytes, size_t at) {
@@ -82,17 +82,17 @@ class Worker {
       }
       device.copy(target, source, bytes, stream);
     });
-    stream.record(*on.moved[turn]);
+    stream.record(*own.moved[turn]);
     slot.block = block;
-    slot.moved = on.moved[turn].get();
-    schedule_.enqueued(block, index_, slot.moved);
+    slot.moved = own.moved[turn].get();
+    schedule_.enqueued(block, kSlots * index_ + turn, slot.moved);
   }
 
   void finish(Slot& slot) {
     if (!slot.moved) return;
     slot.moved->synchronize();
     slot.moved = nullptr;
-    if (slot.block.opens) schedule_.open(slot.block);
+    schedule_.arrived(slot.block);
     if (slot.block.direct || schedule_.queue(slot.block).direction == HostQueue::Direction::to_device) return;
     transferring::for_each_part(schedule_.copy(slot.block), slot.block, [&](char* target, const char*, size_t bytes, size_t at) {
       copy_past_caches(target, slot.buffer + at, bytes);
@@ -103,7 +103,7 @@ class Worker {
   Schedule& schedule_;
   TransferStreams& streams_;
   const Job& job_;
-  Slot slots_[2];
+  Slot slots_[kSlots];
   std::vector<Stream*> used_;
 };
 
@@ -112,14 +112,14 @@ class Worker {
 void transfer(Engine& engine, std::span<HostQueue> queues, const Job& job) {
   if (queues.empty()) return;
   const Survey survey(queues, engine.pinned.buffer_bytes());
-  const size_t useful = survey.staged_blocks + std::min(survey.direct_blocks, kWorkersPerDirectQueue * queues.size());
+  const size_t useful = survey.staged_blocks + std::min(survey.direct_blocks, kDirectBlocks / kSlots * queues.size());
   size_t workers = std::clamp<size_t>(useful, 1, engine.pool.threads());
   // Borrowed even where no buffer is needed: transfers share the streams too.
-  const size_t buffers = survey.staged_blocks ? 2 * workers : 0;
+  const size_t buffers = survey.staged_blocks ? kSlots * workers : 0;
   const PinnedPool::Loan ring = engine.pinned.lend(buffers, *survey.staging);
-  if (buffers) workers = std::min(workers, ring.count() / 2);
+  if (buffers) workers = std::min(workers, ring.count() / kSlots);
   engine.transfer_streams.reserve(workers);
-  Schedule schedule(queues, survey, workers, ring.buffer_bytes());
+  Schedule schedule(queues, survey, kSlots * workers, ring.buffer_bytes());
   engine.pool.parallel_for(workers, [&](uint64_t worker) { Worker(worker, schedule, engine.transfer_streams, ring, job).run(); });
   if (schedule.error()) std::rethrow_exception(schedule.error());
 }

@@ -51,8 +51,8 @@ struct HostQueue {
 /// job threw first, once nothing that was enqueued refers to the copies' memory any more; and Error(memory_limit), before
 /// anything is enqueued, where not even the smallest ring fits (PinnedPool). Transfers of an engine run one at a time.
 ///
-/// Until a copy's `after` is done, one thread waits for it and the others serve the other queues. The threads are those
-/// of engine.pool; the ring has two buffers for each of them that has something to do.
+/// Until a copy's `after` is done, one thread waits for it, or two where it is direct, and the others serve the other queues. The
+/// threads are those of engine.pool; the ring has two buffers for each of them that has something to do.
 void transfer(Engine& engine, std::span<HostQueue> queues, const Job& job);
 
 }  // namespace warpjoin

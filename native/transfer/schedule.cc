@@ -30,12 +30,12 @@ Survey::Survey(std::span<const HostQueue> queues, size_t block_bytes) {
   }
 }
 
-Schedule::Schedule(std::span<const HostQueue> queues, const Survey& survey, size_t workers, size_t block_bytes)
+Schedule::Schedule(std::span<const HostQueue> queues, const Survey& survey, size_t slots, size_t block_bytes)
     : queues_(queues), survey_(survey), block_bytes_(block_bytes), states_(queues.size()) {
   for (size_t q = 0; q < queues.size(); ++q) {
     if (queues[q].depth == 0) throw Error(ErrorCode::internal, "The depth of a transfer's queue is at least 1");
     states_[q].flights.resize(std::min(queues[q].depth, queues[q].copies.size()));
-    for (Flight& flight : states_[q].flights) flight.done.resize(workers);
+    for (Flight& flight : states_[q].flights) flight.done.resize(slots);
   }
 }
 
@@ -61,12 +61,14 @@ std::optional<Block> Schedule::next_block(size_t q) {
     own.taken = false;
     std::fill(own.done.begin(), own.done.end(), nullptr);
   }
-  if (own.held_back) return {};
+  if (own.held_back || state.direct_blocks == kDirectBlocks) return {};
   Block block = cut_block(q);
   own.taken = state.stretch == queues_[q].copies[state.copy].stretches.size();
-  if (first && block.bytes) {
-    block.after = queues_[q].copies[state.copy].after;
-    block.opens = own.held_back = block.after && !own.taken;
+  if (block.bytes) block.after = queues_[q].copies[block.copy].after;
+  if (block.direct) {
+    ++state.direct_blocks;
+  } else if (first && block.after && !own.taken) {
+    block.opens = own.held_back = true;  // or all threads would fill their buffers and wait for the same event
   }
   ++own.enqueueing;
   if (own.taken) {
@@ -110,12 +112,12 @@ bool Schedule::all_taken() const {
   return true;
 }
 
-void Schedule::enqueued(const Block& block, size_t worker, Event* done) {
+void Schedule::enqueued(const Block& block, size_t slot, Event* done) {
   const HostQueue& queue = queues_[block.queue];
   State& state = states_[block.queue];
   std::unique_lock lock(mutex_);
   Flight& own = flight(state, block.copy);
-  if (done) own.done[worker] = done;
+  if (done) own.done[slot] = done;
   --own.enqueueing;
   if (state.calling) return;  // that call goes on with this copy
   state.calling = true;
@@ -134,9 +136,12 @@ void Schedule::enqueued(const Block& block, size_t worker, Event* done) {
   state.calling = false;
 }
 
-void Schedule::open(const Block& block) {
+void Schedule::arrived(const Block& block) {
+  if (!block.direct && !block.opens) return;
   const std::lock_guard lock(mutex_);
-  flight(states_[block.queue], block.copy).held_back = false;
+  State& state = states_[block.queue];
+  if (block.direct) --state.direct_blocks;
+  if (block.opens) flight(state, block.copy).held_back = false;
   changed_.notify_all();
 }
 

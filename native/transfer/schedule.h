@@ -16,6 +16,8 @@ namespace warpjoin::transferring {
 
 /// Direct copies are cut in pieces of this, so that a cancelled job stops within some milliseconds.
 inline constexpr size_t kDirectBytes = size_t{16} << 20;
+/// So many of a queue are under way at most: a link is never idle, and no queue that waits takes all threads.
+inline constexpr size_t kDirectBlocks = 4;
 
 /// What a transfer has to move, and which of it goes directly.
 struct Survey {
@@ -33,7 +35,7 @@ struct Block {
   size_t bytes = 0;  ///< 0: the whole copy is empty
   bool direct = false;
   Event* after = nullptr;  ///< to wait for first
-  bool opens = false;      ///< the copy's other blocks are held back until this one has arrived
+  bool opens = false;      ///< the copy's other blocks are held back until this one, which is staged, has arrived
 };
 
 /// Calls move(target, source, bytes, position in the block) for the block's part of each stretch.
@@ -51,21 +53,21 @@ void for_each_part(const HostCopy& copy, const Block& block, Move&& move) {
 /// Thread-safe.
 class Schedule {
  public:
-  /// `queues` and `survey` must live as long. Workers are numbered from 0; staged blocks have at most
-  /// `block_bytes`, half of that to a device.
-  Schedule(std::span<const HostQueue> queues, const Survey& survey, size_t workers, size_t block_bytes);
+  /// `queues` and `survey` must live as long. A block under way takes one of `slots`, which are the workers'; staged blocks have
+  /// at most `block_bytes`, half of that to a device.
+  Schedule(std::span<const HostQueue> queues, const Survey& survey, size_t slots, size_t block_bytes);
 
   const HostQueue& queue(const Block& block) const { return queues_[block.queue]; }
   const HostCopy& copy(const Block& block) const { return queues_[block.queue].copies[block.copy]; }
 
   /// The worker's next block, of the first queue from its own on that has one. With `wait` it waits until there is one;
   /// nothing means then that all have been taken, or that the transfer has failed. A worker must not wait while it has a
-  /// block that opens a copy.
+  /// block under way.
   std::optional<Block> take(size_t worker, bool wait);
   /// The block is enqueued before `done` (null for an empty block). Calls back for copies that are enqueued now.
-  void enqueued(const Block& block, size_t worker, Event* done);
-  /// A block that opens its copy has arrived.
-  void open(const Block& block);
+  void enqueued(const Block& block, size_t slot, Event* done);
+  /// The block has arrived.
+  void arrived(const Block& block);
 
   /// Stops the transfer; the first error counts.
   void fail(std::exception_ptr error) noexcept;
@@ -79,12 +81,13 @@ class Schedule {
     size_t enqueueing = 0;  // blocks taken and not yet enqueued
     bool taken = false;     // all of its blocks
     bool held_back = false;
-    std::vector<Event*> done;  // by worker; null: it has enqueued none
+    std::vector<Event*> done;  // by slot; null: it has had none
   };
   struct State {
     size_t copy = 0, stretch = 0, offset = 0;  // where the next block begins
     size_t first = 0;                          // the copy's first stretch among the queue's
     size_t called = 0;                         // copies whose callback has returned
+    size_t direct_blocks = 0;                  // under way
     bool calling = false;
     std::vector<Flight> flights;  // copy c has flights[c % size]
   };

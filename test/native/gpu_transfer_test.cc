@@ -49,11 +49,11 @@ TEST_P(GpuTransfer, OverwritesNothingBeforeItIsConsumed) {
     void* data = busy[static_cast<size_t>(device.info().ordinal)].data();
     for (unsigned char i = 0; i < 20; ++i) device.fill(data, i, kBusy, stream);
   };
-  for (const bool pinned : {false, true}) {
+  for (const HostKind kind : {HostKind::ordinary, HostKind::pinned, HostKind::mixed}) {
     for (const size_t depth : {1, 2, 3}) {
       for (const size_t bytes : {size_t{100'000}, size_t{3'000'001}}) {
-        check_consumers(*engine, depth, 20, bytes, pinned, slow_down);
-        check_producers(*engine, depth, 20, bytes, pinned, slow_down);
+        check_consumers(*engine, depth, 20, bytes, kind, slow_down);
+        check_producers(*engine, depth, 20, bytes, kind, slow_down);
       }
     }
   }

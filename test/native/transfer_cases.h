@@ -63,6 +63,38 @@ class HostArray {
   Device* device_;
 };
 
+enum class HostKind { ordinary, pinned, mixed };
+
+/// Host memory of a kind; mixed is ordinary and pinned in turns.
+class HostStripes {
+ public:
+  HostStripes(Engine& engine, Device& device, size_t bytes, HostKind kind) {
+    if (kind != HostKind::pinned) arrays_.emplace_back(engine, device, bytes, false);
+    if (kind != HostKind::ordinary) arrays_.emplace_back(engine, device, bytes, true);
+  }
+  void write(const Bytes& bytes) const {
+    for (const HostArray& array : arrays_) array.write(bytes);
+  }
+  Bytes read(size_t size) const {
+    Bytes bytes;
+    for_stretches(0, size, [&](unsigned char* from, size_t, size_t here) { bytes.insert(bytes.end(), from, from + here); });
+    return bytes;
+  }
+  /// Calls stretch(memory, position among the `bytes`, its bytes).
+  template <class Stretch>
+  void for_stretches(size_t begin, size_t bytes, Stretch&& stretch) const {
+    constexpr size_t kStripe = 10'007;
+    for (size_t at = begin, end = begin + bytes; at < end;) {
+      const size_t stop = arrays_.size() == 1 ? end : std::min(end, (at / kStripe + 1) * kStripe);
+      stretch(arrays_[at / kStripe % arrays_.size()].data() + at, at - begin, stop - at);
+      at = stop;
+    }
+  }
+
+ private:
+  std::vector<HostArray> arrays_;
+};
+
 /// Random stretches between host memory, ordinary and pinned, and one device; positions leave gaps on both sides.
 class RandomQueue {
  public:
@@ -154,7 +186,7 @@ inline void check_random_transfer(Engine& engine, size_t queues, const std::vect
 using SlowDown = std::function<void(Device& device, Stream& stream)>;
 
 /// Copies to `depth` buffers on each device, which a slow consumer copies on: none may be overwritten before.
-inline void check_consumers(Engine& engine, size_t depth, size_t copies, size_t bytes, bool pinned, const SlowDown& slow_down) {
+inline void check_consumers(Engine& engine, size_t depth, size_t copies, size_t bytes, HostKind kind, const SlowDown& slow_down) {
   SCOPED_TRACE("depth " + std::to_string(depth) + ", " + std::to_string(copies) + " copies of " + std::to_string(bytes));
   struct Consumer {
     Buffer arriving, results;
@@ -163,13 +195,13 @@ inline void check_consumers(Engine& engine, size_t depth, size_t copies, size_t 
     std::unique_ptr<Stream> stream;
   };
   std::vector<Consumer> consumers(engine.devices.size());
-  std::vector<HostArray> host;
+  std::vector<HostStripes> host;
   std::vector<HostQueue> queues;
   for (size_t d = 0; d < consumers.size(); ++d) {
     Device& device = *engine.devices[d];
     Consumer& consumer = consumers[d];
     consumer.sent = random_bytes(copies * bytes, d + 1);
-    host.emplace_back(engine, device, copies * bytes, pinned);
+    host.emplace_back(engine, device, copies * bytes, kind);
     host.back().write(consumer.sent);
     device.memory().reserve(StackAllocator::aligned(depth * bytes) + StackAllocator::aligned(copies * bytes));
     consumer.arriving = device.memory().allocate(depth * bytes);
@@ -182,7 +214,10 @@ inline void check_consumers(Engine& engine, size_t depth, size_t copies, size_t 
     const auto arriving = [bytes, depth, &consumer](size_t c) { return consumer.arriving.as<char>() + c % depth * bytes; };
     for (size_t c = 0; c < copies; ++c) {
       Event* after = c < depth ? nullptr : consumer.consumed[c % depth].get();
-      queue.copies.push_back({{{arriving(c), host.back().data() + c * bytes, bytes}}, after});
+      HostCopy& copy = queue.copies.emplace_back(HostCopy{{}, after});
+      host.back().for_stretches(c * bytes, bytes, [&](const unsigned char* from, size_t at, size_t here) {
+        copy.stretches.push_back({arriving(c) + at, from, here});
+      });
     }
     queue.enqueued = [&device, &consumer, &slow_down, arriving, bytes, depth](size_t c, std::span<Event* const> done) {
       for (Event* event : done) consumer.stream->wait(*event);
@@ -200,7 +235,7 @@ inline void check_consumers(Engine& engine, size_t depth, size_t copies, size_t 
 
 /// Copies from `depth` buffers on each device, which a slow producer fills: none may be read before that, or filled again
 /// before it has been read.
-inline void check_producers(Engine& engine, size_t depth, size_t copies, size_t bytes, bool pinned, const SlowDown& slow_down) {
+inline void check_producers(Engine& engine, size_t depth, size_t copies, size_t bytes, HostKind kind, const SlowDown& slow_down) {
   SCOPED_TRACE("depth " + std::to_string(depth) + ", " + std::to_string(copies) + " copies of " + std::to_string(bytes));
   struct Producer {
     Buffer leaving, products;
@@ -210,13 +245,13 @@ inline void check_producers(Engine& engine, size_t depth, size_t copies, size_t 
     std::function<void(size_t)> produce;
   };
   std::vector<Producer> producers(engine.devices.size());
-  std::vector<HostArray> host;
+  std::vector<HostStripes> host;
   std::vector<HostQueue> queues;
   for (size_t d = 0; d < producers.size(); ++d) {
     Device& device = *engine.devices[d];
     Producer& producer = producers[d];
     producer.made = random_bytes(copies * bytes, d + 1);
-    host.emplace_back(engine, device, copies * bytes, pinned);
+    host.emplace_back(engine, device, copies * bytes, kind);
     host.back().write(Bytes(copies * bytes, 0xA5));
     device.memory().reserve(StackAllocator::aligned(depth * bytes) + StackAllocator::aligned(copies * bytes));
     producer.leaving = device.memory().allocate(depth * bytes);
@@ -230,7 +265,10 @@ inline void check_producers(Engine& engine, size_t depth, size_t copies, size_t 
     queue.depth = depth;
     const auto leaving = [bytes, depth, &producer](size_t c) { return producer.leaving.as<char>() + c % depth * bytes; };
     for (size_t c = 0; c < copies; ++c) {
-      queue.copies.push_back({{{host.back().data() + c * bytes, leaving(c), bytes}}, producer.produced[c % depth].get()});
+      HostCopy& copy = queue.copies.emplace_back(HostCopy{{}, producer.produced[c % depth].get()});
+      host.back().for_stretches(c * bytes, bytes, [&](unsigned char* to, size_t at, size_t here) {
+        copy.stretches.push_back({to, leaving(c) + at, here});
+      });
     }
     producer.produce = [&device, &producer, &slow_down, leaving, bytes, depth, copies](size_t c) {
       if (c >= copies) return;

@@ -26,6 +26,12 @@ std::unique_ptr<Engine> make_engine(int devices, unsigned threads, bool pinned =
                          true, pinned);
 }
 
+/// What an engine that copies all memory directly, or pinned memory alone, tells apart.
+std::vector<HostKind> kinds(bool pinned) {
+  if (pinned) return {HostKind::pinned};
+  return {HostKind::ordinary, HostKind::mixed};
+}
+
 FarDevice& far(Device& device) { return static_cast<FarDevice&>(device); }
 
 class Transfer : public ::testing::TestWithParam<std::tuple<unsigned, bool>> {};
@@ -59,8 +65,10 @@ TEST_P(Transfer, OverwritesNothingBeforeItIsConsumed) {
     const auto engine = make_engine(devices, threads, pinned);
     for (const size_t depth : {1, 2, 3}) {
       for (const size_t bytes : {kBlock / 2, 3 * kBlock + 1}) {
-        check_consumers(*engine, depth, 12, bytes, pinned, slow_down);
-        check_producers(*engine, depth, 12, bytes, pinned, slow_down);
+        for (const HostKind kind : kinds(pinned)) {
+          check_consumers(*engine, depth, 12, bytes, kind, slow_down);
+          check_producers(*engine, depth, 12, bytes, kind, slow_down);
+        }
       }
     }
   }
@@ -73,8 +81,10 @@ TEST_P(Transfer, GivesAllEventsOfACopy) {
     for (const auto& device : engine->devices) far(*device).delay_copies(std::chrono::microseconds(100));
     for (const size_t depth : {1, 2}) {
       for (const size_t bytes : {kBlock / 2, 7 * kBlock + 1}) {
-        check_consumers(*engine, depth, 6, bytes, pinned, [](Device&, Stream&) {});
-        check_producers(*engine, depth, 6, bytes, pinned, [](Device&, Stream&) {});
+        for (const HostKind kind : kinds(pinned)) {
+          check_consumers(*engine, depth, 6, bytes, kind, [](Device&, Stream&) {});
+          check_producers(*engine, depth, 6, bytes, kind, [](Device&, Stream&) {});
+        }
       }
     }
   }
