@@ -1,6 +1,7 @@
 // Stack allocation over one physical allocation of a device (multi-gpu-sort-merge-join 3.1.3).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -32,6 +33,8 @@ class Buffer {
     return static_cast<T*>(data_);
   }
   size_t size() const noexcept { return size_; }
+  /// Has at most so many bytes from now on. The others are given back with the rest.
+  void shrink(size_t bytes) noexcept { size_ = std::min(size_, bytes); }
   explicit operator bool() const noexcept { return data_ != nullptr; }
 
  private:

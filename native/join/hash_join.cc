@@ -47,7 +47,7 @@ JoinRows join_exact(Engine& engine, const JoinKeys& keys, const JoinRequest& req
   uint64_t split_rows = 0;
 
   const auto join = [&](const Relation& b, const Relation& p, WaitingRows* waiting, auto&& use) {
-    LocalJoins joins(engine, devices, b, p, cut, request.count_only, job, 0, waiting);
+    LocalJoins joins(engine, devices, b, p, cut, request.count_only, job, nullptr, waiting);
     joins.run();
     skew = std::max(skew, joins.skew());
     split_rows += joins.split_rows();

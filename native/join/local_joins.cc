@@ -6,6 +6,7 @@
 
 #include "device/streams.h"
 #include "join/join_rows.h"
+#include "join/kept_rows.h"
 #include "join/local_joins_parts.h"
 #include "join/waiting_rows.h"
 
@@ -72,14 +73,14 @@ uint64_t Relation::size() const {
 }
 
 LocalJoins::LocalJoins(Engine& engine, std::span<Device* const> devices, const Relation& build, const Relation& probe,
-                       HashCut cut, bool count_only, Job& job, size_t kept_bytes, WaitingRows* waiting)
+                       HashCut cut, bool count_only, Job& job, KeptRows* kept, WaitingRows* waiting)
     : engine_(engine),
       build_(build),
       probe_(probe),
       cut_(cut),
       count_only_(count_only),
       job_(job),
-      kept_bytes_(kept_bytes),
+      kept_(kept),
       waiting_(waiting),
       parts_(resident() ? cut.parts : 1) {
   for (Device* device : devices) locals_.emplace_back(std::make_unique<Local>())->device = device;
@@ -298,7 +299,7 @@ void LocalJoins::reserve() {
   };
   const auto fits = [&](const auto& local) {
     const StackAllocator& memory = local->device->memory();
-    const size_t wanted = bytes(*local, cut_.waves) + kept_bytes_;
+    const size_t wanted = bytes(*local, cut_.waves) + (kept_ ? kept_->expected_bytes() : 0);
     return wanted + memory.resident_bytes() <= memory.limit_bytes() && wanted <= memory.reserved_bytes() + memory.free_bytes();
   };
   const bool again = std::exchange(reserved_, true);  // keys crowd: the first wave would tell so once more

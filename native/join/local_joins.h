@@ -12,6 +12,7 @@
 
 namespace warpjoin {
 
+class KeptRows;
 class WaitingRows;
 
 /// Tuples in host memory, in one or more stretches, or resident: view d lies on device d of the join.
@@ -28,10 +29,11 @@ struct Relation {
 /// is; device memory is reserved only where neither is.
 class LocalJoins {
  public:
-  /// `kept_bytes`: of a result that stays on each device, to be left free beside what is reserved. `waiting`: rows of another
-  /// join that go home beside tuples of this one, which may leave its own there in turn.
+  /// `kept`: rows of this join that stay on the devices: room for those it expects is left free beside what is reserved, and
+  /// pairs are written there while others are not yet matched. `waiting`: rows of another join that go home beside tuples of this
+  /// one, which may leave its own there in turn.
   LocalJoins(Engine& engine, std::span<Device* const> devices, const Relation& build, const Relation& probe, HashCut cut,
-             bool count_only, Job& job, size_t kept_bytes = 0, WaitingRows* waiting = nullptr);
+             bool count_only, Job& job, KeptRows* kept = nullptr, WaitingRows* waiting = nullptr);
   ~LocalJoins();
   LocalJoins(const LocalJoins&) = delete;
   LocalJoins& operator=(const LocalJoins&) = delete;
@@ -56,8 +58,8 @@ class LocalJoins {
   /// Writes all devices' rows to host memory, in the order of the devices, and waits for them; but for those that wait on the
   /// devices until the next join has run.
   void emit(JoinEmit what, JoinOutput host_out);
-  /// Enqueues the writing of one device's rows to memory that it addresses.
-  void emit_there(size_t device, JoinEmit what, JoinOutput out);
+  /// Enqueues the writing of one device's rows from `first` on to memory that it addresses.
+  void emit_there(size_t device, JoinEmit what, JoinOutput out, uint64_t first = 0);
   /// Enqueues a fill of such memory with all-ones.
   void fill_missing(size_t device, void* out, size_t bytes);
   /// Waits for all of that.
@@ -109,7 +111,7 @@ class LocalJoins {
   const HashCut cut_;
   const bool count_only_;
   Job& job_;
-  const size_t kept_bytes_;
+  KeptRows* const kept_;
   WaitingRows* const waiting_;
   size_t parts_;      ///< of a device's partitions, or waves of the probe side: what is matched by itself
   size_t waves_ = 1;  ///< 1: nothing is matched before the whole probe side has arrived

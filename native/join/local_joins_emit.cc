@@ -126,14 +126,15 @@ HostQueue LocalJoins::way_home(Local& local, JoinEmit what, const std::vector<Co
   return queue;
 }
 
-void LocalJoins::emit_there(size_t device, JoinEmit what, JoinOutput out) {
+void LocalJoins::emit_there(size_t device, JoinEmit what, JoinOutput out, uint64_t first) {
   Local& local = *locals_[device];
   const auto past = [](void* column, uint64_t rows, uint8_t width) {
     return column ? static_cast<char*>(column) + rows * width : nullptr;
   };
   for (size_t p = 0; p < parts_; ++p) {
-    const uint64_t rows = rows_of(local.found(p), what);
-    local.device->primitives().hash_emit(*local.matches[p].found, what, 0, rows, out, job_, *local.stream);
+    const uint64_t all = rows_of(local.found(p), what), skipped = std::min(first, all), rows = all - skipped;
+    first -= skipped;
+    local.device->primitives().hash_emit(*local.matches[p].found, what, skipped, rows, out, job_, *local.stream);
     out = {past(out.keys, rows, build_.layout.key_bytes), past(out.build_values, rows, build_.layout.value_bytes),
            past(out.probe_values, rows, probe_.layout.value_bytes)};
   }

@@ -169,7 +169,10 @@ class LocalJoins::Waves {
   void run();
   void await(size_t step);
   void build();
+  template <class Of>
+  void complete(Of match_of);
   bool exchange(size_t wave);
+  void write_pairs(size_t wave);
 
   LocalJoins& joins_;
   std::mutex mutex_;

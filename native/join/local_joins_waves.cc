@@ -1,7 +1,10 @@
 // Matching the probe side while it arrives.
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "device/streams.h"
+#include "join/kept_rows.h"
 #include "join/local_joins_parts.h"
 
 namespace warpjoin {
@@ -64,7 +67,9 @@ bool LocalJoins::Waves::finish() {
   }
   joins_.wait();
   joins_.waves_ = 1;
-  for (const auto& local : joins_.locals_) {
+  for (size_t d = 0; d < joins_.locals_.size(); ++d) {
+    Local* const local = joins_.locals_[d].get();
+    if (joins_.kept_) joins_.kept_->drop(d);
     local->matches.clear();
     local->built = {};
     if (joins_.cut_.replicate) continue;
@@ -80,6 +85,7 @@ void LocalJoins::Waves::run() {
   for (size_t w = 0; w < joins_.waves_ && !gave_up_; ++w) {
     await(w + 1);
     gave_up_ = !exchange(w);
+    if (w > 0 && !gave_up_) write_pairs(w - 1);
     for (const auto& local : joins_.locals_) {
       const StackAllocator& memory = local->device->memory();
       if (gave_up_ || joins_.match_bytes(*local, w) > memory.reserved_bytes() - memory.used_bytes()) {
@@ -107,7 +113,6 @@ void LocalJoins::Waves::await(size_t step) {
 /// Prepares the build side for all waves.
 void LocalJoins::Waves::build() {
   await(0);
-  std::vector<Stream*> streams;
   for (const auto& local : joins_.locals_) {
     Primitives& primitives = local->device->primitives();
     if (joins_.cut_.replicate) {
@@ -121,14 +126,43 @@ void LocalJoins::Waves::build() {
                                                         joins_.build_.layout, local->build.parts[0].size, joins_.count_only_));
     local->built.found =
         primitives.hash_build(tuples, joins_.count_only_, local->built.scratch.data(), joins_.job_, *local->stream);
-    streams.push_back(local->stream.get());
+  }
+  complete([](const Local& local) { return local.built.found.get(); });
+}
+
+/// Waits until a match of each device that has one is complete.
+template <class Of>
+void LocalJoins::Waves::complete(Of match_of) {
+  std::vector<Stream*> streams;
+  for (const auto& local : joins_.locals_) {
+    if (match_of(*local)) streams.push_back(local->stream.get());
   }
   for (bool going = !streams.empty(); going;) {
     synchronize_all(streams);
     going = false;
     for (const auto& local : joins_.locals_) {
-      going |= local->device->primitives().hash_match_goes_on(*local->built.found, joins_.job_, *local->stream);
+      HashMatch* const match = match_of(*local);
+      going |= match && local->device->primitives().hash_match_goes_on(*match, joins_.job_, *local->stream);
     }
+  }
+}
+
+/// Has the pairs of a wave written where they stay, while the next one is on its way.
+void LocalJoins::Waves::write_pairs(size_t wave) {
+  if (!joins_.kept_ || !joins_.kept_->takes_pairs()) return;
+  complete([wave](const Local& local) { return local.matches[wave].found.get(); });
+  uint64_t probed = 0;
+  for (const auto& local : joins_.locals_) probed += local->probe.parts[wave].size;
+  for (size_t d = 0; d < joins_.locals_.size(); ++d) {
+    Local& local = *joins_.locals_[d];
+    const HashMatch& match = *local.matches[wave].found;
+    const uint64_t pairs = match.tally().pairs;
+    if (wave == 0) {  // as the first wave is, the others will be
+      const double whole = static_cast<double>(joins_.probe_.size()) / static_cast<double>(std::max<uint64_t>(probed, 1));
+      joins_.kept_->expect_pairs(d, static_cast<uint64_t>(std::min(static_cast<double>(pairs) * whole, 0x1p63)));
+    }
+    const std::optional<JoinOutput> out = joins_.kept_->next_pairs(d, pairs);
+    if (out) local.device->primitives().hash_emit(match, JoinEmit::pairs, 0, pairs, *out, joins_.job_, *local.stream);
   }
 }
 

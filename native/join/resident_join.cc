@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "join/join_rows.h"
+#include "join/kept_rows.h"
 #include "join/local_joins.h"
 #include "join/row_writer.h"
 
@@ -27,7 +28,7 @@ Relation relation(const ResidentRelation& side) { return {side.layout, side.chun
 /// Gives `use` the joins that have run. Values that the result does not want stay behind.
 template <class Use>
 void run_joins(Engine& engine, std::span<Device* const> devices, Relation left, Relation right, const JoinRequest& request,
-               uint32_t partitions, size_t kept_bytes, Job& job, Use&& use) {
+               uint32_t partitions, KeptRows* kept, Job& job, Use&& use) {
   if (devices.empty()) throw Error(ErrorCode::option, "A hash join needs at least one device");
   const auto drop_values = [](Relation& side) {
     side.layout.value_bytes = 0;
@@ -43,25 +44,16 @@ void run_joins(Engine& engine, std::span<Device* const> devices, Relation left, 
   const Relation &build = request.build_left ? left : right, &probe = request.build_left ? right : left;
   const HashCut cut = cut_for(request, 0, partitions, build.size(), probe.size(), devices.size(), left.resident, *devices[0]);
   job.add_planned(2 * (build.size() + probe.size()));
-  LocalJoins joins(engine, devices, build, probe, cut, request.count_only, job, kept_bytes);
+  LocalJoins joins(engine, devices, build, probe, cut, request.count_only, job, kept);
   joins.run();
   use(joins);
 }
 
 /// Enqueues the writing of a device's rows to its memory.
-void write_chunk(LocalJoins& joins, Device& device, size_t d, const JoinRequest& request, const JoinSections& sections,
-                 TupleLayout left, TupleLayout right, ResidentRows::Chunk& chunk) {
-  const auto column = [&](bool wanted, uint8_t width) {
-    return wanted && chunk.size ? device.memory().allocate_resident(column_bytes(chunk.size, width)) : Buffer();
-  };
-  chunk.keys = column(request.want_keys, left.key_bytes);
-  chunk.left = column(wants_left(request), left.value_bytes);
-  chunk.right = column(wants_right(request), right.value_bytes);
-  if (sections.pairs) {
-    joins.emit_there(d, JoinEmit::pairs,
-                     {chunk.keys.data(), (request.build_left ? chunk.left : chunk.right).data(),
-                      (request.build_left ? chunk.right : chunk.left).data()});
-  }
+void write_chunk(LocalJoins& joins, KeptRows& kept, size_t d, const JoinRequest& request, const JoinSections& sections,
+                 TupleLayout left, TupleLayout right, const ResidentRows::Chunk& chunk) {
+  const uint64_t written = kept.settle(d, sections.size());
+  if (sections.pairs) joins.emit_there(d, JoinEmit::pairs, kept.pairs_from(d, written), written);
   const auto alone = [&](const Buffer& own, uint8_t own_width, const Buffer& other, uint8_t other_width, bool build, bool matched,
                          uint64_t begin, uint64_t rows) {
     if (rows == 0) return;
@@ -82,12 +74,10 @@ void write_chunk(LocalJoins& joins, Device& device, size_t d, const JoinRequest&
 }
 
 /// Leaves what was found on the devices.
-void keep(Engine& engine, LocalJoins& joins, std::span<Device* const> devices, const JoinRequest& request, ResidentRows& rows,
-          Job& job) {
+void keep(Engine& engine, LocalJoins& joins, const JoinRequest& request, KeptRows& kept, ResidentRows& rows, Job& job) {
   std::vector<JoinSections> sections;
-  rows.chunks.resize(devices.size());
   uint64_t size = 0;
-  for (size_t d = 0; d < devices.size(); ++d) {
+  for (size_t d = 0; d < rows.chunks.size(); ++d) {
     const LocalJoins::Found found = joins.found(d);
     const uint64_t left_rows = request.build_left ? found.build_rows : found.probe_rows;
     const uint64_t right_rows = request.build_left ? found.probe_rows : found.build_rows;
@@ -102,8 +92,8 @@ void keep(Engine& engine, LocalJoins& joins, std::span<Device* const> devices, c
   check_max_rows(size, request.max_rows);
   if (request.count_only) return;
   const PhaseTimer timer(job, "write");
-  engine.pool.parallel_for(devices.size(), [&](uint64_t d) {
-    write_chunk(joins, *devices[d], d, request, sections[d], rows.left_layout, rows.right_layout, rows.chunks[d]);
+  engine.pool.parallel_for(rows.chunks.size(), [&](uint64_t d) {
+    write_chunk(joins, kept, d, request, sections[d], rows.left_layout, rows.right_layout, rows.chunks[d]);
   });
   joins.wait();
 }
@@ -126,8 +116,9 @@ ResidentRows resident_hash_join(Engine& engine, std::span<Device* const> devices
                                 const ResidentRelation& right, const JoinRequest& request, Job& job, uint32_t partitions) {
   check_request(described(left, right), request);
   ResidentRows rows{left.layout, right.layout, {}, false, false, 1};
-  run_joins(engine, devices, relation(left), relation(right), request, partitions, 0, job,
-            [&](LocalJoins& joins) { keep(engine, joins, devices, request, rows, job); });
+  KeptRows kept(devices, request, 0, rows);
+  run_joins(engine, devices, relation(left), relation(right), request, partitions, &kept, job,
+            [&](LocalJoins& joins) { keep(engine, joins, request, kept, rows, job); });
   return rows;
 }
 
@@ -141,16 +132,10 @@ ResidentRows hash_join_there(Engine& engine, std::span<Device* const> devices, c
   }
   const auto relation = [](const EncodedTuples& tuples) { return Relation{tuples.layout, {tuples.view}}; };
   const TupleLayout left = keys.left.tuples.layout, right = keys.right.tuples.layout;
-  const uint64_t kept_rows = result_rows / std::max<size_t>(devices.size(), 1) + 1;
-  size_t kept_bytes = 0;
-  for (const uint8_t width :
-       {request.want_keys ? left.key_bytes : uint8_t{0}, wants_left(request) ? left.value_bytes : uint8_t{0},
-        wants_right(request) ? right.value_bytes : uint8_t{0}}) {
-    kept_bytes += StackAllocator::aligned(kept_rows * width + kept_rows / 8 * width);
-  }
   ResidentRows rows{left, right, {}, false, false, 1};
-  run_joins(engine, devices, relation(keys.left.tuples), relation(keys.right.tuples), request, partitions, kept_bytes, job,
-            [&](LocalJoins& joins) { keep(engine, joins, devices, request, rows, job); });
+  KeptRows kept(devices, request, result_rows, rows);
+  run_joins(engine, devices, relation(keys.left.tuples), relation(keys.right.tuples), request, partitions, &kept, job,
+            [&](LocalJoins& joins) { keep(engine, joins, request, kept, rows, job); });
   return rows;
 }
 
@@ -159,7 +144,7 @@ JoinRows resident_hash_join_home(Engine& engine, std::span<Device* const> device
   const JoinKeys keys = described(left, right);
   check_request(keys, request);
   JoinRows rows;
-  run_joins(engine, devices, relation(left), relation(right), request, partitions, 0, job, [&](LocalJoins& joins) {
+  run_joins(engine, devices, relation(left), relation(right), request, partitions, nullptr, job, [&](LocalJoins& joins) {
     const JoinSections sections = join_sections(keys, request.kind, counts_of(joins.tally(), request));
     rows = make_rows(engine, keys, request, sections, job);
     rows.skew = joins.skew();

@@ -55,8 +55,8 @@ JoinRows resident_hash_join_home(Engine& engine, std::span<Device* const> device
 
 /// Joins tuples in host memory with exact keys to a result that stays on the devices. Device memory is reserved as for
 /// hash_join in one round, and more where that leaves room for a result of `result_rows` rows, evenly spread. The result takes
-/// what the limit leaves; Error(device) where it does not fit. Throws Error(not_supported) for rows that can't match but belong
-/// in the result.
+/// what the limit leaves, that of an inner join up to a 30th more than its rows need; Error(device) where they do not fit.
+/// Throws Error(not_supported) for rows that can't match but belong in the result.
 ResidentRows hash_join_there(Engine& engine, std::span<Device* const> devices, const JoinKeys& keys, const JoinRequest& request,
                              uint64_t result_rows, Job& job, uint32_t partitions = 0);
 

@@ -160,9 +160,13 @@ class FarPrimitives final : public Primitives {
   }
   void hash_emit(const HashMatch& match, JoinEmit what, uint64_t first, uint64_t rows, JoinOutput out, const Job& job,
                  Stream& stream) override {
-    for (const void* column : {out.keys, out.build_values, out.probe_values}) require(!column || own_.holds(column, 1));
+    const auto holds = [&](const void* column, uint8_t width) { require(!column || own_.holds(column, rows * width)); };
+    holds(out.keys, 4), holds(out.build_values, 4), holds(out.probe_values, 4);
+    emitted_rows += rows;
     host_.hash_emit(match, what, first, rows, out, job, stream);
   }
+
+  std::atomic<uint64_t> emitted_rows{0};
 
  private:
   static void require(bool held) {
@@ -270,7 +274,7 @@ class FarDevice final : public Device {
   void fill(void* target, unsigned char value, size_t bytes, Stream& stream) override {
     host_->fill(target, value, bytes, stream);
   }
-  Primitives& primitives() noexcept override { return primitives_; }
+  FarPrimitives& primitives() noexcept override { return primitives_; }
 
   FarPinning& pinning() { return *pinning_; }
   void refuse_to_pin(bool refuses) { refuses_to_pin_ = refuses; }

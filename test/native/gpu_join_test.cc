@@ -110,6 +110,7 @@ TEST_P(GpuResidentJoin, TakesEmptySidesAndHostMemory) {
   SKIP_WITHOUT_GPUS(GetParam());
   check_empty_resident_joins(*make_gpu_engine(GetParam()));
   check_kept_joins(*make_gpu_engine(GetParam()));
+  check_uneven_kept_pairs(*make_gpu_engine(GetParam()), 200000);
 }
 
 TEST_P(GpuResidentJoin, JoinsMillions) {

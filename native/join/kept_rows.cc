@@ -1,0 +1,79 @@
+#include "join/kept_rows.h"
+
+#include <utility>
+
+#include "join/join_rows.h"
+
+namespace warpjoin {
+
+namespace {
+
+constexpr uint64_t kSpare = 64;           // one more row for so many that are expected: waves of random tuples differ by less
+constexpr uint64_t kUnused = kSpare / 2;  // room with more than one row unused of so many goes back
+
+}  // namespace
+
+KeptRows::KeptRows(std::span<Device* const> devices, const JoinRequest& request, uint64_t expected, ResidentRows& rows)
+    : devices_(devices.begin(), devices.end()),
+      request_(request),
+      expected_(expected),
+      rows_(rows),
+      columns_{{{&ResidentRows::Chunk::keys, request.want_keys ? rows.left_layout.key_bytes : uint8_t{0}},
+                {&ResidentRows::Chunk::left, wants_left(request) ? rows.left_layout.value_bytes : uint8_t{0}},
+                {&ResidentRows::Chunk::right, wants_right(request) ? rows.right_layout.value_bytes : uint8_t{0}}}},
+      rooms_(devices.size()) {
+  rows_.chunks.resize(devices_.size());
+}
+
+bool KeptRows::takes_pairs() const { return request_.kind == JoinKind::inner && !request_.count_only; }
+
+size_t KeptRows::expected_bytes() const {
+  if (expected_ == 0) return 0;
+  const uint64_t rows = expected_ / devices_.size() + 1;
+  size_t bytes = 0;
+  for (const Column& column : columns_) bytes += StackAllocator::aligned(rows * column.width + rows / 8 * column.width);
+  return bytes;
+}
+
+void KeptRows::expect_pairs(size_t device, uint64_t pairs) {
+  try {
+    take(device, add_rows(pairs, pairs / kSpare));
+  } catch (const Error&) {  // there may be room for those that there are
+    drop(device);
+  }
+}
+
+std::optional<JoinOutput> KeptRows::next_pairs(size_t device, uint64_t pairs) {
+  Room& room = rooms_[device];
+  if (pairs > room.rows - room.written) return {};  // all are more than there is room for: settle() tells
+  return pairs_from(device, std::exchange(room.written, room.written + pairs));
+}
+
+uint64_t KeptRows::settle(size_t device, uint64_t size) {
+  const Room& room = rooms_[device];
+  if (size > room.rows || size < room.rows - room.rows / kUnused) take(device, size);
+  for (const Column& column : columns_) (rows_.chunks[device].*column.data).shrink(size * column.width);
+  return room.written;
+}
+
+JoinOutput KeptRows::pairs_from(size_t device, uint64_t pair) const {
+  const auto at = [&](const Column& column) {
+    const Buffer& data = rows_.chunks[device].*column.data;
+    return data ? data.as<char>() + pair * column.width : nullptr;
+  };
+  const auto& [keys, left, right] = columns_;
+  return {at(keys), at(request_.build_left ? left : right), at(request_.build_left ? right : left)};
+}
+
+void KeptRows::take(size_t device, uint64_t rows) {
+  ResidentRows::Chunk& chunk = rows_.chunks[device];
+  rooms_[device] = {};
+  for (const Column& column : columns_) chunk.*column.data = Buffer();
+  for (const Column& column : columns_) {
+    if (rows == 0 || column.width == 0) continue;
+    chunk.*column.data = devices_[device]->memory().allocate_resident(column_bytes(rows, column.width));
+  }
+  rooms_[device].rows = rows;
+}
+
+}  // namespace warpjoin
