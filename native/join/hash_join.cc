@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "join/growing_rows.h"
@@ -64,11 +65,11 @@ JoinRows join_exact(Engine& engine, const JoinKeys& keys, const JoinRequest& req
     });
   } else {
     job.add_planned(3 * tuples);
-    std::vector<Rounds> sides;
+    std::array<Rounds, 2> sides;
     {
       const PhaseTimer timer(job, "cut rounds", 2 * (build.bytes() + probe.bytes()));
       const uint64_t most = round_chunk_rows(*devices[0], tuples, plan.rounds, devices.size());
-      for (const Relation* side : {&build, &probe}) sides.push_back(cut_rounds(engine, devices, *side, round_bits, most, job));
+      sides = cut_rounds(engine, devices, {&build, &probe}, round_bits, most, job);
     }
     GrowingRows growing(engine, keys, request, plan.rounds);
     WaitingRows waiting(engine, devices, round_rows_bytes(keys, request, plan.rounds, devices.size()), job);
@@ -81,7 +82,7 @@ JoinRows join_exact(Engine& engine, const JoinKeys& keys, const JoinRequest& req
       const PhaseTimer timer(job, "write");
       waiting.go_home();
     }
-    sides.clear();  // leaves the room that rows take a second time
+    sides = {};  // leaves the room that rows take a second time
     rows = growing.finish(job);
   }
   rows.skew = skew;
@@ -109,8 +110,8 @@ size_t hash_join_device_bytes(TupleLayout build, uint64_t build_rows, TupleLayou
                                                request.count_only, false, device);
   if (rounds == 1) return join;
   const uint64_t rows = round_chunk_rows(device, build_rows + probe_rows, rounds, devices);
-  return std::max({join, cut_rounds_device_bytes(device, build, std::min(rows, build_rows), round_bits),
-                   cut_rounds_device_bytes(device, probe, std::min(rows, probe_rows), round_bits)});
+  return std::max(join,
+                  cut_rounds_device_bytes(device, {build, probe}, std::min(rows, std::max(build_rows, probe_rows)), round_bits));
 }
 
 }  // namespace warpjoin

@@ -15,6 +15,21 @@ Digit round_digit(uint32_t round_bits) { return {static_cast<uint8_t>(64 - round
 // Of chunks before they are grouped, and as many behind: a chunk moves on while the next one comes.
 constexpr size_t kBuffers = 2;
 
+/// Tuples of either relation.
+TupleLayout widest(const std::array<TupleLayout, 2>& layouts) {
+  return {std::max(layouts[0].key_bytes, layouts[1].key_bytes), std::max(layouts[0].value_bytes, layouts[1].value_bytes)};
+}
+size_t scratch_bytes(Device& device, const std::array<TupleLayout, 2>& layouts, uint64_t rows, Digit digit) {
+  return std::max(device.primitives().partition_scratch_bytes(layouts[0], rows, digit),
+                  device.primitives().partition_scratch_bytes(layouts[1], rows, digit));
+}
+
+/// Tuples of a relation that are grouped together.
+struct Chunk {
+  TupleLayout layout;
+  Piece* piece;
+};
+
 /// One device's work. The stream comes last: it waits for its work before what that refers to goes.
 struct Cutter {
   Device* device;
@@ -23,36 +38,53 @@ struct Cutter {
   Buffer scratch;
   std::unique_ptr<Stream> stream;
 
-  Cutter(Device& on, TupleLayout layout, uint64_t rows, uint32_t round_bits) : device(&on), in_place(on.addresses_host_memory()) {
-    on.memory().reserve(cut_rounds_device_bytes(on, layout, rows, round_bits));
+  Cutter(Device& on, const std::array<TupleLayout, 2>& layouts, uint64_t rows, uint32_t round_bits)
+      : device(&on), in_place(on.addresses_host_memory()) {
+    on.memory().reserve(cut_rounds_device_bytes(on, layouts, rows, round_bits));
     if (!in_place) {
-      for (OwnedTuples& buffer : arrived) buffer = OwnedTuples(on, layout, rows);
-      for (OwnedTuples& buffer : grouped) buffer = OwnedTuples(on, layout, rows);
+      for (OwnedTuples& buffer : arrived) buffer = OwnedTuples(on, widest(layouts), rows);
+      for (OwnedTuples& buffer : grouped) buffer = OwnedTuples(on, widest(layouts), rows);
     }
-    scratch = allocate(on, on.primitives().partition_scratch_bytes(layout, rows, round_digit(round_bits)));
+    scratch = allocate(on, scratch_bytes(on, layouts, rows, round_digit(round_bits)));
     stream = on.create_stream();
   }
 
-  HostQueue arrival(TupleLayout layout, const Piece& chunk, size_t step) const {
+  HostQueue arrival(const Chunk& chunk, size_t step) const {
     const TupleSpan& to = arrived[step % kBuffers].span;
-    return {device, HostQueue::Direction::to_device, {host_copy(layout, to, chunk.in, nullptr)}, 1, {}};
+    return {device, HostQueue::Direction::to_device, {host_copy(chunk.layout, to, chunk.piece->in, nullptr)}, 1, {}};
   }
-  HostQueue way_home(TupleLayout layout, const Piece& chunk, size_t step) const {
-    const TupleView from = grouped[step % kBuffers].span.slice(layout, 0, chunk.in.size).view();
-    return {device, HostQueue::Direction::to_host, {host_copy(layout, chunk.out, from, nullptr)}, 1, {}};
+  HostQueue way_home(const Chunk& chunk, size_t step) const {
+    const TupleView from = grouped[step % kBuffers].span.slice(chunk.layout, 0, chunk.piece->in.size).view();
+    return {device, HostQueue::Direction::to_host, {host_copy(chunk.layout, chunk.piece->out, from, nullptr)}, 1, {}};
   }
-  void group(TupleLayout layout, Piece& chunk, size_t step, Digit digit, const Job& job) const {
-    TupleView in = chunk.in;
-    TupleSpan out = chunk.out;
+  void group(const Chunk& chunk, size_t step, Digit digit, const Job& job) const {
+    TupleView in = chunk.piece->in;
+    TupleSpan out = chunk.piece->out;
     if (!in_place) {
       in.keys = arrived[step % kBuffers].span.keys;
       if (in.values) in.values = arrived[step % kBuffers].span.values;
-      out = grouped[step % kBuffers].span.slice(layout, 0, in.size);
+      out = grouped[step % kBuffers].span.slice(chunk.layout, 0, in.size);
     }
-    chunk.offsets.resize(digit.count() + 1);
-    device->primitives().partition(layout, in, digit, out, chunk.offsets.data(), scratch.data(), job, *stream);
+    std::vector<uint64_t>& offsets = chunk.piece->offsets;
+    offsets.resize(digit.count() + 1);
+    device->primitives().partition(chunk.layout, in, digit, out, offsets.data(), scratch.data(), job, *stream);
   }
 };
+
+Rounds make_rounds(Engine& engine, const Relation& relation, uint64_t chunk_rows) {
+  const TupleLayout layout = relation.layout;
+  const TupleView& in = relation.views.at(0);
+  Rounds rounds{layout,
+                engine.memory->allocate(in.size * layout.key_bytes, "the rounds of a join"),
+                engine.memory->allocate(in.size * layout.value_bytes, "the rounds of a join"),
+                {}};
+  const TupleSpan out{rounds.keys.data(), layout.value_bytes ? rounds.values.data() : nullptr, in.size};
+  for (uint64_t at = 0; at < in.size; at += chunk_rows) {
+    const uint64_t end = std::min(in.size, at + chunk_rows);
+    rounds.chunks.push_back({in.slice(layout, at, end), out.slice(layout, at, end), {}});
+  }
+  return rounds;
+}
 
 }  // namespace
 
@@ -69,33 +101,33 @@ uint64_t round_chunk_rows(const Device& device, uint64_t tuples, uint32_t rounds
   return std::clamp(tuples / rounds / devices / kBuffers, kLeastTuples / kBuffers, most);
 }
 
-size_t cut_rounds_device_bytes(Device& device, TupleLayout layout, uint64_t chunk_rows, uint32_t round_bits) {
-  return (device.addresses_host_memory() ? 0 : 2 * kBuffers * OwnedTuples::bytes(layout, chunk_rows)) +
-         StackAllocator::aligned(device.primitives().partition_scratch_bytes(layout, chunk_rows, round_digit(round_bits)));
+size_t cut_rounds_device_bytes(Device& device, const std::array<TupleLayout, 2>& layouts, uint64_t chunk_rows,
+                               uint32_t round_bits) {
+  return (device.addresses_host_memory() ? 0 : 2 * kBuffers * OwnedTuples::bytes(widest(layouts), chunk_rows)) +
+         StackAllocator::aligned(scratch_bytes(device, layouts, chunk_rows, round_digit(round_bits)));
 }
 
-Rounds cut_rounds(Engine& engine, std::span<Device* const> devices, const Relation& relation, uint32_t round_bits,
-                  uint64_t chunk_rows, Job& job) {
-  const TupleLayout layout = relation.layout;
-  const TupleView& in = relation.views.at(0);
-  Rounds rounds{layout,
-                engine.memory->allocate(in.size * layout.key_bytes, "the rounds of a join"),
-                engine.memory->allocate(in.size * layout.value_bytes, "the rounds of a join"),
-                {}};
-  const TupleSpan out{rounds.keys.data(), layout.value_bytes ? rounds.values.data() : nullptr, in.size};
-  std::vector<Piece>& chunks = rounds.chunks;
-  for (uint64_t at = 0; at < in.size; at += chunk_rows) {
-    const uint64_t end = std::min(in.size, at + chunk_rows);
-    chunks.push_back({in.slice(layout, at, end), out.slice(layout, at, end), {}});
+std::array<Rounds, 2> cut_rounds(Engine& engine, std::span<Device* const> devices,
+                                 const std::array<const Relation*, 2>& relations, uint32_t round_bits, uint64_t chunk_rows,
+                                 Job& job) {
+  std::array<Rounds, 2> sides{make_rounds(engine, *relations[0], chunk_rows), make_rounds(engine, *relations[1], chunk_rows)};
+  std::vector<Chunk> chunks;
+  uint64_t largest = 0;
+  for (Rounds& side : sides) {
+    for (Piece& piece : side.chunks) {
+      chunks.push_back({side.layout, &piece});
+      largest = std::max(largest, piece.in.size);
+    }
   }
   const size_t g = std::min(devices.size(), chunks.size());
   std::vector<Cutter> cutters;
   std::vector<Stream*> streams;
   for (size_t d = 0; d < g; ++d) {
-    cutters.emplace_back(*devices[d], layout, chunks[0].in.size, round_bits);
+    cutters.emplace_back(*devices[d], std::array{sides[0].layout, sides[1].layout}, largest, round_bits);
     streams.push_back(cutters[d].stream.get());
   }
-  // In each step a chunk comes to each device, the one before it is grouped, and the one before that goes home.
+  // In each step a chunk comes to each device, the one before it is grouped, and the one before that goes home. Relation follows
+  // relation, as a direction of the links rests in the first and the last steps.
   const size_t steps = g ? (chunks.size() + g - 1) / g : 0;
   for (size_t step = 0; step < steps + 2; ++step) {
     std::vector<HostQueue> queues;
@@ -104,22 +136,22 @@ Rounds cut_rounds(Engine& engine, std::span<Device* const> devices, const Relati
       const auto chunk_of = [&](size_t which) {
         return which < steps && which * g + d < chunks.size() ? &chunks[which * g + d] : nullptr;
       };
-      Piece* const arriving = chunk_of(step);
-      Piece* const here = step > 0 ? chunk_of(step - 1) : nullptr;
-      Piece* const leaving = step > 1 ? chunk_of(step - 2) : nullptr;
+      const Chunk* const arriving = chunk_of(step);
+      const Chunk* const here = step > 0 ? chunk_of(step - 1) : nullptr;
+      const Chunk* const leaving = step > 1 ? chunk_of(step - 2) : nullptr;
       if (here) {
-        cutter.group(layout, *here, step - 1, round_digit(round_bits), job);
-        job.add_done(here->in.size);
+        cutter.group(*here, step - 1, round_digit(round_bits), job);
+        job.add_done(here->piece->in.size);
       }
       if (cutter.in_place) continue;
-      if (leaving) queues.push_back(cutter.way_home(layout, *leaving, step - 2));
-      if (arriving) queues.push_back(cutter.arrival(layout, *arriving, step));
+      if (leaving) queues.push_back(cutter.way_home(*leaving, step - 2));
+      if (arriving) queues.push_back(cutter.arrival(*arriving, step));
     }
     transfer(engine, queues, job);
     synchronize_all(streams);
     job.check();
   }
-  return rounds;
+  return sides;
 }
 
 }  // namespace warpjoin

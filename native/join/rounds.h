@@ -1,6 +1,7 @@
 // The rounds of a hash join: a relation in host memory grouped by the topmost bits of its mixed keys.
 #pragma once
 
+#include <array>
 #include <span>
 #include <vector>
 
@@ -24,10 +25,12 @@ struct Rounds {
 /// joins in a round, so that there is room for those that come and go.
 uint64_t round_chunk_rows(const Device& device, uint64_t tuples, uint32_t rounds, size_t devices);
 
-/// Groups a relation of one stretch into 2^round_bits rounds, in chunks of `chunk_rows`. Device memory:
+/// Groups both relations, of one stretch each, into 2^round_bits rounds, in chunks of `chunk_rows`. Device memory:
 /// cut_rounds_device_bytes.
-Rounds cut_rounds(Engine& engine, std::span<Device* const> devices, const Relation& relation, uint32_t round_bits,
-                  uint64_t chunk_rows, Job& job);
-size_t cut_rounds_device_bytes(Device& device, TupleLayout layout, uint64_t chunk_rows, uint32_t round_bits);
+std::array<Rounds, 2> cut_rounds(Engine& engine, std::span<Device* const> devices,
+                                 const std::array<const Relation*, 2>& relations, uint32_t round_bits, uint64_t chunk_rows,
+                                 Job& job);
+size_t cut_rounds_device_bytes(Device& device, const std::array<TupleLayout, 2>& layouts, uint64_t chunk_rows,
+                               uint32_t round_bits);
 
 }  // namespace warpjoin
