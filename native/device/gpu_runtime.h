@@ -34,7 +34,14 @@ using gpu_pointer_attributes_t = cudaPointerAttributes;
 
 #define gpu_get_device_count WARPJOIN_GPU_NAME(GetDeviceCount)
 #define gpu_get_device_properties WARPJOIN_GPU_NAME(GetDeviceProperties)
+#define gpu_get_device WARPJOIN_GPU_NAME(GetDevice)
 #define gpu_set_device WARPJOIN_GPU_NAME(SetDevice)
+#define gpu_device_get_attribute WARPJOIN_GPU_NAME(DeviceGetAttribute)
+#if defined(WARPJOIN_HIP)
+#define gpu_shared_memory_per_multiprocessor hipDeviceAttributeMaxSharedMemoryPerMultiprocessor
+#else
+#define gpu_shared_memory_per_multiprocessor cudaDevAttrMaxSharedMemoryPerMultiprocessor
+#endif
 #define gpu_can_access_peer WARPJOIN_GPU_NAME(DeviceCanAccessPeer)
 #define gpu_enable_peer_access WARPJOIN_GPU_NAME(DeviceEnablePeerAccess)
 

@@ -17,15 +17,16 @@ using testing::make_gpu_engine;
 
 std::unique_ptr<Engine> make_engine() { return make_gpu_engine(1, size_t{4} << 30); }
 
-/// A join by one table, by partitions grouped in one pass, or in two.
-enum class Path { small, one_pass, two_passes };
-constexpr Path kPaths[] = {Path::small, Path::one_pass, Path::two_passes};
+/// A join by one table, by partitions grouped in one pass, or in two, the first of which goes by counts or by a sample.
+enum class Path { small, one_pass, two_passes, sampled };
+constexpr Path kPaths[] = {Path::small, Path::one_pass, Path::two_passes, Path::sampled};
 
 class Tuned {
  public:
   explicit Tuned(Path path) {
     if (path != Path::small) gpu::hash_tuning.small_table_bytes = 0;
-    if (path == Path::two_passes) gpu::hash_tuning.fewest_bits = 11;
+    if (path == Path::two_passes || path == Path::sampled) gpu::hash_tuning.fewest_bits = 11;
+    if (path == Path::sampled) gpu::hash_tuning.fewest_sampled = 1;
   }
   ~Tuned() { gpu::hash_tuning = {}; }
   Tuned(const Tuned&) = delete;
@@ -153,6 +154,80 @@ TEST(GpuHashJoin, SizesDecideOnPartitions) {
   std::vector<uint64_t> s(100000);
   for (uint64_t& key : s) key = random() % 10000000;
   check(*engine, Side({8, 8}, numbers(5000000), 2, 0, true), Side({8, 8}, s, 1, 0, false), 0);
+}
+
+// For keys that are chosen against a sample: the hash, and which rows are sampled.
+uint64_t hash_of(uint64_t key) {
+  key = (key ^ key >> 32) * 0xD1342543DE82EF95;
+  return key ^ key >> 32;
+}
+std::vector<bool> sampled_rows(uint64_t size, uint64_t sectors) {
+  constexpr uint64_t kSectorKeys = 4;
+  std::vector<bool> rows(size);
+  for (uint64_t i = 0; i < sectors; ++i) {
+    const uint64_t row = sampled_row(size / kSectorKeys, sectors, i) * kSectorKeys;
+    std::fill_n(rows.begin() + row, kSectorKeys, true);
+  }
+  return rows;
+}
+
+// The rooms that a sample makes for groups are too small.
+TEST(GpuHashJoin, KeysThatTheirSampleDoesNotShow) {
+  SKIP_WITHOUT_GPUS(1);
+  const auto engine = make_engine();
+  std::mt19937_64 random(7);
+  const auto key_below = [&](uint64_t hash_end) {
+    for (;;) {
+      const uint64_t key = random();
+      if (hash_of(key) < hash_end) return key;
+    }
+  };
+  const Tuned tuned(Path::sampled);
+  gpu::hash_tuning.sampled_sectors = 32;
+  constexpr uint64_t kRows = 300000, kGroups = 32;
+  const std::vector<bool> sampled = sampled_rows(kRows, kGroups * gpu::hash_tuning.sampled_sectors);
+  // Nearly all are in two groups that the sample takes for two of 32. Their partitions are not too large for tables.
+  std::vector<uint64_t> r(kRows);
+  for (uint64_t i = 0; i < kRows; ++i) r[i] = sampled[i] ? random() : key_below(uint64_t{1} << 60);
+  std::vector<uint64_t> s = r;
+  for (uint64_t i = 0; i < kRows; i += 3) s[i] = random();
+  std::shuffle(s.begin(), s.end(), random);
+  check(*engine, Side({8, 8}, r, 1, 0, false), Side({8, 4}, s, 3, 0, false), 0);
+  check(*engine, Side({8, 4}, s, 2, 0, true), Side({8, 8}, r, 1, 0, false), 0);
+}
+
+// A block counts more of a group than 16 bits hold.
+TEST(GpuHashJoin, ManyOfAKeyInASampledSplit) {
+  SKIP_WITHOUT_GPUS(1);
+  const auto engine = make_engine();
+  Device& device = *engine->devices[0];
+  const auto stream = device.create_stream();
+  constexpr uint64_t kBuild = 100000, kProbe = 64000000;
+  constexpr TupleLayout kLayout{4, 0};
+  std::vector<uint32_t> r(kBuild), s(kProbe);
+  std::iota(r.begin(), r.end(), 0u);
+  uint64_t expected = 0;
+  for (uint64_t i = 0; i < kProbe; ++i) {
+    s[i] = i % 5 == 0 ? 11 : static_cast<uint32_t>(i % 400009);
+    expected += s[i] < kBuild;
+  }
+  const Tuned tuned(Path::sampled);
+  const size_t scratch_bytes = device.primitives().hash_match_scratch_bytes(kLayout, kBuild, kLayout, kProbe, 1, true);
+  device.memory().reserve(scratch_bytes + (kBuild + kProbe) * sizeof(uint32_t) + (size_t{1} << 20));
+  const auto upload = [&](const std::vector<uint32_t>& keys) {
+    Buffer buffer = device.memory().allocate(keys.size() * sizeof(uint32_t));
+    device.copy(buffer.data(), keys.data(), buffer.size(), *stream);
+    stream->synchronize();
+    return buffer;
+  };
+  const Buffer build = upload(r), probe = upload(s), scratch = device.memory().allocate(scratch_bytes);
+  const uint64_t build_offsets[] = {0, kBuild}, probe_offsets[] = {0, kProbe};
+  const auto match = device.primitives().hash_match({kLayout, {{build.data(), nullptr, 0, kBuild}}, {build_offsets}},
+                                                    {kLayout, {{probe.data(), nullptr, 0, kProbe}}, {probe_offsets}}, 1, 0, true,
+                                                    scratch.data(), {}, *stream);
+  do stream->synchronize();
+  while (device.primitives().hash_match_goes_on(*match, {}, *stream));
+  EXPECT_EQ(match->tally().pairs, expected);
 }
 
 }  // namespace

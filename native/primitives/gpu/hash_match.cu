@@ -142,9 +142,11 @@ GpuHashMatch::GpuHashMatch(TupleLayout build_layout, uint64_t build_size, TupleL
   counts = carver.take<MatchCounts>(1);
   if (!shares) take_build_rooms(carver, small_bytes, device_name);
   if (built) static_cast<HashBuild&>(*this) = *built;
-  const uint64_t between_bytes =
-      bits > kPassBits ? std::max(shares ? 0 : build_size * build_stride, probe_size * probe.tuples.stride) : 0;
-  bytes = std::max(carver.bytes(), split_bytes + between_bytes);
+  const auto between_bytes = [&](TupleLayout layout, uint64_t size) {
+    return hash_split_between_bytes(layout, size, bits, device_name);
+  };
+  bytes = std::max(carver.bytes(), split_bytes + std::max(shares ? 0 : between_bytes(build_layout, build_size),
+                                                          between_bytes(probe_layout, probe_size)));
 }
 
 /// What is known of the build side beside its tuples.

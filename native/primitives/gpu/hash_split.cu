@@ -1,8 +1,13 @@
 // The tuples are cut into tiles, each grouped by a block in shared memory and then written, so that a group's tuples of a
 // tile go out together. All blocks write to the same few places of a group at nearly the same time, and the second-level cache
 // makes whole lines of what they write before it goes to memory.
+//
+// The first of two passes needs room for each of its groups. Where there are many tuples a sample of the keys says how much,
+// nearly: rooms in `between` have some to spare, and the pass counts the groups of both passes while it has the tuples in hand.
+// Should a group not fit, the pass is done again by these counts. Otherwise all keys are read once more, first, to be counted.
 #include "primitives/gpu/hash_split.h"
 #include "primitives/gpu/scan.h"
+#include "primitives/gpu/split_rooms.h"
 #include "primitives/host/blocks.h"
 
 namespace warpjoin::gpu {
@@ -17,6 +22,8 @@ constexpr unsigned kCountedBits = 15;
 #endif
 constexpr unsigned kCountThreads = 1024;
 constexpr unsigned kCountBlocks = 264, kSplitBlocks = 2112;  // some for each multiprocessor: they go from tile to tile
+constexpr unsigned kSampledBlocks = 264;                     // fewer, as each adds up all of its counts
+constexpr unsigned kRepeatBlocks = 528;                      // where most often there is nothing to do
 constexpr unsigned kLoadBytes = 16;                          // of a thread, at a time
 
 template <class Key, class Value>
@@ -31,9 +38,36 @@ struct Tile {
   static size_t shared_bytes(unsigned bits) { return kSize * sizeof(Tuple) + (size_t{2} << bits) * sizeof(uint32_t); }
 };
 
+/// A block's counts of all groups, in shared memory: of 16 bits, to fit beside a tile. What they don't hold goes to `all`.
+struct GroupCounts {
+  static constexpr uint32_t kHalf = 1u << 15;
+  uint32_t *twos, *all;
+
+  static constexpr size_t bytes(unsigned bits) { return sizeof(uint16_t) << bits; }
+  __device__ void clear(unsigned bits) const {
+    for (unsigned two = threadIdx.x; two < 1u << (bits - 1); two += blockDim.x) twos[two] = 0;
+  }
+  __device__ void add(uint32_t group) const {
+    const unsigned shift = group % 2 * 16;
+    if ((atomicAdd(&twos[group / 2], 1u << shift) >> shift & 0xFFFF) != kHalf - 1) return;
+    // One thread gets here. Meanwhile the others add no more than a tile has, which is less than another half.
+    atomicSub(&twos[group / 2], kHalf << shift);
+    atomicAdd(&all[group], kHalf);
+  }
+  __device__ void add_to_all(unsigned bits) const {
+    for (unsigned two = threadIdx.x; two < 1u << (bits - 1); two += blockDim.x) {
+      const uint32_t counts = twos[two];
+      if (counts & 0xFFFF) atomicAdd(&all[2 * two], counts & 0xFFFF);
+      if (counts >> 16) atomicAdd(&all[2 * two + 1], counts >> 16);
+    }
+  }
+};
+
 /// Counts groups [window << kCountedBits, (window + 1) << kCountedBits), a window for each blockIdx.y.
 template <class Key>
-__global__ void __launch_bounds__(kCountThreads) count_groups(const Key* keys, uint64_t size, unsigned bits, uint32_t* counts) {
+__global__ void __launch_bounds__(kCountThreads)
+    count_groups(const Key* keys, uint64_t size, unsigned bits, uint32_t* counts, Condition condition) {
+  if (!condition.holds()) return;
   extern __shared__ __align__(16) unsigned char shared_bytes[];
   auto* const own = reinterpret_cast<uint32_t*>(shared_bytes);
   const unsigned groups = 1u << (bits < kCountedBits ? bits : kCountedBits);
@@ -82,7 +116,7 @@ struct Columns {
   static constexpr unsigned kPack = sizeof(Key) == 8 && is_value<Value> && sizeof(Value) == 8 ? 2 : 1;
   Run<Key, Value> run;
 
-  uint64_t size() const { return run.size; }
+  __host__ __device__ uint64_t size() const { return run.size; }
   __device__ HashTuple<Key, Value> tuple(uint64_t at) const {
     HashTuple<Key, Value> tuple;
     tuple.hash = hash_key(load_once(run.keys + at));
@@ -108,68 +142,94 @@ struct Columns {
             (kPack * sizeof(Key))) == 0;
   }
 };
-/// ... or grouped by the pass before.
+/// ... or grouped by the topmost `bits` by the pass before, which may have left gaps behind groups.
 template <class Key, class Value>
 struct Grouped {
   static constexpr unsigned kPack = 1;
   const HashTuple<Key, Value>* tuples;
-  uint64_t all;
+  unsigned bits;
+  const uint32_t *begins, *ends;
 
-  uint64_t size() const { return all; }
+  __device__ uint64_t size() const { return ends[(1u << bits) - 1]; }
   __device__ HashTuple<Key, Value> tuple(uint64_t at) const { return load_tuple_once(tuples + at); }
   __device__ void load(uint64_t at, HashTuple<Key, Value>* to) const { to[0] = tuple(at); }
   __device__ bool packed(uint64_t) const { return true; }
 };
 
-/// What a pass groups by: the `bits` below the topmost `above`, by which the tuples are grouped already, at `offsets`.
+/// What a pass groups by: the `bits` below the topmost `above`, by which the tuples are grouped already.
 struct Pass {
   unsigned above, bits;
-  const uint32_t* offsets;
   uint32_t* ends;  // of what has been written of each group
 
-  __device__ uint64_t begin(uint32_t group) const { return offsets[uint64_t{group} << bits]; }
   template <class Key>
   __device__ unsigned digit(Key hash) const {
     return top_bits(static_cast<Key>(hash << above), bits);
   }
 };
 
-template <class Source, class Key, class Value>
+/// Groups have the room that counts gave them, ...
+struct CountedRooms {
+  static constexpr bool kSampled = false;
+  Condition condition;
+  __device__ bool serve() const { return condition.holds(); }
+};
+/// ... or a sample: the pass counts the groups of `bits` meanwhile.
+struct SampledRooms {
+  static constexpr bool kSampled = true;
+  GroupRooms rooms;
+  unsigned bits;
+  uint32_t* counts;
+  uint32_t tiles_before;  ///< of the fragments before
+
+  __device__ bool serve() const { return *rooms.state != kCountFirst; }
+  /// A tile that no block has, beside those that blocks begin with.
+  __device__ uint32_t take_tile() const { return gridDim.x + atomicAdd(rooms.tiles_taken, 1u) - tiles_before; }
+  /// Where `size` tuples go that have `place` in a group. Any room takes a tile: what does not fit goes where it harms nothing,
+  /// for all of this will be done again.
+  __device__ uint32_t fit(uint32_t place, unsigned group, uint32_t size) const {
+    if (place <= rooms.limits[group] - size) return place;
+    *rooms.state = kOverflowed;
+    return rooms.begins[group];
+  }
+};
+
+template <class Source, class Rooms, class Key, class Value>
 __global__ void __launch_bounds__((Tile<Key, Value>::kThreads), (Tile<Key, Value>::kBlocks))
-    split_tiles(Source in, uint64_t size, Pass pass, HashTuple<Key, Value>* out) {
+    split_tiles(Source in, Pass pass, Rooms rooms, HashTuple<Key, Value>* out) {
   using T = Tile<Key, Value>;
   using Tuple = typename T::Tuple;
   constexpr unsigned kItems = T::kItems, kPack = Source::kPack;
-  static_assert(kItems % kPack == 0);
+  constexpr bool kGrouped = std::is_same_v<Source, Grouped<Key, Value>>;
+  static_assert(kItems % kPack == 0 && T::kSize < GroupCounts::kHalf);
+  if (!rooms.serve()) return;
   extern __shared__ __align__(16) unsigned char shared_bytes[];
   __shared__ uint32_t sums[T::kThreads / kLanes];
+  __shared__ uint32_t taken_tile;
   auto* const staged = reinterpret_cast<Tuple*>(shared_bytes);
   auto* const begins = reinterpret_cast<uint32_t*>(staged + T::kSize);  // counts first
   const unsigned groups = 1u << pass.bits;
   uint32_t* const places = begins + groups;  // where slot 0 would go in `out` if it belonged to the group; wraps
+  GroupCounts counts;
+  if constexpr (Rooms::kSampled) counts = {places + groups, rooms.counts};
 
-  // A block goes through a stretch of its own. No tile has tuples of two groups of the pass before.
+  // A block goes through a stretch of its own, or, where there are few blocks, takes one tile after the other, so that all end
+  // together. No tile has tuples of two groups of the pass before.
+  const uint64_t size = in.size();
   const auto stretch = [&](unsigned block) { return block == gridDim.x ? size : size * block / gridDim.x / kPack * kPack; };
-  uint64_t at = stretch(blockIdx.x);
-  const uint64_t stop = stretch(blockIdx.x + 1);
+  uint64_t at = Rooms::kSampled ? uint64_t{blockIdx.x} * T::kSize : stretch(blockIdx.x);
+  const uint64_t stop = Rooms::kSampled ? size : stretch(blockIdx.x + 1);
   uint32_t parent = 0;
-  if (pass.above) {
-    for (uint32_t end = 1u << pass.above; end - parent > 1;) {
-      const uint32_t middle = parent + (end - parent) / 2;
-      if (pass.begin(middle) <= at) {
-        parent = middle;
-      } else {
-        end = middle;
-      }
-    }
-  }
+  if constexpr (kGrouped) parent = static_cast<uint32_t>(last_not_above(in.begins, uint64_t{1} << pass.above, at));
   const auto next_tile = [&]() -> unsigned {
-    if (at >= stop) return 0;
     uint64_t end = stop;
-    if (pass.above) {
-      while (pass.begin(parent + 1) <= at) ++parent;
-      if (pass.begin(parent + 1) < end) end = pass.begin(parent + 1);
+    if constexpr (kGrouped) {
+      while (at < stop && in.ends[parent] <= at) {
+        ++parent;
+        if (in.begins[parent] > at) at = in.begins[parent];
+      }
+      if (at < stop && in.ends[parent] < end) end = in.ends[parent];
     }
+    if (at >= stop) return 0;
     return end - at < T::kSize ? static_cast<unsigned>(end - at) : T::kSize;
   };
   const auto place_of = [](unsigned item) { return (item / kPack * T::kThreads + threadIdx.x) * kPack + item % kPack; };
@@ -191,6 +251,7 @@ __global__ void __launch_bounds__((Tile<Key, Value>::kThreads), (Tile<Key, Value
   };
   unsigned count = next_tile();
   load(count);
+  if constexpr (Rooms::kSampled) counts.clear(rooms.bits);
   while (count) {
     if (threadIdx.x < groups) begins[threadIdx.x] = 0;
     __syncthreads();
@@ -199,9 +260,19 @@ __global__ void __launch_bounds__((Tile<Key, Value>::kThreads), (Tile<Key, Value
     for (unsigned i = 0; i < kItems; ++i) {
       if (place_of(i) < count) rank[i] = static_cast<uint16_t>(atomicAdd(&begins[pass.digit(tuples[i].hash)], 1u));
     }
+    if constexpr (Rooms::kSampled) {
+#pragma unroll
+      for (unsigned i = 0; i < kItems; ++i) {
+        if (place_of(i) < count) counts.add(top_bits(tuples[i].hash, rooms.bits));
+      }
+    }
     __syncthreads();
     const uint32_t own = threadIdx.x < groups ? begins[threadIdx.x] : 0;
-    const uint32_t place = own ? atomicAdd(&pass.ends[(uint64_t{parent} << pass.bits) + threadIdx.x], own) : 0;
+    uint32_t place = own ? atomicAdd(&pass.ends[(uint64_t{parent} << pass.bits) + threadIdx.x], own) : 0;
+    if constexpr (Rooms::kSampled) {
+      if (own) place = rooms.fit(place, threadIdx.x, own);
+      if (threadIdx.x == T::kThreads - 1) taken_tile = rooms.take_tile();
+    }
     const uint32_t begin = sum_before<T::kThreads>(own, sums);
     if (threadIdx.x < groups) {
       begins[threadIdx.x] = begin;
@@ -214,7 +285,7 @@ __global__ void __launch_bounds__((Tile<Key, Value>::kThreads), (Tile<Key, Value
     }
     __syncthreads();
     const unsigned written = count;
-    at += count;
+    at = Rooms::kSampled ? uint64_t{taken_tile} * T::kSize : at + count;
     count = next_tile();
     load(count);  // on their way while this tile is written
     for (unsigned slot = threadIdx.x; slot < written; slot += T::kThreads) {
@@ -223,9 +294,9 @@ __global__ void __launch_bounds__((Tile<Key, Value>::kThreads), (Tile<Key, Value
     }
     __syncthreads();
   }
+  if constexpr (Rooms::kSampled) counts.add_to_all(rooms.bits);
 }
 
-// One group: nothing moves.
 __global__ void one_group(uint32_t* offsets, uint32_t size) {
   offsets[0] = 0;
   offsets[1] = size;
@@ -235,13 +306,37 @@ __global__ void hash_all(Columns<Key, Value> in, HashTuple<Key, Value>* out) {
   for (uint64_t i = loop_begin(); i < in.run.size; i += loop_step()) out[i] = in.tuple(i);
 }
 
-/// Where groups of 2^bits begin.
-__global__ void begin_groups(const uint32_t* offsets, unsigned bits, uint64_t groups, uint32_t* ends) {
-  for (uint64_t g = loop_begin(); g < groups; g += loop_step()) ends[g] = offsets[g << bits];
+/// Where groups of 2^bits begin, which are empty yet.
+__global__ void begin_groups(const uint32_t* offsets, unsigned bits, uint64_t groups, uint32_t* begins, uint32_t* ends,
+                             Condition condition) {
+  if (!condition.holds()) return;
+  for (uint64_t g = loop_begin(); g < groups; g += loop_step()) {
+    ends[g] = offsets[g << bits];
+    if (begins) begins[g] = ends[g];
+  }
+}
+
+/// Whether blocks can count the groups of all bits while they split, and as many still share a multiprocessor.
+template <class Key, class Value>
+bool can_count(unsigned bits, const std::string& device_name) {
+  using T = Tile<Key, Value>;
+  constexpr size_t kReserved = 1280;  // of a block, by the system and for what kernels declare
+  int device = 0, bytes = 0;
+  GPU_CHECK(device_name, gpu_get_device(&device));
+  GPU_CHECK(device_name, gpu_device_get_attribute(&bytes, gpu_shared_memory_per_multiprocessor, device));
+  return T::kBlocks * (T::shared_bytes(bits / 2) + GroupCounts::bytes(bits) + kReserved) <= static_cast<size_t>(bytes);
+}
+
+/// Of the first of two passes.
+template <class Key, class Value>
+RoomPlan plan_of(uint64_t size, unsigned bits, const std::string& device_name) {
+  if (!can_count<Key, Value>(bits, device_name)) return RoomPlan(size);
+  return RoomPlan(size, bits / 2, sizeof(Key), Tile<Key, Value>::kSize);
 }
 
 struct SplitScratch {
   uint32_t* ends;
+  GroupRooms rooms;
   void* scan;
   size_t scan_bytes = 0, bytes;
 
@@ -249,10 +344,135 @@ struct SplitScratch {
     host::Carver carver(scratch);
     const uint64_t groups = uint64_t{1} << bits;
     ends = carver.take<uint32_t>(groups);
+    rooms = GroupRooms(carver);
     GPU_CHECK(device_name, sums_before<uint32_t>(nullptr, scan_bytes, nullptr, groups + 1, gpu_stream_t{}));
     scan = carver.take<char>(scan_bytes);
     bytes = carver.bytes();
   }
+};
+
+/// Enqueues what groups one side.
+template <class Key, class Value>
+class Splitter {
+  using T = Tile<Key, Value>;
+  using Tuple = typename T::Tuple;
+  using In = Columns<Key, Value>;
+
+ public:
+  Splitter(std::span<const TupleView> fragments, unsigned bits, const SplitScratch& scratch, uint32_t* offsets, gpu_stream_t on,
+           const std::string& device_name)
+      : fragments_(fragments), bits_(bits), scratch_(scratch), offsets_(offsets), on_(on), device_name_(device_name) {
+    for (const TupleView& fragment : fragments) size_ += fragment.size;
+  }
+
+  void split(Tuple* between, Tuple* out) const {
+    if (bits_ == 0) return hash(out);
+    GPU_CHECK(device_name_, gpu_memset_async(offsets_, 0, (groups() + 1) * sizeof(uint32_t), on_));
+    if (bits_ <= kPassBits) {
+      count({});
+      begin(bits_, nullptr, scratch_.ends, {});
+      split_counted(bits_, scratch_.ends, {}, out);
+    } else {
+      split_first(between);
+      begin(bits_, nullptr, scratch_.ends, {});
+      split_second(between, out);
+    }
+  }
+
+ private:
+  uint64_t groups() const { return uint64_t{1} << bits_; }
+  unsigned first_bits() const { return bits_ / 2; }
+  void check_launch(const char* kernel) const { gpu_check(gpu_get_last_error(), kernel, device_name_); }
+
+  template <class F>
+  void for_fragments(F&& f) const {
+    for (const TupleView& fragment : fragments_) {
+      if (fragment.size) f(In{Run<Key, Value>(fragment)});
+    }
+  }
+
+  /// One group: nothing moves.
+  void hash(Tuple* out) const {
+    one_group<<<1, 1, 0, on_>>>(offsets_, static_cast<uint32_t>(size_));
+    check_launch("one_group");
+    for_fragments([&](const In& in) {
+      hash_all<<<loop_blocks(in.size()), kThreads, 0, on_>>>(in, out);
+      check_launch("hash_all");
+      out += in.size();
+    });
+  }
+
+  /// Counts groups, where the condition holds, and makes offsets of what has been counted.
+  void count(Condition condition) const {
+    const auto kernel = count_groups<Key>;
+    const unsigned counted = std::min(bits_, kCountedBits);
+    GPU_CHECK(device_name_, gpu_allow_shared_memory(kernel, sizeof(uint32_t) << counted));
+    for_fragments([&](const In& in) {
+      const dim3 blocks(static_cast<unsigned>(std::clamp<uint64_t>(in.size() / T::kSize, 1, kCountBlocks)),
+                        1u << (bits_ - counted));
+      kernel<<<blocks, kCountThreads, sizeof(uint32_t) << counted, on_>>>(in.run.keys, in.size(), bits_, offsets_, condition);
+      check_launch("count_groups");
+    });
+    size_t scan_bytes = scratch_.scan_bytes;
+    GPU_CHECK(device_name_, sums_before(scratch_.scan, scan_bytes, offsets_, groups() + 1, on_));
+  }
+
+  void begin(unsigned bits, uint32_t* begins, uint32_t* ends, Condition condition) const {
+    const uint64_t groups = uint64_t{1} << bits;
+    begin_groups<<<loop_blocks(groups), kThreads, 0, on_>>>(offsets_, bits_ - bits, groups, begins, ends, condition);
+    check_launch("begin_groups");
+  }
+
+  template <class Source, class Rooms>
+  void split_by(const Pass& pass, const Source& in, uint64_t rows, const Rooms& rooms, unsigned most_blocks, Tuple* out) const {
+    const auto kernel = split_tiles<Source, Rooms, Key, Value>;
+    const size_t bytes = T::shared_bytes(pass.bits) + (Rooms::kSampled ? GroupCounts::bytes(bits_) : 0);
+    GPU_CHECK(device_name_, gpu_allow_shared_memory(kernel, Rooms::kSampled ? bytes : T::shared_bytes(kPassBits)));
+    const auto blocks = static_cast<unsigned>(std::clamp<uint64_t>(rows / T::kSize, 1, most_blocks));
+    kernel<<<blocks, T::kThreads, bytes, on_>>>(in, pass, rooms, out);
+    check_launch("split_tiles");
+  }
+
+  void split_counted(unsigned bits, uint32_t* ends, Condition condition, Tuple* out) const {
+    const unsigned most_blocks = condition.state ? kRepeatBlocks : kSplitBlocks;
+    for_fragments([&](const In& in) { split_by({0, bits, ends}, in, in.size(), CountedRooms{condition}, most_blocks, out); });
+  }
+
+  void split_sampled(const RoomPlan& plan, Tuple* between) const {
+    const GroupRooms& rooms = scratch_.rooms;
+    plan_rooms(sizeof(Key), fragments_, plan, first_bits(), rooms, on_, device_name_);
+    uint32_t tiles = 0;
+    for_fragments([&](const In& in) {
+      split_by({0, first_bits(), rooms.ends}, in, in.size(), SampledRooms{rooms, bits_, offsets_, tiles}, kSampledBlocks,
+               between);
+      tiles += static_cast<uint32_t>((in.size() + T::kSize - 1) / T::kSize);
+    });
+  }
+
+  /// By a sample, where there is one. The kernels behind it go by counts, and return at once where the sample served.
+  void split_first(Tuple* between) const {
+    const GroupRooms& rooms = scratch_.rooms;
+    const RoomPlan plan = plan_of<Key, Value>(size_, bits_, device_name_);
+    const auto if_at_least = [&](uint32_t state) { return plan.sectors ? Condition{rooms.state, state} : Condition{}; };
+    if (plan.sectors) split_sampled(plan, between);
+    count(if_at_least(kCountFirst));
+    begin(first_bits(), rooms.begins, rooms.ends, if_at_least(kOverflowed));
+    split_counted(first_bits(), rooms.ends, if_at_least(kOverflowed), between);
+  }
+
+  void split_second(const Tuple* between, Tuple* out) const {
+    if (size_ == 0) return;
+    const Grouped<Key, Value> in{between, first_bits(), scratch_.rooms.begins, scratch_.rooms.ends};
+    split_by({first_bits(), bits_ - first_bits(), scratch_.ends}, in, size_, CountedRooms{}, kSplitBlocks, out);
+  }
+
+  std::span<const TupleView> fragments_;
+  unsigned bits_;
+  const SplitScratch& scratch_;
+  uint32_t* offsets_;
+  gpu_stream_t on_;
+  const std::string& device_name_;
+  uint64_t size_ = 0;
 };
 
 }  // namespace
@@ -268,69 +488,18 @@ HashTuples hash_tuples(TupleLayout layout, void* data) {
 
 void hash_split(TupleLayout layout, std::span<const TupleView> fragments, unsigned bits, const HashTuples& out, char* between,
                 uint32_t* offsets, void* scratch, gpu_stream_t on, const std::string& device_name) {
-  const auto check_launch = [&](const char* kernel) { gpu_check(gpu_get_last_error(), kernel, device_name); };
-  const uint64_t groups = uint64_t{1} << bits;
   const SplitScratch own(scratch, bits, device_name);
-  uint64_t size = 0;
-  for (const TupleView& fragment : fragments) size += fragment.size;
   with_layout(layout, [&]<class Key, class Value>(Key, Value) {
-    using T = Tile<Key, Value>;
-    using Tuple = typename T::Tuple;
-    auto* const tuples = reinterpret_cast<Tuple*>(out.data);
-    const auto for_fragments = [&](auto&& f) {
-      for (const TupleView& fragment : fragments) {
-        if (fragment.size) f(Columns<Key, Value>{Run<Key, Value>(fragment)});
-      }
-    };
+    using Tuple = HashTuple<Key, Value>;
+    Splitter<Key, Value>(fragments, bits, own, offsets, on, device_name)
+        .split(reinterpret_cast<Tuple*>(between), reinterpret_cast<Tuple*>(out.data));
+  });
+}
 
-    if (bits == 0) {
-      one_group<<<1, 1, 0, on>>>(offsets, static_cast<uint32_t>(size));
-      check_launch("one_group");
-      Tuple* to = tuples;
-      for_fragments([&](const auto& in) {
-        hash_all<<<loop_blocks(in.size()), kThreads, 0, on>>>(in, to);
-        check_launch("hash_all");
-        to += in.size();
-      });
-      return;
-    }
-
-    GPU_CHECK(device_name, gpu_memset_async(offsets, 0, (groups + 1) * sizeof(uint32_t), on));
-    const auto count = count_groups<Key>;
-    const unsigned counted = std::min(bits, kCountedBits);
-    GPU_CHECK(device_name, gpu_allow_shared_memory(count, sizeof(uint32_t) << counted));
-    for_fragments([&](const auto& in) {
-      const dim3 blocks(static_cast<unsigned>(std::clamp<uint64_t>(in.size() / T::kSize, 1, kCountBlocks)),
-                        1u << (bits - counted));
-      count<<<blocks, kCountThreads, sizeof(uint32_t) << counted, on>>>(in.run.keys, in.size(), bits, offsets);
-      check_launch("count_groups");
-    });
-    size_t scan_bytes = own.scan_bytes;
-    GPU_CHECK(device_name, sums_before(own.scan, scan_bytes, offsets, groups + 1, on));
-
-    const auto begin_pass = [&](unsigned above, unsigned pass_bits) {
-      const uint64_t ends = uint64_t{1} << (above + pass_bits);
-      begin_groups<<<loop_blocks(ends), kThreads, 0, on>>>(offsets, bits - above - pass_bits, ends, own.ends);
-      check_launch("begin_groups");
-      return Pass{above, pass_bits, offsets, own.ends};
-    };
-    const auto split = [&](const auto& in, const Pass& pass, Tuple* to) {
-      const auto kernel = split_tiles<std::decay_t<decltype(in)>, Key, Value>;
-      GPU_CHECK(device_name, gpu_allow_shared_memory(kernel, T::shared_bytes(kPassBits)));
-      const auto blocks = static_cast<unsigned>(std::clamp<uint64_t>(in.size() / T::kSize, 1, kSplitBlocks));
-      kernel<<<blocks, T::kThreads, T::shared_bytes(pass.bits), on>>>(in, in.size(), pass, to);
-      check_launch("split_tiles");
-    };
-    if (bits <= kPassBits) {
-      const Pass pass = begin_pass(0, bits);
-      for_fragments([&](const auto& in) { split(in, pass, tuples); });
-    } else {
-      auto* const half_way = reinterpret_cast<Tuple*>(between);
-      const Pass first = begin_pass(0, bits / 2);
-      for_fragments([&](const auto& in) { split(in, first, half_way); });
-      const Pass second = begin_pass(bits / 2, bits - bits / 2);
-      if (size) split(Grouped<Key, Value>{half_way, size}, second, tuples);
-    }
+size_t hash_split_between_bytes(TupleLayout layout, uint64_t size, unsigned bits, const std::string& device_name) {
+  if (bits <= kPassBits) return 0;
+  return with_layout(layout, [&]<class Key, class Value>(Key, Value) {
+    return plan_of<Key, Value>(size, bits, device_name).rows * sizeof(HashTuple<Key, Value>);
   });
 }
 
