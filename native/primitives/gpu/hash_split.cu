@@ -316,21 +316,26 @@ __global__ void begin_groups(const uint32_t* offsets, unsigned bits, uint64_t gr
   }
 }
 
-/// Whether blocks can count the groups of all bits while they split, and as many still share a multiprocessor.
+/// Shared memory that a block may take where as many as ever share a multiprocessor.
 template <class Key, class Value>
-bool can_count(unsigned bits, const std::string& device_name) {
-  using T = Tile<Key, Value>;
+size_t most_shared_bytes(const std::string& device_name) {
   constexpr size_t kReserved = 1280;  // of a block, by the system and for what kernels declare
   int device = 0, bytes = 0;
   GPU_CHECK(device_name, gpu_get_device(&device));
   GPU_CHECK(device_name, gpu_device_get_attribute(&bytes, gpu_shared_memory_per_multiprocessor, device));
-  return T::kBlocks * (T::shared_bytes(bits / 2) + GroupCounts::bytes(bits) + kReserved) <= static_cast<size_t>(bytes);
+  return static_cast<size_t>(bytes) / Tile<Key, Value>::kBlocks - kReserved;
+}
+
+/// Of a pass that counts the groups of `bits`, or of none.
+template <class Key, class Value>
+size_t split_shared_bytes(unsigned pass_bits, unsigned counted_bits) {
+  return Tile<Key, Value>::shared_bytes(pass_bits) + (counted_bits ? GroupCounts::bytes(counted_bits) : 0);
 }
 
 /// Of the first of two passes.
 template <class Key, class Value>
 RoomPlan plan_of(uint64_t size, unsigned bits, const std::string& device_name) {
-  if (!can_count<Key, Value>(bits, device_name)) return RoomPlan(size);
+  if (split_shared_bytes<Key, Value>(bits / 2, bits) > most_shared_bytes<Key, Value>(device_name)) return RoomPlan(size);
   return RoomPlan(size, bits / 2, sizeof(Key), Tile<Key, Value>::kSize);
 }
 
@@ -406,7 +411,7 @@ class Splitter {
   void count(Condition condition) const {
     const auto kernel = count_groups<Key>;
     const unsigned counted = std::min(bits_, kCountedBits);
-    GPU_CHECK(device_name_, gpu_allow_shared_memory(kernel, sizeof(uint32_t) << counted));
+    GPU_CHECK(device_name_, gpu_allow_shared_memory(kernel, sizeof(uint32_t) << kCountedBits));
     for_fragments([&](const In& in) {
       const dim3 blocks(static_cast<unsigned>(std::clamp<uint64_t>(in.size() / T::kSize, 1, kCountBlocks)),
                         1u << (bits_ - counted));
@@ -426,8 +431,10 @@ class Splitter {
   template <class Source, class Rooms>
   void split_by(const Pass& pass, const Source& in, uint64_t rows, const Rooms& rooms, unsigned most_blocks, Tuple* out) const {
     const auto kernel = split_tiles<Source, Rooms, Key, Value>;
-    const size_t bytes = T::shared_bytes(pass.bits) + (Rooms::kSampled ? GroupCounts::bytes(bits_) : 0);
-    GPU_CHECK(device_name_, gpu_allow_shared_memory(kernel, Rooms::kSampled ? bytes : T::shared_bytes(kPassBits)));
+    // The limit is the kernel's, whoever launches it: always the same.
+    const size_t most = Rooms::kSampled ? most_shared_bytes<Key, Value>(device_name_) : T::shared_bytes(kPassBits);
+    GPU_CHECK(device_name_, gpu_allow_shared_memory(kernel, most));
+    const size_t bytes = split_shared_bytes<Key, Value>(pass.bits, Rooms::kSampled ? bits_ : 0);
     const auto blocks = static_cast<unsigned>(std::clamp<uint64_t>(rows / T::kSize, 1, most_blocks));
     kernel<<<blocks, T::kThreads, bytes, on_>>>(in, pass, rooms, out);
     check_launch("split_tiles");
