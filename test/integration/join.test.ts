@@ -301,11 +301,11 @@ describe('columns', () => {
   });
 });
 
-describe('counting and row numbers', () => {
-  const engine = engineOf(2);
+describeDevices((devices) => {
+  const engine = engineOf(devices);
   const [left, right] = inputs(new arrow.Utf8(), ['', 'a', 'b', 'a long one', 'a long one too'], 120, 90, 5);
 
-  test.each(HOWS)('%s', async (how) => {
+  test.each(HOWS)('counts and row numbers, %s', async (how) => {
     const expected = referenceJoin(rows(left), rows(right), names(left), names(right), {
       left: 'key',
       right: 'key',
@@ -328,7 +328,7 @@ describe('counting and row numbers', () => {
     }
   });
 
-  test('cross', async () => {
+  test('counts and row numbers, cross', async () => {
     expect(await (await engine).joinCount(left, right, { how: 'cross' })).toBe(120 * 90);
     const indices = await (await engine).joinIndices(left, right, { how: 'cross' });
     expect(new Set([...indices.left].map((row, index) => Number(row) * 1000 + Number(indices.right![index]))).size).toBe(
