@@ -139,7 +139,8 @@ export class Engine implements AsyncDisposable {
    * Other calls take it from host memory: `explain` and `stats` say which. The table must not change as long as it is loaded.
    * Its columns of text, and other widths than 1, 2, 4, 8 and 16 bytes, stay in host memory.
    *
-   * Memory is freed by dispose() (`await using orders = await engine.load(table)`). Where a call finds too little device memory
+   * Memory is freed by dispose() (`await using orders = await engine.load(table)`), or when nobody holds the table any more and
+   * it is garbage collected. Where a call finds too little device memory
    * beside loaded tables, those that were not used for the longest time are evicted: they go on from host memory, and come back
    * with a later call that has room for them. Rejects with ERR_MEMORY_LIMIT where the devices' limit has no room for the table.
    */

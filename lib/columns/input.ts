@@ -27,6 +27,8 @@ export interface Input {
   metadata: Map<string, string> | undefined;
   /** Where the engine has loaded it: columns may be on the devices, and have no chunks before they come home. */
   loaded?: Contents;
+  /** What keeps `loaded` from being freed. */
+  holds?: object;
 }
 
 /** What is read of a Data, in all apache-arrow versions since 7. */

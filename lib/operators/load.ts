@@ -37,6 +37,11 @@ export interface Resident {
   position: ReadonlyMap<number, number>;
 }
 
+/** Tables that were never disposed are freed once nobody holds them. */
+const collected = new FinalizationRegistry<{ tables: Tables; contents: Contents }>(({ tables, contents }) =>
+  tables.abandon(contents),
+);
+
 /**
  * A table that an engine keeps on its GPUs, to be given to its calls in place of an Arrow table: made by Engine.load(), and
  * by joins whose result stays there. On the processor it is the Arrow table.
@@ -55,6 +60,7 @@ export class LoadedTable<Columns extends arrow.TypeMap = any> implements AsyncDi
     const { host, rows, columns, metadata } = contents;
     this.core = core;
     this.contents = contents;
+    collected.register(this, { tables: core.tables, contents });
     this.numRows = rows;
     this.schema = (host ? host.schema : schemaOf(columns.map(fieldOf), metadata)) as arrow.Schema<Columns>;
   }
@@ -73,7 +79,10 @@ export class LoadedTable<Columns extends arrow.TypeMap = any> implements AsyncDi
     return contents.host as unknown as arrow.Table<Columns>;
   }
 
-  /** Waits for the calls made so far, then frees the memory. Calls with it made later reject. */
+  /**
+   * Waits for the calls made so far, then frees the memory. Calls with it made later reject. A table that is never disposed is
+   * freed when it is garbage collected, sooner or later: V8 knows nothing of the GPUs' memory.
+   */
   async dispose(): Promise<void> {
     const { core, contents } = this;
     contents.disposed = true;
@@ -105,7 +114,7 @@ export function readInput(core: EngineCore, value: unknown, argument: string): I
   }
   checkInUse(contents, `the ${argument} table`);
   const { rows, columns, metadata } = contents;
-  return { argument, rows, columns, metadata, loaded: contents };
+  return { argument, rows, columns, metadata, loaded: contents, holds: value };
 }
 
 const fieldOf = ({ name, info, nullable, metadata }: InputColumn): FieldShape => ({ name, type: info!.type, nullable, metadata });
@@ -139,6 +148,8 @@ export class Tables {
   /** Those that the running call reads where they lie, and those that it has put there. */
   readonly #inUse = new Set<Contents>();
   readonly #added = new Set<Contents>();
+  /** Those in use that nobody holds any more. */
+  readonly #abandoned = new Set<Contents>();
 
   /** Marks a table as read by the running call where it lies: the call evicts others. */
   use(contents: Contents): void {
@@ -155,8 +166,10 @@ export class Tables {
 
   endCall(succeeded: boolean): void {
     if (!succeeded) for (const contents of this.#added) this.release(contents);
+    for (const contents of this.#abandoned) this.release(contents);
     this.#inUse.clear();
     this.#added.clear();
+    this.#abandoned.clear();
   }
 
   /** Frees a table's device memory. */
@@ -164,6 +177,12 @@ export class Tables {
     contents.resident?.handle.release();
     contents.resident = null;
     this.#resident.delete(contents);
+  }
+
+  /** Frees the device memory of a table that no call will be given again: with the end of the call that reads it, if any. */
+  abandon(contents: Contents): void {
+    if (this.#inUse.has(contents)) this.#abandoned.add(contents);
+    else this.release(contents);
   }
 
   /** Frees the device memory of all tables, for the engine ends. */

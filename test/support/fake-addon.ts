@@ -55,13 +55,14 @@ interface Column {
   cells: Cell[];
 }
 class FakeHandle {
-  static live = 0;
+  /** Of the last addon made: those of others may go at any time, when they are collected. */
+  static live = new Set<FakeHandle>();
   released = false;
   constructor() {
-    FakeHandle.live++;
+    FakeHandle.live.add(this);
   }
   release(): void {
-    if (!this.released) FakeHandle.live--;
+    FakeHandle.live.delete(this);
     this.released = true;
   }
 }
@@ -279,7 +280,7 @@ export interface FakeAddon extends NativeAddon {
 }
 
 export function fakeAddon(settings: Partial<FakeSettings> = {}): FakeAddon {
-  FakeHandle.live = 0;
+  FakeHandle.live = new Set();
   const addon: FakeAddon = {
     backend: settings.gpus ? 'cuda' : 'none',
     gpus: () => Array.from({ length: addon.settings.gpus }, (_, gpu) => fakeDevice('gpu', gpu, 2 ** 37, gpu, [])),
@@ -303,7 +304,7 @@ export function fakeAddon(settings: Partial<FakeSettings> = {}): FakeAddon {
       links: { sets: [], peers: [] },
       ...settings,
     },
-    liveHandles: () => FakeHandle.live,
+    liveHandles: () => FakeHandle.live.size,
     Engine: function Engine(config: NativeEngineConfig, memoryOf: NativeEngine | null = null) {
       Object.assign(addon, { config, memoryOf });
       return fakeEngine(addon, config);

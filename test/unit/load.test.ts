@@ -1,7 +1,12 @@
 /** Loaded tables over an addon of plain JavaScript: what is on the GPUs, what goes when, and what calls take from where. */
+import { setTimeout } from 'node:timers/promises';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import * as arrow from 'apache-arrow';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { Engine } from '../../lib/engine.js';
+import type { ResidentHandle } from '../../lib/native.js';
+import { type Contents, Tables } from '../../lib/operators/load.js';
 import { type EngineOptions, engineSchema } from '../../lib/options.js';
 import { parse } from '../../lib/schema.js';
 import type { TableInput } from '../../lib/types.js';
@@ -28,6 +33,59 @@ test('a table is on all GPUs until it is disposed', async () => {
   await loaded.dispose();
   expect([loaded.resident, addon.liveHandles()]).toEqual([false, 0]);
   expect(residentBytes(engine)).toEqual([0, 0]);
+});
+
+setFlagsFromString('--expose-gc');
+const collect = runInNewContext('gc') as () => void;
+
+test('a table that nobody holds is freed when it is collected', async () => {
+  const addon = fakeAddon({ gpus: 1 });
+  const engine = engineOn(addon);
+  const held = await engine.load(of);
+  await engine.load(of);
+  expect(residentBytes(engine)).toEqual([96]);
+  await vi.waitFor(() => {
+    collect();
+    expect(residentBytes(engine)).toEqual([48]);
+  });
+  expect([held.resident, addon.liveHandles()]).toEqual([true, 1]);
+});
+
+test('calls hold the tables that they are given', async () => {
+  const addon = fakeAddon({ gpus: 1, stepMilliseconds: 3 });
+  const engine = engineOn(addon);
+  const { first, joined } = await (async () => {
+    const [left, right] = [await engine.load(of), await engine.load(of)];
+    return { first: engine.sort(of, { by: 'a' }), joined: engine.join(left, right, { on: 'id' }) };
+  })();
+  let ended = false;
+  const end = joined.finally(() => {
+    ended = true;
+  });
+  while (!ended) {
+    collect();
+    await setTimeout(1);
+  }
+  await first;
+  expect((await end).stats.resident).toEqual(['left', 'right']);
+  await vi.waitFor(() => {
+    collect();
+    expect(residentBytes(engine)).toEqual([0]);
+  });
+  expect(addon.liveHandles()).toBe(0);
+});
+
+test('a table that a call reads where it lies goes with the end of the call', () => {
+  const tables = new Tables();
+  const contents: Contents = { rows: 0, columns: [], metadata: undefined, host: null, resident: null, disposed: false };
+  const handle = { release: vi.fn() };
+  tables.add(contents, { handle: handle as unknown as ResidentHandle, position: new Map() });
+  tables.endCall(true);
+  tables.use(contents);
+  tables.abandon(contents);
+  expect(handle.release).not.toHaveBeenCalled();
+  tables.endCall(true);
+  expect(handle.release).toHaveBeenCalledOnce();
 });
 
 test('text stays in host memory, and so do columns that nothing can use', async () => {
