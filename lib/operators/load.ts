@@ -16,6 +16,7 @@ import { loadSchema } from '../options.js';
 import { parse } from '../schema.js';
 import { formatBytes } from '../sizes.js';
 import { type Call, type EngineCore, runCall } from './call.js';
+import { collectGarbage } from './reclaim.js';
 
 /** What a LoadedTable stands for. */
 export interface Contents {
@@ -150,6 +151,8 @@ export class Tables {
   readonly #added = new Set<Contents>();
   /** Those in use that nobody holds any more. */
   readonly #abandoned = new Set<Contents>();
+  /** Whether the running call has had garbage collected. */
+  #collected = false;
 
   /** Marks a table as read by the running call where it lies: the call evicts others. */
   use(contents: Contents): void {
@@ -170,6 +173,7 @@ export class Tables {
     this.#inUse.clear();
     this.#added.clear();
     this.#abandoned.clear();
+    this.#collected = false;
   }
 
   /** Frees a table's device memory. */
@@ -223,10 +227,18 @@ export class Tables {
     call.free(relation);
   }
 
-  /** Evicts what was not used for the longest time, of the tables that the running call does not read where they lie: false where there is none. */
+  /**
+   * Evicts what was not used for the longest time, of the tables that the running call does not read where they lie: false where
+   * there is none. Before a result comes home for that, those that nobody holds any more are collected.
+   */
   async makeRoom(call: Call): Promise<boolean> {
     for (const contents of this.#resident) {
       if (this.#inUse.has(contents)) continue;
+      if (!contents.host && !this.#collected) {
+        this.#collected = true;
+        const tables = this.#resident.size;
+        if ((await collectGarbage(() => this.#resident.size)) < tables) return true;
+      }
       await this.bringHome(call, contents);
       this.release(contents);
       return true;

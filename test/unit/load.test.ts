@@ -255,6 +255,18 @@ describe('joins of loaded tables', () => {
     expect((await failure(again.toArrow())).message).toContain('disposed');
   });
 
+  test('results that nobody holds make room for others, and those in use come home for it', async () => {
+    const { addon, engine, one, other } = await joining({ deviceMemoryLimit: 230 });
+    const join = () => engine.join(one, other, { on: 'id', resident: true });
+    for (let turn = 0; turn < 20; turn++) expect((await join()).resident).toBe(true);
+    expect(addon.calls).not.toContain('bringHome');
+    const held = [];
+    for (let turn = 0; turn < 20; turn++) held.push(await join());
+    expect(addon.calls).toContain('bringHome');
+    expect(held.at(-1)!.resident).toBe(true);
+    for (const result of held) expect((await result.toArrow()).numRows).toBe(5);
+  });
+
   test.each([
     ['the right table is not loaded', { on: 'id' }, 'other'],
     ['the keys are not integers of 4 or 8 bytes of one type', { leftOn: 'a', rightOn: 'a' }, 'one'],
