@@ -78,6 +78,7 @@ OwnedColumn gather(const GatherSource& source, Engine& engine, const Job& job) {
         const ColumnChunk& chunk = *places[i].chunk;
         texts[i] = static_cast<const uint8_t*>(chunk.values) + load<Offset>(chunk.offsets, places[i].index);
         __builtin_prefetch(texts[i]);
+        __builtin_prefetch(texts[i] + offsets[at + i + 1] - 1);  // short texts are often on two lines
       }
       for (uint64_t i = 0; i < count; ++i) {
         const auto size = static_cast<uint64_t>(offsets[at + i + 1]);

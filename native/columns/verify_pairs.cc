@@ -32,8 +32,10 @@ uint64_t keep_equal(const ChunkIndex& left, const ChunkIndex& right, Row* left_r
     for (uint64_t i = begin; i < std::min(size, begin + kBatch); ++i, ++pair) {
       const Place a = left.at(left_rows[i]), b = right.at(right_rows[i]);
       *pair = {text_at(left_kind, *a.chunk, a.index), text_at(right_kind, *b.chunk, b.index)};
-      __builtin_prefetch(pair->left.data);
-      __builtin_prefetch(pair->right.data);
+      for (const Text* text : {&pair->left, &pair->right}) {
+        __builtin_prefetch(text->data);
+        __builtin_prefetch(text->data + text->size - 1);  // short texts are often on two lines
+      }
     }
   };
   uint64_t kept = 0;
