@@ -33,6 +33,7 @@ uint64_t keep_equal(const ChunkIndex& left, const ChunkIndex& right, Row* left_r
       const Place a = left.at(left_rows[i]), b = right.at(right_rows[i]);
       *pair = {text_at(left_kind, *a.chunk, a.index), text_at(right_kind, *b.chunk, b.index)};
       for (const Text* text : {&pair->left, &pair->right}) {
+        if (text->size == 0) continue;
         __builtin_prefetch(text->data);
         __builtin_prefetch(text->data + text->size - 1);  // short texts are often on two lines
       }
