@@ -140,9 +140,9 @@ export class Engine implements AsyncDisposable {
    * Its columns of text, and other widths than 1, 2, 4, 8 and 16 bytes, stay in host memory.
    *
    * Memory is freed by dispose() (`await using orders = await engine.load(table)`), or when nobody holds the table any more and
-   * it is garbage collected. Where a call finds too little device memory
-   * beside loaded tables, those that were not used for the longest time are evicted: they go on from host memory, and come back
-   * with a later call that has room for them. Rejects with ERR_MEMORY_LIMIT where the devices' limit has no room for the table.
+   * it is garbage collected. Where a call finds too little device memory beside loaded tables, those that were not used for the
+   * longest time are evicted: they go on from host memory, and come back with a later call that has room for them. Rejects with
+   * ERR_MEMORY_LIMIT where the devices' limit has no room for the table.
    */
   load<T extends ArrowInput>(table: T, options: LoadOptions = {}): Promise<LoadedTable<ColumnsOf<T>>> {
     return loadTable(this.#core, table, options) as Promise<LoadedTable<ColumnsOf<T>>>;

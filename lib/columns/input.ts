@@ -27,7 +27,7 @@ export interface Input {
   metadata: Map<string, string> | undefined;
   /** Where the engine has loaded it: columns may be on the devices, and have no chunks before they come home. */
   loaded?: Contents;
-  /** What keeps `loaded` from being freed. */
+  /** The loaded table itself: as long as it is held, `loaded` is not freed. */
   holds?: object;
 }
 

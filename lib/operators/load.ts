@@ -38,8 +38,8 @@ export interface Resident {
   position: ReadonlyMap<number, number>;
 }
 
-/** Tables that were never disposed are freed once nobody holds them. */
-const collected = new FinalizationRegistry<{ tables: Tables; contents: Contents }>(({ tables, contents }) =>
+/** Frees tables that were never disposed, once nobody holds them. */
+const unheld = new FinalizationRegistry<{ tables: Tables; contents: Contents }>(({ tables, contents }) =>
   tables.abandon(contents),
 );
 
@@ -61,7 +61,7 @@ export class LoadedTable<Columns extends arrow.TypeMap = any> implements AsyncDi
     const { host, rows, columns, metadata } = contents;
     this.core = core;
     this.contents = contents;
-    collected.register(this, { tables: core.tables, contents });
+    unheld.register(this, { tables: core.tables, contents });
     this.numRows = rows;
     this.schema = (host ? host.schema : schemaOf(columns.map(fieldOf), metadata)) as arrow.Schema<Columns>;
   }
@@ -75,8 +75,9 @@ export class LoadedTable<Columns extends arrow.TypeMap = any> implements AsyncDi
   async toArrow(): Promise<arrow.Table<Columns>> {
     const { core, contents } = this;
     checkInUse(contents, 'toArrow()');
+    // The call refers to this table, or it might be collected while it waits.
     if (!contents.host)
-      await runCall(core, { signal: undefined, onProgress: undefined }, (call) => core.tables.bringHome(call, contents));
+      await runCall(core, { signal: undefined, onProgress: undefined }, (call) => call.tables.bringHome(call, this.contents));
     return contents.host as unknown as arrow.Table<Columns>;
   }
 
@@ -149,10 +150,10 @@ export class Tables {
   /** Those that the running call reads where they lie, and those that it has put there. */
   readonly #inUse = new Set<Contents>();
   readonly #added = new Set<Contents>();
-  /** Those in use that nobody holds any more. */
+  /** Those that the running call reads, and nobody else holds any more. */
   readonly #abandoned = new Set<Contents>();
   /** Whether the running call has had garbage collected. */
-  #collected = false;
+  #hasCollected = false;
 
   /** Marks a table as read by the running call where it lies: the call evicts others. */
   use(contents: Contents): void {
@@ -173,7 +174,7 @@ export class Tables {
     this.#inUse.clear();
     this.#added.clear();
     this.#abandoned.clear();
-    this.#collected = false;
+    this.#hasCollected = false;
   }
 
   /** Frees a table's device memory. */
@@ -234,8 +235,8 @@ export class Tables {
   async makeRoom(call: Call): Promise<boolean> {
     for (const contents of this.#resident) {
       if (this.#inUse.has(contents)) continue;
-      if (!contents.host && !this.#collected) {
-        this.#collected = true;
+      if (!contents.host && !this.#hasCollected) {
+        this.#hasCollected = true;
         const tables = this.#resident.size;
         if ((await collectGarbage(() => this.#resident.size)) < tables) return true;
       }

@@ -32,7 +32,7 @@ OwnedColumn gather(const GatherSource& source, Engine& engine, const Job& job) {
   auto* const offsets = result.offsets.as<Offset>();
   offsets[0] = 0;
 
-  // Where the texts begin is kept where there is room: to look it up twice misses the caches twice.
+  // Where the texts begin is kept, if that leaves as much for the texts: to look it up twice misses the caches twice.
   const size_t begins_bytes = rows * sizeof(Offset);
   HostBuffer kept;
   if (engine.memory->free_bytes() / 2 > begins_bytes) kept = engine.memory->allocate(begins_bytes, "where gathered texts begin");

@@ -130,10 +130,9 @@ void GpuPrimitives::hash_emit(const HashMatch& found, JoinEmit what, uint64_t fi
   const auto emit = [&](const gpu::HashSide& side, const uint64_t* counted, bool others, const auto& from) {
     const Window window{counted, others, side.size, gpu::emit_tiles(side.size), first, rows};
     const auto blocks = static_cast<unsigned>((window.tiles * kEmitTile + rows + kBlockWork - 1) / kBlockWork);
-    const auto launch = [&]<class Key>(Key) {
+    gpu::with_key(side.layout, [&]<class Key>(Key) {
       emit_rows<Key><<<blocks, kThreads, 0, raw(stream)>>>(window, from, match.build.tuples, match.probe.tuples, out);
-    };
-    side.layout.key_bytes == 4 ? launch(uint32_t{}) : launch(uint64_t{});
+    });
     check_launch("emit_rows");
   };
   const bool wanted = what == JoinEmit::build_matched || what == JoinEmit::probe_matched;
