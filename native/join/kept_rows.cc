@@ -43,17 +43,56 @@ void KeptRows::expect_pairs(size_t device, uint64_t pairs) {
   }
 }
 
-std::optional<JoinOutput> KeptRows::next_pairs(size_t device, uint64_t pairs) {
-  Room& room = rooms_[device];
-  if (pairs > room.rows - room.written) return {};  // all are more than there is room for: settle() tells
-  return pairs_from(device, std::exchange(room.written, room.written + pairs));
+bool KeptRows::expect_at_most(size_t device, uint64_t pairs) {
+  const StackAllocator& memory = devices_[device]->memory();
+  size_t bytes = 0;
+  for (const Column& column : columns_) bytes += 2 * memory.resident_size(column_bytes(pairs, column.width));
+  const bool fits =
+      bytes <= memory.free_bytes() && memory.reserved_bytes() + memory.resident_bytes() + bytes <= memory.limit_bytes();
+  try {
+    take(device, fits ? pairs : 0);
+  } catch (const Error&) {
+    drop(device);
+    return false;
+  }
+  rooms_[device].written_once = fits;
+  return fits;
 }
 
-uint64_t KeptRows::settle(size_t device, uint64_t size) {
-  const Room& room = rooms_[device];
-  if (size > room.rows || size < room.rows - room.rows / kUnused) take(device, size);
-  for (const Column& column : columns_) (rows_.chunks[device].*column.data).shrink(size * column.width);
-  return room.written;
+std::optional<JoinOutput> KeptRows::next_pairs(size_t device, uint64_t most) {
+  Room& room = rooms_[device];
+  if (most > room.rows - room.taken) return {};  // all are more than there is room for: settle() tells
+  room.stretches.push_back({room.taken, most});
+  return pairs_from(device, std::exchange(room.taken, room.taken + most));
+}
+
+uint64_t KeptRows::settle(size_t device, uint64_t size, const Copy& copy) {
+  Room& room = rooms_[device];
+  ResidentRows::Chunk& chunk = rows_.chunks[device];
+  uint64_t written = 0;
+  bool gaps = false;
+  for (const Stretch& stretch : room.stretches) {
+    gaps |= stretch.pairs && stretch.begin != written;
+    written += stretch.pairs;
+  }
+  if (gaps || size > room.rows || size < room.rows - room.rows / kUnused) {
+    Room before = std::move(room);
+    if (!before.written_once) written = 0;
+    for (size_t c = 0; written && c < columns_.size(); ++c) before.left[c] = std::move(chunk.*columns_[c].data);
+    take(device, size);
+    room.left = std::move(before.left);
+    for (size_t c = 0; c < columns_.size(); ++c) {
+      const auto& [data, width] = columns_[c];
+      char* target = (chunk.*data).as<char>();
+      for (const Stretch& stretch : before.stretches) {
+        if (!room.left[c] || !stretch.pairs) continue;
+        copy(target, room.left[c].as<char>() + stretch.begin * width, stretch.pairs * width);
+        target += stretch.pairs * width;
+      }
+    }
+  }
+  for (const Column& column : columns_) (chunk.*column.data).shrink(size * column.width);
+  return written;
 }
 
 JoinOutput KeptRows::pairs_from(size_t device, uint64_t pair) const {

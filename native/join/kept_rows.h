@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -26,19 +27,33 @@ class KeptRows {
   bool takes_pairs() const;
   /// Takes room for some more than so many pairs, if the device has it.
   void expect_pairs(size_t device, uint64_t pairs);
-  /// Where the next pairs go that were found early, if there is room for them.
-  std::optional<JoinOutput> next_pairs(size_t device, uint64_t pairs);
+  /// Takes room for so many pairs that can't be written again, if the device has it twice: to move them together in the end,
+  /// where not all of them are found.
+  bool expect_at_most(size_t device, uint64_t pairs);
+  /// Where the next pairs go, at most so many, if there is room for them.
+  std::optional<JoinOutput> next_pairs(size_t device, uint64_t most);
+  /// Only so many have been written there, the n-th time that this was asked.
+  void found(size_t device, size_t n, uint64_t pairs) { rooms_[device].stretches[n].pairs = pairs; }
   /// Forgets the room and what is there.
   void drop(size_t device) { take(device, 0); }
-  /// Makes the columns those of so many rows. Room that is too small, or larger by some per cent, goes back before they are
-  /// taken anew. Returns how many pairs have been written there.
-  uint64_t settle(size_t device, uint64_t size);
+  /// Makes the columns those of so many rows, the first of which are the pairs that have been written: returns how many. Room
+  /// that is too small, or larger by some per cent, goes back before they are taken anew, with pairs that can be written again.
+  /// Others are moved by `copy`, which may take its time until this object goes.
+  using Copy = std::function<void(void* target, const void* source, size_t bytes)>;
+  uint64_t settle(size_t device, uint64_t size, const Copy& copy);
   /// Where pairs from the n-th on go.
   JoinOutput pairs_from(size_t device, uint64_t pair) const;
 
  private:
+  // For rows [begin, begin + pairs), which have been written.
+  struct Stretch {
+    uint64_t begin, pairs;
+  };
   struct Room {
-    uint64_t rows = 0, written = 0;
+    uint64_t rows = 0, taken = 0;
+    bool written_once = false;
+    std::vector<Stretch> stretches;
+    std::array<Buffer, 3> left;  // columns that pairs are moved from
   };
   struct Column {
     Buffer ResidentRows::Chunk::*data;

@@ -394,17 +394,31 @@ void LocalJoins::match() {
   }
   const PhaseTimer timer(job_, "match", match_bytes_read());
   // All devices at once, as a match is many launches.
-  engine_.pool.parallel_for(locals_.size(), [&](uint64_t d) {
-    Local& local = *locals_[d];
-    local.matches.resize(parts_);
-    for (size_t p = 0; p < parts_; ++p) {
-      if (parts_ > 1) {
-        for (const auto& sender : locals_) local.stream->wait(*sender->sent[p]);
-      }
-      start_match(local, p);
-    }
-  });
+  engine_.pool.parallel_for(locals_.size(), [&](uint64_t d) { match_device(d); });
   complete_matches();
+  for (size_t d = 0; d < locals_.size(); ++d) {
+    if (!locals_[d]->at_once) continue;
+    for (size_t p = 0; p < parts_; ++p) {
+      const HashMatch& match = *locals_[d]->matches[p].found;
+      kept_->found(d, p, match.written() ? match.tally().pairs : 0);
+    }
+  }
+}
+
+void LocalJoins::match_device(size_t device) {
+  Local& local = *locals_[device];
+  uint64_t probe_rows = 0;
+  for (const Side::Part& part : local.probe.parts) probe_rows += part.size;
+  local.at_once = kept_ && kept_->takes_pairs() &&
+                  local.device->primitives().hash_match_writes(build_.layout, probe_.layout) &&
+                  kept_->expect_at_most(device, probe_rows);
+  local.matches.resize(parts_);
+  for (size_t p = 0; p < parts_; ++p) {
+    if (parts_ > 1) {
+      for (const auto& sender : locals_) local.stream->wait(*sender->sent[p]);
+    }
+    start_match(local, p, local.at_once ? kept_->next_pairs(device, local.probe.parts[p].size) : std::nullopt);
+  }
 }
 
 uint64_t LocalJoins::match_bytes_read() const {
@@ -454,14 +468,18 @@ bool LocalJoins::has_room_for_parts() const {
   });
 }
 
-void LocalJoins::start_match(Local& local, size_t part) {
+/// `out`: for pairs of each probe tuple, at most one.
+void LocalJoins::start_match(Local& local, size_t part, const std::optional<JoinOutput>& out) {
   const PartitionedTuples& build = local.build_part(part).ready(build_.layout, local.partitions);
   const PartitionedTuples& probe = local.probe.parts[part].ready(probe_.layout, local.partitions);
   Local::Match& match = local.matches[part];
   match.scratch = allocate(*local.device, match_bytes(local, part));
   const uint32_t common_bits = cut_.round_bits + (local.partitions == 1 ? 0 : cut_.partition_bits);
-  match.found = local.device->primitives().hash_match(build, probe, local.partitions, common_bits, count_only_,
-                                                      match.scratch.data(), job_, *local.stream, local.built.found.get());
+  Primitives& primitives = local.device->primitives();
+  match.found = out ? primitives.hash_match_into(*out, local.probe.parts[part].size, build, probe, local.partitions, common_bits,
+                                                 match.scratch.data(), job_, *local.stream)
+                    : primitives.hash_match(build, probe, local.partitions, common_bits, count_only_, match.scratch.data(), job_,
+                                            *local.stream, local.built.found.get());
 }
 
 void LocalJoins::wait() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -30,7 +31,7 @@ struct Relation {
 class LocalJoins {
  public:
   /// `kept`: rows of this join that stay on the devices: room for those it expects is left free beside what is reserved, and
-  /// pairs are written there while others are not yet matched. `waiting`: rows of another join that go home beside tuples of this
+  /// pairs are written there while others are not yet matched, or as they are found. `waiting`: rows of another join that go home beside tuples of this
   /// one, which may leave its own there in turn.
   LocalJoins(Engine& engine, std::span<Device* const> devices, const Relation& build, const Relation& probe, HashCut cut,
              bool count_only, Job& job, KeptRows* kept = nullptr, WaitingRows* waiting = nullptr);
@@ -58,10 +59,13 @@ class LocalJoins {
   /// Writes all devices' rows to host memory, in the order of the devices, and waits for them; but for those that wait on the
   /// devices until the next join has run.
   void emit(JoinEmit what, JoinOutput host_out);
-  /// Enqueues the writing of one device's rows from `first` on to memory that it addresses.
+  /// Enqueues the writing of one device's rows from `first` on to memory that it addresses. Pairs that were written as they were
+  /// found are the first ones.
   void emit_there(size_t device, JoinEmit what, JoinOutput out, uint64_t first = 0);
   /// Enqueues a fill of such memory with all-ones.
   void fill_missing(size_t device, void* out, size_t bytes);
+  /// Enqueues a copy within one device's memory.
+  void copy_there(size_t device, void* target, const void* source, size_t bytes);
   /// Waits for all of that.
   void wait();
 
@@ -97,12 +101,13 @@ class LocalJoins {
   void place_split(Side Local::*side, const std::vector<bool>& split, bool stay);
   void send(Side Local::*side, size_t first_part, size_t last_part);
   void match();
+  void match_device(size_t device);
   void complete_matches();
   void merge_parts();
   uint64_t match_bytes_read() const;
   bool has_room_for_parts() const;
   size_t match_bytes(const Local& local, size_t part) const;
-  void start_match(Local& local, size_t part);
+  void start_match(Local& local, size_t part, const std::optional<JoinOutput>& out = {});
   void emit_columns(JoinEmit what, JoinOutput host_out);
   HostQueue way_home(Local& local, JoinEmit what, const std::vector<Column>& columns, JoinOutput host_out);
 

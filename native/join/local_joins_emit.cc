@@ -131,10 +131,15 @@ void LocalJoins::emit_there(size_t device, JoinEmit what, JoinOutput out, uint64
   const auto past = [](void* column, uint64_t rows, uint8_t width) {
     return column ? static_cast<char*>(column) + rows * width : nullptr;
   };
+  for (const Local::Match& match : local.matches) {
+    if (match.found->written()) first -= match.found->tally().pairs;
+  }
   for (size_t p = 0; p < parts_; ++p) {
+    const HashMatch& match = *local.matches[p].found;
+    if (match.written()) continue;
     const uint64_t all = rows_of(local.found(p), what), skipped = std::min(first, all), rows = all - skipped;
     first -= skipped;
-    local.device->primitives().hash_emit(*local.matches[p].found, what, skipped, rows, out, job_, *local.stream);
+    local.device->primitives().hash_emit(match, what, skipped, rows, out, job_, *local.stream);
     out = {past(out.keys, rows, build_.layout.key_bytes), past(out.build_values, rows, build_.layout.value_bytes),
            past(out.probe_values, rows, probe_.layout.value_bytes)};
   }
@@ -142,6 +147,10 @@ void LocalJoins::emit_there(size_t device, JoinEmit what, JoinOutput out, uint64
 
 void LocalJoins::fill_missing(size_t device, void* out, size_t bytes) {
   locals_[device]->device->fill(out, 0xFF, bytes, *locals_[device]->stream);
+}
+
+void LocalJoins::copy_there(size_t device, void* target, const void* source, size_t bytes) {
+  locals_[device]->device->copy(target, source, bytes, *locals_[device]->stream);
 }
 
 }  // namespace warpjoin

@@ -116,6 +116,7 @@ struct LocalJoins::Local {
   Side build, probe;
   Buffer partition_scratch;
   std::vector<Match> matches;
+  bool at_once = false;  ///< their pairs may be written as they are found
   std::array<Buffer, kStagedParts> staged;
   std::array<std::unique_ptr<Event>, kStagedParts> emitted;
   std::vector<std::unique_ptr<Event>> sent;  ///< each part, to all owners

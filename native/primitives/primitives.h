@@ -182,14 +182,16 @@ class Primitives {
     return nullptr;
   }
   virtual bool shares_builds() const { return false; }
-  /// hash_match for pairs that `out` has room for, `most` of them, in memory that the device addresses: where each build key is
-  /// there once, and both sides have values, they are written as soon as they are found, in no order, and no emit of them is
-  /// needed nor allowed. Tuples must stay in memory until the match is complete: it may look at them again.
+  /// hash_match for pairs that `out` has room for, `most` of them, in memory that the device addresses: where hash_match_writes()
+  /// and each build key is there once, they are written as soon as they are found, in no order. No emit of them is needed nor
+  /// allowed then, and the tally knows nothing of build tuples. Tuples must stay in memory until the match is complete: it may
+  /// look at them again.
   virtual std::unique_ptr<HashMatch> hash_match_into(JoinOutput /*out*/, uint64_t /*most*/, const PartitionedTuples& build,
                                                      const PartitionedTuples& probe, uint32_t partitions, uint32_t common_bits,
                                                      void* scratch, const Job& job, Stream& stream) {
     return hash_match(build, probe, partitions, common_bits, false, scratch, job, stream);
   }
+  virtual bool hash_match_writes(TupleLayout /*build*/, TupleLayout /*probe*/) const { return false; }
   /// Goes on with a match whose stream has been synchronized, where what it found there decides what comes next: enqueues
   /// that and returns true, or returns false where the match is complete and its tally valid. To be called, and the stream
   /// synchronized, until it returns false.

@@ -150,8 +150,26 @@ class FarPrimitives final : public Primitives {
                                                                            size_of(probe), partitions, count_only, false)));
     return host_.hash_match(build, probe, partitions, common_bits, count_only, scratch, job, stream, built);
   }
+  bool hash_match_writes(TupleLayout build, TupleLayout probe) const override { return build.value_bytes && probe.value_bytes; }
+  /// Writes them where there is room for all.
+  std::unique_ptr<HashMatch> hash_match_into(JoinOutput out, uint64_t most, const PartitionedTuples& build,
+                                             const PartitionedTuples& probe, uint32_t partitions, uint32_t common_bits,
+                                             void* scratch, const Job& job, Stream& stream) override {
+    own_rows(out, most);
+    auto match = std::make_unique<MatchInto>();
+    match->found = hash_match(build, probe, partitions, common_bits, false, scratch, job, stream, nullptr);
+    match->out = out;
+    match->most = most;
+    return match;
+  }
   bool hash_match_goes_on(HashMatch& match, const Job& job, Stream& stream) override {
-    return host_.hash_match_goes_on(match, job, stream);
+    auto* const into = dynamic_cast<MatchInto*>(&match);
+    if (!into) return host_.hash_match_goes_on(match, job, stream);
+    if (into->written_ || match.tally().pairs == 0 || match.tally().pairs > into->most) return false;
+    into->written_ = true;
+    written_pairs += match.tally().pairs;
+    host_.hash_emit(*into->found, JoinEmit::pairs, 0, match.tally().pairs, into->out, job, stream);
+    return true;
   }
   uint64_t hash_partition_tuples() const override { return UINT64_MAX; }  // as GPUs do
   size_t hash_match_scratch_bytes(TupleLayout build, uint64_t build_size, TupleLayout probe, uint64_t probe_size,
@@ -160,15 +178,29 @@ class FarPrimitives final : public Primitives {
   }
   void hash_emit(const HashMatch& match, JoinEmit what, uint64_t first, uint64_t rows, JoinOutput out, const Job& job,
                  Stream& stream) override {
-    const auto holds = [&](const void* column, uint8_t width) { require(!column || own_.holds(column, rows * width)); };
-    holds(out.keys, 4), holds(out.build_values, 4), holds(out.probe_values, 4);
+    own_rows(out, rows);
     emitted_rows += rows;
-    host_.hash_emit(match, what, first, rows, out, job, stream);
+    const auto* const into = dynamic_cast<const MatchInto*>(&match);
+    require(!match.written());
+    host_.hash_emit(into ? *into->found : match, what, first, rows, out, job, stream);
   }
 
-  std::atomic<uint64_t> emitted_rows{0};
+  std::atomic<uint64_t> emitted_rows{0}, written_pairs{0};
 
  private:
+  struct MatchInto final : HashMatch {
+    const JoinTally& tally() const override { return found->tally(); }
+    bool written() const override { return written_; }
+
+    std::unique_ptr<HashMatch> found;
+    JoinOutput out;
+    uint64_t most = 0;
+    bool written_ = false;
+  };
+
+  void own_rows(const JoinOutput& out, uint64_t rows) const {
+    for (const void* column : {out.keys, out.build_values, out.probe_values}) require(!column || own_.holds(column, rows * 4));
+  }
   static void require(bool held) {
     if (!held) throw Error(ErrorCode::internal, "A primitive of a far device was given memory that it does not address");
   }

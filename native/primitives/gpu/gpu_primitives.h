@@ -68,6 +68,7 @@ class GpuPrimitives final : public Primitives {
   std::unique_ptr<HashMatch> hash_build(const PartitionedTuples& build, bool count_only, void* scratch, const Job& job,
                                         Stream& stream) override;
   bool shares_builds() const override { return true; }
+  bool hash_match_writes(TupleLayout build, TupleLayout probe) const override { return build.value_bytes && probe.value_bytes; }
   std::unique_ptr<HashMatch> hash_match_into(JoinOutput out, uint64_t most, const PartitionedTuples& build,
                                              const PartitionedTuples& probe, uint32_t partitions, uint32_t common_bits,
                                              void* scratch, const Job& job, Stream& stream) override;

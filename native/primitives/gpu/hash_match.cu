@@ -203,7 +203,7 @@ std::unique_ptr<HashMatch> GpuPrimitives::hash_match_into(JoinOutput out, uint64
   id_.select();
   auto match = std::make_unique<GpuHashMatch>(build.layout, size_of(build), probe.layout, size_of(probe), false, false, nullptr,
                                               scratch, id_.name);
-  if (build.layout.value_bytes && probe.layout.value_bytes) {
+  if (hash_match_writes(build.layout, probe.layout)) {
     match->out = out;
     match->most_written = most;
   }
