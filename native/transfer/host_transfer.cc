@@ -49,14 +49,18 @@ class Worker {
   };
 
   void move_blocks() {
+    Block rest;  // of the block that was taken last
     for (size_t turn = 0;; turn = 1 - turn) {
       finish(slots_[turn]);
-      const bool idle = !slots_[1 - turn].moved;
-      if (const auto block = take(idle)) {
-        start(slots_[turn], *block, turn);
-      } else if (idle) {
-        return;
+      if (!rest.bytes) {
+        const bool idle = !slots_[1 - turn].moved;
+        const auto block = take(idle);
+        if (!block && idle) return;
+        if (!block) continue;
+        rest = *block;
+        if (!rest.bytes) schedule_.enqueued(rest, kSlots * index_ + turn, nullptr);
       }
+      if (rest.bytes) start(slots_[turn], rest, turn);
     }
   }
 
@@ -65,8 +69,9 @@ class Worker {
     return schedule_.take(index_, wait);
   }
 
-  void start(Slot& slot, const Block& block, size_t turn) {
-    if (block.bytes == 0) return schedule_.enqueued(block, kSlots * index_ + turn, nullptr);
+  // Moves as much of a block as goes at once.
+  void start(Slot& slot, Block& rest, size_t turn) {
+    const Block block = rest.cut(schedule_.copy(rest), schedule_.most_at_once(rest));
     Device& device = *schedule_.queue(block).device;
     const bool to_device = schedule_.queue(block).direction == HostQueue::Direction::to_device;
     TransferStream& own = streams_.of(index_, device, to_device);
@@ -85,7 +90,7 @@ class Worker {
     stream.record(*own.moved[turn]);
     slot.block = block;
     slot.moved = own.moved[turn].get();
-    schedule_.enqueued(block, kSlots * index_ + turn, slot.moved);
+    if (!rest.bytes) schedule_.enqueued(block, kSlots * index_ + turn, slot.moved);
   }
 
   void finish(Slot& slot) {

@@ -30,8 +30,17 @@ Survey::Survey(std::span<const HostQueue> queues, size_t block_bytes) {
   }
 }
 
-Schedule::Schedule(std::span<const HostQueue> queues, const Survey& survey, size_t slots, size_t block_bytes)
-    : queues_(queues), survey_(survey), block_bytes_(block_bytes), states_(queues.size()) {
+Block Block::cut(const HostCopy& of, size_t most) {
+  Block front = *this;
+  front.bytes = std::min(most, bytes);
+  bytes -= front.bytes;
+  offset += front.bytes;
+  for (; bytes && offset >= of.stretches[stretch].bytes; ++stretch) offset -= of.stretches[stretch].bytes;
+  return front;
+}
+
+Schedule::Schedule(std::span<const HostQueue> queues, const Survey& survey, size_t slots, size_t buffer_bytes)
+    : queues_(queues), survey_(survey), buffer_bytes_(buffer_bytes), states_(queues.size()) {
   for (size_t q = 0; q < queues.size(); ++q) {
     if (queues[q].depth == 0) throw Error(ErrorCode::internal, "The depth of a transfer's queue is at least 1");
     states_[q].flights.resize(std::min(queues[q].depth, queues[q].copies.size()));
@@ -56,15 +65,20 @@ std::optional<Block> Schedule::next_block(size_t q) {
   if (state.copy == queues_[q].copies.size() || state.copy - state.called >= state.flights.size()) return {};
   Flight& own = flight(state, state.copy);
   const bool first = own.copy != state.copy;
+  const size_t one = staged_bytes(queues_[q]);
   if (first) {
+    size_t bytes = 0;
+    for (const HostCopy::Stretch& stretch : queues_[q].copies[state.copy].stretches) bytes += stretch.bytes;
+    state.share = std::clamp<size_t>(bytes / kLeastShares / one, 1, kMostBuffers) * one;
     own.copy = state.copy;
     own.taken = false;
     std::fill(own.done.begin(), own.done.end(), nullptr);
   }
   if (own.held_back || state.direct_blocks == kDirectBlocks) return {};
-  Block block = cut_block(q);
+  Event* const after = queues_[q].copies[state.copy].after;
+  Block block = cut_block(q, first && after ? one : state.share);
   own.taken = state.stretch == queues_[q].copies[state.copy].stretches.size();
-  if (block.bytes) block.after = queues_[q].copies[block.copy].after;
+  if (block.bytes) block.after = after;
   if (block.direct) {
     ++state.direct_blocks;
   } else if (first && block.after && !own.taken) {
@@ -80,7 +94,7 @@ std::optional<Block> Schedule::next_block(size_t q) {
 }
 
 // Moves the state's position past the block, and past the empty stretches before and behind it.
-Block Schedule::cut_block(size_t q) {
+Block Schedule::cut_block(size_t q, size_t staged_bytes) {
   State& state = states_[q];
   const std::vector<HostCopy::Stretch>& stretches = queues_[q].copies[state.copy].stretches;
   const auto skip_empty = [&] {
@@ -91,8 +105,7 @@ Block Schedule::cut_block(size_t q) {
   Block block{.queue = q, .copy = state.copy, .stretch = state.stretch, .offset = state.offset};
   if (state.stretch == stretches.size()) return block;
   block.direct = is_direct();
-  const bool to_device = queues_[q].direction == HostQueue::Direction::to_device;
-  const size_t most = block.direct ? kDirectBytes : to_device ? block_bytes_ / 2 : block_bytes_;
+  const size_t most = block.direct ? kDirectBytes : staged_bytes;
   while (state.stretch < stretches.size() && block.bytes < most && is_direct() == block.direct) {
     const size_t here = std::min(most - block.bytes, stretches[state.stretch].bytes - state.offset);
     block.bytes += here;

@@ -18,6 +18,9 @@ namespace warpjoin::transferring {
 inline constexpr size_t kDirectBytes = size_t{16} << 20;
 /// So many of a queue are under way at most: a link is never idle, and no queue that waits takes all threads.
 inline constexpr size_t kDirectBlocks = 4;
+/// A thread takes so many buffers' worth at a time: one by one, the threads of a large host wait for each other. Of a copy it takes
+/// no more than a share that leaves as much to as many threads as keep a link busy.
+inline constexpr size_t kMostBuffers = 4, kLeastShares = 16;
 
 /// What a transfer has to move, and which of it goes directly.
 struct Survey {
@@ -36,6 +39,9 @@ struct Block {
   bool direct = false;
   Event* after = nullptr;  ///< to wait for first
   bool opens = false;      ///< the copy's other blocks are held back until this one, which is staged, has arrived
+
+  /// Cuts off the first of it, at most so many bytes.
+  Block cut(const HostCopy& of, size_t most);
 };
 
 /// Calls move(target, source, bytes, position in the block) for the block's part of each stretch.
@@ -53,20 +59,22 @@ void for_each_part(const HostCopy& copy, const Block& block, Move&& move) {
 /// Thread-safe.
 class Schedule {
  public:
-  /// `queues` and `survey` must live as long. A block under way takes one of `slots`, which are the workers'; staged blocks have
-  /// at most `block_bytes`, half of that to a device.
-  Schedule(std::span<const HostQueue> queues, const Survey& survey, size_t slots, size_t block_bytes);
+  /// `queues` and `survey` must live as long. What is under way takes one of `slots`, which are the workers', with a buffer of
+  /// `buffer_bytes` each.
+  Schedule(std::span<const HostQueue> queues, const Survey& survey, size_t slots, size_t buffer_bytes);
 
   const HostQueue& queue(const Block& block) const { return queues_[block.queue]; }
   const HostCopy& copy(const Block& block) const { return queues_[block.queue].copies[block.copy]; }
+  /// What of a block is moved at a time: all of a direct one, else what a buffer is filled with.
+  size_t most_at_once(const Block& block) const { return block.direct ? kDirectBytes : staged_bytes(queue(block)); }
 
   /// The worker's next block, of the first queue from its own on that has one. With `wait` it waits until there is one;
   /// nothing means then that all have been taken, or that the transfer has failed. A worker must not wait while it has a
   /// block under way.
   std::optional<Block> take(size_t worker, bool wait);
-  /// The block is enqueued before `done` (null for an empty block). Calls back for copies that are enqueued now.
+  /// All of the block is enqueued before `done` (null for an empty block). Calls back for copies that are enqueued now.
   void enqueued(const Block& block, size_t slot, Event* done);
-  /// The block has arrived.
+  /// The block, or a part of it, has arrived.
   void arrived(const Block& block);
 
   /// Stops the transfer; the first error counts.
@@ -85,6 +93,7 @@ class Schedule {
   };
   struct State {
     size_t copy = 0, stretch = 0, offset = 0;  // where the next block begins
+    size_t share = 0;                          // most bytes of the copy's staged blocks
     size_t first = 0;                          // the copy's first stretch among the queue's
     size_t called = 0;                         // copies whose callback has returned
     size_t direct_blocks = 0;                  // under way
@@ -93,13 +102,17 @@ class Schedule {
   };
 
   std::optional<Block> next_block(size_t queue);
-  Block cut_block(size_t queue);
+  Block cut_block(size_t queue, size_t staged_bytes);
+  // Half a buffer on the way to a device: those of all threads stay in the last-level cache then, which the copy engines read.
+  size_t staged_bytes(const HostQueue& queue) const {
+    return queue.direction == HostQueue::Direction::to_device ? buffer_bytes_ / 2 : buffer_bytes_;
+  }
   bool all_taken() const;
   Flight& flight(State& state, size_t copy) const { return state.flights[copy % state.flights.size()]; }
 
   const std::span<const HostQueue> queues_;
   const Survey& survey_;
-  const size_t block_bytes_;
+  const size_t buffer_bytes_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<State> states_;

@@ -101,7 +101,7 @@ class RandomQueue {
   RandomQueue(Engine& engine, Device& device, Direction direction, size_t block, size_t copies, uint64_t seed)
       : device_(device), direction_(direction) {
     std::mt19937_64 random(seed);
-    const size_t sizes[] = {0, 1, 63, 64, block - 1, block, block + 1, 2 * block + 17, 5 * block / 2};
+    const size_t sizes[] = {0, 1, 63, 64, block - 1, block, block + 1, 2 * block + 17, 5 * block / 2, 37 * block};
     struct Part {
       size_t copy, bytes, host, device;
       bool pinned;

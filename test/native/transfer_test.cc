@@ -41,7 +41,7 @@ TEST_P(Transfer, MovesRandomStretches) {
   for (const int devices : {1, 2, 3, 4, 8}) {
     const auto engine = make_engine(devices, threads, pinned);
     std::atomic<uint64_t>& slow = far(*engine->devices[0]).pinning().slow_copies;
-    for (const auto& device : engine->devices) device->memory().reserve(size_t{4} << 20);
+    for (const auto& device : engine->devices) device->memory().reserve(size_t{12} << 20);
     uint64_t seed = static_cast<uint64_t>(devices) * 100;
     for (const auto& directions : {kToDevice, kToHost, kBoth}) {
       for (const size_t depth : {1, 2, 3, 100}) {
