@@ -41,12 +41,14 @@ bool worth_replicating(uint64_t build_rows, uint64_t probe_rows, size_t devices,
   return build_rows <= kWholeRows || build_rows <= (build_rows + probe_rows) / devices / faster;
 }
 
-constexpr uint32_t kMostParts = 8;  // of what is matched while more arrives
+// Of what is matched while more arrives: from the host, whose links are slower than a match, and from other devices, where most of
+// the time is that of the matches.
+constexpr uint32_t kMostWaves = 8, kMostParts = 4;
 
 /// As many as there may be, for little to be waited for, but not so small that a match is all launches.
-uint32_t parts_for(uint64_t device_rows) {
+uint32_t parts_for(uint64_t device_rows, uint32_t most) {
   constexpr uint64_t kPartRows = uint64_t{1} << 24;
-  return static_cast<uint32_t>(std::clamp<uint64_t>(device_rows / kPartRows, 1, kMostParts));
+  return static_cast<uint32_t>(std::clamp<uint64_t>(device_rows / kPartRows, 1, most));
 }
 
 }  // namespace
@@ -68,7 +70,7 @@ HashCut cut_for(const JoinRequest& request, uint32_t round_bits, uint32_t partit
                                   : partition_bits_for(build_rows, device.primitives().hash_partition_tuples());
   // Only a match that knows what those before it found can tell which build tuples match.
   if (!resident && (!asks_build(request) || device.primitives().shares_builds())) {
-    cut.waves = partitions ? kMostParts : parts_for(probe_rows / devices);
+    cut.waves = partitions ? kMostWaves : parts_for(probe_rows / devices, kMostWaves);
   }
   if (cut.partition_bits == 0 &&
       (devices == 1 || (!asks_build(request) && worth_replicating(build_rows, probe_rows, devices, resident)))) {
@@ -80,7 +82,8 @@ HashCut cut_for(const JoinRequest& request, uint32_t round_bits, uint32_t partit
     cut.partition_bits = std::max(cut.partition_bits, partitions ? fewest : even);
     if (cuts_by_itself(device)) {
       const uint32_t most = (1u << cut.partition_bits) / static_cast<uint32_t>(devices);
-      if (resident) cut.parts = std::min(most, partitions ? kMostParts : parts_for((build_rows + probe_rows) / devices));
+      const uint64_t rows = (build_rows + probe_rows) / devices;
+      if (resident) cut.parts = std::min(most, partitions ? kMostParts : parts_for(rows, kMostParts));
       // Host devices share their threads, and so heavy partitions, anyway.
       cut.splits_build = !asks_probe(request);
       cut.splits_probe = !asks_build(request);
