@@ -12,7 +12,7 @@ struct HashTuning {
   uint64_t small_table_bytes = 64 << 20;
 #endif
   uint64_t fewest_sampled = uint64_t{1} << 24;  ///< tuples of a side whose split in two passes goes by a sample
-  uint64_t sampled_sectors = 1 << 13;           ///< for each group of the first: rooms are 7 % larger than their groups
+  uint64_t sampled_sectors = 1 << 11;           ///< for each group of the first: rooms are 13 % larger than their groups
   unsigned fewest_bits = 6;                     ///< of partitions, if any: threads that count few groups wait for each other
 };
 inline HashTuning hash_tuning;
