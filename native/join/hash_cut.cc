@@ -41,8 +41,8 @@ bool worth_replicating(uint64_t build_rows, uint64_t probe_rows, size_t devices,
   return build_rows <= kWholeRows || build_rows <= (build_rows + probe_rows) / devices / faster;
 }
 
-// Of what is matched while more arrives: from the host, whose links are slower than a match, and from other devices, where most of
-// the time is that of the matches.
+// Of what is matched while more arrives: from the host, whose links are slower than a match, and from other devices, where most
+// of the time is that of the matches.
 constexpr uint32_t kMostWaves = 8, kMostParts = 4;
 
 /// As many as there may be, for little to be waited for, but not so small that a match is all launches.

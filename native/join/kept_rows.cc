@@ -36,11 +36,7 @@ size_t KeptRows::expected_bytes() const {
 }
 
 void KeptRows::expect_pairs(size_t device, uint64_t pairs) {
-  try {
-    take(device, add_rows(pairs, pairs / kSpare));
-  } catch (const Error&) {  // there may be room for those that there are
-    drop(device);
-  }
+  takes_room(device, add_rows(pairs, pairs / kSpare));  // or there may be room for those that there are
 }
 
 bool KeptRows::expect_at_most(size_t device, uint64_t pairs) {
@@ -49,14 +45,7 @@ bool KeptRows::expect_at_most(size_t device, uint64_t pairs) {
   for (const Column& column : columns_) bytes += 2 * memory.resident_size(column_bytes(pairs, column.width));
   const bool fits =
       bytes <= memory.free_bytes() && memory.reserved_bytes() + memory.resident_bytes() + bytes <= memory.limit_bytes();
-  try {
-    take(device, fits ? pairs : 0);
-  } catch (const Error&) {
-    drop(device);
-    return false;
-  }
-  rooms_[device].written_once = fits;
-  return fits;
+  return rooms_[device].written_once = fits && takes_room(device, pairs);
 }
 
 std::optional<JoinOutput> KeptRows::next_pairs(size_t device, uint64_t most) {
@@ -76,7 +65,7 @@ uint64_t KeptRows::settle(size_t device, uint64_t size, const Copy& copy) {
     written += stretch.pairs;
   }
   if (gaps || size > room.rows || size < room.rows - room.rows / kUnused) {
-    Room before = std::move(room);
+    Room before = std::exchange(room, {});
     if (!before.written_once) written = 0;
     for (size_t c = 0; written && c < columns_.size(); ++c) before.left[c] = std::move(chunk.*columns_[c].data);
     take(device, size);
@@ -102,6 +91,16 @@ JoinOutput KeptRows::pairs_from(size_t device, uint64_t pair) const {
   };
   const auto& [keys, left, right] = columns_;
   return {at(keys), at(request_.build_left ? left : right), at(request_.build_left ? right : left)};
+}
+
+bool KeptRows::takes_room(size_t device, uint64_t rows) {
+  try {
+    take(device, rows);
+    return true;
+  } catch (const Error&) {
+    drop(device);
+    return false;
+  }
 }
 
 void KeptRows::take(size_t device, uint64_t rows) {

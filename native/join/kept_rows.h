@@ -60,6 +60,7 @@ class KeptRows {
     uint8_t width;  ///< 0: was not asked for
   };
   void take(size_t device, uint64_t rows);
+  bool takes_room(size_t device, uint64_t rows);  // false: there is none, and what was there is forgotten
 
   const std::vector<Device*> devices_;
   const JoinRequest request_;

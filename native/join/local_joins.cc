@@ -409,8 +409,7 @@ void LocalJoins::match_device(size_t device) {
   Local& local = *locals_[device];
   uint64_t probe_rows = 0;
   for (const Side::Part& part : local.probe.parts) probe_rows += part.size;
-  local.at_once = kept_ && kept_->takes_pairs() &&
-                  local.device->primitives().hash_match_writes(build_.layout, probe_.layout) &&
+  local.at_once = kept_ && kept_->takes_pairs() && local.device->primitives().hash_match_writes(build_.layout, probe_.layout) &&
                   kept_->expect_at_most(device, probe_rows);
   local.matches.resize(parts_);
   for (size_t p = 0; p < parts_; ++p) {

@@ -31,8 +31,8 @@ struct Relation {
 class LocalJoins {
  public:
   /// `kept`: rows of this join that stay on the devices: room for those it expects is left free beside what is reserved, and
-  /// pairs are written there while others are not yet matched, or as they are found. `waiting`: rows of another join that go home beside tuples of this
-  /// one, which may leave its own there in turn.
+  /// pairs are written there while others are not yet matched, or as they are found. `waiting`: rows of another join that go home
+  /// beside tuples of this one, which may leave its own there in turn.
   LocalJoins(Engine& engine, std::span<Device* const> devices, const Relation& build, const Relation& probe, HashCut cut,
              bool count_only, Job& job, KeptRows* kept = nullptr, WaitingRows* waiting = nullptr);
   ~LocalJoins();

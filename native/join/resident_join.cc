@@ -52,9 +52,8 @@ void run_joins(Engine& engine, std::span<Device* const> devices, Relation left, 
 /// Enqueues the writing of a device's rows to its memory.
 void write_chunk(LocalJoins& joins, KeptRows& kept, size_t d, const JoinRequest& request, const JoinSections& sections,
                  TupleLayout left, TupleLayout right, const ResidentRows::Chunk& chunk) {
-  const uint64_t written = kept.settle(d, sections.size(), [&](void* target, const void* source, size_t bytes) {
-    joins.copy_there(d, target, source, bytes);
-  });
+  const uint64_t written = kept.settle(
+      d, sections.size(), [&](void* target, const void* source, size_t bytes) { joins.copy_there(d, target, source, bytes); });
   if (sections.pairs) joins.emit_there(d, JoinEmit::pairs, kept.pairs_from(d, written), written);
   const auto alone = [&](const Buffer& own, uint8_t own_width, const Buffer& other, uint8_t other_width, bool build, bool matched,
                          uint64_t begin, uint64_t rows) {

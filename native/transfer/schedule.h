@@ -18,8 +18,8 @@ namespace warpjoin::transferring {
 inline constexpr size_t kDirectBytes = size_t{16} << 20;
 /// So many of a queue are under way at most: a link is never idle, and no queue that waits takes all threads.
 inline constexpr size_t kDirectBlocks = 4;
-/// A thread takes so many buffers' worth at a time: one by one, the threads of a large host wait for each other. Of a copy it takes
-/// no more than a share that leaves as much to as many threads as keep a link busy.
+/// A thread takes so many buffers' worth at a time: one by one, the threads of a large host wait for each other. Of a copy it
+/// takes no more than a share that leaves as much to as many threads as keep a link busy.
 inline constexpr size_t kMostBuffers = 4, kLeastShares = 16;
 
 /// What a transfer has to move, and which of it goes directly.

@@ -95,7 +95,8 @@ struct FoundPairs {
   }
   Rows probe() const {
     Rows rows(9000);
-    for (uint64_t i = 0; i < rows.size(); ++i) rows[i] = repeated_key && i < 10 ? 0 : 1000 + i % 3000 + (i % 100 < matching ? 0 : 3000);
+    for (uint64_t i = 0; i < rows.size(); ++i)
+      rows[i] = repeated_key && i < 10 ? 0 : 1000 + i % 3000 + (i % 100 < matching ? 0 : 3000);
     return rows;
   }
 };
@@ -116,7 +117,8 @@ TEST_P(FarResidentJoin, WritesPairsAsTheyAreFound) {
       const std::vector<Buffer> reserved = reserve_all(*engine, size_t{8} << 20);
       const ResidentSide l(*engine, build, layout, false, false, random), r(*engine, probe, layout, false, false, random);
       if (!room) {
-        for (const auto& device : engine->devices) device->memory().leave_free(device->memory().reserved_bytes() + (size_t{8} << 20));
+        for (const auto& device : engine->devices)
+          device->memory().leave_free(device->memory().reserved_bytes() + (size_t{8} << 20));
       }
       Job job;
       const ResidentRows rows = resident_hash_join(*engine, devices_of(*engine), l.relation, r.relation, request, job, 64);
