@@ -13,13 +13,8 @@
 namespace warpjoin::gpu {
 namespace {
 
-#if defined(WARPJOIN_HIP)
-constexpr size_t kStagedBytes = size_t{64} << 10;
-constexpr unsigned kCountedBits = 13;  // groups that a block counts, in shared memory
-#else
-constexpr size_t kStagedBytes = size_t{112} << 10;  // of the blocks that share a multiprocessor
-constexpr unsigned kCountedBits = 15;
-#endif
+constexpr size_t kStagedBytes = size_t{kSmallBlocks ? 64 : 112} << 10;  // of the blocks that share a multiprocessor
+constexpr unsigned kCountedBits = kSmallBlocks ? 13 : 15;               // groups that a block counts, in shared memory
 constexpr unsigned kCountThreads = 1024;
 constexpr unsigned kCountBlocks = 264, kSplitBlocks = 2112;  // some for each multiprocessor: they go from tile to tile
 constexpr unsigned kSampledBlocks = 264;                     // fewer, as each adds up all of its counts
@@ -30,7 +25,7 @@ template <class Key, class Value>
 struct Tile {
   using Tuple = HashTuple<Key, Value>;
   // Two blocks share a multiprocessor, but wide tuples need large tiles: so that a group has some of each.
-  static constexpr unsigned kBlocks = kLanes == 64 || sizeof(Tuple) <= 8 ? 2 : 1, kThreads = 1024 / kBlocks;
+  static constexpr unsigned kBlocks = kSmallBlocks || sizeof(Tuple) <= 8 ? 2 : 1, kThreads = 1024 / kBlocks;
   static_assert(kThreads >= 1u << kPassBits);
   // Registers hold a thread's tuples.
   static constexpr unsigned kItems = std::min<size_t>(kStagedBytes / kBlocks / sizeof(Tuple) / kThreads, 24) / 2 * 2;

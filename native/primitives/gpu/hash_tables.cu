@@ -9,11 +9,7 @@ namespace warpjoin {
 namespace gpu {
 namespace {
 
-#if defined(WARPJOIN_HIP)
-constexpr unsigned kBucketBits = 12, kMatchThreads = 256;
-#else
-constexpr unsigned kBucketBits = 13, kMatchThreads = 512;
-#endif
+constexpr unsigned kBucketBits = kSmallBlocks ? 12 : 13, kMatchThreads = kSmallBlocks ? 256 : 512;
 constexpr uint32_t kBuckets = 1u << kBucketBits;
 constexpr size_t kEntryBytes = 160 * kMatchThreads;  // of a table: two blocks share a multiprocessor
 constexpr uint64_t kTaskRows = 128 << 10;            // probe tuples

@@ -28,6 +28,13 @@ inline unsigned loop_blocks(uint64_t size) {
 __device__ inline uint64_t loop_begin() { return uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 __device__ inline uint64_t loop_step() { return uint64_t{gridDim.x} * blockDim.x; }
 
+/// Whether a block has 64 KiB of shared memory, and not the 163 and more of NVIDIA's data-centre GPUs.
+#if defined(WARPJOIN_HIP) || defined(WARPJOIN_SMALL_BLOCKS)
+constexpr bool kSmallBlocks = true;
+#else
+constexpr bool kSmallBlocks = false;
+#endif
+
 // --- Lanes ---
 // The threads of a block that run in step: 32 on NVIDIA's GPUs, 64 on AMD's data-centre ones. Blocks have one dimension.
 

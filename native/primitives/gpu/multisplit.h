@@ -163,11 +163,7 @@ struct Shape {
 };
 
 // Limits are the registers of a multiprocessor, which hold a tile's keys and places, and its shared memory.
-#if defined(WARPJOIN_HIP)
-template <class Key, class Value>
-using ShapeOf = Shape<256, 16, 2, Match::ballots, Through::turns>;
-#else
-// The fastest of those that were measured on an H200.
+// Those for large blocks are the fastest that were measured on an H200.
 template <class Key, class Value>
 struct ShapeFor {
   using type = Shape<768, 16, 1, Match::marks, Through::turns>;
@@ -184,9 +180,9 @@ template <>
 struct ShapeFor<uint32_t, NoValue> {
   using type = Shape<512, 20, 2, Match::marks, Through::turns>;
 };
+using SmallShape = Shape<256, 16, 2, kLanes == 64 ? Match::ballots : Match::marks, Through::turns>;
 template <class Key, class Value>
-using ShapeOf = typename ShapeFor<Key, Value>::type;
-#endif
+using ShapeOf = std::conditional_t<kSmallBlocks, SmallShape, typename ShapeFor<Key, Value>::type>;
 
 /// The counts of a split, in device memory.
 struct SplitCounts {
