@@ -1,6 +1,6 @@
 // Joins on several GPUs, each beside what bounds it in the same run:
 //
-//   warpjoin_gpu_join_scaling_bench [--resident N] [--b N] [--a N] [--merge N] [--ooc N] [--runs N] [--json FILE]
+//   warpjoin_gpu_join_scaling_bench [--resident N] [--b N] [--a N] [--merge N] [--home N] [--ooc N] [--runs N] [--json FILE]
 //
 // Resident: 2^27 tuples a side a GPU (N; 0: not at all), 8-byte keys and payloads, unique build keys, each probe tuple with a
 // match, from device memory to device memory, key and both payloads written. On 1, 2, 4 and 8 GPUs, compared with as many times
@@ -12,11 +12,13 @@
 // device memory; one that counts; and, with --merge 1 (0: not), a sort-merge join that counts. The floor is the bytes of the
 // tuples, or of the keys where pairs are counted, over the host-to-device ceiling, the best of those before and after each.
 //
-// Out of core: workload B of N = 2.5x10^8 tuples a side (0: not at all), from host memory through host memory, on all GPUs, each
-// with a quarter of the memory that the join takes in one round, in as few rounds as that holds. The result, both payloads of
-// each pair, goes to host memory, or pairs are counted. The floor is that of two passes: all bytes go to the devices and back,
-// both ways at once; then they go there again, while the result goes home. The rounds and the result are in pinned memory, or in
-// ordinary memory; the input is pinned.
+// Home: workload B of N = 2.5x10^8 tuples a side (0: not at all), from host memory to host memory, on all GPUs. The result, both
+// payloads of each pair, goes to host memory, or pairs are counted; all of it is pinned, or in ordinary memory. The floor is all
+// bytes to the devices, and then the result home.
+//
+// Out of core: the same, each GPU with a quarter of the memory that the join takes in one round, in as few rounds as that holds.
+// The floor is that of two passes: all bytes go to the devices and back, both ways at once; then they go there again, while the
+// result goes home. The rounds and the result are in pinned memory, or in ordinary memory; the input is pinned.
 //
 // After the last run every row is checked on the host: that its payloads are partners, and the sums of both.
 #include <unistd.h>
@@ -39,7 +41,7 @@ namespace warpjoin {
 namespace {
 
 struct Options {
-  uint64_t resident = uint64_t{1} << 27, b = 2'000'000'000, a = 10'000'000'000, ooc = 250'000'000;
+  uint64_t resident = uint64_t{1} << 27, b = 2'000'000'000, a = 10'000'000'000, home = 250'000'000, ooc = 250'000'000;
   unsigned merge = 1, runs = 3;
   std::string json;
 };
@@ -433,15 +435,20 @@ class KeptMemory {
   std::vector<void*> pinned_;
 };
 
-void measure_out_of_core(Engine& whole, EngineConfig config, const Options& options, Report& report) {
-  const Workload load(8, options.ooc / 2 * 2, options.ooc / 2 * 2);
+/// `out_of_core`: on a quarter of the memory that it takes.
+void measure_home(Engine& whole, EngineConfig config, bool out_of_core, const Options& options, Report& report) {
+  const char* const name = out_of_core ? "out of core" : "home";
+  const uint64_t side = (out_of_core ? options.ooc : options.home) / 2 * 2;
+  const Workload load(8, side, side);
   const TupleLayout layout = load.layout();
   const auto needed = [&](uint32_t rounds) {
     return hash_join_device_bytes(layout, load.build, layout, load.probe, whole.devices.size(), {}, rounds, whole);
   };
-  config.device_memory_limit_bytes = needed(1) / 4;
-  uint32_t rounds = 4;
-  while (needed(rounds) > config.device_memory_limit_bytes) rounds *= 2;
+  uint32_t rounds = 1;
+  if (out_of_core) {
+    config.device_memory_limit_bytes = needed(1) / 4;
+    for (rounds = 4; needed(rounds) > config.device_memory_limit_bytes;) rounds *= 2;
+  }
   const std::vector<Device*> devices = first_devices(whole, whole.devices.size());
   Pinned in(*devices[0], load.words() * 8), out(*devices[0], std::min(load.words() * 8, devices.size() << 31));
   load.fill(whole.pool, in);
@@ -464,15 +471,16 @@ void measure_out_of_core(Engine& whole, EngineConfig config, const Options& opti
     Engine engine(config);
     HashJoinPlan plan{{}, rounds, 0};
     for (const auto& device : engine.devices) plan.devices.push_back(device->info().ordinal);
-    const KeptMemory kept(engine, 6, column, pinned);  // the columns of both sides' rounds and of the result
+    const KeptMemory kept(engine, out_of_core ? 6 : 2, column, pinned);  // the columns of both sides' rounds and of the result
     for (const bool count_only : {false, true}) {
       const uint64_t bytes = tuples * load.bytes * (count_only ? 1 : 2);
-      Case& each = cases.emplace_back(Case{count_only ? "hash, count" : "hash, payloads",
-                                           pinned ? "pinned" : "ordinary",
-                                           {{"cut rounds", bytes, bytes}, {"join rounds", bytes, count_only ? 0 : 2 * column}},
-                                           {},
-                                           {}});
+      const uint64_t home = count_only ? 0 : 2 * column;
+      const std::vector<Pass> passes = out_of_core ? std::vector<Pass>{{"cut rounds", bytes, bytes}, {"join rounds", bytes, home}}
+                                                   : std::vector<Pass>{{"arrive", bytes, 0}, {"go home", 0, home}};
+      Case& each =
+          cases.emplace_back(Case{count_only ? "hash, count" : "hash, payloads", pinned ? "pinned" : "ordinary", passes, {}, {}});
       best.measure(whole, in, out);
+      if (!pinned && !out_of_core) in.unpin();
       for (unsigned run = 0; run <= options.runs; ++run) {
         Job job;
         JoinRows rows;
@@ -486,12 +494,12 @@ void measure_out_of_core(Engine& whole, EngineConfig config, const Options& opti
         each.good = check.right();
       }
       for (const auto& device : engine.devices) device->memory().release();
+      in.pin();
     }
     best.measure(whole, in, out);
   }
-  std::printf("%zu GPUs: H2D %.1f, D2H %.1f, both %.1f GB/s; %.2f GB of device memory, %u rounds\n", devices.size(),
-              best.h2d / 1e9, best.d2h / 1e9, best.both / 1e9, static_cast<double>(config.device_memory_limit_bytes) / 1e9,
-              rounds);
+  std::printf("%zu GPUs: H2D %.1f, D2H %.1f, both %.1f GB/s; %u rounds\n", devices.size(), best.h2d / 1e9, best.d2h / 1e9,
+              best.both / 1e9, rounds);
   for (const Case& each : cases) {
     report.wrong = report.wrong || !each.good;
     const Times times = times_of(each.milliseconds);
@@ -501,13 +509,13 @@ void measure_out_of_core(Engine& whole, EngineConfig config, const Options& opti
       floor += pass.floor_milliseconds(best);
       passes += (passes.empty() ? "" : ", ") + pass.json(best);
     }
-    std::printf(
-        "out of core, %-14s %-8s %zu GPUs  %7.1f ms (%.1f to %.1f)  floor %7.1f ms  ratio %.3f  %6.2f G tuples/s  %s  [%s]\n",
-        each.algorithm, each.memory, devices.size(), times.median, times.least, times.most, floor, times.median / floor,
-        static_cast<double>(tuples) / times.median / 1e6, each.good ? "right" : "WRONG", each.phases.c_str());
+    std::printf("%s, %-14s %-8s %zu GPUs  %7.1f ms (%.1f to %.1f)  floor %7.1f ms  ratio %.3f  %6.2f G tuples/s  %s  [%s]\n",
+                name, each.algorithm, each.memory, devices.size(), times.median, times.least, times.most, floor,
+                times.median / floor, static_cast<double>(tuples) / times.median / 1e6, each.good ? "right" : "WRONG",
+                each.phases.c_str());
     std::fflush(stdout);
     report.rows.push_back(
-        "{\"join\": \"out of core\", \"algorithm\": \"" + std::string(each.algorithm) + "\", \"memory\": \"" + each.memory +
+        "{\"join\": \"" + std::string(name) + "\", \"algorithm\": \"" + each.algorithm + "\", \"memory\": \"" + each.memory +
         "\", \"build\": " + std::to_string(load.build) + ", \"probe\": " + std::to_string(load.probe) +
         ", \"keyBytes\": 8, \"valueBytes\": 8, \"gpus\": " + std::to_string(devices.size()) + ", \"rounds\": " +
         std::to_string(rounds) + ", \"deviceLimitBytes\": " + std::to_string(config.device_memory_limit_bytes) +
@@ -526,7 +534,8 @@ int run(const Options& options) {
   Report report;
   if (options.resident) measure_resident(engine, options, report);
   if (options.b) measure_pinned(engine, "B", Workload(8, options.b / 2 * 2, options.b / 2 * 2), options, report);
-  if (options.ooc) measure_out_of_core(engine, config, options, report);
+  if (options.home) measure_home(engine, config, false, options, report);
+  if (options.ooc) measure_home(engine, config, true, options, report);
   if (options.a) measure_pinned(engine, "A", Workload(4, options.a / 20 * 2, options.a / 20 * 20), options, report);
   return report.write(options.json, engine);
 }
@@ -542,6 +551,7 @@ int main(int argc, char** argv) {
                          {"--b", &options.b, 0},
                          {"--a", &options.a, 0},
                          {"--merge", &options.merge, 0},
+                         {"--home", &options.home, 0},
                          {"--ooc", &options.ooc, 0},
                          {"--runs", &options.runs},
                          {"--json", &options.json}},

@@ -42,7 +42,7 @@ class Pinned {
     madvise(data_, bytes, MADV_HUGEPAGE);
   }
   ~Pinned() {
-    if (pinned_) device_.unpin(data_);
+    unpin();
     munmap(data_, bytes_);
   }
   Pinned(const Pinned&) = delete;
@@ -50,8 +50,12 @@ class Pinned {
 
   /// Once its pages are there: pinning touches them one by one.
   void pin() {
-    device_.pin(data_, bytes_);
+    if (!pinned_) device_.pin(data_, bytes_);
     pinned_ = true;
+  }
+  void unpin() {
+    if (pinned_) device_.unpin(data_);
+    pinned_ = false;
   }
   uint64_t* at(uint64_t word) const { return static_cast<uint64_t*>(data_) + word; }
   uint64_t words() const { return bytes_ / sizeof(uint64_t); }

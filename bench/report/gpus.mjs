@@ -185,6 +185,35 @@ export function gpuSections(folder, table) {
         ),
       ({ join }) => join === 'pinned',
     ),
+    'gpu-home-joins': from(
+      'join_scaling',
+      ({ results }) =>
+        table(
+          [
+            'join',
+            'input and result in',
+            'build, 10^9',
+            'probe, 10^9',
+            'GPUs',
+            'ms',
+            '10^9 tuples/s',
+            'floor, ms',
+            'times the floor',
+          ],
+          results.map((r) => [
+            r.algorithm,
+            `${r.memory} memory`,
+            billions(r.build),
+            billions(r.probe),
+            r.gpus,
+            range(r.milliseconds, 0),
+            billions(((r.build + r.probe) / r.milliseconds.median) * 1000),
+            r.floorMilliseconds.toFixed(0),
+            r.ratioToFloor.toFixed(3),
+          ]),
+        ),
+      ({ join }) => join === 'home',
+    ),
     'gpu-out-of-core-joins': from(
       'join_scaling',
       ({ results }) =>
