@@ -45,7 +45,8 @@ struct ResidentRows {
 /// devices, a power of two; 0: by size.
 ///
 /// Device memory: nothing is reserved: resident_hash_join_device_bytes have to fit what is reserved and free on each device, and
-/// a result that stays what the limit leaves beside that; Error(device) where they don't. Host memory: none to speak of.
+/// a result that stays what the limit leaves beside that; Error(device) where they don't. Pairs that stay take room for one of
+/// each probe tuple, and for as many again, for a while and where both are free. Host memory: none to speak of.
 ResidentRows resident_hash_join(Engine& engine, std::span<Device* const> devices, const ResidentRelation& left,
                                 const ResidentRelation& right, const JoinRequest& request, Job& job, uint32_t partitions = 0);
 

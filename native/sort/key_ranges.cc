@@ -21,7 +21,7 @@ namespace {
 
 // The bound between two keys that differ: above the lower and at most the higher one, with the most trailing zeros.
 uint64_t shortest_bound(uint64_t lower, uint64_t higher) {
-  const int bit = std::bit_width(lower ^ higher) - 1;
+  const auto bit = static_cast<unsigned>(std::bit_width(lower ^ higher)) - 1;
   return higher >> bit << bit;
 }
 
