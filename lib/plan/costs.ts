@@ -49,6 +49,8 @@ export const COSTS = {
   gpuPassBytesPerSecond: 2.8e12,
   /** Passes of a hash join over both relations on GPUs, from their arrival to its rows. */
   gpuHashJoinPasses: 5,
+  /** Passes of a sort-merge join over both relations on GPUs, beside those of a radix sort, one for each byte of the keys. */
+  gpuMergeJoinPasses: 3,
   /** Pinned host memory that transfers make do with. */
   leastTransferBytes: 2 ** 20,
   /** Copying or decoding values in order: nanoseconds a value. */

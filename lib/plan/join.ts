@@ -303,18 +303,22 @@ function sortMergeJoinOn(
   const { there, home } = traffic;
   const { h2d, d2h } = transferSpeeds(resources.devices, resources.links);
   const written = writtenRows(request, resources.threads);
+  // While one range is sorted and matched, another goes home.
+  const passes = request.left.keyBytes + COSTS.gpuMergeJoinPasses;
+  const sorted = (passes * 2 * there) / COSTS.gpuPassBytesPerSecond / resources.devices.length;
   const estimate = {
     rows: request.left.tuples + request.right.tuples,
     bytes: there + home + written.bytes,
-    milliseconds: (there / h2d + home / d2h) * 1e3 + written.milliseconds,
+    milliseconds: (there / h2d + Math.max(sorted, home / d2h)) * 1e3 + written.milliseconds,
   };
   const devices = resources.devices.map((device) => device.ordinal);
   const step: SortMergeJoinStep = { op: 'sortMergeJoin', label: 'sort-merge join', buildLeft, devices, devicesReason, estimate };
   return { step, deviceBytes: bytes };
 }
 
-/** Of match ranges on their way home, where every key is there once. */
-const rangeBytes = ({ left, right }: JoinRequestShape): number => Math.min(left.tuples, right.tuples) * MATCH_RANGE_BYTES;
+/** Of match ranges on their way home, where every key is there once. Those that are only counted stay on the GPUs. */
+const rangeBytes = ({ left, right, countOnly }: JoinRequestShape): number =>
+  countOnly ? 0 : Math.min(left.tuples, right.tuples) * MATCH_RANGE_BYTES;
 
 /** The host's threads write the rows of a merge join, from its match ranges. */
 function writtenRows(request: JoinRequestShape, threads: number): Estimate {

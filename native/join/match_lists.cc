@@ -56,6 +56,13 @@ struct MatchLists::Window {
 MatchLists::MatchLists(Engine& engine, std::vector<MatchList> lists, bool build_left, const Job& job)
     : engine_(engine), lists_(std::move(lists)), build_left_(build_left) {
   for (const MatchList& list : lists_) {
+    if (!list.ranges) {
+      const MatchSums& sums = list.sums;
+      counts_.pairs = add_rows(counts_.pairs, add_rows(multiply_rows(sums.pairs_high, uint64_t{1} << 32), sums.pairs_low));
+      counts_.left_matched += build_left_ ? sums.build_rows : sums.probe_rows;
+      counts_.right_matched += build_left_ ? sums.probe_rows : sums.build_rows;
+      continue;
+    }
     for (uint64_t begin = 0; begin < list.count; begin += kBlockRanges) {
       blocks_.push_back({&list, begin, std::min(list.count, begin + kBlockRanges), {}, {}});
     }

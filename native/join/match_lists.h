@@ -5,15 +5,17 @@
 #include <vector>
 
 #include "join/join_rows.h"
+#include "primitives/primitives.h"
 
 namespace warpjoin {
 
-/// Match ranges in ascending order, relative to these rows of the sorted sides.
+/// Match ranges in ascending order, relative to these rows of the sorted sides; or, where pairs are counted, their sums.
 struct MatchList {
-  HostBuffer ranges;      ///< MatchRange or NarrowMatchRange
+  HostBuffer ranges;      ///< MatchRange or NarrowMatchRange; none: their sums
   uint8_t row_bytes = 8;  ///< of row numbers in them
   uint64_t count = 0;
   uint64_t build_offset = 0, probe_offset = 0;
+  MatchSums sums = {};
 };
 
 /// All match ranges of a join in ascending order, each key once.

@@ -159,7 +159,7 @@ class LinkMatching : public Matching {
  public:
   using Matching::Matching;
 
-  void run(const std::vector<Device*>& devices, uint64_t most_rows) {
+  void run(const std::vector<Device*>& devices, uint64_t most_rows, bool count_only) {
     std::vector<Lane> lanes;
     lanes.reserve(devices.size());
     for (Device* device : devices) {
@@ -175,7 +175,13 @@ class LinkMatching : public Matching {
         if (step < 1) continue;
         if (const auto part = part_of(g, step - 1)) start(lane, g, step - 1, *part);
         if (step < 2) continue;
-        if (const auto part = part_of(g, step - 2)) leave(lane, step - 2, *part, queues);
+        if (const auto part = part_of(g, step - 2)) {
+          if (count_only && row_bytes(parts_[*part]) == sizeof(uint32_t)) {
+            add_up(lane, step - 2, *part);
+          } else {
+            leave(lane, step - 2, *part, queues);
+          }
+        }
       }
       transfer(engine_, queues, job_);
       synchronize_all(streams);
@@ -235,6 +241,13 @@ class LinkMatching : public Matching {
     keep(part, std::move(ranges), slot.count);
   }
 
+  void add_up(Lane& lane, size_t n, size_t part) {
+    const Slot& slot = lane.slots[n % kSlots];
+    keep(part, {}, slot.count);
+    lane.device->primitives().sum_ranges(slot.ranges.as<NarrowMatchRange>(), slot.count, &found_.lists[part].sums, job_,
+                                         *lane.compute);
+  }
+
   static void add(std::vector<HostQueue>& queues, const Lane& lane, HostQueue::Direction direction, HostCopy copy) {
     HostQueue& queue = queues.emplace_back();
     queue.device = lane.device;
@@ -252,14 +265,14 @@ size_t parts_beyond_link(uint64_t rows, uint8_t key_bytes, size_t devices) {
 }
 
 PartMatches match_parts(Engine& engine, const std::vector<Device*>& devices, const SortedSides& sides,
-                        const std::vector<JoinPart>& parts, size_t per_device, uint64_t most_rows, Job& job) {
+                        const std::vector<JoinPart>& parts, size_t per_device, uint64_t most_rows, bool count_only, Job& job) {
   if (all_address_host_memory(devices)) {
     HostMatching matching(engine, sides, parts, devices.size(), per_device, job);
     matching.run(devices);
     return matching.take();
   }
   LinkMatching matching(engine, sides, parts, devices.size(), per_device, job);
-  matching.run(devices, most_rows);
+  matching.run(devices, most_rows, count_only);
   return matching.take();
 }
 

@@ -35,9 +35,10 @@ struct PartMatches {
 size_t parts_beyond_link(uint64_t rows, uint8_t key_bytes, size_t devices);
 
 /// Device g matches parts [g * per_device, (g + 1) * per_device), of at most `most_rows` rows each. Ranges take the host memory
-/// of those found; on host devices, for the parts at work, that of those that there can be.
+/// of those found; on host devices, for the parts at work, that of those that there can be. With count_only devices beyond a link
+/// add them up where they are.
 PartMatches match_parts(Engine& engine, const std::vector<Device*>& devices, const SortedSides& sides,
-                        const std::vector<JoinPart>& parts, size_t per_device, uint64_t most_rows, Job& job);
+                        const std::vector<JoinPart>& parts, size_t per_device, uint64_t most_rows, bool count_only, Job& job);
 
 /// The memory that it takes on a device beyond a link.
 size_t match_parts_bytes(Device& device, TupleLayout build_layout, TupleLayout probe_layout, uint64_t most_rows);

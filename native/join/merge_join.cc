@@ -92,8 +92,8 @@ JoinRows join_exact(Engine& engine, TupleView left, TupleView right, const JoinK
   {
     const PhaseTimer timer(job, "match", (build.size + probe.size) * key_bytes);
     path = key_bytes == 4 ? cut_path<uint32_t>(build, probe, parts) : cut_path<uint64_t>(build, probe, parts);
-    PartMatches found =
-        match_parts(engine, devices, sides, path.parts, per_device, part_rows(build.size, probe.size, parts), job);
+    PartMatches found = match_parts(engine, devices, sides, path.parts, per_device, part_rows(build.size, probe.size, parts),
+                                    request.count_only, job);
     skew = found.skew;
     for (size_t i = 0; i < found.lists.size(); ++i) {
       lists.push_back(std::move(found.lists[i]));

@@ -127,12 +127,14 @@ struct Home {
 
 class SortMergeJoin {
  public:
-  SortMergeJoin(Engine& engine, const std::vector<Device*>& devices, const OfSides<SideIn>& sides, OfSides<Home>& home, Job& job)
+  SortMergeJoin(Engine& engine, const std::vector<Device*>& devices, const OfSides<SideIn>& sides, OfSides<Home>& home,
+                bool count_only, Job& job)
       : engine_(engine),
         sides_(sides),
         layouts_{sides[0].layout, sides[1].layout},
         size_(sides[0].in.size + sides[1].in.size),
         home_(home),
+        count_only_(count_only),
         job_(job),
         lanes_(devices.size()) {
     for (size_t g = 0; g < devices.size(); ++g) {
@@ -296,7 +298,7 @@ class SortMergeJoin {
     }
   }
 
-  /// In steps: while devices make their next parts, those before go home, with as many match ranges as there are.
+  /// In steps: while devices make their next parts, those before go home, with as many match ranges as there are, or are counted.
   void make_parts() {
     size_t most_parts = 0;
     std::vector<Stream*> streams;
@@ -348,6 +350,7 @@ class SortMergeJoin {
                             job_, *lane.compute);
   }
 
+  /// Match ranges that are only counted are added up on the device.
   HostQueue way_home(Lane& lane, const JointPart& part, const Lane::Slot& slot) {
     HostCopy copy;
     const auto add = [&](const HostBuffer& to, uint64_t first, const void* from, uint64_t rows, size_t width) {
@@ -357,8 +360,11 @@ class SortMergeJoin {
       add(home_[s].keys, part.begin[s], slot.sorted[s].keys, part.size[s], layouts_[s].key_bytes);
       add(home_[s].values, part.begin[s], slot.sorted[s].values, part.size[s], layouts_[s].value_bytes);
     }
-    if (slot.count) {
-      const uint8_t row_bytes = match_row_bytes(part.size[0], part.size[1]);
+    const uint8_t row_bytes = match_row_bytes(part.size[0], part.size[1]);
+    if (slot.count && count_only_ && row_bytes == sizeof(uint32_t)) {
+      lists_[part.range].count = slot.count;
+      lane.primitives().sum_ranges(slot.ranges.as<NarrowMatchRange>(), slot.count, &lists_[part.range].sums, job_, *lane.compute);
+    } else if (slot.count) {
       HostBuffer ranges = engine_.memory->allocate(slot.count * 4 * row_bytes, "the match ranges of a merge join");
       add(ranges, 0, slot.ranges.data(), slot.count, size_t{4} * row_bytes);
       lists_[part.range] = {std::move(ranges), row_bytes, slot.count, part.begin[0], part.begin[1]};
@@ -383,6 +389,7 @@ class SortMergeJoin {
   const OfSides<TupleLayout> layouts_;
   const uint64_t size_;
   OfSides<Home>& home_;
+  const bool count_only_;
   Job& job_;
   KeyRanges ranges_;
   std::vector<MatchList> lists_;  // of each range
@@ -420,7 +427,7 @@ JoinRows join_exact(Engine& engine, const JoinKeys& keys, const JoinRequest& req
   std::vector<MatchList> lists;
   double skew = 1;
   if (size) {
-    SortMergeJoin join(engine, devices, sides, home, job);
+    SortMergeJoin join(engine, devices, sides, home, request.count_only, job);
     sorting::sort_with_samples(join.most_in_part(), sides[0].layout,
                                [&](uint64_t oversampling) { return join.run(oversampling); });
     lists = join.take_lists();

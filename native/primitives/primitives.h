@@ -65,6 +65,26 @@ struct JoinOutput {
   void* probe_values = nullptr;
 };
 
+/// What match ranges add up to. Pairs may take more than 64 bits: they are pairs_high * 2^32 + pairs_low.
+struct MatchSums {
+  uint64_t build_rows = 0, probe_rows = 0;
+  uint64_t pairs_low = 0, pairs_high = 0;
+
+  constexpr void add(uint64_t build, uint64_t probe) {  // both below 2^32
+    build_rows += build;
+    probe_rows += probe;
+    pairs_low += build * probe & 0xFFFFFFFF;
+    pairs_high += build * probe >> 32;
+  }
+  constexpr void add(const MatchSums& other) {
+    build_rows += other.build_rows;
+    probe_rows += other.probe_rows;
+    pairs_low += other.pairs_low;
+    pairs_high += other.pairs_high;
+  }
+  friend constexpr bool operator==(const MatchSums&, const MatchSums&) = default;
+};
+
 /// Matches found and kept between counting and writing. Holds what Primitives::hash_match needs to retrieve them.
 class HashMatch {
  public:
@@ -161,6 +181,9 @@ class Primitives {
   /// Grows with the sum of the sizes, and depends on that alone where both sides have rows.
   virtual size_t match_ranges_scratch_bytes(TupleLayout build_layout, uint64_t build_size, TupleLayout probe_layout,
                                             uint64_t probe_size) = 0;
+  /// Adds up `count` ranges, fewer than 2^32.
+  virtual void sum_ranges(const NarrowMatchRange* ranges, uint64_t count, MatchSums* host_sums, const Job& job,
+                          Stream& stream) = 0;
 
   // --- Hash join ------------------------------------------------------------------------------------------------
 

@@ -138,6 +138,11 @@ class FarPrimitives final : public Primitives {
     require(!ranges || own_.holds(ranges, std::min(build.size, probe.size) * 4 * row_bytes));
     host_.match_ranges(build_layout, build, probe_layout, probe, ranges, row_bytes, count, scratch, job, stream);
   }
+  void sum_ranges(const NarrowMatchRange* ranges, uint64_t count, MatchSums* sums, const Job& job, Stream& stream) override {
+    require(own_.holds(ranges, count * sizeof(NarrowMatchRange)));
+    summed_ranges += count;
+    host_.sum_ranges(ranges, count, sums, job, stream);
+  }
   size_t match_ranges_scratch_bytes(TupleLayout build, uint64_t build_size, TupleLayout probe, uint64_t probe_size) override {
     return host_.match_ranges_scratch_bytes(build, build_size, probe, probe_size);
   }
@@ -185,7 +190,7 @@ class FarPrimitives final : public Primitives {
     host_.hash_emit(into ? *into->found : match, what, first, rows, out, job, stream);
   }
 
-  std::atomic<uint64_t> emitted_rows{0}, written_pairs{0};
+  std::atomic<uint64_t> emitted_rows{0}, written_pairs{0}, summed_ranges{0};
 
  private:
   struct MatchInto final : HashMatch {

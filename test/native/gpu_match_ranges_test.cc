@@ -51,6 +51,12 @@ void check_written(Bench& bench, TupleLayout layout, const GuardedKeys& build, c
     std::memcpy(&range, &found[i * sizeof(Range)], sizeof(Range));
     ASSERT_EQ((MatchRange{range.build_begin, range.build_end, range.probe_begin, range.probe_end}), expected[i]) << i;
   }
+  if constexpr (std::is_same_v<Range, NarrowMatchRange>) {
+    MatchSums sums{1, 2, 3, 4};
+    primitives.sum_ranges(reinterpret_cast<const Range*>(ranges.data()), count, &sums, bench.job, *bench.stream);
+    bench.stream->synchronize();
+    ASSERT_EQ(sums, sums_of(expected));
+  }
 }
 
 void check_ranges(Bench& bench, TupleLayout layout, const std::vector<uint64_t>& build, const std::vector<uint64_t>& probe) {
@@ -170,6 +176,22 @@ TEST(GpuMatchRanges, FindsRunsPast32Bits) {
   bench.stream->synchronize();
   EXPECT_EQ(found[0], (MatchRange{0, kLow, 0, kHigh}));
   EXPECT_EQ(found[1], (MatchRange{kLow, size, kHigh, size}));
+}
+
+TEST(GpuMatchRanges, AddUpPast64Bits) {
+  SKIP_WITHOUT_GPUS(1);
+  Bench bench(size_t{64} << 20);
+  constexpr uint32_t kMost = UINT32_MAX;
+  const std::vector<NarrowMatchRange> ranges(1'000'000, {0, kMost, 1, kMost});
+  const Buffer there = bench.device.memory().allocate(ranges.size() * sizeof(NarrowMatchRange));
+  bench.device.copy(there.data(), ranges.data(), there.size(), *bench.stream);
+  MatchSums sums;
+  bench.device.primitives().sum_ranges(there.as<NarrowMatchRange>(), ranges.size(), &sums, bench.job, *bench.stream);
+  bench.stream->synchronize();
+  const auto pairs = static_cast<unsigned __int128>(ranges.size()) * kMost * (kMost - 1);
+  EXPECT_TRUE((static_cast<unsigned __int128>(sums.pairs_high) << 32) + sums.pairs_low == pairs);
+  EXPECT_EQ(sums.build_rows, ranges.size() * kMost);
+  EXPECT_EQ(sums.probe_rows, ranges.size() * (kMost - 1));
 }
 
 TEST(GpuMatchRanges, StopsWhenCancelled) {

@@ -32,6 +32,12 @@ inline std::vector<MatchRange> expected_ranges(const std::vector<uint64_t>& buil
   return expected;
 }
 
+inline MatchSums sums_of(const std::vector<MatchRange>& ranges) {
+  MatchSums sums;
+  for (const MatchRange& range : ranges) sums.add(range.build_end - range.build_begin, range.probe_end - range.probe_begin);
+  return sums;
+}
+
 /// Both relations with keys of a distribution; half of the probe keys are drawn from the build side.
 struct SortedPair {
   std::vector<uint64_t> build, probe;

@@ -25,6 +25,12 @@ void check_ranges(HostBench& bench, TupleLayout build_layout, TupleArray& build,
   EXPECT_TRUE(std::equal(ranges.begin(), ranges.end(), expected.begin(), expected.end(), [](const Range& r, const MatchRange& e) {
     return MatchRange{r.build_begin, r.build_end, r.probe_begin, r.probe_end} == e;
   }));
+  if constexpr (std::is_same_v<Range, NarrowMatchRange>) {
+    MatchSums sums{1, 2, 3, 4};
+    primitives.sum_ranges(ranges.data(), count, &sums, bench.job, *bench.stream);
+    bench.stream->synchronize();
+    EXPECT_EQ(sums, sums_of(expected));
+  }
 }
 
 void check_ranges(HostBench& bench, TupleLayout build_layout, const std::vector<uint64_t>& build, TupleLayout probe_layout,
@@ -72,6 +78,21 @@ TEST(MatchRanges, FindsFewOrNoMatchesAmongInterleavedKeys) {
   check_ranges(bench, layout, even, layout, odd);
   for (const uint64_t i : {0, 40000, 70003, 99999}) odd[i] = 2 * i;
   check_ranges(bench, layout, even, layout, odd);
+}
+
+TEST(MatchRanges, AddUpPast64Bits) {
+  constexpr uint32_t kMost = UINT32_MAX;
+  const std::vector<NarrowMatchRange> ranges(100'000, {0, kMost, 1, kMost});
+  for (const unsigned threads : {1, 3}) {
+    HostBench bench(threads);
+    MatchSums sums;
+    bench.primitives().sum_ranges(ranges.data(), ranges.size(), &sums, bench.job, *bench.stream);
+    bench.stream->synchronize();
+    const auto pairs = static_cast<unsigned __int128>(ranges.size()) * kMost * (kMost - 1);
+    EXPECT_TRUE((static_cast<unsigned __int128>(sums.pairs_high) << 32) + sums.pairs_low == pairs);
+    EXPECT_EQ(sums.build_rows, ranges.size() * kMost);
+    EXPECT_EQ(sums.probe_rows, ranges.size() * (kMost - 1));
+  }
 }
 
 TEST(MatchRanges, StopsWhenCancelled) {

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <functional>
+#include <numeric>
 #include <set>
 #include <thread>
 #include <utility>
@@ -77,10 +78,24 @@ TEST_P(MergeJoinBeyondLinks, TakesHostMemoryForTheRangesThatItFinds) {
   const MergeJoinSides sides(*engine, {4, 4}, draw_join_keys(JoinShape::disjoint, true, kRows, 4, random), {4, 4},
                              draw_join_keys(JoinShape::disjoint, false, kRows, 4, random));
   Job warm, job;
-  run_merge_join(*engine, sides, {.count_only = true}, 3, warm);  // the ring is there now
+  run_merge_join(*engine, sides, {}, 3, warm);  // the ring is there now
   const size_t before = engine->memory->used_bytes();
   engine->memory->reset_peak();
-  EXPECT_EQ(run_merge_join(*engine, sides, {.count_only = true}, 3, job).size, 0u);
+  EXPECT_EQ(run_merge_join(*engine, sides, {}, 3, job).size, 0u);
+  EXPECT_LT(engine->memory->peak_bytes() - before, size_t{1} << 20);
+}
+
+TEST_P(MergeJoinBeyondLinks, TakesNoHostMemoryForRangesThatItCounts) {
+  const auto engine = make_far_engine(config(GetParam()), false);
+  constexpr uint64_t kRows = 300'000;
+  std::vector<uint64_t> unique(kRows);
+  std::iota(unique.begin(), unique.end(), 7);
+  const MergeJoinSides sides(*engine, {4, 4}, unique, {4, 4}, unique);
+  Job warm, job;
+  run_merge_join(*engine, sides, {.count_only = true}, 3, warm);
+  const size_t before = engine->memory->used_bytes();
+  engine->memory->reset_peak();
+  EXPECT_EQ(run_merge_join(*engine, sides, {.count_only = true}, 3, job).size, kRows);
   EXPECT_LT(engine->memory->peak_bytes() - before, size_t{1} << 20);
 }
 

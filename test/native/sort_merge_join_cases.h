@@ -26,6 +26,9 @@ inline void check_joint_order(Engine& engine, uint64_t rows) {
       const JoinRows expected = join(engine, keys, request, {.merge = true}, job);
       expect_same_rows(join(engine, keys, request, kJoint[0], job), expected);
       EXPECT_EQ(job.done(), job.planned());
+      request.count_only = true;
+      request.want_keys = false;
+      EXPECT_EQ(join(engine, keys, request, kJoint[0], job).size, expected.size);
     }
   }
 }

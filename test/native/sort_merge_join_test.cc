@@ -66,6 +66,18 @@ TEST(SortMergeJoins, SurviveCopiesThatFail) {
   check_failed_copies(last, repeated_join(*engine, kJoint[0], 5000, 6000), 5);
 }
 
+TEST(SortMergeJoins, AddUpOnTheDevicesWhatIsOnlyCounted) {
+  const auto engine = make_engine(3, true);
+  Rows rows(40'000);
+  for (uint64_t i = 0; i < rows.size(); ++i) rows[i] = i / 2;
+  const JoinKeys keys = make_keys(*engine, rows, rows, {});
+  Job job;
+  EXPECT_EQ(sort_merge_join(*engine, keys, {}, {.count_only = true}, {0, 1, 2}, job).size, 2 * rows.size());
+  uint64_t ranges = 0;
+  for (const auto& device : engine->devices) ranges += static_cast<FarDevice&>(*device).primitives().summed_ranges;
+  EXPECT_EQ(ranges, rows.size() / 2);
+}
+
 TEST(SortMergeJoins, NeedDirectLinks) {
   const auto engine = make_far_engine({.threads = 2, .host_devices = 2, .memory_limit_bytes = size_t{1} << 30}, false);
   const JoinKeys keys = make_keys(*engine, Rows(3, 1), Rows(3, 1), {});

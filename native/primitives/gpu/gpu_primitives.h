@@ -60,6 +60,7 @@ class GpuPrimitives final : public Primitives {
                     uint8_t row_bytes, uint64_t* host_count, void* scratch, const Job& job, Stream& stream) override;
   size_t match_ranges_scratch_bytes(TupleLayout build_layout, uint64_t build_size, TupleLayout probe_layout,
                                     uint64_t probe_size) override;
+  void sum_ranges(const NarrowMatchRange* ranges, uint64_t count, MatchSums* host_sums, const Job& job, Stream& stream) override;
 
   // hash_match.cu
   std::unique_ptr<HashMatch> hash_match(const PartitionedTuples& build, const PartitionedTuples& probe, uint32_t partitions,

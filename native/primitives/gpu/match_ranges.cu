@@ -256,6 +256,22 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+/// Each block leaves the sums of the ranges that it reads.
+__global__ void __launch_bounds__(kThreads)
+    sum_ranges_of_blocks(const NarrowMatchRange* ranges, uint64_t count, MatchSums* sums) {
+  __shared__ uint64_t before[4][kThreads / kLanes];
+  MatchSums own;
+  for (uint64_t i = gpu::loop_begin(); i < count; i += gpu::loop_step()) {
+    const uint4 range = gpu::load_once(reinterpret_cast<const uint4*>(ranges) + i);
+    own.add(range.y - range.x, range.w - range.z);
+  }
+  own.build_rows += gpu::sum_before<kThreads>(own.build_rows, before[0]);
+  own.probe_rows += gpu::sum_before<kThreads>(own.probe_rows, before[1]);
+  own.pairs_low += gpu::sum_before<kThreads>(own.pairs_low, before[2]);
+  own.pairs_high += gpu::sum_before<kThreads>(own.pairs_high, before[3]);
+  if (threadIdx.x == kThreads - 1) sums[blockIdx.x] = own;
+}
+
 }  // namespace
 
 void GpuPrimitives::match_ranges(TupleLayout build_layout, TupleView build, TupleLayout, TupleView probe, void* ranges,
@@ -295,6 +311,27 @@ void GpuPrimitives::match_ranges(TupleLayout build_layout, TupleView build, Tupl
 
 size_t GpuPrimitives::match_ranges_scratch_bytes(TupleLayout, uint64_t build_size, TupleLayout, uint64_t probe_size) {
   return build_size && probe_size ? Scratch(nullptr, build_size + probe_size).bytes : 0;
+}
+
+void GpuPrimitives::sum_ranges(const NarrowMatchRange* ranges, uint64_t count, MatchSums* host_sums, const Job& job,
+                               Stream& stream) {
+  static_assert(sizeof(NarrowMatchRange) == sizeof(uint4));
+  job.check();
+  *host_sums = {};
+  if (count == 0) return;
+  id_.select();
+  const gpu_stream_t on = raw(stream);
+  const unsigned blocks = gpu::loop_blocks(count);
+  ResultSlots::Slot& slot = results_.acquire(blocks * sizeof(MatchSums));
+  auto* const sums = slot.as<MatchSums>();
+  sum_ranges_of_blocks<<<blocks, kThreads, 0, on>>>(ranges, count, sums);
+  check_launch("sum_ranges_of_blocks");
+  results_.finish(
+      slot,
+      [=] {
+        for (unsigned b = 0; b < blocks; ++b) host_sums->add(sums[b]);
+      },
+      on);
 }
 
 }  // namespace warpjoin

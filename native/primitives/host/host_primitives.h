@@ -50,6 +50,7 @@ class HostPrimitives final : public Primitives {
   void match_ranges(TupleLayout build_layout, TupleView build, TupleLayout probe_layout, TupleView probe, void* ranges,
                     uint8_t row_bytes, uint64_t* host_count, void* scratch, const Job& job, Stream& stream) override;
   size_t match_ranges_scratch_bytes(TupleLayout, uint64_t, TupleLayout, uint64_t) override { return 0; }
+  void sum_ranges(const NarrowMatchRange* ranges, uint64_t count, MatchSums* host_sums, const Job& job, Stream& stream) override;
 
   // hash_join.cc
   std::unique_ptr<HashMatch> hash_match(const PartitionedTuples& build, const PartitionedTuples& probe, uint32_t partitions,

@@ -303,4 +303,19 @@ void HostPrimitives::match_ranges(TupleLayout build_layout, TupleView build, Tup
   });
 }
 
+void HostPrimitives::sum_ranges(const NarrowMatchRange* ranges, uint64_t count, MatchSums* host_sums, const Job& job,
+                                Stream& stream) {
+  host(stream).enqueue([=, this, &job] {
+    std::vector<MatchSums> sums(block_count(pool_, count, kGrain));
+    pool_.parallel_for(sums.size(), [&](uint64_t b) {
+      job.check();
+      for (uint64_t i = block_begin(count, sums.size(), b); i < block_begin(count, sums.size(), b + 1); ++i) {
+        sums[b].add(ranges[i].build_end - ranges[i].build_begin, ranges[i].probe_end - ranges[i].probe_begin);
+      }
+    });
+    *host_sums = {};
+    for (const MatchSums& each : sums) host_sums->add(each);
+  });
+}
+
 }  // namespace warpjoin
