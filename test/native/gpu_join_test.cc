@@ -3,6 +3,7 @@
 
 #include "gpu_engine.h"
 #include "join_cases.h"
+#include "primitives/gpu/hash_tuning.h"
 #include "resident_join_cases.h"
 
 namespace warpjoin {
@@ -116,6 +117,18 @@ TEST_P(GpuResidentJoin, TakesEmptySidesAndHostMemory) {
 TEST_P(GpuResidentJoin, JoinsMillions) {
   SKIP_WITHOUT_GPUS(GetParam());
   check_large_resident_joins(*make_gpu_engine(GetParam()), 1000000, size_t{512} << 20);
+}
+
+TEST_P(GpuResidentJoin, WritesPairsAsTheyAreFound) {
+  SKIP_WITHOUT_GPUS(GetParam());
+  for (const bool one_table : {true, false}) {
+    if (!one_table) gpu::hash_tuning.small_table_bytes = 0;
+    for (const FoundPairs& pairs : kFoundPairs) {
+      SCOPED_TRACE(pairs.name);
+      check_found_pairs(*make_gpu_engine(GetParam()), pairs, 50);
+    }
+    gpu::hash_tuning = {};
+  }
 }
 
 TEST_P(GpuResidentJoin, FitsTheMemoryThatItAnnounces) {

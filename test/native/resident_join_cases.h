@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <random>
 #include <vector>
@@ -224,6 +225,49 @@ inline RepeatedCall repeated_kept_join(Engine& engine, const UnevenPairs& pairs,
     const ResidentRows rows = hash_join_there(engine, devices_of(engine), keys, {}, expected.size(), job, partitions);
     ASSERT_EQ(read(engine, rows, {}), expected);
   });
+}
+
+/// Pairs that stay where they lie. Build keys are there once, but for one that has more pairs in its part than there are probe
+/// tuples, if any.
+struct FoundPairs {
+  const char* name;
+  unsigned matching;  ///< of 100 probe tuples
+  bool repeated_key;
+
+  Rows build(size_t scale) const {
+    Rows rows(4000 * scale);
+    for (uint64_t i = 0; i < rows.size(); ++i) rows[i] = repeated_key && i < 1000 ? 0 : i;
+    return rows;
+  }
+  Rows probe(size_t scale) const {
+    Rows rows(9000 * scale);
+    const uint64_t keys = 3000 * scale;
+    for (uint64_t i = 0; i < rows.size(); ++i) {
+      rows[i] = repeated_key && i < 10 ? 0 : 1000 + i % keys + (i % 100 < matching ? 0 : 4 * keys);
+    }
+    return rows;
+  }
+};
+inline constexpr FoundPairs kFoundPairs[] = {
+    {"all match", 100, false}, {"most match", 60, false}, {"none match", 0, false}, {"some are many", 60, true}};
+
+/// The naive join; returns how many rows it has. `prepare` is called once the relations are there.
+inline uint64_t check_found_pairs(Engine& engine, const FoundPairs& pairs, size_t scale,
+                                  const std::function<void(Device&)>& prepare = {}) {
+  const JoinRequest request{.want_keys = true};
+  const TupleLayout layout{8, 8};
+  std::mt19937_64 random(5);
+  const Rows build = pairs.build(scale), probe = pairs.probe(scale);
+  const std::vector<Row> expected = naive(build, probe, request);
+  const std::vector<Buffer> reserved = reserve_all(engine, scale * (size_t{8} << 20));
+  const ResidentSide l(engine, build, layout, false, false, random), r(engine, probe, layout, false, false, random);
+  for (Device* device : devices_of(engine)) {
+    if (prepare) prepare(*device);
+  }
+  Job job;
+  const ResidentRows rows = resident_hash_join(engine, devices_of(engine), l.relation, r.relation, request, job, 64);
+  EXPECT_EQ(read(engine, rows, request), expected);
+  return expected.size();
 }
 
 /// Random joins of all kinds.

@@ -82,57 +82,26 @@ TEST_P(FarResidentJoin, WritesPairsEarlyOnlyWhereThereIsRoom) {
   EXPECT_GT(ended, 0u);
 }
 
-/// Build keys are there once, but for one that has more pairs in its part than there are probe tuples, if any.
-struct FoundPairs {
-  const char* name;
-  unsigned matching;  ///< of 100 probe tuples
-  bool repeated_key;
-
-  Rows build() const {
-    Rows rows(4000);
-    for (uint64_t i = 0; i < rows.size(); ++i) rows[i] = repeated_key && i < 1000 ? 0 : i;
-    return rows;
-  }
-  Rows probe() const {
-    Rows rows(9000);
-    for (uint64_t i = 0; i < rows.size(); ++i)
-      rows[i] = repeated_key && i < 10 ? 0 : 1000 + i % 3000 + (i % 100 < matching ? 0 : 3000);
-    return rows;
-  }
-};
-
 TEST_P(FarResidentJoin, WritesPairsAsTheyAreFound) {
-  const int devices = std::get<0>(GetParam());
-  const JoinRequest request{.want_keys = true};
-  const TupleLayout layout{8, 8};
   // Room for three columns of 2 MiB twice, or once.
   for (const bool room : {true, false}) {
-    for (const FoundPairs& pairs : {FoundPairs{"all match", 100, false}, FoundPairs{"most match", 60, false},
-                                    FoundPairs{"none match", 0, false}, FoundPairs{"some are many", 60, true}}) {
+    for (const FoundPairs& pairs : kFoundPairs) {
       SCOPED_TRACE(pairs.name);
       const auto engine = make_engine(GetParam());
-      std::mt19937_64 random(5);
-      const Rows build = pairs.build(), probe = pairs.probe();
-      const std::vector<Row> expected = naive(build, probe, request);
-      const std::vector<Buffer> reserved = reserve_all(*engine, size_t{8} << 20);
-      const ResidentSide l(*engine, build, layout, false, false, random), r(*engine, probe, layout, false, false, random);
-      if (!room) {
-        for (const auto& device : engine->devices)
-          device->memory().leave_free(device->memory().reserved_bytes() + (size_t{8} << 20));
-      }
-      Job job;
-      const ResidentRows rows = resident_hash_join(*engine, devices_of(*engine), l.relation, r.relation, request, job, 64);
-      ASSERT_EQ(read(*engine, rows, request), expected);
+      const uint64_t rows = check_found_pairs(*engine, pairs, 1, [&](Device& device) {
+        StackAllocator& memory = device.memory();
+        if (!room) memory.leave_free(memory.reserved_bytes() + (size_t{8} << 20));
+      });
       uint64_t written = 0, emitted = 0;
       for (const auto& device : engine->devices) {
         const FarPrimitives& primitives = static_cast<FarDevice&>(*device).primitives();
         written += primitives.written_pairs;
         emitted += primitives.emitted_rows;
       }
-      EXPECT_EQ(written + emitted, expected.size());
+      EXPECT_EQ(written + emitted, rows);
       if (!room) EXPECT_EQ(written, 0u);
       if (room) EXPECT_EQ(emitted > 0, pairs.repeated_key);
-      if (room && pairs.repeated_key && devices > 1) EXPECT_GT(written, 0u);
+      if (room && pairs.repeated_key && std::get<0>(GetParam()) > 1) EXPECT_GT(written, 0u);
     }
   }
 }
