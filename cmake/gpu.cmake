@@ -16,7 +16,7 @@ if(WARPJOIN_GPU STREQUAL "cuda")
   endif()
   set(CMAKE_CUDA_ARCHITECTURES "${architectures}")
   foreach(architecture ${architectures})
-    if(NOT architecture MATCHES "^(80|87|90a?|10[0-9]a?)$")  # the others give a block 64 or 99 KiB of shared memory
+    if(NOT architecture MATCHES "^(80|87|90|10[0-9]|110)([^0-9]|$)")  # the others give a block 64 or 99 KiB of shared memory
       set(small_blocks ON)
     endif()
   endforeach()

@@ -5,6 +5,18 @@ import { readdirSync, readFileSync } from 'node:fs';
 const range = ({ median, min, max }, digits) => `${median.toFixed(digits)} (${min.toFixed(digits)} to ${max.toFixed(digits)})`;
 const billions = (n) => (n / 1e9).toFixed(2);
 
+/** Columns of joins: their heads, and what is in them of a result. */
+const JOINED = [
+  ['build, 10^9', (r) => billions(r.build)],
+  ['probe, 10^9', (r) => billions(r.probe)],
+];
+const BESIDE_FLOOR = [
+  ['ms', (r) => range(r.milliseconds, 0)],
+  ['10^9 tuples/s', (r) => billions(((r.build + r.probe) / r.milliseconds.median) * 1000)],
+  ['floor, ms', (r) => r.floorMilliseconds.toFixed(0)],
+  ['times the floor', (r) => r.ratioToFloor.toFixed(3)],
+];
+
 /** Sections by name, those that have results; `table` makes Markdown of a head and rows. */
 export function gpuSections(folder, table) {
   const read = (name) => ({
@@ -22,6 +34,15 @@ export function gpuSections(folder, table) {
     const found = newest(kind, isRow);
     const report = found && isRow ? { ...found, results: found.results.filter(isRow) } : found;
     return report && (() => `${render(report)}\n\nFrom \`${report.name}\`, commit ${report.commit}.`);
+  };
+  const joins = (name, own) => {
+    const columns = [...own, ...BESIDE_FLOOR];
+    const render = ({ results }) =>
+      table(
+        columns.map(([head]) => head),
+        results.map((r) => columns.map(([, cell]) => cell(r))),
+      );
+    return from('join_scaling', render, ({ join }) => join === name);
   };
   const sections = {
     'gpu-links': from('sort', ({ gpu, hostThreads, links }) =>
@@ -154,99 +175,27 @@ export function gpuSections(folder, table) {
         ].join('\n'),
       ({ join }) => join === 'resident',
     ),
-    'gpu-pinned-joins': from(
-      'join_scaling',
-      ({ results }) =>
-        table(
-          [
-            'workload',
-            'join',
-            'build, 10^9',
-            'probe, 10^9',
-            'key + value bytes',
-            'GPUs',
-            'ms',
-            '10^9 tuples/s',
-            'floor, ms',
-            'times the floor',
-          ],
-          results.map((r) => [
-            r.workload,
-            r.algorithm,
-            billions(r.build),
-            billions(r.probe),
-            `${r.keyBytes} + ${r.valueBytes}`,
-            r.gpus,
-            range(r.milliseconds, 0),
-            billions(((r.build + r.probe) / r.milliseconds.median) * 1000),
-            r.floorMilliseconds.toFixed(0),
-            r.ratioToFloor.toFixed(3),
-          ]),
-        ),
-      ({ join }) => join === 'pinned',
-    ),
-    'gpu-home-joins': from(
-      'join_scaling',
-      ({ results }) =>
-        table(
-          [
-            'join',
-            'input and result in',
-            'build, 10^9',
-            'probe, 10^9',
-            'GPUs',
-            'ms',
-            '10^9 tuples/s',
-            'floor, ms',
-            'times the floor',
-          ],
-          results.map((r) => [
-            r.algorithm,
-            `${r.memory} memory`,
-            billions(r.build),
-            billions(r.probe),
-            r.gpus,
-            range(r.milliseconds, 0),
-            billions(((r.build + r.probe) / r.milliseconds.median) * 1000),
-            r.floorMilliseconds.toFixed(0),
-            r.ratioToFloor.toFixed(3),
-          ]),
-        ),
-      ({ join }) => join === 'home',
-    ),
-    'gpu-out-of-core-joins': from(
-      'join_scaling',
-      ({ results }) =>
-        table(
-          [
-            'join',
-            'rounds and result in',
-            'build, 10^9',
-            'probe, 10^9',
-            'GPUs',
-            'rounds',
-            'device memory, GB',
-            'ms',
-            '10^9 tuples/s',
-            'floor, ms',
-            'times the floor',
-          ],
-          results.map((r) => [
-            r.algorithm,
-            `${r.memory} memory`,
-            billions(r.build),
-            billions(r.probe),
-            r.gpus,
-            r.rounds,
-            (r.deviceLimitBytes / 1e9).toFixed(2),
-            range(r.milliseconds, 0),
-            billions(((r.build + r.probe) / r.milliseconds.median) * 1000),
-            r.floorMilliseconds.toFixed(0),
-            r.ratioToFloor.toFixed(3),
-          ]),
-        ),
-      ({ join }) => join === 'out of core',
-    ),
+    'gpu-pinned-joins': joins('pinned', [
+      ['workload', (r) => r.workload],
+      ['join', (r) => r.algorithm],
+      ...JOINED,
+      ['key + value bytes', (r) => `${r.keyBytes} + ${r.valueBytes}`],
+      ['GPUs', (r) => r.gpus],
+    ]),
+    'gpu-home-joins': joins('home', [
+      ['join', (r) => r.algorithm],
+      ['input and result in', (r) => `${r.memory} memory`],
+      ...JOINED,
+      ['GPUs', (r) => r.gpus],
+    ]),
+    'gpu-out-of-core-joins': joins('out of core', [
+      ['join', (r) => r.algorithm],
+      ['rounds and result in', (r) => `${r.memory} memory`],
+      ...JOINED,
+      ['GPUs', (r) => r.gpus],
+      ['rounds', (r) => r.rounds],
+      ['device memory, GB', (r) => (r.deviceLimitBytes / 1e9).toFixed(2)],
+    ]),
     'gpu-joins': from('join', ({ device, copyGbPerS, results }) =>
       [
         `${device.replace(/ \d+$/, '')}, whose memory copies ${copyGbPerS.toFixed(0)} GB/s:`,

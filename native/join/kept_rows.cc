@@ -45,7 +45,7 @@ bool KeptRows::expect_at_most(size_t device, uint64_t pairs) {
   for (const Column& column : columns_) bytes += 2 * memory.resident_size(column_bytes(pairs, column.width));
   const bool fits =
       bytes <= memory.free_bytes() && memory.reserved_bytes() + memory.resident_bytes() + bytes <= memory.limit_bytes();
-  return rooms_[device].written_once = fits && takes_room(device, pairs);
+  return rooms_[device].only_here = fits && takes_room(device, pairs);
 }
 
 std::optional<JoinOutput> KeptRows::next_pairs(size_t device, uint64_t most) {
@@ -66,16 +66,16 @@ uint64_t KeptRows::settle(size_t device, uint64_t size, const Copy& copy) {
   }
   if (gaps || size > room.rows || size < room.rows - room.rows / kUnused) {
     Room before = std::exchange(room, {});
-    if (!before.written_once) written = 0;
-    for (size_t c = 0; written && c < columns_.size(); ++c) before.left[c] = std::move(chunk.*columns_[c].data);
+    if (!before.only_here) written = 0;
+    for (size_t c = 0; written && c < columns_.size(); ++c) before.former[c] = std::move(chunk.*columns_[c].data);
     take(device, size);
-    room.left = std::move(before.left);
+    room.former = std::move(before.former);
     for (size_t c = 0; c < columns_.size(); ++c) {
       const auto& [data, width] = columns_[c];
       char* target = (chunk.*data).as<char>();
       for (const Stretch& stretch : before.stretches) {
-        if (!room.left[c] || !stretch.pairs) continue;
-        copy(target, room.left[c].as<char>() + stretch.begin * width, stretch.pairs * width);
+        if (!room.former[c] || !stretch.pairs) continue;
+        copy(target, room.former[c].as<char>() + stretch.begin * width, stretch.pairs * width);
         target += stretch.pairs * width;
       }
     }

@@ -32,7 +32,7 @@ class KeptRows {
   bool expect_at_most(size_t device, uint64_t pairs);
   /// Where the next pairs go, at most so many, if there is room for them.
   std::optional<JoinOutput> next_pairs(size_t device, uint64_t most);
-  /// Only so many have been written there, the n-th time that this was asked.
+  /// Only so many have been written where next_pairs() said the n-th time, counted from 0.
   void found(size_t device, size_t n, uint64_t pairs) { rooms_[device].stretches[n].pairs = pairs; }
   /// Forgets the room and what is there.
   void drop(size_t device) { take(device, 0); }
@@ -51,9 +51,9 @@ class KeptRows {
   };
   struct Room {
     uint64_t rows = 0, taken = 0;
-    bool written_once = false;
+    bool only_here = false;  // pairs can't be written again
     std::vector<Stretch> stretches;
-    std::array<Buffer, 3> left;  // columns that pairs are moved from
+    std::array<Buffer, 3> former;  // columns that pairs are moved from
   };
   struct Column {
     Buffer ResidentRows::Chunk::*data;

@@ -214,6 +214,7 @@ class Primitives {
                                                      void* scratch, const Job& job, Stream& stream) {
     return hash_match(build, probe, partitions, common_bits, false, scratch, job, stream);
   }
+  /// Whether it writes pairs of tuples with these layouts at all.
   virtual bool hash_match_writes(TupleLayout /*build*/, TupleLayout /*probe*/) const { return false; }
   /// Goes on with a match whose stream has been synchronized, where what it found there decides what comes next: enqueues
   /// that and returns true, or returns false where the match is complete and its tally valid. To be called, and the stream

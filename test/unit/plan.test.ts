@@ -484,6 +484,17 @@ describe('joins on GPUs', () => {
     });
   });
 
+  test('match ranges that are only counted do not go home', () => {
+    const sorted = (tuples: number) => ({ ...side(tuples, 8), sorted: true });
+    const merge = { algorithm: 'sort-merge' as const, left: sorted(4e8), right: sorted(4e8) };
+    const [rows, count] = [{}, { countOnly: true, rowBytes: 0 }].map(
+      (of) => plan(gpus(8, speeds(EIGHT)), { ...merge, ...of }).steps[0]!,
+    );
+    expect(rows!.estimate.bytes - count!.estimate.bytes).toBeGreaterThan(4e8 * 16);
+    expect(count).toMatchObject({ op: 'mergeJoin', devices: [0, 1, 2, 3, 4, 5, 6, 7] });
+    expect(count!.estimate.bytes).toBe(8e8 * 8);
+  });
+
   test('go through more where fewer would need more rounds', () => {
     expect(plan(gpus(8, speeds(EIGHT), 6.1e9)).steps[0]).toMatchObject({ devices: [0, 1, 2, 3], rounds: 1 });
     const tight = plan(gpus(8, speeds(EIGHT), 6e9));
