@@ -1,4 +1,4 @@
-/** Before each file of the suites on GPUs: their small tables are gathered there, too. */
-import { alwaysGatherOnDevices } from '../support/costs.js';
+/** Before each file of the suites on GPUs: what plans leave to the host for being small runs there, too. */
+import { preferDevices } from '../support/costs.js';
 
-alwaysGatherOnDevices();
+preferDevices();

@@ -8,7 +8,7 @@ import { COSTS } from '../../lib/plan/costs.js';
 import type { GatherStep, PlannedColumn, Resources } from '../../lib/plan/plan.js';
 import { planSort, type SortDeviceBytes, type SortRequest } from '../../lib/plan/sort.js';
 import { parse } from '../../lib/schema.js';
-import { alwaysGatherOnDevices } from '../support/costs.js';
+import { preferDevices } from '../support/costs.js';
 import { type FakeAddon, fakeAddon } from '../support/fake-addon.js';
 import { rows, table } from '../support/tables.js';
 
@@ -110,7 +110,7 @@ describe('a sort on GPUs', () => {
   );
 
   test('gathers what it can in one step, and the rest on the host', async () => {
-    alwaysGatherOnDevices();
+    preferDevices();
     const addon = fakeAddon({ gpus: 2 });
     const out = await engineOn(addon).sort(of, { by: 'k' });
     expect(rows(out)).toEqual([1, 2, 0].map((row) => rows(of)[row]));
@@ -148,7 +148,7 @@ describe('a join on GPUs', () => {
   const gathers = ({ calls }: FakeAddon): string[] => calls.filter((call) => call.startsWith('gather'));
 
   test.each(['radix-hash', 'sort-merge'] as const)('gathers what it can in one step a side, by %s', async (algorithm) => {
-    alwaysGatherOnDevices();
+    preferDevices();
     for (const [how, made] of [
       ['inner', ['gatherOnDevices', 'gatherOnDevices', 'gather']],
       ['left', ['gatherOnDevices', 'gatherOnDevices', 'gather']],
@@ -158,6 +158,7 @@ describe('a join on GPUs', () => {
       const addon = fakeAddon({ gpus: 2 });
       const out = await engineOn(addon).join(left, right, { on: 'k', how, algorithm, coalesce: how !== 'anti' });
       expect(gathers(addon)).toEqual(made);
+      expect(addon.calls).toContain(algorithm === 'sort-merge' ? 'sortMergeJoin' : 'hashJoin');
       const host = await engineOn(fakeAddon()).join(left, right, { on: 'k', how, algorithm, coalesce: how !== 'anti' });
       expect(out.schema.names).toEqual(host.schema.names);
       expect(rows(out)).toEqual(rows(host));
