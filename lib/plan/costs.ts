@@ -59,6 +59,10 @@ export const COSTS = {
   hostBytesPerSecond: 2e10,
 } as const;
 
+/** Seconds of so many passes over `bytes` that lie spread over GPUs: each reads and writes them. */
+export const gpuPassSeconds = (passes: number, bytes: number, gpus: number): number =>
+  (passes * 2 * bytes) / COSTS.gpuPassBytesPerSecond / gpus;
+
 /** `nanoseconds` a row of one thread's work that moves `bytes` in all, on all threads: compute or memory, what is slower. */
 export function estimate(rows: number, nanoseconds: number, bytes: number, threads: number): Estimate {
   const compute = (rows * nanoseconds) / threads / 1e6;

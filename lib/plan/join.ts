@@ -1,7 +1,7 @@
 /** Plans of joins: which algorithm, which side builds, how many rounds, chunksets and subpartitions. */
 import type { Side } from '../native.js';
 import type { JoinKind, JoinSettings } from '../options.js';
-import { COSTS, estimate, milliseconds } from './costs.js';
+import { COSTS, estimate, gpuPassSeconds, milliseconds } from './costs.js';
 import { onBestSet, type Traffic, transferSpeeds } from './device-set.js';
 import { gatherStep } from './gather.js';
 import type { Work } from './placement.js';
@@ -187,7 +187,7 @@ function gpuHashEstimate(request: JoinRequestShape, traffic: Traffic, rounds: nu
   const { there, home } = traffic;
   const { h2d, d2h, both } = transferSpeeds(devices, links);
   const cut = rounds > 1 ? 2 * there : 0;
-  const passes = (COSTS.gpuHashJoinPasses * 2 * there) / COSTS.gpuPassBytesPerSecond / devices.length;
+  const passes = gpuPassSeconds(COSTS.gpuHashJoinPasses, there, devices.length);
   const seconds = cut / both + there / h2d + passes + home / d2h;
   return { rows: request.left.tuples + request.right.tuples, bytes: cut + there + home, milliseconds: seconds * 1e3 };
 }
@@ -304,8 +304,7 @@ function sortMergeJoinOn(
   const { h2d, d2h } = transferSpeeds(resources.devices, resources.links);
   const written = writtenRows(request, resources.threads);
   // While one range is sorted and matched, another goes home.
-  const passes = request.left.keyBytes + COSTS.gpuMergeJoinPasses;
-  const sorted = (passes * 2 * there) / COSTS.gpuPassBytesPerSecond / resources.devices.length;
+  const sorted = gpuPassSeconds(request.left.keyBytes + COSTS.gpuMergeJoinPasses, there, resources.devices.length);
   const estimate = {
     rows: request.left.tuples + request.right.tuples,
     bytes: there + home + written.bytes,

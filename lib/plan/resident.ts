@@ -1,7 +1,7 @@
 /** Plans of joins of loaded tables where they lie. */
 import type { JoinKind } from '../options.js';
 import { formatBytes } from '../sizes.js';
-import { COSTS } from './costs.js';
+import { COSTS, gpuPassSeconds } from './costs.js';
 import { transferSpeeds } from './device-set.js';
 import { expectedRows, type JoinPlan } from './join.js';
 import type { PlannedColumn, Resources } from './plan.js';
@@ -35,7 +35,7 @@ export function planResidentJoin(shape: ResidentShape, joinBytes: number, resour
     return `joining where they lie takes ${formatBytes(needed)} on each device, which has ${formatBytes(free)} left`;
 
   const keyBytes = 8 * (leftRows + rightRows);
-  const passes = (COSTS.gpuHashJoinPasses * 2 * keyBytes) / COSTS.gpuPassBytesPerSecond / devices.length;
+  const passes = gpuPassSeconds(COSTS.gpuHashJoinPasses, keyBytes, devices.length);
   const home = comesHome ? resultBytes / transferSpeeds(devices, links).d2h : 0;
   const seconds = passes + (made ? 0 : home);
   const join = {

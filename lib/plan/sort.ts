@@ -1,7 +1,7 @@
 /** Plans of sorts: which algorithm, how many chunksets. */
 import type { DeviceDescription } from '../native.js';
 import type { SortAlgorithm, SortAlgorithmChoice } from '../options.js';
-import { COSTS, estimate, gatherEstimate, milliseconds } from './costs.js';
+import { COSTS, estimate, gatherEstimate, gpuPassSeconds, milliseconds } from './costs.js';
 import { onBestSet, transferSpeeds } from './device-set.js';
 import { type GatherDeviceBytes, gatherStep } from './gather.js';
 import type { Work } from './placement.js';
@@ -151,7 +151,7 @@ function gpuEstimate(
   if (algorithm === 'sample') return of(bytes / h2d + bytes / d2h);
   const overlapped = (2 * bytes * (1 - 1 / chunksets)) / both;
   const passes = relation.keyBytes + (devices.length > 1 ? 1 : 0);
-  const sorting = (passes * 2 * bytes) / COSTS.gpuPassBytesPerSecond / devices.length;
+  const sorting = gpuPassSeconds(passes, bytes, devices.length);
   return of(bytes / chunksets / h2d + overlapped + bytes / chunksets / d2h + sorting);
 }
 
