@@ -86,12 +86,14 @@ TEST_P(GpuJoinOperator, JoinsAFewForTheSanitizers) {
   SKIP_WITHOUT_GPUS(GetParam());
   const auto engine = make_gpu_engine(GetParam(), size_t{64} << 20);
   std::mt19937_64 random(41);
+  uint8_t key_bytes = 4;
   for (const JoinKind kind : kKinds) {
-    for (const uint8_t key_bytes : {uint8_t{4}, uint8_t{8}}) {
-      const Rows left = draw(random, 5000, 4000, 0.1, key_bytes), right = draw(random, 3000, 4000, 0.1, key_bytes);
-      check(*engine, left, right, {key_bytes, 4, 8}, {.kind = kind, .build_left = false}, {});
+    const Rows left = draw(random, 5000, 4000, 0.1, key_bytes), right = draw(random, 3000, 4000, 0.1, key_bytes);
+    check(*engine, left, right, {key_bytes, 4, 8}, {.kind = kind, .build_left = false}, {});
+    if (kind == JoinKind::full) {
       check(*engine, left, right, {key_bytes, 8, 4}, {.kind = kind}, {.rounds = 2, .partitions = 64});
     }
+    key_bytes = key_bytes == 4 ? 8 : 4;
   }
 }
 
