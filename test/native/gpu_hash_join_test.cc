@@ -42,11 +42,14 @@ void check_paths(Engine& engine, const Side& build, const Side& probe) {
   }
 }
 
-void check_layouts(Engine& engine, std::mt19937_64& random, uint64_t most_rows, std::initializer_list<size_t> fragment_counts) {
+/// Of all layouts every n-th.
+void check_layouts(Engine& engine, std::mt19937_64& random, uint64_t most_rows, size_t n) {
+  size_t turn = 0;
   for (const uint8_t key_bytes : {4, 8}) {
     for (const uint8_t build_value : {0, 4, 8}) {
       for (const uint8_t probe_value : {0, 4, 8}) {
-        for (const size_t fragments : fragment_counts) {
+        for (const size_t fragments : {1, 3}) {
+          if (turn++ % n) continue;
           const bool implied = random() % 2 != 0;
           const Path path = kPaths[random() % std::size(kPaths)];
           const Tuned tuned(path);
@@ -69,14 +72,14 @@ TEST(GpuHashJoin, LayoutsAndFragmentsForTheSanitizers) {
   SKIP_WITHOUT_GPUS(1);
   const auto engine = make_engine();
   std::mt19937_64 random(1);
-  check_layouts(*engine, random, 3000, {3});
+  check_layouts(*engine, random, 3000, 7);
 }
 
 TEST(GpuHashJoin, MatchesTheNaiveJoinForAllLayoutsAndFragments) {
   SKIP_WITHOUT_GPUS(1);
   const auto engine = make_engine();
   std::mt19937_64 random(2);
-  check_layouts(*engine, random, 60000, {1, 3});
+  check_layouts(*engine, random, 60000, 1);
 }
 
 std::vector<std::pair<Side, Side>> tiny_sides() {
@@ -103,10 +106,10 @@ TEST(GpuHashJoin, EmptyAndTinySides) {
 TEST(GpuHashJoin, EmptyAndTinySidesForTheSanitizers) {
   SKIP_WITHOUT_GPUS(1);
   const auto engine = make_engine();
-  size_t path = 0;
-  for (const auto& [build, probe] : tiny_sides()) {
-    const Tuned tuned(kPaths[path++ % std::size(kPaths)]);
-    check(*engine, build, probe, 0);
+  const auto sides = tiny_sides();
+  for (size_t i = 0; i < sides.size(); i += 2) {
+    const Tuned tuned(kPaths[i / 2 % std::size(kPaths)]);
+    check(*engine, sides[i].first, sides[i].second, 0);
   }
 }
 
