@@ -182,6 +182,7 @@ __global__ void __launch_bounds__(kMatchThreads, 2)
   using HashTable = Table<Key, uint32_t>;
   extern __shared__ __align__(16) uint32_t shared_words[];
   const uint32_t begin = offsets[blockIdx.x], rows = offsets[blockIdx.x + 1] - begin;
+  if (rows < 2) return;
   bool twice = rows > HashTable::kRows;
   if (!twice) {
     const HashTable table(shared_words, bits);
@@ -247,8 +248,8 @@ __global__ void __launch_bounds__(kMatchThreads, 2)
 
 unsigned partition_bits(uint64_t build_rows, uint32_t entry_bytes) {
   const uint64_t usual_rows = kEntryBytes / (entry_bytes <= 8 ? 8 : 16) / 5 * 4;  // hashing spreads them nearly evenly
-  const uint64_t partitions = (build_rows + usual_rows - 1) / usual_rows;
-  return std::clamp(static_cast<unsigned>(std::bit_width(partitions - 1)), hash_tuning.fewest_bits, kMostSplitBits);
+  const uint64_t others = build_rows ? (build_rows - 1) / usual_rows : 0;         // partitions beside one
+  return std::clamp(static_cast<unsigned>(std::bit_width(others)), hash_tuning.fewest_bits, kMostSplitBits);
 }
 
 }  // namespace gpu
