@@ -139,13 +139,13 @@ size_t LocalJoins::device_bytes(TupleLayout build, uint64_t build_rows, TupleLay
     most = std::max(most,
                     local_bytes(device, b, p, partitions_of(cut, devices, owner, device), devices, cut, count_only, resident, 1));
   }
-  return most;
+  return resident ? std::max(most, grouped_bytes(device, b, p, build_rows, devices, cut, count_only)) : most;
 }
 
 void LocalJoins::run() {
   if (cut_.replicate) {
     bring_whole();
-  } else {
+  } else if (!bring_grouped()) {
     bring_partitioned();
   }
   job_.add_done(build_.size() + probe_.size());
@@ -383,7 +383,7 @@ void LocalJoins::match() {
     if (!resident()) {
       for (const auto& local : locals_) local->free_arrival();
     }
-    if (parts_ == 1 || !has_room_for_parts()) {
+    if (!grouped() && (parts_ == 1 || !has_room_for_parts())) {
       wait();
       for (const auto& local : locals_) local->free_chunk();
       merge_parts();
@@ -413,7 +413,7 @@ void LocalJoins::match_device(size_t device) {
                   kept_->expect_at_most(device, probe_rows);
   local.matches.resize(parts_);
   for (size_t p = 0; p < parts_; ++p) {
-    if (parts_ > 1) {
+    if (parts_ > 1 || grouped()) {
       for (const auto& sender : locals_) local.stream->wait(*sender->sent[p]);
     }
     start_match(local, p, local.at_once ? kept_->next_pairs(device, local.probe.parts[p].size) : std::nullopt);
@@ -452,6 +452,11 @@ void LocalJoins::merge_parts() {
 }
 
 size_t LocalJoins::match_bytes(const Local& local, size_t part) const {
+  if (grouped()) {
+    const Side::Part &build = local.build.parts[part], &probe = local.probe.parts[part];
+    return local.device->primitives().hash_groups()->match_groups_scratch_bytes(
+        build_.layout, build.size, probe_.layout, probe.size, grouping_, build.grouped.groups, locals_.size(), count_only_);
+  }
   return local.device->primitives().hash_match_scratch_bytes(build_.layout, local.build_part(part).size, probe_.layout,
                                                              local.probe.parts[part].size, local.partitions, count_only_,
                                                              local.built.found != nullptr);
@@ -469,12 +474,17 @@ bool LocalJoins::has_room_for_parts() const {
 
 /// `out`: for pairs of each probe tuple, at most one.
 void LocalJoins::start_match(Local& local, size_t part, const std::optional<JoinOutput>& out) {
-  const PartitionedTuples& build = local.build_part(part).ready(build_.layout, local.partitions);
-  const PartitionedTuples& probe = local.probe.parts[part].ready(probe_.layout, local.partitions);
   Local::Match& match = local.matches[part];
   match.scratch = allocate(*local.device, match_bytes(local, part));
-  const uint32_t common_bits = cut_.round_bits + (local.partitions == 1 ? 0 : cut_.partition_bits);
   Primitives& primitives = local.device->primitives();
+  if (grouped()) {
+    match.found = primitives.hash_groups()->match_groups(local.build.parts[part].grouped, local.probe.parts[part].grouped,
+                                                         grouping_, count_only_, out, match.scratch.data(), job_, *local.stream);
+    return;
+  }
+  const PartitionedTuples& build = local.build_part(part).ready(build_.layout, local.partitions);
+  const PartitionedTuples& probe = local.probe.parts[part].ready(probe_.layout, local.partitions);
+  const uint32_t common_bits = cut_.round_bits + (local.partitions == 1 ? 0 : cut_.partition_bits);
   match.found = out ? primitives.hash_match_into(*out, local.probe.parts[part].size, build, probe, local.partitions, common_bits,
                                                  match.scratch.data(), job_, *local.stream)
                     : primitives.hash_match(build, probe, local.partitions, common_bits, count_only_, match.scratch.data(), job_,

@@ -8,6 +8,7 @@
 
 #include "core/engine.h"
 #include "join/hash_cut.h"
+#include "primitives/hash_groups.h"
 #include "primitives/primitives.h"
 #include "transfer/arrival.h"
 
@@ -83,6 +84,13 @@ class LocalJoins {
   void bring_whole();
   bool comes_in_waves() const;
   HostQueue whole_arrival(size_t device, Waves* waves);
+  bool bring_grouped();
+  bool plan_groups();
+  void group_chunks();
+  bool place_groups();
+  bool place_groups(Side Local::*side, size_t owner);
+  TupleLayout sent_layout(const Side& side) const;
+  bool grouped() const { return grouping_.group_bits > 0; }
   void bring_partitioned();
   void reserve();
   void take_room();
@@ -121,6 +129,7 @@ class LocalJoins {
   size_t parts_;      ///< of a device's partitions, or waves of the probe side: what is matched by itself
   size_t waves_ = 1;  ///< 1: nothing is matched before the whole probe side has arrived
   bool reserved_ = false;
+  HashGrouping grouping_;                        // of resident tuples, where devices group them where they lie
   std::vector<bool> build_split_, probe_split_;  // heavy partitions whose tuples of this side stay where they are
   uint64_t split_rows_ = 0;
   JoinTally tally_;

@@ -199,7 +199,7 @@ void LocalJoins::send(Side Local::*side, size_t first_part, size_t last_part) {
   engine_.pool.parallel_for(locals_.size(), [&](uint64_t sender) {
     Local& local = *locals_[sender];
     Side& own = local.*side;
-    const TupleLayout layout = own.rows.layout;
+    const TupleLayout layout = sent_layout(own);
     for (size_t p = first_part; p < last_part; ++p) {
       std::vector<Side::Parcel>& parcels = own.parcels[p];
       // Owner by owner in a different order for each, so that no two send to the same owner at first.

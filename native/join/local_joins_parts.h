@@ -12,6 +12,7 @@
 
 #include "core/sharding.h"
 #include "join/local_joins.h"
+#include "primitives/hash_groups.h"
 
 namespace warpjoin {
 
@@ -43,12 +44,18 @@ struct SideRows {
   }
 };
 
+/// Bytes of device memory for the join of a resident build side of so many rows in all, where devices group tuples where they
+/// lie; 0 where they don't.
+size_t grouped_bytes(Device& device, const SideRows& build, const SideRows& probe, uint64_t build_rows, size_t devices,
+                     HashCut cut, bool count_only);
+
 /// One relation's part of a device's join.
 struct LocalJoins::Side {
   /// Tuples that are joined together.
   struct Part {
     PartitionedTuples joined;
     std::vector<std::vector<uint64_t>> offsets;
+    GroupedTuples grouped;  ///< instead, where devices group tuples where they lie
     uint64_t size = 0;
 
     void add(const TupleView& tuples, std::vector<uint64_t> partitions) {
@@ -77,7 +84,8 @@ struct LocalJoins::Side {
   OwnedTuples late;                      ///< what they sent in the end and was not known before
   uint64_t placed = 0;                   ///< tuples that have their place in what is received
   std::vector<uint64_t> partition_rows;  ///< of the device's chunk
-  OwnedTuples chunk;                     ///< the pieces, as they came or partitioned
+  OwnedTuples chunk;                     ///< the pieces, as they came or partitioned, or grouped
+  std::vector<uint32_t> group_begins, group_ends;
   std::vector<OwnedTuples> slots;
   std::array<std::unique_ptr<Event>, kPieceSlots> slot_free;
   std::vector<std::vector<Parcel>> parcels;  ///< of each part, and behind them those of heavy partitions

@@ -95,6 +95,8 @@ class HashMatch {
   virtual bool written() const { return false; }
 };
 
+class HashGroups;
+
 class Primitives {
  public:
   virtual ~Primitives() = default;
@@ -233,6 +235,8 @@ class Primitives {
   /// once.
   virtual void hash_emit(const HashMatch& match, JoinEmit what, uint64_t first, uint64_t rows, JoinOutput out, const Job& job,
                          Stream& stream) = 0;
+  /// How tuples are grouped for devices that share a join, if this one can (primitives/hash_groups.h).
+  virtual HashGroups* hash_groups() { return nullptr; }
 };
 
 /// What a device can't do yet.

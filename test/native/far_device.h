@@ -17,7 +17,9 @@
 #include "core/engine.h"
 #include "core/error.h"
 #include "device/host_device.h"
+#include "primitives/hash_groups.h"
 #include "primitives/primitives.h"
+#include "words.h"
 
 namespace warpjoin::testing {
 
@@ -55,11 +57,12 @@ class FarMemory {
   std::map<const char*, size_t> ranges_;
 };
 
-/// Passes calls on to the host's primitives once their pointers are found to be device memory.
-class FarPrimitives final : public Primitives {
+/// Passes calls on to the host's primitives once their pointers are found to be device memory. `groups`: they group tuples for
+/// others, too.
+class FarPrimitives final : public Primitives, public HashGroups {
  public:
-  FarPrimitives(Primitives& host, const FarMemory& own, const std::vector<const FarMemory*>& all)
-      : host_(host), own_(own), all_(all) {}
+  FarPrimitives(Primitives& host, const FarMemory& own, const std::vector<const FarMemory*>& all, bool groups)
+      : host_(host), own_(own), all_(all), groups_(groups) {}
 
   TupleSpan sort(TupleLayout layout, TupleView in, TupleSpan a, TupleSpan b, uint64_t bits, void* scratch, const Job& job,
                  Stream& stream) override {
@@ -190,18 +193,104 @@ class FarPrimitives final : public Primitives {
     host_.hash_emit(into ? *into->found : match, what, first, rows, out, job, stream);
   }
 
-  std::atomic<uint64_t> emitted_rows{0}, written_pairs{0}, summed_ranges{0};
+  // Grouped tuples are keys and values of 8 bytes each; rooms have a gap of a few behind each group.
+  HashGroups* hash_groups() override { return groups_ ? this : nullptr; }
+  HashGrouping hash_grouping(TupleLayout, uint64_t, size_t, uint32_t) const override { return {7, 8}; }
+  uint32_t grouped_tuple_bytes(TupleLayout) const override { return sizeof(GroupedTuple); }
+  uint64_t grouped_rows(TupleLayout, uint64_t size, HashGrouping grouping) const override {
+    return size + kGap * grouping.groups();
+  }
+  void hash_group(TupleLayout layout, TupleView in, HashGrouping grouping, void* out, uint32_t* begins, uint32_t* ends,
+                  void* scratch, const Job&, Stream& stream) override {
+    own(layout, in);
+    require(own_.holds(out, grouped_rows(layout, in.size, grouping) * sizeof(GroupedTuple)));
+    require(own_.holds(scratch, hash_group_scratch_bytes(grouping)));
+    static_cast<HostStream&>(stream).enqueue([=] {
+      const auto group_of = [&](uint64_t i) {
+        return mix_key(words::read(in.keys, layout.key_bytes, i)) >> (64 - grouping.group_bits);
+      };
+      std::fill_n(ends, grouping.groups(), 0);
+      for (uint64_t i = 0; i < in.size; ++i) ++ends[group_of(i)];
+      uint32_t begin = 0;
+      for (uint32_t g = 0; g < grouping.groups(); ++g) begin += kGap + std::exchange(ends[g], begins[g] = begin);
+      for (uint64_t i = 0; i < in.size; ++i) {
+        static_cast<GroupedTuple*>(out)[ends[group_of(i)]++] = {
+            words::read(in.keys, layout.key_bytes, i),
+            in.values ? words::read(in.values, layout.value_bytes, i) : in.first_value + i};
+      }
+    });
+  }
+  size_t hash_group_scratch_bytes(HashGrouping grouping) const override { return grouping.groups(); }
+  std::unique_ptr<HashMatch> match_groups(const GroupedTuples& build, const GroupedTuples& probe, HashGrouping grouping,
+                                          bool count_only, const std::optional<JoinOutput>& out, void* scratch, const Job& job,
+                                          Stream& stream) override {
+    const size_t bytes =
+        match_groups_scratch_bytes(build.layout, build.size, probe.layout, probe.size, grouping, build.groups, 0, count_only);
+    require(own_.holds(scratch, bytes) && build.first_group == probe.first_group && build.groups == probe.groups);
+    auto match = std::make_unique<MatchInto>();
+    match->found = host_.hash_match(ungrouped(build, match->columns[0], match->columns[1], match->offsets[0], stream),
+                                    ungrouped(probe, match->columns[2], match->columns[3], match->offsets[1], stream), 1, 0,
+                                    count_only, scratch, job, stream, nullptr);
+    grouped_tuples += build.size + probe.size;
+    if (!out || !hash_match_writes(build.layout, probe.layout)) return match;
+    own_rows(*out, probe.size);
+    match->out = *out;
+    match->most = probe.size;
+    return match;
+  }
+  size_t match_groups_scratch_bytes(TupleLayout build, uint64_t build_size, TupleLayout probe, uint64_t probe_size, HashGrouping,
+                                    uint32_t, size_t, bool count_only) const override {
+    return host_.hash_match_scratch_bytes(build, build_size, probe, probe_size, 1, count_only, false);
+  }
+
+  std::atomic<uint64_t> emitted_rows{0}, written_pairs{0}, summed_ranges{0}, grouped_tuples{0};
 
  private:
+  static constexpr uint32_t kGap = 3;
+  struct GroupedTuple {
+    uint64_t key, value;
+  };
   struct MatchInto final : HashMatch {
     const JoinTally& tally() const override { return found->tally(); }
     bool written() const override { return written_; }
+
+    std::vector<char> columns[4];  ///< of what was grouped
+    uint64_t offsets[2][2];
 
     std::unique_ptr<HashMatch> found;
     JoinOutput out;
     uint64_t most = 0;
     bool written_ = false;
   };
+
+  /// Grouped tuples in columns once the stream gets there.
+  PartitionedTuples ungrouped(const GroupedTuples& grouped, std::vector<char>& keys, std::vector<char>& values, uint64_t* offsets,
+                              Stream& stream) {
+    const TupleLayout layout = grouped.layout;
+    keys.resize(grouped.size * layout.key_bytes + 1);
+    values.resize(grouped.size * layout.value_bytes + 1);
+    for (const GroupedTuples::Fragment& fragment : grouped.fragments) {
+      require(fragment.begins.empty() || fragment.begins[0] == 0);
+      require(fragment.ends.empty() || fragment.ends.back() == 0 ||
+              own_.holds(fragment.tuples, fragment.ends.back() * sizeof(GroupedTuple)));
+    }
+    static_cast<HostStream&>(stream).enqueue([=, fragments = grouped.fragments, keys = keys.data(), values = values.data()] {
+      uint64_t row = 0;
+      for (const GroupedTuples::Fragment& fragment : fragments) {
+        for (size_t i = 0; i < fragment.begins.size(); ++i) {
+          for (uint64_t at = fragment.begins[i]; at < fragment.ends[i]; ++at, ++row) {
+            const GroupedTuple& tuple = static_cast<const GroupedTuple*>(fragment.tuples)[at];
+            words::write(keys, layout.key_bytes, row, tuple.key);
+            words::write(values, layout.value_bytes, row, tuple.value);
+          }
+        }
+      }
+    });
+    PartitionedTuples tuples{layout, {{keys.data(), values.data(), 0, grouped.size}}, {}};
+    offsets[0] = 0, offsets[1] = grouped.size;
+    tuples.host_offsets.push_back(offsets);
+    return tuples;
+  }
 
   void own_rows(const JoinOutput& out, uint64_t rows) const {
     for (const void* column : {out.keys, out.build_values, out.probe_values}) require(!column || own_.holds(column, rows * 4));
@@ -239,6 +328,7 @@ class FarPrimitives final : public Primitives {
   Primitives& host_;
   const FarMemory& own_;
   const std::vector<const FarMemory*>& all_;
+  const bool groups_;
 };
 
 /// Host memory as an engine's far devices see it: which of it they copy directly.
@@ -260,12 +350,12 @@ class FarPinning {
 class FarDevice final : public Device {
  public:
   FarDevice(std::unique_ptr<Device> host, std::shared_ptr<std::vector<const FarMemory*>> all, std::shared_ptr<FarPinning> pinning,
-            bool linked)
+            bool linked, bool groups)
       : host_(std::move(host)),
         all_(std::move(all)),
         pinning_(std::move(pinning)),
         linked_(linked),
-        primitives_(host_->primitives(), far_, *all_) {
+        primitives_(host_->primitives(), far_, *all_, groups) {
     info_ = host_->info();
     info_.kind = DeviceKind::gpu;
     info_.name = "far " + std::to_string(info_.ordinal);
@@ -342,14 +432,15 @@ class FarDevice final : public Device {
 };
 
 /// An engine whose host devices are far; `linked`: they address each other's memory; `pinned`: they copy all host memory
-/// directly.
-inline std::unique_ptr<Engine> make_far_engine(const EngineConfig& config, bool linked = true, bool pinned = false) {
+/// directly; `groups`: they group tuples for each other.
+inline std::unique_ptr<Engine> make_far_engine(const EngineConfig& config, bool linked = true, bool pinned = false,
+                                               bool groups = false) {
   auto engine = std::make_unique<Engine>(config);
   const auto all = std::make_shared<std::vector<const FarMemory*>>();
   const auto pinning = std::make_shared<FarPinning>(pinned);
   std::vector<Device*> devices;
   for (auto& device : engine->devices) {
-    device = std::make_unique<FarDevice>(std::move(device), all, pinning, linked);
+    device = std::make_unique<FarDevice>(std::move(device), all, pinning, linked, groups);
     devices.push_back(device.get());
   }
   engine->topology = Topology::probe(devices);

@@ -133,6 +133,34 @@ TEST_P(GpuResidentJoin, WritesPairsAsTheyAreFound) {
   }
 }
 
+/// Makes joins of a few tuples group them where they lie, by counts or by a sample.
+class Grouping {
+ public:
+  explicit Grouping(bool sampled) {
+    gpu::hash_tuning.small_table_bytes = 0;
+    if (sampled) gpu::hash_tuning.fewest_sampled = 1;
+  }
+  ~Grouping() { gpu::hash_tuning = {}; }
+  Grouping(const Grouping&) = delete;
+  Grouping& operator=(const Grouping&) = delete;
+};
+
+TEST_P(GpuResidentJoin, GroupsTuplesWhereTheyLie) {
+  SKIP_WITHOUT_GPUS(GetParam());
+  for (const bool sampled : {false, true}) {
+    const Grouping grouping(sampled);
+    const auto engine = make_gpu_engine(GetParam());
+    const HashGroups* const groups = engine->devices[0]->primitives().hash_groups();
+    ASSERT_TRUE(groups && groups->hash_grouping({8, 8}, 100000, GetParam(), 4).group_bits > 0);
+    check_drawn_resident_joins(*engine);
+    check_empty_resident_joins(*engine);
+    check_skewed_resident_joins(*engine);
+    check_large_resident_joins(*engine, 1000000, size_t{512} << 20);
+    check_announced_resident_bytes(*engine, 300000, 400000, JoinKind::full);
+    for (const FoundPairs& pairs : kFoundPairs) check_found_pairs(*make_gpu_engine(GetParam()), pairs, 50);
+  }
+}
+
 TEST_P(GpuResidentJoin, FitsTheMemoryThatItAnnounces) {
   SKIP_WITHOUT_GPUS(GetParam());
   const auto engine = make_gpu_engine(GetParam());
@@ -158,6 +186,18 @@ TEST_P(GpuResidentJoin, JoinsAFewForTheSanitizers) {
   for (const JoinKind kind : kKinds) {
     const Rows left = draw(random, 5000, 4000, 0, 8), right = draw(random, 3000, 4000, 0, 8);
     check_resident(*engine, left, right, {8, 4, 8}, true, {.kind = kind, .build_left = false}, 64, random);
+  }
+}
+
+TEST_P(GpuResidentJoin, GroupsAFewForTheSanitizers) {
+  SKIP_WITHOUT_GPUS(GetParam());
+  const auto engine = make_gpu_engine(GetParam(), size_t{256} << 20);
+  std::mt19937_64 random(47);
+  for (const bool sampled : {false, true}) {
+    const Grouping grouping(sampled);
+    const uint8_t key_bytes = sampled ? 8 : 4;
+    const Rows left = draw(random, 2000, 1500, 0, key_bytes), right = draw(random, 1500, 1500, 0, key_bytes);
+    check_resident(*engine, left, right, {key_bytes, 4, 8}, true, {.kind = JoinKind::full}, 64, random);
   }
 }
 

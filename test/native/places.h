@@ -12,8 +12,9 @@
 
 namespace warpjoin::testing {
 
-/// Which devices stand in for others: those of the host, or far ones, with direct links or without.
-enum class Place { host, far, apart };
+/// Which devices stand in for others: those of the host, or far ones, with direct links or without, or that group tuples for
+/// each other.
+enum class Place { host, far, apart, grouping };
 /// How many devices, and which.
 using Setup = std::tuple<int, Place>;
 
@@ -23,12 +24,13 @@ inline std::unique_ptr<Engine> make_engine(int devices, Place place = Place::hos
                             .memory_limit_bytes = size_t{3} << 30,
                             .device_memory_limit_bytes = device_limit,
                             .transfer_block_bytes = size_t{64} << 10};
-  return place == Place::host ? std::make_unique<Engine>(config) : make_far_engine(config, place == Place::far);
+  return place == Place::host ? std::make_unique<Engine>(config)
+                              : make_far_engine(config, place != Place::apart, false, place == Place::grouping);
 }
 inline std::unique_ptr<Engine> make_engine(Setup setup) { return make_engine(std::get<0>(setup), std::get<1>(setup)); }
 
 inline std::string name_of_setup(const ::testing::TestParamInfo<Setup>& info) {
-  constexpr const char* names[] = {"Host", "Far", "Apart"};
+  constexpr const char* names[] = {"Host", "Far", "Apart", "Grouping"};
   return names[static_cast<size_t>(std::get<1>(info.param))] + std::to_string(std::get<0>(info.param));
 }
 

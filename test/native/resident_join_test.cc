@@ -27,6 +27,10 @@ INSTANTIATE_TEST_SUITE_P(Devices, FarResidentJoin,
                          ::testing::Combine(::testing::Values(1, 2, 3, 4, 8), ::testing::Values(Place::far)), name_of_setup);
 INSTANTIATE_TEST_SUITE_P(DevicesApart, ResidentJoin, ::testing::Combine(::testing::Values(3), ::testing::Values(Place::apart)),
                          name_of_setup);
+INSTANTIATE_TEST_SUITE_P(DevicesThatGroup, ResidentJoin,
+                         ::testing::Combine(::testing::Values(2, 3, 8), ::testing::Values(Place::grouping)), name_of_setup);
+INSTANTIATE_TEST_SUITE_P(DevicesThatGroup, FarResidentJoin,
+                         ::testing::Combine(::testing::Values(2, 3), ::testing::Values(Place::grouping)), name_of_setup);
 
 TEST_P(ResidentJoin, GivesTheNaiveJoinForAllKindsSidesAndLayouts) {
   const auto engine = make_engine(GetParam());
@@ -103,6 +107,26 @@ TEST_P(FarResidentJoin, WritesPairsAsTheyAreFound) {
       if (room) EXPECT_EQ(emitted > 0, pairs.repeated_key);
       if (room && pairs.repeated_key && std::get<0>(GetParam()) > 1) EXPECT_GT(written, 0u);
     }
+  }
+}
+
+TEST_P(FarResidentJoin, GroupsTuplesWhereTheyLieUnlessKeysAreSkewed) {
+  const bool groups = std::get<1>(GetParam()) == Place::grouping;
+  constexpr uint64_t kRows = 20000;
+  for (const bool skewed : {false, true}) {
+    const auto engine = make_engine(GetParam());
+    std::mt19937_64 random(8);
+    Rows left(kRows), right = draw(random, kRows, kRows, 0, 8);
+    for (uint64_t i = 0; i < kRows; ++i) left[i] = i;
+    if (skewed) std::fill(right.begin(), right.end(), 17);
+    const std::vector<Buffer> reserved = reserve_all(*engine, 320 * 2 * kRows);
+    const ResidentSide l(*engine, left, {8, 8}, false, false, random), r(*engine, right, {8, 8}, false, false, random);
+    Job job;
+    const ResidentRows rows = resident_hash_join(*engine, devices_of(*engine), l.relation, r.relation, {}, job, 64);
+    EXPECT_EQ(read(*engine, rows, {}), naive(left, right, {}));
+    uint64_t grouped = 0;
+    for (const auto& device : engine->devices) grouped += static_cast<FarDevice&>(*device).primitives().grouped_tuples;
+    EXPECT_EQ(grouped, groups && !skewed ? 2 * kRows : 0);
   }
 }
 

@@ -4,15 +4,17 @@
 #include <memory>
 
 #include "device/gpu_stream.h"
+#include "primitives/hash_groups.h"
 #include "primitives/primitives.h"
 
 namespace warpjoin {
 
 namespace gpu {
 class GpuHashMatch;
-}
+struct HashSide;
+}  // namespace gpu
 
-class GpuPrimitives final : public Primitives {
+class GpuPrimitives final : public Primitives, public HashGroups {
  public:
   GpuPrimitives(const Device& device, const GpuId& id) : device_(device), id_(id), results_(id) {}
 
@@ -78,6 +80,19 @@ class GpuPrimitives final : public Primitives {
   size_t hash_match_scratch_bytes(TupleLayout build, uint64_t build_size, TupleLayout probe, uint64_t probe_size,
                                   uint32_t partitions, bool count_only, bool built) override;
   size_t hash_build_scratch_bytes(TupleLayout build, uint64_t build_size, bool count_only) override;
+  // hash_groups.cu
+  HashGroups* hash_groups() override { return this; }
+  HashGrouping hash_grouping(TupleLayout build, uint64_t build_size, size_t devices, uint32_t parts) const override;
+  uint32_t grouped_tuple_bytes(TupleLayout layout) const override;
+  uint64_t grouped_rows(TupleLayout layout, uint64_t size, HashGrouping grouping) const override;
+  void hash_group(TupleLayout layout, TupleView in, HashGrouping grouping, void* out, uint32_t* host_begins, uint32_t* host_ends,
+                  void* scratch, const Job& job, Stream& stream) override;
+  size_t hash_group_scratch_bytes(HashGrouping grouping) const override;
+  std::unique_ptr<HashMatch> match_groups(const GroupedTuples& build, const GroupedTuples& probe, HashGrouping grouping,
+                                          bool count_only, const std::optional<JoinOutput>& out, void* scratch, const Job& job,
+                                          Stream& stream) override;
+  size_t match_groups_scratch_bytes(TupleLayout build, uint64_t build_size, TupleLayout probe, uint64_t probe_size,
+                                    HashGrouping grouping, uint32_t groups, size_t devices, bool count_only) const override;
   // hash_emit.cu
   void hash_emit(const HashMatch& match, JoinEmit what, uint64_t first, uint64_t rows, JoinOutput out, const Job& job,
                  Stream& stream) override;
@@ -85,6 +100,8 @@ class GpuPrimitives final : public Primitives {
  private:
   void start_match(gpu::GpuHashMatch& match, const PartitionedTuples& build, const PartitionedTuples& probe, gpu_stream_t on);
   void split_build(gpu::GpuHashMatch& match, const PartitionedTuples& build, gpu_stream_t on);
+  void split_groups(gpu::GpuHashMatch& match, gpu::HashSide& side, const GroupedTuples& tuples, HashGrouping grouping,
+                    gpu_stream_t on);
   void hash_probe(gpu::GpuHashMatch& match, gpu_stream_t on);
   void clear(gpu::GpuHashMatch& match, gpu_stream_t on);
   void match_tables(gpu::GpuHashMatch& match, gpu_stream_t on);

@@ -13,9 +13,13 @@ namespace {
 struct Crowd {
   const uint32_t *before, *offsets;
   uint64_t partitions;
+  uint32_t first_partition;
 
   explicit Crowd(const GpuHashMatch& match)
-      : before(match.crowded_before), offsets(match.build.offsets), partitions(match.partitions()) {}
+      : before(match.crowded_before),
+        offsets(match.build.offsets),
+        partitions(match.partitions()),
+        first_partition(match.first_partition) {}
 
   __device__ uint64_t partition(uint64_t i) const { return last_not_above(before, partitions, i); }
   __device__ uint32_t row(uint64_t p, uint64_t i) const { return static_cast<uint32_t>(offsets[p] + (i - before[p])); }
@@ -73,7 +77,7 @@ __global__ void __launch_bounds__(kThreads)
   unsigned long long pairs = 0, matches = 0;
   for (uint64_t i = loop_begin(); i < probe_size; i += loop_step()) {
     const Key hash = probe.hash<Key>(i);
-    const uint64_t p = top_bits(hash, bits);
+    const uint64_t p = top_bits(hash, bits) - crowd.first_partition;
     if (!crowded[p]) continue;
     const uint64_t end = crowd.before[p + 1];
     const uint64_t at = first_not_below<Key>(hashes, crowd.before[p], end, hash);

@@ -101,7 +101,8 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 GpuHashMatch::GpuHashMatch(TupleLayout build_layout, uint64_t build_size, TupleLayout probe_layout, uint64_t probe_size,
-                           bool count_only, bool shares, const GpuHashMatch* built, void* scratch, const std::string& device_name)
+                           bool count_only, bool shares, const GpuHashMatch* built, const GroupCut* grouped, void* scratch,
+                           const std::string& device_name)
     : count_only(count_only), shares_build(shares) {
   if (std::max(build_size, probe_size) >= kNoRow) {
     bytes = SIZE_MAX / 64;  // more than any device has, for several matches too
@@ -111,8 +112,15 @@ GpuHashMatch::GpuHashMatch(TupleLayout build_layout, uint64_t build_size, TupleL
   if (count_only) build_layout.value_bytes = probe_layout.value_bytes = 0;
   const uint32_t build_stride = hash_tuples(build_layout, nullptr).stride;
   const uint32_t entry_bytes = std::max<uint32_t>(build_stride, 2 * build_layout.key_bytes);  // with a value or with a row number
-  const uint64_t small_bytes = small_table_bytes(build_size, entry_bytes);
-  if (small_bytes == 0) bits = partition_bits(build_size, entry_bytes);
+  const uint64_t small_bytes = grouped ? 0 : small_table_bytes(build_size, entry_bytes);
+  if (grouped) {
+    bits = grouped->grouping.bits;
+    partitions_ = grouped->partitions();
+    first_partition = grouped->first_group << (bits - grouped->grouping.group_bits);
+  } else if (small_bytes == 0) {
+    bits = partition_bits(build_size, entry_bytes);
+    partitions_ = uint64_t{1} << bits;
+  }
   host::Carver carver(scratch);
   const auto take_side = [&](HashSide& side, TupleLayout layout, uint64_t size) {
     side.layout = layout;
@@ -123,7 +131,12 @@ GpuHashMatch::GpuHashMatch(TupleLayout build_layout, uint64_t build_size, TupleL
   };
   if (!shares) take_side(build, build_layout, build_size);
   take_side(probe, probe_layout, probe_size);
-  split_scratch = carver.take<char>(hash_split_scratch_bytes(bits, device_name));
+  if (grouped) {
+    bounds = carver.take<uint32_t>(2 * grouped->stretches);
+    split_scratch = carver.take<char>(hash_split_groups_scratch_bytes(partitions(), device_name));
+  } else {
+    split_scratch = carver.take<char>(hash_split_scratch_bytes(bits, device_name));
+  }
   GPU_CHECK(device_name,
             sums_before<uint64_t>(nullptr, scan_scratch_bytes, nullptr,
                                   std::max(emit_tiles(std::max(build_size, probe_size)), partitions()) + 1, gpu_stream_t{}));
@@ -143,7 +156,7 @@ GpuHashMatch::GpuHashMatch(TupleLayout build_layout, uint64_t build_size, TupleL
   if (!shares) take_build_rooms(carver, small_bytes, device_name);
   if (built) static_cast<HashBuild&>(*this) = *built;
   const auto between_bytes = [&](TupleLayout layout, uint64_t size) {
-    return hash_split_between_bytes(layout, size, bits, device_name);
+    return grouped ? 0 : hash_split_between_bytes(layout, size, bits, device_name);
   };
   bytes = std::max(carver.bytes(), split_bytes + std::max(shares ? 0 : between_bytes(build_layout, build_size),
                                                           between_bytes(probe_layout, probe_size)));
@@ -189,8 +202,9 @@ std::unique_ptr<HashMatch> GpuPrimitives::hash_match(const PartitionedTuples& bu
                                                      void* scratch, const Job& job, Stream& stream, const HashMatch* built) {
   job.check();
   id_.select();
-  auto match = std::make_unique<GpuHashMatch>(build.layout, size_of(build), probe.layout, size_of(probe), count_only,
-                                              built != nullptr, static_cast<const GpuHashMatch*>(built), scratch, id_.name);
+  auto match =
+      std::make_unique<GpuHashMatch>(build.layout, size_of(build), probe.layout, size_of(probe), count_only, built != nullptr,
+                                     static_cast<const GpuHashMatch*>(built), nullptr, scratch, id_.name);
   start_match(*match, build, probe, raw(stream));
   return match;
 }
@@ -202,7 +216,7 @@ std::unique_ptr<HashMatch> GpuPrimitives::hash_match_into(JoinOutput out, uint64
   job.check();
   id_.select();
   auto match = std::make_unique<GpuHashMatch>(build.layout, size_of(build), probe.layout, size_of(probe), false, false, nullptr,
-                                              scratch, id_.name);
+                                              nullptr, scratch, id_.name);
   if (hash_match_writes(build.layout, probe.layout)) {
     match->out = out;
     match->most_written = most;
@@ -217,7 +231,7 @@ std::unique_ptr<HashMatch> GpuPrimitives::hash_build(const PartitionedTuples& bu
   id_.select();
   const gpu_stream_t on = raw(stream);
   auto built = std::make_unique<GpuHashMatch>(build.layout, size_of(build), no_tuples(build.layout), 0, count_only, false,
-                                              nullptr, scratch, id_.name);
+                                              nullptr, nullptr, scratch, id_.name);
   split_build(*built, build, on);
   clear(*built, on);
   GPU_CHECK(id_.name, gpu_memset_async(built->probe.offsets, 0, (built->partitions() + 1) * sizeof(uint32_t), on));
@@ -335,7 +349,7 @@ void GpuPrimitives::fetch_counts(GpuHashMatch& match, gpu_stream_t on) {
 size_t GpuPrimitives::hash_match_scratch_bytes(TupleLayout build, uint64_t build_size, TupleLayout probe, uint64_t probe_size,
                                                uint32_t /*partitions*/, bool count_only, bool built) {
   id_.select();
-  return GpuHashMatch(build, build_size, probe, probe_size, count_only, built, nullptr, nullptr, id_.name).bytes;
+  return GpuHashMatch(build, build_size, probe, probe_size, count_only, built, nullptr, nullptr, nullptr, id_.name).bytes;
 }
 
 size_t GpuPrimitives::hash_build_scratch_bytes(TupleLayout build, uint64_t build_size, bool count_only) {

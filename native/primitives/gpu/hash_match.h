@@ -7,6 +7,7 @@
 
 #include "primitives/gpu/hash_tuples.h"
 #include "primitives/gpu/scan.h"
+#include "primitives/hash_groups.h"
 #include "primitives/host/blocks.h"
 #include "primitives/primitives.h"
 
@@ -53,16 +54,25 @@ struct HashBuild {
   char* small_table = nullptr;
 };
 
+/// Tuples that devices have grouped: how, and which groups these are.
+struct GroupCut {
+  HashGrouping grouping;
+  uint32_t first_group, groups;
+  uint64_t stretches;  ///< of a side, in all its runs
+
+  uint32_t partitions() const { return groups << (grouping.bits - grouping.group_bits); }
+};
+
 class GpuHashMatch final : public HashMatch, public HashBuild {
  public:
   /// Takes its parts of the scratch; null: only adds up `bytes`. Rows are numbered in 32 bits: for more tuples of a side there
   /// is no scratch large enough. `shares`: the parts of the build side are those of `built`, which may be null without scratch.
   GpuHashMatch(TupleLayout build, uint64_t build_size, TupleLayout probe, uint64_t probe_size, bool count_only, bool shares,
-               const GpuHashMatch* built, void* scratch, const std::string& device_name);
+               const GpuHashMatch* built, const GroupCut* grouped, void* scratch, const std::string& device_name);
 
   const JoinTally& tally() const override { return found; }
   bool written() const override { return most_written > 0; }
-  uint64_t partitions() const { return uint64_t{1} << bits; }
+  uint64_t partitions() const { return partitions_; }
 
   /// Replaces numbers by the sums of those before them.
   template <class T>
@@ -71,7 +81,8 @@ class GpuHashMatch final : public HashMatch, public HashBuild {
     GPU_CHECK(device_name, sums_before(scan_scratch, scratch_bytes, numbers, size, on));
   }
 
-  unsigned bits = 0;  ///< of the hash: the partition; 0: the build side has one small table
+  unsigned bits = 0;             ///< of the hash: the partition; 0: the build side has one small table
+  uint32_t first_partition = 0;  ///< those before it are on other devices
   bool count_only;
   bool shares_build;  ///< with the match that prepared it, and others
   HashSide probe;
@@ -93,7 +104,11 @@ class GpuHashMatch final : public HashMatch, public HashBuild {
   char* between = nullptr;  ///< tuples between two passes of a split: where what only comes after it is
   void *split_scratch = nullptr, *scan_scratch = nullptr, *sort_scratch = nullptr;
   size_t scan_scratch_bytes = 0, sort_scratch_bytes = 0;
-  TupleSpan sorting[2];  ///< key and value apart
+  TupleSpan sorting[2];        ///< key and value apart
+  uint32_t* bounds = nullptr;  ///< of a side's groups as devices made them
+
+ private:
+  uint64_t partitions_ = 1;
 };
 
 }  // namespace warpjoin::gpu

@@ -1,296 +1,11 @@
-// The tuples are cut into tiles, each grouped by a block in shared memory and then written, so that a group's tuples of a
-// tile go out together. All blocks write to the same few places of a group at nearly the same time, and the second-level cache
-// makes whole lines of what they write before it goes to memory.
-//
-// The first of two passes needs room for each of its groups. Where there are many tuples a sample of the keys says how much,
-// nearly: rooms in `between` have some to spare, and the pass counts the groups of both passes while it has the tuples in hand.
-// Should a group not fit, the pass is done again by these counts. Otherwise all keys are read once more, first, to be counted.
-#include "primitives/gpu/hash_split.h"
+// What hash_split_tiles.h does, in its order, for a side.
+#include "primitives/gpu/hash_split_tiles.h"
+#include "primitives/gpu/hash_tuning.h"
 #include "primitives/gpu/scan.h"
-#include "primitives/gpu/split_rooms.h"
 #include "primitives/host/blocks.h"
 
 namespace warpjoin::gpu {
 namespace {
-
-constexpr size_t kStagedBytes = size_t{kSmallBlocks ? 64 : 112} << 10;  // of the blocks that share a multiprocessor
-constexpr unsigned kCountedBits = kSmallBlocks ? 13 : 15;               // groups that a block counts, in shared memory
-constexpr unsigned kCountThreads = 1024;
-constexpr unsigned kCountBlocks = 264, kSplitBlocks = 2112;  // some for each multiprocessor: they go from tile to tile
-constexpr unsigned kSampledBlocks = 264;                     // fewer, as each adds up all of its counts
-constexpr unsigned kRepeatBlocks = 528;                      // where most often there is nothing to do
-constexpr unsigned kLoadBytes = 16;                          // of a thread, at a time
-
-template <class Key, class Value>
-struct Tile {
-  using Tuple = HashTuple<Key, Value>;
-  // Two blocks share a multiprocessor, but wide tuples need large tiles: so that a group has some of each.
-  static constexpr unsigned kBlocks = kSmallBlocks || sizeof(Tuple) <= 8 ? 2 : 1, kThreads = 1024 / kBlocks;
-  static_assert(kThreads >= 1u << kPassBits);
-  // Registers hold a thread's tuples.
-  static constexpr unsigned kItems = std::min<size_t>(kStagedBytes / kBlocks / sizeof(Tuple) / kThreads, 24) / 2 * 2;
-  static constexpr unsigned kSize = kThreads * kItems;
-  static size_t shared_bytes(unsigned bits) { return kSize * sizeof(Tuple) + (size_t{2} << bits) * sizeof(uint32_t); }
-};
-
-/// A block's counts of all groups, in shared memory: of 16 bits, to fit beside a tile. What they don't hold goes to `all`.
-struct GroupCounts {
-  static constexpr uint32_t kHalf = 1u << 15;
-  uint32_t *twos, *all;
-
-  static constexpr size_t bytes(unsigned bits) { return sizeof(uint16_t) << bits; }
-  __device__ void clear(unsigned bits) const {
-    for (unsigned two = threadIdx.x; two < 1u << (bits - 1); two += blockDim.x) twos[two] = 0;
-  }
-  __device__ void add(uint32_t group) const {
-    const unsigned shift = group % 2 * 16;
-    if ((atomicAdd(&twos[group / 2], 1u << shift) >> shift & 0xFFFF) != kHalf - 1) return;
-    // One thread gets here. Meanwhile the others add no more than a tile has, which is less than another half.
-    atomicSub(&twos[group / 2], kHalf << shift);
-    atomicAdd(&all[group], kHalf);
-  }
-  __device__ void add_to_all(unsigned bits) const {
-    for (unsigned two = threadIdx.x; two < 1u << (bits - 1); two += blockDim.x) {
-      const uint32_t counts = twos[two];
-      if (counts & 0xFFFF) atomicAdd(&all[2 * two], counts & 0xFFFF);
-      if (counts >> 16) atomicAdd(&all[2 * two + 1], counts >> 16);
-    }
-  }
-};
-
-/// Counts groups [window << kCountedBits, (window + 1) << kCountedBits), a window for each blockIdx.y.
-template <class Key>
-__global__ void __launch_bounds__(kCountThreads)
-    count_groups(const Key* keys, uint64_t size, unsigned bits, uint32_t* counts, Condition condition) {
-  if (!condition.holds()) return;
-  extern __shared__ __align__(16) unsigned char shared_bytes[];
-  auto* const own = reinterpret_cast<uint32_t*>(shared_bytes);
-  const unsigned groups = 1u << (bits < kCountedBits ? bits : kCountedBits);
-  const uint32_t first_group = blockIdx.y << kCountedBits;
-  for (unsigned g = threadIdx.x; g < groups; g += kCountThreads) own[g] = 0;
-  __syncthreads();
-  const auto count = [&](Key key) {
-    const uint32_t group = top_bits(hash_key(key), bits) - first_group;
-    if (group < groups) atomicAdd(&own[group], 1u);
-  };
-  constexpr unsigned kKeys = kLoadBytes / sizeof(Key), kLoads = 4;
-  uint64_t head = -reinterpret_cast<uintptr_t>(keys) / sizeof(Key) % kKeys;  // before the first whole load
-  if (head > size) head = size;
-  const auto* const fours = reinterpret_cast<const uint4*>(keys + head);
-  const uint64_t loads = (size - head) / kKeys;
-  for (uint64_t first = uint64_t{blockIdx.x} * kCountThreads * kLoads; first < loads; first += loop_step() * kLoads) {
-    uint4 loaded[kLoads];
-#pragma unroll
-    for (unsigned i = 0; i < kLoads; ++i) {
-      const uint64_t at = first + i * kCountThreads + threadIdx.x;
-      if (at < loads) loaded[i] = fours[at];
-    }
-#pragma unroll
-    for (unsigned i = 0; i < kLoads; ++i) {
-      if (first + i * kCountThreads + threadIdx.x >= loads) continue;
-      const auto* const own_keys = reinterpret_cast<const Key*>(&loaded[i]);
-#pragma unroll
-      for (unsigned k = 0; k < kKeys; ++k) count(own_keys[k]);
-    }
-  }
-  if (blockIdx.x == 0) {
-    const uint64_t tail = head + loads * kKeys;
-    if (threadIdx.x < head) count(keys[threadIdx.x]);
-    if (tail + threadIdx.x < size) count(keys[tail + threadIdx.x]);
-  }
-  __syncthreads();
-  for (unsigned g = threadIdx.x; g < groups; g += kCountThreads) {
-    if (own[g]) atomicAdd(&counts[first_group + g], own[g]);
-  }
-}
-
-/// Where a pass finds its tuples: in columns, not hashed yet, ...
-template <class Key, class Value>
-struct Columns {
-  // A thread takes two that lie side by side, where that makes its loads as large as they can be.
-  static constexpr unsigned kPack = sizeof(Key) == 8 && is_value<Value> && sizeof(Value) == 8 ? 2 : 1;
-  Run<Key, Value> run;
-
-  __host__ __device__ uint64_t size() const { return run.size; }
-  __device__ HashTuple<Key, Value> tuple(uint64_t at) const {
-    HashTuple<Key, Value> tuple;
-    tuple.hash = hash_key(load_once(run.keys + at));
-    if constexpr (is_value<Value>) {
-      tuple.value = run.values ? load_once(run.values + at) : static_cast<Value>(run.first_value + at);
-    }
-    return tuple;
-  }
-  /// kPack tuples, the first of them at an address that the load divides.
-  __device__ void load(uint64_t at, HashTuple<Key, Value>* tuples) const {
-    if constexpr (kPack == 1) {
-      tuples[0] = tuple(at);
-    } else {
-      const auto keys = load_once(reinterpret_cast<const ulonglong2*>(run.keys + at));
-      const auto values = run.values ? load_once(reinterpret_cast<const ulonglong2*>(run.values + at))
-                                     : ulonglong2{run.first_value + at, run.first_value + at + 1};
-      tuples[0] = {hash_key<Key>(keys.x), values.x};
-      tuples[1] = {hash_key<Key>(keys.y), values.y};
-    }
-  }
-  __device__ bool packed(uint64_t at) const {
-    return ((reinterpret_cast<uintptr_t>(run.keys + at) | reinterpret_cast<uintptr_t>(run.values ? run.values + at : nullptr)) %
-            (kPack * sizeof(Key))) == 0;
-  }
-};
-/// ... or grouped by the topmost `bits` by the pass before, which may have left gaps behind groups.
-template <class Key, class Value>
-struct Grouped {
-  static constexpr unsigned kPack = 1;
-  const HashTuple<Key, Value>* tuples;
-  unsigned bits;
-  const uint32_t *begins, *ends;
-
-  __device__ uint64_t size() const { return ends[(1u << bits) - 1]; }
-  __device__ HashTuple<Key, Value> tuple(uint64_t at) const { return load_tuple_once(tuples + at); }
-  __device__ void load(uint64_t at, HashTuple<Key, Value>* to) const { to[0] = tuple(at); }
-  __device__ bool packed(uint64_t) const { return true; }
-};
-
-/// What a pass groups by: the `bits` below the topmost `above`, by which the tuples are grouped already.
-struct Pass {
-  unsigned above, bits;
-  uint32_t* ends;  // of what has been written of each group
-
-  template <class Key>
-  __device__ unsigned digit(Key hash) const {
-    return top_bits(static_cast<Key>(hash << above), bits);
-  }
-};
-
-/// Groups have the room that counts gave them, ...
-struct CountedRooms {
-  static constexpr bool kSampled = false;
-  Condition condition;
-  __device__ bool serve() const { return condition.holds(); }
-};
-/// ... or a sample: the pass counts the groups of `bits` meanwhile.
-struct SampledRooms {
-  static constexpr bool kSampled = true;
-  GroupRooms rooms;
-  unsigned bits;
-  uint32_t* counts;
-  uint32_t tiles_before;  ///< of the fragments before
-
-  __device__ bool serve() const { return *rooms.state != kCountFirst; }
-  /// A tile that no block has, beside those that blocks begin with.
-  __device__ uint32_t take_tile() const { return gridDim.x + atomicAdd(rooms.tiles_taken, 1u) - tiles_before; }
-  /// Where `size` tuples go that have `place` in a group. Any room takes a tile: what does not fit goes where it harms nothing,
-  /// for all of this will be done again.
-  __device__ uint32_t fit(uint32_t place, unsigned group, uint32_t size) const {
-    if (place <= rooms.limits[group] - size) return place;
-    *rooms.state = kOverflowed;
-    return rooms.begins[group];
-  }
-};
-
-template <class Source, class Rooms, class Key, class Value>
-__global__ void __launch_bounds__((Tile<Key, Value>::kThreads), (Tile<Key, Value>::kBlocks))
-    split_tiles(Source in, Pass pass, Rooms rooms, HashTuple<Key, Value>* out) {
-  using T = Tile<Key, Value>;
-  using Tuple = typename T::Tuple;
-  constexpr unsigned kItems = T::kItems, kPack = Source::kPack;
-  constexpr bool kGrouped = std::is_same_v<Source, Grouped<Key, Value>>;
-  static_assert(kItems % kPack == 0 && T::kSize < GroupCounts::kHalf);
-  if (!rooms.serve()) return;
-  extern __shared__ __align__(16) unsigned char shared_bytes[];
-  __shared__ uint32_t sums[T::kThreads / kLanes];
-  __shared__ uint32_t taken_tile;
-  auto* const staged = reinterpret_cast<Tuple*>(shared_bytes);
-  auto* const begins = reinterpret_cast<uint32_t*>(staged + T::kSize);  // counts first
-  const unsigned groups = 1u << pass.bits;
-  uint32_t* const places = begins + groups;  // where slot 0 would go in `out` if it belonged to the group; wraps
-  GroupCounts counts;
-  if constexpr (Rooms::kSampled) counts = {places + groups, rooms.counts};
-
-  // A block goes through a stretch of its own, or, where there are few blocks, takes one tile after the other, so that all end
-  // together. No tile has tuples of two groups of the pass before.
-  const uint64_t size = in.size();
-  const auto stretch = [&](unsigned block) { return block == gridDim.x ? size : size * block / gridDim.x / kPack * kPack; };
-  uint64_t at = Rooms::kSampled ? uint64_t{blockIdx.x} * T::kSize : stretch(blockIdx.x);
-  const uint64_t stop = Rooms::kSampled ? size : stretch(blockIdx.x + 1);
-  uint32_t parent = 0;
-  if constexpr (kGrouped) parent = static_cast<uint32_t>(last_not_above(in.begins, uint64_t{1} << pass.above, at));
-  const auto next_tile = [&]() -> unsigned {
-    uint64_t end = stop;
-    if constexpr (kGrouped) {
-      while (at < stop && in.ends[parent] <= at) {
-        ++parent;
-        if (in.begins[parent] > at) at = in.begins[parent];
-      }
-      if (at < stop && in.ends[parent] < end) end = in.ends[parent];
-    }
-    if (at >= stop) return 0;
-    return end - at < T::kSize ? static_cast<unsigned>(end - at) : T::kSize;
-  };
-  const auto place_of = [](unsigned item) { return (item / kPack * T::kThreads + threadIdx.x) * kPack + item % kPack; };
-
-  Tuple tuples[kItems];
-  const auto load = [&](unsigned count) {
-    const bool packed = count == T::kSize && in.packed(at);
-#pragma unroll
-    for (unsigned i = 0; i < kItems; i += kPack) {
-      if (kPack > 1 && packed) {
-        in.load(at + place_of(i), &tuples[i]);
-      } else {
-#pragma unroll
-        for (unsigned p = i; p < i + kPack; ++p) {
-          if (place_of(p) < count) tuples[p] = in.tuple(at + place_of(p));
-        }
-      }
-    }
-  };
-  unsigned count = next_tile();
-  load(count);
-  if constexpr (Rooms::kSampled) counts.clear(rooms.bits);
-  while (count) {
-    if (threadIdx.x < groups) begins[threadIdx.x] = 0;
-    __syncthreads();
-    uint16_t rank[kItems];
-#pragma unroll
-    for (unsigned i = 0; i < kItems; ++i) {
-      if (place_of(i) < count) rank[i] = static_cast<uint16_t>(atomicAdd(&begins[pass.digit(tuples[i].hash)], 1u));
-    }
-    if constexpr (Rooms::kSampled) {
-#pragma unroll
-      for (unsigned i = 0; i < kItems; ++i) {
-        if (place_of(i) < count) counts.add(top_bits(tuples[i].hash, rooms.bits));
-      }
-    }
-    __syncthreads();
-    const uint32_t own = threadIdx.x < groups ? begins[threadIdx.x] : 0;
-    uint32_t place = own ? atomicAdd(&pass.ends[(uint64_t{parent} << pass.bits) + threadIdx.x], own) : 0;
-    if constexpr (Rooms::kSampled) {
-      if (own) place = rooms.fit(place, threadIdx.x, own);
-      if (threadIdx.x == T::kThreads - 1) taken_tile = rooms.take_tile();
-    }
-    const uint32_t begin = sum_before<T::kThreads>(own, sums);
-    if (threadIdx.x < groups) {
-      begins[threadIdx.x] = begin;
-      places[threadIdx.x] = place - begin;
-    }
-    __syncthreads();
-#pragma unroll
-    for (unsigned i = 0; i < kItems; ++i) {
-      if (place_of(i) < count) staged[begins[pass.digit(tuples[i].hash)] + rank[i]] = tuples[i];
-    }
-    __syncthreads();
-    const unsigned written = count;
-    at = Rooms::kSampled ? uint64_t{taken_tile} * T::kSize : at + count;
-    count = next_tile();
-    load(count);  // on their way while this tile is written
-    for (unsigned slot = threadIdx.x; slot < written; slot += T::kThreads) {
-      const Tuple tuple = staged[slot];
-      out[places[pass.digit(tuple.hash)] + slot] = tuple;
-    }
-    __syncthreads();
-  }
-  if constexpr (Rooms::kSampled) counts.add_to_all(rooms.bits);
-}
 
 __global__ void one_group(uint32_t* offsets, uint32_t size) {
   offsets[0] = 0;
@@ -331,7 +46,27 @@ size_t split_shared_bytes(unsigned pass_bits, unsigned counted_bits) {
 template <class Key, class Value>
 RoomPlan plan_of(uint64_t size, unsigned bits, const std::string& device_name) {
   if (split_shared_bytes<Key, Value>(bits / 2, bits) > most_shared_bytes<Key, Value>(device_name)) return RoomPlan(size);
-  return RoomPlan(size, bits / 2, sizeof(Key), Tile<Key, Value>::kSize);
+  return RoomPlan(size, bits / 2, sizeof(Key), Tile<Key, Value>::kSize, hash_tuning.sampled_sectors);
+}
+/// Of a pass whose groups go to other devices, with the gaps between them.
+template <class Key, class Value>
+RoomPlan group_plan(uint64_t size, unsigned bits) {
+  return RoomPlan(size, bits, sizeof(Key), Tile<Key, Value>::kSize, hash_tuning.grouped_sectors);
+}
+
+template <class Source, class Rooms, class Key, class Value>
+void launch_split(const Source& in, const Pass& pass, uint64_t rows, const Rooms& rooms, unsigned most_blocks,
+                  unsigned counted_bits, HashTuple<Key, Value>* out, gpu_stream_t on, const std::string& device_name) {
+  using T = Tile<Key, Value>;
+  const auto kernel = split_tiles<Source, Rooms, Key, Value>;
+  // The limit is the kernel's, whoever launches it: always the same.
+  const size_t most = Rooms::kCounts ? most_shared_bytes<Key, Value>(device_name) : T::shared_bytes(kPassBits);
+  GPU_CHECK(device_name, gpu_allow_shared_memory(kernel, most));
+  const size_t bytes = split_shared_bytes<Key, Value>(pass.bits, counted_bits);
+  // As many whole tiles for each: the tail of a stretch takes a block nearly as long as a tile.
+  const uint64_t tiles = std::max<uint64_t>((rows + T::kSize - 1) / T::kSize, 1), own = (tiles + most_blocks - 1) / most_blocks;
+  kernel<<<static_cast<unsigned>((tiles + own - 1) / own), T::kThreads, bytes, on>>>(in, pass, rooms, out);
+  gpu_check(gpu_get_last_error(), "split_tiles", device_name);
 }
 
 struct SplitScratch {
@@ -367,22 +102,29 @@ class Splitter {
 
   void split(Tuple* between, Tuple* out) const {
     if (bits_ == 0) return hash(out);
-    GPU_CHECK(device_name_, gpu_memset_async(offsets_, 0, (groups() + 1) * sizeof(uint32_t), on_));
+    clear_counts();
     if (bits_ <= kPassBits) {
       count({});
       begin(bits_, nullptr, scratch_.ends, {});
       split_counted(bits_, scratch_.ends, {}, out);
     } else {
-      split_first(between);
+      split_first<true>(first_bits(), plan_of<Key, Value>(size_, bits_, device_name_), between);
       begin(bits_, nullptr, scratch_.ends, {});
       split_second(between, out);
     }
+  }
+
+  /// The first of two passes, of which this device does no other. Groups may have gaps behind them.
+  void group(Tuple* out) const {
+    clear_counts();
+    split_first<false>(bits_, group_plan<Key, Value>(size_, bits_), out);
   }
 
  private:
   uint64_t groups() const { return uint64_t{1} << bits_; }
   unsigned first_bits() const { return bits_ / 2; }
   void check_launch(const char* kernel) const { gpu_check(gpu_get_last_error(), kernel, device_name_); }
+  void clear_counts() const { GPU_CHECK(device_name_, gpu_memset_async(offsets_, 0, (groups() + 1) * sizeof(uint32_t), on_)); }
 
   template <class F>
   void for_fragments(F&& f) const {
@@ -425,14 +167,7 @@ class Splitter {
 
   template <class Source, class Rooms>
   void split_by(const Pass& pass, const Source& in, uint64_t rows, const Rooms& rooms, unsigned most_blocks, Tuple* out) const {
-    const auto kernel = split_tiles<Source, Rooms, Key, Value>;
-    // The limit is the kernel's, whoever launches it: always the same.
-    const size_t most = Rooms::kSampled ? most_shared_bytes<Key, Value>(device_name_) : T::shared_bytes(kPassBits);
-    GPU_CHECK(device_name_, gpu_allow_shared_memory(kernel, most));
-    const size_t bytes = split_shared_bytes<Key, Value>(pass.bits, Rooms::kSampled ? bits_ : 0);
-    const auto blocks = static_cast<unsigned>(std::clamp<uint64_t>(rows / T::kSize, 1, most_blocks));
-    kernel<<<blocks, T::kThreads, bytes, on_>>>(in, pass, rooms, out);
-    check_launch("split_tiles");
+    launch_split(in, pass, rows, rooms, most_blocks, Rooms::kCounts ? bits_ : 0, out, on_, device_name_);
   }
 
   void split_counted(unsigned bits, uint32_t* ends, Condition condition, Tuple* out) const {
@@ -440,31 +175,33 @@ class Splitter {
     for_fragments([&](const In& in) { split_by({0, bits, ends}, in, in.size(), CountedRooms{condition}, most_blocks, out); });
   }
 
-  void split_sampled(const RoomPlan& plan, Tuple* between) const {
+  template <bool counts_groups>
+  void split_sampled(unsigned first_bits, const RoomPlan& plan, Tuple* between) const {
     const GroupRooms& rooms = scratch_.rooms;
-    plan_rooms(sizeof(Key), fragments_, plan, first_bits(), rooms, on_, device_name_);
+    plan_rooms(sizeof(Key), fragments_, plan, first_bits, rooms, on_, device_name_);
     uint32_t tiles = 0;
     for_fragments([&](const In& in) {
-      split_by({0, first_bits(), rooms.ends}, in, in.size(), SampledRooms{rooms, bits_, offsets_, tiles}, kSampledBlocks,
-               between);
+      split_by({0, first_bits, rooms.ends}, in, in.size(), SampledRooms<counts_groups>{rooms, bits_, offsets_, tiles},
+               kSampledBlocks, between);
       tiles += static_cast<uint32_t>((in.size() + T::kSize - 1) / T::kSize);
     });
   }
 
   /// By a sample, where there is one. The kernels behind it go by counts, and return at once where the sample served.
-  void split_first(Tuple* between) const {
+  template <bool counts_groups>
+  void split_first(unsigned first_bits, const RoomPlan& plan, Tuple* between) const {
     const GroupRooms& rooms = scratch_.rooms;
-    const RoomPlan plan = plan_of<Key, Value>(size_, bits_, device_name_);
     const auto if_at_least = [&](uint32_t state) { return plan.sectors ? Condition{rooms.state, state} : Condition{}; };
-    if (plan.sectors) split_sampled(plan, between);
+    if (plan.sectors) split_sampled<counts_groups>(first_bits, plan, between);
     count(if_at_least(kCountFirst));
-    begin(first_bits(), rooms.begins, rooms.ends, if_at_least(kOverflowed));
-    split_counted(first_bits(), rooms.ends, if_at_least(kOverflowed), between);
+    begin(first_bits, rooms.begins, rooms.ends, if_at_least(kOverflowed));
+    split_counted(first_bits, rooms.ends, if_at_least(kOverflowed), between);
   }
 
   void split_second(const Tuple* between, Tuple* out) const {
     if (size_ == 0) return;
-    const Grouped<Key, Value> in{between, first_bits(), scratch_.rooms.begins, scratch_.rooms.ends};
+    const uint32_t groups = 1u << first_bits();
+    const Grouped<Key, Value> in{between, groups, groups, scratch_.rooms.begins, scratch_.rooms.ends};
     split_by({first_bits(), bits_ - first_bits(), scratch_.ends}, in, size_, CountedRooms{}, kSplitBlocks, out);
   }
 
@@ -475,6 +212,33 @@ class Splitter {
   gpu_stream_t on_;
   const std::string& device_name_;
   uint64_t size_ = 0;
+};
+
+/// Of one device's groups of all tuples.
+struct GroupScratch {
+  SplitScratch split;
+  uint32_t* counts;
+  size_t bytes;
+
+  GroupScratch(void* scratch, unsigned bits, const std::string& device_name) : split(scratch, bits, device_name) {
+    host::Carver carver(scratch ? static_cast<char*>(scratch) + split.bytes : nullptr);
+    counts = carver.take<uint32_t>((uint64_t{1} << bits) + 1);
+    bytes = split.bytes + carver.bytes();
+  }
+};
+
+struct GroupsScratch {
+  uint32_t* ends;
+  void* scan;
+  size_t scan_bytes = 0, bytes;
+
+  GroupsScratch(void* scratch, uint64_t partitions, const std::string& device_name) {
+    host::Carver carver(scratch);
+    ends = carver.take<uint32_t>(partitions);
+    GPU_CHECK(device_name, sums_before<uint32_t>(nullptr, scan_bytes, nullptr, partitions + 1, gpu_stream_t{}));
+    scan = carver.take<char>(scan_bytes);
+    bytes = carver.bytes();
+  }
 };
 
 }  // namespace
@@ -496,6 +260,56 @@ void hash_split(TupleLayout layout, std::span<const TupleView> fragments, unsign
     Splitter<Key, Value>(fragments, bits, own, offsets, on, device_name)
         .split(reinterpret_cast<Tuple*>(between), reinterpret_cast<Tuple*>(out.data));
   });
+}
+
+GroupBounds hash_group(TupleLayout layout, const TupleView& in, unsigned bits, void* out, void* scratch, gpu_stream_t on,
+                       const std::string& device_name) {
+  const GroupScratch own(scratch, bits, device_name);
+  with_layout(layout, [&]<class Key, class Value>(Key, Value) {
+    Splitter<Key, Value>({&in, 1}, bits, own.split, own.counts, on, device_name).group(static_cast<HashTuple<Key, Value>*>(out));
+  });
+  return {own.split.rooms.begins, own.split.rooms.ends};
+}
+
+uint64_t hash_group_rows(TupleLayout layout, uint64_t size, unsigned bits) {
+  return with_layout(layout, [&]<class Key, class Value>(Key, Value) { return group_plan<Key, Value>(size, bits).rows; });
+}
+
+size_t hash_group_scratch_bytes(unsigned bits, const std::string& device_name) {
+  return GroupScratch(nullptr, bits, device_name).bytes;
+}
+
+void hash_split_groups(TupleLayout layout, std::span<const GroupRun> in, uint32_t groups, unsigned group_bits, unsigned bits,
+                       const HashTuples& out, uint32_t* offsets, void* scratch, gpu_stream_t on, const std::string& device_name) {
+  const uint64_t partitions = uint64_t{groups} << (bits - group_bits);
+  const GroupsScratch own(scratch, partitions, device_name);
+  const auto check_launch = [&](const char* kernel) { gpu_check(gpu_get_last_error(), kernel, device_name); };
+  GPU_CHECK(device_name, gpu_memset_async(offsets, 0, (partitions + 1) * sizeof(uint32_t), on));
+  with_layout(layout, [&]<class Key, class Value>(Key, Value) {
+    using Tuple = HashTuple<Key, Value>;
+    const auto for_runs = [&](auto&& f) {
+      for (const GroupRun& run : in) {
+        f(Grouped<Key, Value>{static_cast<const Tuple*>(run.tuples), groups, run.stretches, run.bounds.begins, run.bounds.ends},
+          run.rows);
+      }
+    };
+    const Pass pass{group_bits, bits - group_bits, own.ends};
+    for_runs([&](const Grouped<Key, Value>& run, uint64_t) {
+      count_grouped<<<kCountBlocks, kCountThreads, 0, on>>>(run, pass, offsets);
+      check_launch("count_grouped");
+    });
+    size_t scan_bytes = own.scan_bytes;
+    GPU_CHECK(device_name, sums_before(own.scan, scan_bytes, offsets, partitions + 1, on));
+    begin_groups<<<loop_blocks(partitions), kThreads, 0, on>>>(offsets, 0, partitions, nullptr, own.ends, Condition{});
+    check_launch("begin_groups");
+    for_runs([&](const Grouped<Key, Value>& run, uint64_t rows) {
+      launch_split(run, pass, rows, CountedRooms{}, kSplitBlocks, 0, reinterpret_cast<Tuple*>(out.data), on, device_name);
+    });
+  });
+}
+
+size_t hash_split_groups_scratch_bytes(uint64_t partitions, const std::string& device_name) {
+  return GroupsScratch(nullptr, partitions, device_name).bytes;
 }
 
 size_t hash_split_between_bytes(TupleLayout layout, uint64_t size, unsigned bits, const std::string& device_name) {

@@ -74,10 +74,11 @@ GroupRooms::GroupRooms(host::Carver& carver)
   sampled = state + 2;
 }
 
-RoomPlan::RoomPlan(uint64_t size, unsigned bits, uint8_t key_bytes, uint32_t least) : rows(size), least(least) {
+RoomPlan::RoomPlan(uint64_t size, unsigned bits, uint8_t key_bytes, uint32_t least, uint64_t group_sectors)
+    : rows(size), least(least) {
   if (size < hash_tuning.fewest_sampled) return;
   const uint64_t groups = uint64_t{1} << bits;
-  const uint64_t sampled = std::min(groups * hash_tuning.sampled_sectors, size / (kSampledShare * kSectorBytes / key_bytes));
+  const uint64_t sampled = std::min(groups * group_sectors, size / (kSampledShare * kSectorBytes / key_bytes));
   if (sampled == 0) return;
   // Rooms are largest, all together, where groups are equally large.
   const double spare = kDeviations * std::sqrt(static_cast<double>(groups) / static_cast<double>(sampled));

@@ -41,8 +41,8 @@ struct RoomPlan {
 
   /// Without a sample.
   explicit RoomPlan(uint64_t size) : rows(size) {}
-  /// Of 2^bits groups. Any room takes `least` rows.
-  RoomPlan(uint64_t size, unsigned bits, uint8_t key_bytes, uint32_t least);
+  /// Of 2^bits groups, for each of which so many sectors are sampled, or fewer. Any room takes `least` rows.
+  RoomPlan(uint64_t size, unsigned bits, uint8_t key_bytes, uint32_t least, uint64_t group_sectors);
 };
 
 /// Enqueues the sampling, and what makes rooms of it.
