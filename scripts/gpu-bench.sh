@@ -2,7 +2,7 @@
 # Measures GPUs against the ceilings of their memory and links.
 #
 #   scripts/gpu-bench.sh build             compiles the programs to build/gpu
-#   scripts/gpu-bench.sh primitives [...]  partitions, sorts, gathers, match ranges and concatenations: --json FILE, --tuples N
+#   scripts/gpu-bench.sh primitives [...]  partitions, hash groups, sorts, gathers, match ranges and concatenations: --json FILE, --tuples N
 #   scripts/gpu-bench.sh sort [...]        sorts from host to host and resident: --json FILE, --keys N, --pairs N, ...
 #   scripts/gpu-bench.sh gather [...]      columns by row number, beside the host's threads: --json FILE, --rows N, --runs N
 #   scripts/gpu-bench.sh join [...]        hash joins in the memory of one GPU: --json FILE, --tuples N, --samples N

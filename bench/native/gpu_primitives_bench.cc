@@ -3,7 +3,8 @@
 //
 // A sample is one call, from its enqueueing until its results are on the host. GB/s count what must be read and written
 // once: for a split or sort each tuple twice, for a copy of peer memory each byte once. What the passes of a split move is a
-// second figure: they read the keys once more, and by range they also write and read a byte for each tuple.
+// second figure: they read the keys once more, and by range they also write and read a byte for each tuple. Where
+// hash joins group a side, each pass reads and writes all tuples, and groups that were made before are read once more.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -17,6 +18,7 @@
 #include "core/engine.h"
 #include "device/gpu_device.h"
 #include "gpu_bench.h"
+#include "primitives/hash_groups.h"
 #include "primitives/primitives.h"
 
 namespace warpjoin {
@@ -62,7 +64,7 @@ class Bench {
 
   void run() {
     const size_t column = options_.tuples * 8;
-    device_.memory().reserve(7 * column + (size_t{2} << 30));
+    device_.memory().reserve(20 * column + (size_t{2} << 30));
     random_ = device_.memory().allocate(column);
     from_ = {device_.memory().allocate(column), device_.memory().allocate(column)};
     to_ = {device_.memory().allocate(column), device_.memory().allocate(column)};
@@ -75,6 +77,10 @@ class Bench {
       measure_partition(layout, {static_cast<uint8_t>(layout.key_bytes * 8 - 8), 8, false});
       measure_partition(layout, {56, 8, true});
       measure_partition(layout, {52, 12, true});
+    }
+    for (const TupleLayout layout : kLayouts) {
+      measure_hash_groups(layout);
+      measure_hash_match(layout);
     }
     for (const TupleLayout layout : kLayouts) measure_sort(layout);
     for (const uint8_t key_bytes : {4, 8}) measure_match_ranges(key_bytes);
@@ -165,6 +171,42 @@ class Bench {
               primitives.partition(layout, from_.span(layout, options_.tuples).view(), digit, to_.span(layout, options_.tuples),
                                    offsets.data(), scratch.data(), job_, *stream_);
             });
+  }
+
+  /// The passes in which hash joins group a side: the first, the second, and both as one device makes them. The latter two are
+  /// matches with nothing to probe, which do little beside.
+  void measure_hash_groups(TupleLayout layout) {
+    constexpr HashGrouping grouping{.group_bits = 7, .bits = 14};
+    Primitives& primitives = device_.primitives();
+    HashGroups& groups = *primitives.hash_groups();
+    const TupleView in = from_.span(layout, options_.tuples).view();
+    const auto allocate = [&](size_t bytes) { return device_.memory().allocate(bytes); };
+    const Buffer tuples = allocate(groups.grouped_rows(layout, in.size, grouping) * groups.grouped_tuple_bytes(layout));
+    const Buffer group_scratch = allocate(groups.hash_group_scratch_bytes(grouping));
+    const Buffer groups_scratch = allocate(
+        groups.match_groups_scratch_bytes(layout, in.size, {layout.key_bytes, 0}, 0, grouping, grouping.groups(), 1, false));
+    std::vector<uint32_t> begins(grouping.groups()), ends(grouping.groups());
+    const double once = tuple_bytes(layout).once;
+    measure("hash_group " + name_of(layout) + " by 7 bits", {once}, [&] {
+      groups.hash_group(layout, in, grouping, tuples.data(), begins.data(), ends.data(), group_scratch.data(), job_, *stream_);
+    });
+    const GroupedTuples build{layout, 0, grouping.groups(), {{tuples.data(), begins, ends}}, in.size};
+    const GroupedTuples probe{{layout.key_bytes, 0}, 0, grouping.groups(), {}, 0};
+    measure("match_groups " + name_of(layout) + ", nothing to probe", {once, once * 3 / 2}, [&] {
+      const auto match = groups.match_groups(build, probe, grouping, false, {}, groups_scratch.data(), job_, *stream_);
+      stream_->synchronize();
+    });
+  }
+  void measure_hash_match(TupleLayout layout) {
+    Primitives& primitives = device_.primitives();
+    const PartitionedTuples build{layout, {from_.span(layout, options_.tuples).view()}, {}}, probe{{layout.key_bytes, 0}, {}, {}};
+    const Buffer scratch =
+        device_.memory().allocate(primitives.hash_match_scratch_bytes(layout, options_.tuples, probe.layout, 0, 1, false, false));
+    const double once = tuple_bytes(layout).once;
+    measure("hash_match " + name_of(layout) + ", nothing to probe", {once, 2 * once}, [&] {
+      const auto match = primitives.hash_match(build, probe, 1, 0, false, scratch.data(), job_, *stream_, nullptr);
+      stream_->synchronize();
+    });
   }
 
   void measure_sort(TupleLayout layout) {

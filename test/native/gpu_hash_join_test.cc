@@ -72,7 +72,7 @@ TEST(GpuHashJoin, LayoutsAndFragmentsForTheSanitizers) {
   SKIP_WITHOUT_GPUS(1);
   const auto engine = make_engine();
   std::mt19937_64 random(1);
-  check_layouts(*engine, random, 3000, 7);
+  check_layouts(*engine, random, 1000, 7);
 }
 
 TEST(GpuHashJoin, MatchesTheNaiveJoinForAllLayoutsAndFragments) {

@@ -4,6 +4,7 @@
 #include "gpu_engine.h"
 #include "join_cases.h"
 #include "primitives/gpu/hash_tuning.h"
+#include "primitives/hash_groups.h"
 #include "resident_join_cases.h"
 
 namespace warpjoin {
