@@ -1,10 +1,11 @@
 // The primitives of a GPU against the ceiling of its memory: a copy, measured in the same run. A plain program, so that it
 // runs on hosts without Google Benchmark: gpu_bench [--json FILE] [--tuples N] [--samples N].
 //
-// A sample is one call, from its enqueueing until its results are on the host. GB/s count what must be read and written
-// once: for a split or sort each tuple twice, for a copy of peer memory each byte once. What the passes of a split move is a
-// second figure: they read the keys once more, and by range they also write and read a byte for each tuple. Where
-// hash joins group a side, each pass reads and writes all tuples, and groups that were made before are read once more.
+// A sample is some calls in a row, from the enqueueing of the first until the results of the last are on the host, so that the
+// wait for these is a small part of it; of sorts, which overwrite what they sort, it is one. GB/s count what must be read and
+// written once: for a split or sort each tuple twice, for a copy of peer memory each byte once. What the passes of a split move
+// is a second figure: they read the keys once more, and by range they also write and read a byte for each tuple. Where hash joins
+// group a side, each pass reads and writes all tuples, and groups that were made before are read once more.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -44,7 +45,7 @@ struct Result {
   double of_copy(double gb_per_s) const { return gb_per_s / copy_gb_per_s; }
 };
 
-constexpr unsigned kWarmUps = 2;
+constexpr unsigned kWarmUps = 2, kCalls = 8;
 constexpr uint64_t kParts = 256;
 constexpr uint64_t kPartBytes = uint64_t{1} << 20;
 constexpr TupleLayout kLayouts[] = {{4, 0}, {4, 4}, {8, 0}, {8, 8}};
@@ -113,16 +114,17 @@ class Bench {
   void restore() { device_.copy(from_.keys.data(), random_.data(), random_.size(), *stream_); }
 
   void measure(
-      const std::string& name, Bytes bytes, const std::function<void()>& call, const std::function<void()>& prepare = [] {}) {
+      const std::string& name, Bytes bytes, const std::function<void()>& call, const std::function<void()>& prepare = [] {},
+      unsigned calls = kCalls) {
     std::vector<double> times;
     for (size_t sample = 0; sample < kWarmUps + options_.samples; ++sample) {
       prepare();
       stream_->synchronize();
       const auto begin = std::chrono::steady_clock::now();
-      call();
+      for (unsigned i = 0; i < calls; ++i) call();
       stream_->synchronize();
       const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - begin;
-      if (sample >= kWarmUps) times.push_back(time.count());
+      if (sample >= kWarmUps) times.push_back(time.count() / calls);
     }
     std::sort(times.begin(), times.end());
     Result result{name, bytes, times[times.size() / 2], times.front(), times.back(), 0};
@@ -192,10 +194,11 @@ class Bench {
     });
     const GroupedTuples build{layout, 0, grouping.groups(), {{tuples.data(), begins, ends}}, in.size};
     const GroupedTuples probe{{layout.key_bytes, 0}, 0, grouping.groups(), {}, 0};
-    measure("match_groups " + name_of(layout) + ", nothing to probe", {once, once * 3 / 2}, [&] {
-      const auto match = groups.match_groups(build, probe, grouping, false, {}, groups_scratch.data(), job_, *stream_);
-      stream_->synchronize();
-    });
+    std::vector<std::unique_ptr<HashMatch>> matches;
+    measure(
+        "match_groups " + name_of(layout) + ", nothing to probe", {once, once * 3 / 2},
+        [&] { matches.push_back(groups.match_groups(build, probe, grouping, false, {}, groups_scratch.data(), job_, *stream_)); },
+        [&] { matches.clear(); });
   }
   void measure_hash_match(TupleLayout layout) {
     Primitives& primitives = device_.primitives();
@@ -203,10 +206,11 @@ class Bench {
     const Buffer scratch =
         device_.memory().allocate(primitives.hash_match_scratch_bytes(layout, options_.tuples, probe.layout, 0, 1, false, false));
     const double once = tuple_bytes(layout).once;
-    measure("hash_match " + name_of(layout) + ", nothing to probe", {once, 2 * once}, [&] {
-      const auto match = primitives.hash_match(build, probe, 1, 0, false, scratch.data(), job_, *stream_, nullptr);
-      stream_->synchronize();
-    });
+    std::vector<std::unique_ptr<HashMatch>> matches;
+    measure(
+        "hash_match " + name_of(layout) + ", nothing to probe", {once, 2 * once},
+        [&] { matches.push_back(primitives.hash_match(build, probe, 1, 0, false, scratch.data(), job_, *stream_, nullptr)); },
+        [&] { matches.clear(); });
   }
 
   void measure_sort(TupleLayout layout) {
@@ -216,7 +220,7 @@ class Bench {
     const TupleSpan a = from_.span(layout, options_.tuples), b = to_.span(layout, options_.tuples);
     measure(
         "sort " + name_of(layout), tuple_bytes(layout),
-        [&] { primitives.sort(layout, a.view(), a, b, all_bits, scratch.data(), job_, *stream_); }, [&] { restore(); });
+        [&] { primitives.sort(layout, a.view(), a, b, all_bits, scratch.data(), job_, *stream_); }, [&] { restore(); }, 1);
     restore();
   }
 
