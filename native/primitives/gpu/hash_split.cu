@@ -26,6 +26,13 @@ __global__ void begin_groups(const uint32_t* offsets, unsigned bits, uint64_t gr
   }
 }
 
+/// What lies behind groups in their rooms is sent with them: zeros. A block for each group but the last.
+template <class Tuple>
+__global__ void clear_gaps(const uint32_t* begins, const uint32_t* ends, Tuple* out) {
+  for (uint32_t at = ends[blockIdx.x] + threadIdx.x; at < begins[blockIdx.x + 1]; at += blockDim.x)
+    store_tuple(out + at, Tuple{});
+}
+
 /// Shared memory that a block may take where as many as ever share a multiprocessor.
 template <class Key, class Value>
 size_t most_shared_bytes(const std::string& device_name) {
@@ -116,8 +123,12 @@ class Splitter {
 
   /// The first of two passes, of which this device does no other. Groups may have gaps behind them.
   void group(Tuple* out) const {
+    const RoomPlan plan = group_plan<Key, Value>(size_, bits_);
     clear_counts();
-    split_first<false>(bits_, group_plan<Key, Value>(size_, bits_), out);
+    split_first<false>(bits_, plan, out);
+    if (plan.sectors == 0) return;
+    clear_gaps<<<static_cast<unsigned>(groups() - 1), kCountThreads, 0, on_>>>(scratch_.rooms.begins, scratch_.rooms.ends, out);
+    check_launch("clear_gaps");
   }
 
  private:

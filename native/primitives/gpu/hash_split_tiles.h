@@ -293,7 +293,7 @@ __global__ void __launch_bounds__((Tile<Key, Value>::kThreads), (Tile<Key, Value
     load(count);  // on their way while this tile is written
     for (unsigned slot = threadIdx.x; slot < written; slot += T::kThreads) {
       const Tuple tuple = staged[slot];
-      out[places[pass.digit(tuple.hash)] + slot] = tuple;
+      store_tuple(out + (places[pass.digit(tuple.hash)] + slot), tuple);
     }
     __syncthreads();
   }

@@ -58,16 +58,25 @@ struct HashTuple<Key, NoValue> {
   Key hash;
 };
 
+/// All of a tuple, what pads it too.
+template <class Tuple>
+using TupleWord =
+    std::conditional_t<sizeof(Tuple) == 4, uint32_t, std::conditional_t<sizeof(Tuple) == 8, unsigned long long, ulonglong2>>;
+
 /// Reads a tuple, all at once, that will not be read again.
 template <class Tuple>
 __device__ Tuple load_tuple_once(const Tuple* at) {
-  using Word =
-      std::conditional_t<sizeof(Tuple) == 4, uint32_t, std::conditional_t<sizeof(Tuple) == 8, unsigned long long, ulonglong2>>;
-  static_assert(sizeof(Word) == sizeof(Tuple));
-  const Word word = load_once(reinterpret_cast<const Word*>(at));
+  static_assert(sizeof(TupleWord<Tuple>) == sizeof(Tuple));
+  const auto word = load_once(reinterpret_cast<const TupleWord<Tuple>*>(at));
   Tuple tuple;
   memcpy(&tuple, &word, sizeof(tuple));
   return tuple;
+}
+template <class Tuple>
+__device__ void store_tuple(Tuple* at, const Tuple& tuple) {
+  TupleWord<Tuple> word{};
+  memcpy(&word, &tuple, sizeof(tuple));
+  *reinterpret_cast<TupleWord<Tuple>*>(at) = word;
 }
 
 /// Hashed tuples of any value width as kernels see them that mostly look at the hashes.
