@@ -230,12 +230,13 @@ export function gpuSections(folder, table) {
     ),
     'gpu-primitives': from('primitives', ({ results }) =>
       table(
-        ['primitive', 'ms', 'GB/s', 'of a copy'],
+        ['primitive', 'ms', 'GB/s', 'of a copy', 'with all it moves'],
         results.map((r) => [
           r.name,
           range({ median: r.medianMs, min: r.leastMs, max: r.mostMs }, 3),
           r.gbPerS.toFixed(0),
           `${(100 * r.ofCopy).toFixed(0)} %`,
+          r.movedOfCopy ? `${(100 * r.movedOfCopy).toFixed(0)} %` : '',
         ]),
       ),
     ),
