@@ -78,6 +78,7 @@ bool LocalJoins::bring_grouped() {
   return true;
 }
 
+/// Decides on the groups. False where there are to be none, or no room for them.
 bool LocalJoins::plan_groups() {
   if (!resident()) return false;
   for (const auto& local : locals_) {

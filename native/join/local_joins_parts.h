@@ -78,14 +78,14 @@ struct LocalJoins::Side {
   };
 
   SideRows rows;
-  std::vector<Piece> pieces;             ///< the device's chunk
-  uint64_t size = 0;                     ///< tuples to join here
-  OwnedTuples received;                  ///< what the devices sent
-  OwnedTuples late;                      ///< what they sent in the end and was not known before
-  uint64_t placed = 0;                   ///< tuples that have their place in what is received
-  std::vector<uint64_t> partition_rows;  ///< of the device's chunk
-  OwnedTuples chunk;                     ///< the pieces, as they came or partitioned, or grouped
-  std::vector<uint32_t> group_begins, group_ends;
+  std::vector<Piece> pieces;                       ///< the device's chunk
+  uint64_t size = 0;                               ///< tuples to join here
+  OwnedTuples received;                            ///< what the devices sent
+  OwnedTuples late;                                ///< what they sent in the end and was not known before
+  uint64_t placed = 0;                             ///< tuples that have their place in what is received
+  std::vector<uint64_t> partition_rows;            ///< of the device's chunk
+  OwnedTuples chunk;                               ///< the pieces, as they came or partitioned, or grouped
+  std::vector<uint32_t> group_begins, group_ends;  ///< rows of the chunk, where that is grouped
   std::vector<OwnedTuples> slots;
   std::array<std::unique_ptr<Event>, kPieceSlots> slot_free;
   std::vector<std::vector<Parcel>> parcels;  ///< of each part, and behind them those of heavy partitions

@@ -45,10 +45,12 @@ class HashGroups {
   /// none where it is better without.
   virtual HashGrouping hash_grouping(TupleLayout build, uint64_t build_size, size_t devices, uint32_t parts) const = 0;
 
+  /// Of a tuple, with what pads it.
   virtual uint32_t grouped_tuple_bytes(TupleLayout layout) const = 0;
   /// Rows of room for `size` grouped tuples: more, as groups get room before they are counted.
   virtual uint64_t grouped_rows(TupleLayout layout, uint64_t size, HashGrouping grouping) const = 0;
-  /// Group g becomes rows [host_begins[g], host_ends[g]) of `out`. Implied values are written out. in.size < 2^32.
+  /// Group g becomes rows [host_begins[g], host_ends[g]) of `out`, which has room for grouped_rows(). Between groups there may be
+  /// gaps, of zeros: groups are copied together with them. Implied values are written out. in.size < 2^32.
   virtual void hash_group(TupleLayout layout, TupleView in, HashGrouping grouping, void* out, uint32_t* host_begins,
                           uint32_t* host_ends, void* scratch, const Job& job, Stream& stream) = 0;
   virtual size_t hash_group_scratch_bytes(HashGrouping grouping) const = 0;

@@ -1,4 +1,5 @@
-// Hash joins of tuples that devices have grouped where they lay: the second of the two passes, and the match.
+// Hash joins of tuples that devices group where they lie: the first of the two passes, and at the owners of the groups the second
+// and the match.
 #include <algorithm>
 
 #include "primitives/gpu/gpu_primitives.h"

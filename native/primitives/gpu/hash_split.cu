@@ -121,7 +121,7 @@ class Splitter {
     }
   }
 
-  /// The first of two passes, of which this device does no other. Groups may have gaps behind them.
+  /// The first of two passes, of which this device does no other. Groups may have gaps behind them, of zeros.
   void group(Tuple* out) const {
     const RoomPlan plan = group_plan<Key, Value>(size_, bits_);
     clear_counts();

@@ -32,7 +32,7 @@ struct GroupBounds {
   const uint32_t *begins, *ends;
 };
 /// Enqueues the hashing and grouping of `in`, fewer than 2^32 tuples, by up to kPassBits bits. `out` has hash_group_rows() of
-/// room; the bounds, of 2^bits groups, lie in `scratch`. Implied values are written out.
+/// room; the bounds, of 2^bits groups, lie in `scratch`, and there are zeros between groups. Implied values are written out.
 GroupBounds hash_group(TupleLayout layout, const TupleView& in, unsigned bits, void* out, void* scratch, gpu_stream_t on,
                        const std::string& device_name);
 uint64_t hash_group_rows(TupleLayout layout, uint64_t size, unsigned bits);
