@@ -18,16 +18,20 @@ size_t default_limit(size_t memory_bytes) { return memory_bytes / 5 * 4; }
 
 class GpuEvent final : public Event {
  public:
-  explicit GpuEvent(const GpuId& id) : id_(id) {
+  GpuEvent(const GpuId& id, ResultSlots& results) : id_(id), results_(results) {
     id_.select();
     GPU_CHECK(id_.name, gpu_event_create_with_flags(&event_, gpu_event_disable_timing));
   }
   ~GpuEvent() override { static_cast<void>(gpu_event_destroy(event_)); }
-  void synchronize() override { GPU_CHECK(id_.name, gpu_event_synchronize(event_)); }
+  void synchronize() override {
+    GPU_CHECK(id_.name, gpu_event_synchronize(event_));
+    results_.deliver();
+  }
   gpu_event_t raw() const noexcept { return event_; }
 
  private:
   const GpuId& id_;
+  ResultSlots& results_;
   gpu_event_t event_{};
 };
 
@@ -85,7 +89,7 @@ class GpuDevice final : public Device {
         StackAllocator::Physical{[this](size_t bytes) { return allocate(bytes); }, [this](void* data, size_t) { free(data); },
                                  [this] { return free_bytes(); }});
     Peers::of_process().add(gpu);
-    primitives_ = std::make_unique<GpuPrimitives>(*this, id_);
+    primitives_ = std::make_unique<GpuPrimitives>(*this, id_, results_);
   }
   ~GpuDevice() override { memory_.reset(); }
 
@@ -94,8 +98,8 @@ class GpuDevice final : public Device {
     const auto* gpu = dynamic_cast<const GpuDevice*>(&peer);
     return gpu && (gpu->id_.gpu == id_.gpu || Peers::of_process().linked(id_.gpu, gpu->id_.gpu));
   }
-  std::unique_ptr<Stream> create_stream(bool urgent) override { return std::make_unique<GpuStream>(id_, urgent); }
-  std::unique_ptr<Event> create_event() override { return std::make_unique<GpuEvent>(id_); }
+  std::unique_ptr<Stream> create_stream(bool urgent) override { return std::make_unique<GpuStream>(id_, results_, urgent); }
+  std::unique_ptr<Event> create_event() override { return std::make_unique<GpuEvent>(id_, results_); }
 
   bool copies_directly(const void* data) const override {
     id_.select();
@@ -161,12 +165,13 @@ class GpuDevice final : public Device {
   }
 
   GpuId id_;
+  ResultSlots results_{id_};
   std::unique_ptr<Primitives> primitives_;
 };
 
 }  // namespace
 
-GpuStream::GpuStream(const GpuId& id, bool urgent) : id_(id) {
+GpuStream::GpuStream(const GpuId& id, ResultSlots& results, bool urgent) : id_(id), results_(results) {
   id_.select();
   int least = 0, greatest = 0;
   GPU_CHECK(id_.name, gpu_device_get_stream_priority_range(&least, &greatest));
@@ -175,10 +180,15 @@ GpuStream::GpuStream(const GpuId& id, bool urgent) : id_(id) {
 
 GpuStream::~GpuStream() {
   static_cast<void>(gpu_stream_synchronize(stream_));
+  results_.forget(stream_);
   static_cast<void>(gpu_stream_destroy(stream_));
 }
 
-void GpuStream::synchronize() { GPU_CHECK(id_.name, gpu_stream_synchronize(stream_)); }
+void GpuStream::synchronize() {
+  const gpu_error_t error = gpu_stream_synchronize(stream_);
+  error == gpu_success ? results_.deliver(stream_) : results_.forget(stream_);
+  gpu_check(error, "gpu_stream_synchronize", id_.name);
+}
 
 void GpuStream::record(Event& event) {
   id_.select();
@@ -191,37 +201,58 @@ void GpuStream::wait(Event& event) {
 }
 
 ResultSlots::~ResultSlots() {
-  for (const auto& slot : slots_) static_cast<void>(gpu_free_pinned(slot->data_));
+  for (const auto& slot : slots_) {
+    static_cast<void>(gpu_event_destroy(slot->written_));
+    static_cast<void>(gpu_free_pinned(slot->data_));
+  }
 }
 
 ResultSlots::Slot& ResultSlots::acquire(size_t bytes) {
+  deliver();
   const std::lock_guard lock(mutex_);
   for (const auto& slot : slots_) {
     if (slot->busy_ || slot->capacity_ < bytes) continue;
     slot->busy_ = true;
     return *slot;
   }
+  id_.select();
+  slots_.reserve(slots_.size() + 1);
   auto slot = std::make_unique<Slot>();
-  slot->owner_ = this;
   slot->busy_ = true;
   slot->capacity_ = (bytes + kSlotBytes - 1) / kSlotBytes * kSlotBytes;
-  slots_.reserve(slots_.size() + 1);
-  id_.select();
-  GPU_CHECK(id_.name, gpu_malloc_pinned(&slot->data_, slot->capacity_));
+  GPU_CHECK(id_.name, gpu_event_create_with_flags(&slot->written_, gpu_event_disable_timing));
+  const gpu_error_t error = gpu_malloc_pinned(&slot->data_, slot->capacity_);
+  if (error != gpu_success) static_cast<void>(gpu_event_destroy(slot->written_));
+  gpu_check(error, "gpu_malloc_pinned", id_.name);
   slots_.push_back(std::move(slot));
   return *slots_.back();
 }
 
 void ResultSlots::finish(Slot& slot, std::function<void()> deliver, gpu_stream_t stream) {
+  GPU_CHECK(id_.name, gpu_event_record(slot.written_, stream));
+  const std::lock_guard lock(mutex_);
+  slot.stream_ = stream;
   slot.deliver_ = std::move(deliver);
-  GPU_CHECK(id_.name, gpu_launch_host_func<&ResultSlots::run>(stream, &slot));
 }
 
-void ResultSlots::run(void* data) {
-  auto& slot = *static_cast<Slot*>(data);
-  slot.deliver_();
-  const std::lock_guard lock(slot.owner_->mutex_);
-  slot.busy_ = false;
+void ResultSlots::deliver(gpu_stream_t stream) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& slot : slots_) {
+    if (!slot->deliver_ || (slot->stream_ != stream && gpu_event_query(slot->written_) != gpu_success)) continue;
+    slot->deliver_();
+    slot->deliver_ = nullptr;
+    slot->busy_ = false;
+  }
+  static_cast<void>(gpu_get_last_error());  // what isn't done yet would be the next launch's
+}
+
+void ResultSlots::forget(gpu_stream_t stream) noexcept {
+  const std::lock_guard lock(mutex_);
+  for (const auto& slot : slots_) {
+    if (!slot->deliver_ || slot->stream_ != stream) continue;
+    slot->deliver_ = nullptr;
+    slot->busy_ = false;
+  }
 }
 
 const char* gpu_backend() noexcept {

@@ -83,6 +83,7 @@ gpu_error_t gpu_allow_shared_memory(void (*kernel)(Arguments...), size_t bytes) 
 
 #define gpu_event_create_with_flags WARPJOIN_GPU_NAME(EventCreateWithFlags)
 #define gpu_event_disable_timing WARPJOIN_GPU_NAME(EventDisableTiming)
+#define gpu_event_query WARPJOIN_GPU_NAME(EventQuery)
 #define gpu_event_record WARPJOIN_GPU_NAME(EventRecord)
 #define gpu_event_synchronize WARPJOIN_GPU_NAME(EventSynchronize)
 #define gpu_event_destroy WARPJOIN_GPU_NAME(EventDestroy)
@@ -95,18 +96,6 @@ auto gpu_memory_type(const Attributes& attributes) {
   } else {  // ROCm 5
     return attributes.memoryType;
   }
-}
-
-/// Enqueues a call of a host function, which must not call the runtime.
-template <void (*function)(void*)>
-gpu_error_t gpu_launch_host_func(gpu_stream_t stream, void* data) {
-#if defined(WARPJOIN_HIP)
-  // hipLaunchHostFunc is declared by ROCm 5.2 but not in its library.
-  return hipStreamAddCallback(
-      stream, [](hipStream_t, hipError_t, void* argument) { function(argument); }, data, 0);
-#else
-  return cudaLaunchHostFunc(stream, function, data);
-#endif
 }
 
 /// Throws Error(device), naming the device and the call, unless a runtime call succeeded.

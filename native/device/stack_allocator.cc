@@ -195,6 +195,11 @@ size_t StackAllocator::used_bytes() const {
   return top_;
 }
 
+size_t StackAllocator::room_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return reserved_ - top_;
+}
+
 size_t StackAllocator::resident_bytes() const {
   const std::lock_guard lock(mutex_);
   return resident_;

@@ -97,6 +97,8 @@ class StackAllocator {
   size_t reserved_bytes() const;
   /// The extent of the stack.
   size_t used_bytes() const;
+  /// What the stack may still grow by while ranges are in use.
+  size_t room_bytes() const;
   /// What is in use beside it: the stack has the limit less this.
   size_t resident_bytes() const;
   /// The most that was in use, on the stack and beside it, since the last reset_peak().

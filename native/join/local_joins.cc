@@ -467,8 +467,7 @@ bool LocalJoins::has_room_for_parts() const {
   return std::all_of(locals_.begin(), locals_.end(), [&](const auto& local) {
     size_t bytes = count_only_ ? 0 : kLeastStagedBytes;
     for (size_t p = 0; p < parts_; ++p) bytes += StackAllocator::aligned(match_bytes(*local, p));
-    const StackAllocator& memory = local->device->memory();
-    return bytes <= memory.reserved_bytes() - memory.used_bytes();
+    return bytes <= local->device->memory().room_bytes();
   });
 }
 

@@ -81,7 +81,7 @@ HostQueue LocalJoins::way_home(Local& local, JoinEmit what, const std::vector<Co
   uint64_t row_bytes = 0, most = 0;
   for (const Column& column : columns) row_bytes += column.width;
   for (size_t p = 0; p < parts_; ++p) most = std::max(most, rows_of(local.found(p), what));
-  const size_t room = std::min(kStagedBytes, memory.reserved_bytes() - memory.used_bytes()) / kStagedParts;
+  const size_t room = std::min(kStagedBytes, memory.room_bytes()) / kStagedParts;
   const uint64_t staged_rows = std::min<uint64_t>(most, (room - (columns.size() + 1) * StackAllocator::kAlignment) / row_bytes);
   std::array<JoinOutput, kStagedParts> staged;
   for (size_t s = 0; s < kStagedParts; ++s) {

@@ -87,8 +87,7 @@ bool LocalJoins::plan_groups() {
     const size_t bytes =
         grouped_bytes(device, local->build.rows, local->probe.rows, build_.size(), locals_.size(), cut_, count_only_);
     const uint64_t most = std::max(local->build.rows.share, local->probe.rows.share);
-    const StackAllocator& memory = device.memory();
-    if (!grouped() || most >= UINT32_MAX || bytes > memory.reserved_bytes() - memory.used_bytes()) {
+    if (!grouped() || most >= UINT32_MAX || bytes > device.memory().room_bytes()) {
       grouping_ = {};
       return false;
     }
@@ -172,7 +171,7 @@ bool LocalJoins::place_groups(Side Local::*side, size_t owner) {
   }
   if (to.size > to.rows.joined) return false;
   Device& device = *locals_[owner]->device;
-  if (OwnedTuples::bytes(layout, received) > device.memory().reserved_bytes() - device.memory().used_bytes()) return false;
+  if (OwnedTuples::bytes(layout, received) > device.memory().room_bytes()) return false;
   to.received = OwnedTuples(device, layout, received);
   const TupleSpan& room = to.received.span;
   for (size_t p = 0; p < parts_; ++p) to.parts[p].grouped.fragments[1].tuples = room.slice(layout, begins[p], received).keys;

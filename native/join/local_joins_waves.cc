@@ -87,8 +87,7 @@ void LocalJoins::Waves::run() {
     gave_up_ = !exchange(w);
     if (w > 0 && !gave_up_) write_pairs(w - 1);
     for (const auto& local : joins_.locals_) {
-      const StackAllocator& memory = local->device->memory();
-      if (gave_up_ || joins_.match_bytes(*local, w) > memory.reserved_bytes() - memory.used_bytes()) {
+      if (gave_up_ || joins_.match_bytes(*local, w) > local->device->memory().room_bytes()) {
         gave_up_ = true;
         break;
       }

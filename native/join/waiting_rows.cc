@@ -12,7 +12,7 @@ WaitingRows::WaitingRows(Engine& engine, std::span<Device* const> devices, size_
 void WaitingRows::reserve(size_t device, size_t join_bytes) {
   Place& place = places_[device];
   StackAllocator& memory = place.device->memory();
-  if (place.room && join_bytes <= memory.reserved_bytes() - memory.used_bytes()) return;
+  if (place.room && join_bytes <= memory.room_bytes()) return;
   if (!place.waiting.empty()) go_home();
   place.room = Buffer();  // a stack grows while it is empty
   const size_t both = StackAllocator::aligned(join_bytes) + bytes_;

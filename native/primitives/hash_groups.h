@@ -35,6 +35,13 @@ struct GroupedTuples {
   uint32_t first_group = 0, groups = 0;
   std::vector<Fragment> fragments;
   uint64_t size = 0;
+
+  /// Of rows that lie together: the groups of all fragments and devices.
+  size_t stretches() const {
+    size_t all = 0;
+    for (const Fragment& fragment : fragments) all += fragment.begins.size();
+    return all;
+  }
 };
 
 class HashGroups {

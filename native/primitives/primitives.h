@@ -2,8 +2,9 @@
 // implement them.
 //
 // Shared by all:
-// - Functions enqueue on `stream` and return; results are there once the stream has been synchronized. Whatever an
-//   argument points to (spans and vectors are copied at the call, the tuples they refer to are not) must live until then.
+// - Functions enqueue on `stream` and return; results are there once the stream, or an event recorded on it behind them,
+//   has been synchronized. Whatever an argument points to (spans and vectors are copied at the call, the tuples they
+//   refer to are not) must live until then.
 // - Tuple arrays are in memory that the device addresses: its own, a peer's where a contract says so, or host memory
 //   where Device::addresses_host_memory(). Pointers named `host_...` are host memory on every device.
 // - Nothing allocates device memory: scratch comes from the caller, `..._scratch_bytes` large and 128-byte aligned

@@ -16,7 +16,7 @@ struct HashSide;
 
 class GpuPrimitives final : public Primitives, public HashGroups {
  public:
-  GpuPrimitives(const Device& device, const GpuId& id) : device_(device), id_(id), results_(id) {}
+  GpuPrimitives(const Device& device, const GpuId& id, ResultSlots& results) : device_(device), id_(id), results_(results) {}
 
   // sort.cu
   TupleSpan sort(TupleLayout layout, TupleView in, TupleSpan a, TupleSpan b, uint64_t varying_bits, void* scratch, const Job& job,
@@ -120,7 +120,7 @@ class GpuPrimitives final : public Primitives, public HashGroups {
 
   const Device& device_;
   const GpuId& id_;
-  ResultSlots results_;
+  ResultSlots& results_;
 };
 
 }  // namespace warpjoin

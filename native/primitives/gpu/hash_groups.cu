@@ -56,8 +56,7 @@ void GpuPrimitives::hash_group(TupleLayout layout, TupleView in, HashGrouping gr
 
 void GpuPrimitives::split_groups(GpuHashMatch& match, gpu::HashSide& side, const GroupedTuples& tuples, HashGrouping grouping,
                                  gpu_stream_t on) {
-  size_t stretches = 0;
-  for (const GroupedTuples::Fragment& fragment : tuples.fragments) stretches += fragment.begins.size();
+  const size_t stretches = tuples.stretches();
   if (stretches == 0) {
     GPU_CHECK(id_.name, gpu_memset_async(side.offsets, 0, (match.partitions() + 1) * sizeof(uint32_t), on));
     return;
@@ -86,13 +85,7 @@ std::unique_ptr<HashMatch> GpuPrimitives::match_groups(const GroupedTuples& buil
                                                        Stream& stream) {
   job.check();
   id_.select();
-  uint64_t stretches = 0;
-  for (const GroupedTuples* side : {&build, &probe}) {
-    uint64_t own = 0;
-    for (const GroupedTuples::Fragment& fragment : side->fragments) own += fragment.begins.size();
-    stretches = std::max(stretches, own);
-  }
-  const gpu::GroupCut cut{grouping, build.first_group, build.groups, stretches};
+  const gpu::GroupCut cut{grouping, build.first_group, build.groups, std::max(build.stretches(), probe.stretches())};
   auto match = std::make_unique<GpuHashMatch>(build.layout, build.size, probe.layout, probe.size, count_only, false, nullptr,
                                               &cut, scratch, id_.name);
   if (out && hash_match_writes(build.layout, probe.layout)) {
