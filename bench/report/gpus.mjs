@@ -1,9 +1,14 @@
 // Tables of the GPU programs' results: bench/results/DATE-COMMIT-gpu-{sort,transfer,primitives,table-sort,table-join,gather,join,join_scaling}.json,
-// the newest of each that has rows for a table. Made by scripts/gpu-bench.sh and bench/js/gpu-{sort,join}.mjs on a GPU host, which knows neither date nor commit.
+// the newest of each that has rows for a table, and below it the newest of those that used more GPUs. Made by
+// scripts/gpu-bench.sh and bench/js/gpu-{sort,join}.mjs on a GPU host, which knows neither date nor commit.
 import { readdirSync, readFileSync } from 'node:fs';
 
 const range = ({ median, min, max }, digits) => `${median.toFixed(digits)} (${min.toFixed(digits)} to ${max.toFixed(digits)})`;
 const billions = (n) => (n / 1e9).toFixed(2);
+
+/** The most GPUs that a report has used. */
+const gpusOf = ({ devices = [], results = [] }) =>
+  Math.max(devices.length, ...results.map(({ gpus, how }) => gpus ?? (Number.parseInt(how, 10) || 1)));
 
 /** Columns of joins: their heads, and what is in them of a result. */
 const JOINED = [
@@ -24,16 +29,21 @@ export function gpuSections(folder, table) {
     commit: name.match(/^\d+-\d+-\d+-(\w+)-gpu-/)[1],
     ...JSON.parse(readFileSync(`${folder}/${name}`, 'utf8')),
   });
-  const newest = (kind, isRow) =>
-    readdirSync(folder)
+  const from = (kind, render, isRow = () => true) => {
+    const found = readdirSync(folder)
       .filter((file) => file.endsWith(`-gpu-${kind}.json`))
       .sort()
       .map(read)
-      .findLast(({ results }) => !isRow || results.some(isRow));
-  const from = (kind, render, isRow) => {
-    const found = newest(kind, isRow);
-    const report = found && isRow ? { ...found, results: found.results.filter(isRow) } : found;
-    return report && (() => `${render(report)}\n\nFrom \`${report.name}\`, commit ${report.commit}.`);
+      .map((report) => ({ ...report, results: report.results?.filter(isRow) }))
+      .filter(({ results }) => !results || results.length > 0);
+    const newest = found.at(-1);
+    if (!newest) return undefined;
+    const wider = found.findLast((report) => gpusOf(report) > gpusOf(newest));
+    return () =>
+      [newest, wider]
+        .filter(Boolean)
+        .map((report) => `${render(report)}\n\nFrom \`${report.name}\`, commit ${report.commit}.`)
+        .join('\n\n');
   };
   const joins = (name, own) => {
     const columns = [...own, ...BESIDE_FLOOR];
