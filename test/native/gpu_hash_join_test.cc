@@ -25,6 +25,7 @@ class Tuned {
  public:
   explicit Tuned(Path path) {
     if (path != Path::small) gpu::hash_tuning.small_table_bytes = 0;
+    gpu::hash_tuning.sparse_table_slots = 0;  // as full as large ones
     if (path == Path::two_passes || path == Path::sampled) gpu::hash_tuning.fewest_bits = 10;
     if (path == Path::sampled) gpu::hash_tuning.fewest_sampled = 1;
   }
@@ -175,11 +176,44 @@ TEST(GpuHashJoin, SizesDecideOnPartitions) {
   check(*engine, Side({8, 8}, numbers(5000000), 2, 0, true), Side({8, 8}, s, 1, 0, false), 0);
 }
 
-// For keys that are chosen against a sample: the hash, and which rows are sampled.
+// The hash of 8-byte keys, and the key whose hash it is: for keys that are chosen against it.
+constexpr uint64_t kHashFactor = 0xD1342543DE82EF95;
 uint64_t hash_of(uint64_t key) {
-  key = (key ^ key >> 32) * 0xD1342543DE82EF95;
+  key = (key ^ key >> 32) * kHashFactor;
   return key ^ key >> 32;
 }
+uint64_t key_of_hash(uint64_t hash) {
+  uint64_t inverse = kHashFactor;
+  for (int i = 0; i < 6; ++i) inverse *= 2 - kHashFactor * inverse;
+  hash = (hash ^ hash >> 32) * inverse;
+  return hash ^ hash >> 32;
+}
+
+// A small table's tuples that have the same two buckets, and keys whose hashes mark empty slots.
+TEST(GpuHashJoin, KeysOfFewBuckets) {
+  SKIP_WITHOUT_GPUS(1);
+  const auto engine = make_engine();
+  std::mt19937_64 random(8);
+  const std::vector<uint64_t> marks = {key_of_hash(0), key_of_hash(~uint64_t{0})};
+  ASSERT_EQ(hash_of(marks[1]), ~uint64_t{0});
+  for (const size_t colliding : {0, 2, 3, 4, 40}) {
+    for (const bool with_marks : {false, true}) {
+      std::vector<uint64_t> r = numbers(3000);
+      r.erase(r.begin());  // one of the marks
+      for (size_t i = 0; i < colliding; ++i) r.push_back(key_of_hash((i % 8) << 32 | (i / 8 + 1)));
+      if (with_marks) r.insert(r.end(), marks.begin(), marks.end());
+      std::shuffle(r.begin(), r.end(), random);
+      std::vector<uint64_t> s = r;
+      for (size_t i = 0; i < 5000; ++i) s.push_back(random());
+      s.insert(s.end(), marks.begin(), marks.end());
+      SCOPED_TRACE(::testing::Message() << colliding << " " << with_marks);
+      check_paths(*engine, Side({8, 8}, r, 1, 0, false), Side({8, 8}, s, 2, 0, false));
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+  }
+}
+
+// Which rows are sampled.
 std::vector<bool> sampled_rows(uint64_t size, uint64_t sectors) {
   constexpr uint64_t kSectorKeys = 4;
   std::vector<bool> rows(size);

@@ -166,6 +166,7 @@ GpuHashMatch::GpuHashMatch(TupleLayout build_layout, uint64_t build_size, TupleL
 void GpuHashMatch::take_build_rooms(host::Carver& carver, uint64_t small_bytes, const std::string& device_name) {
   const uint64_t size = build.size;
   small_table = carver.take<char>(small_bytes);
+  small_rows = carver.take<uint32_t>(small_bytes ? small_slots(size) : 0);
   matched = carver.take<uint8_t>(StackAllocator::aligned(size));  // read 16 bytes at a time
   key_rows = carver.take<uint32_t>(size);
   crowded = carver.take<uint32_t>(partitions());

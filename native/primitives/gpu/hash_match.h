@@ -22,6 +22,8 @@ constexpr uint64_t emit_tiles(uint64_t rows) { return (rows + kEmitTile - 1) / k
 unsigned partition_bits(uint64_t build_rows, uint32_t entry_bytes);
 /// Bytes of the one table of a build side that is small enough for that, else 0.
 uint64_t small_table_bytes(uint64_t build_rows, uint32_t entry_bytes);
+/// That table's slots.
+uint64_t small_slots(uint64_t build_rows);
 
 template <class F>
 void with_key(TupleLayout layout, F&& f) {
@@ -52,6 +54,7 @@ struct HashBuild {
   uint32_t* crowded = nullptr;         ///< of each partition: whether it is
   uint32_t* crowded_before = nullptr;  ///< build tuples in crowded partitions before each, and all
   char* small_table = nullptr;
+  uint32_t* small_rows = nullptr;  ///< of each of its slots, while it is built
 };
 
 /// Tuples that devices have grouped: how, and which groups these are.

@@ -1,5 +1,10 @@
 // Hash joins with small build sides: one table, in device memory, that the second-level cache holds. The probe side is neither
 // grouped nor, unless its rows are kept, copied.
+//
+// The table is a cuckoo hash table: a tuple is in one of two buckets, of a sector each (Pagh and Rodler 2001; with buckets,
+// Dietzfelbinger and Weidling 2007; on GPUs, Alcantara et al. 2009). A large one is four fifths full: the smaller it is the
+// more of it stays in the cache, beside what streams through. And the fewer requests the cache has to serve the better: two
+// lanes load a bucket together, which is one, and exchange the halves.
 #include "primitives/gpu/gpu_primitives.h"
 #include "primitives/gpu/hash_lookup.h"
 #include "primitives/gpu/hash_tuning.h"
@@ -9,107 +14,185 @@ namespace warpjoin {
 namespace gpu {
 namespace {
 
-constexpr unsigned kProbes = 2;  // of a thread, under way: the more threads the better
+constexpr unsigned kProbes = 2;  // of a thread, under way
 constexpr unsigned kMostBlocks = 16384;
+constexpr unsigned kMostMoves = 500;  // until a tuple has a place: far more than random hashes need
+constexpr uint32_t kNoBucket = ~uint32_t{0};
+constexpr uint32_t kMatched = uint32_t{1} << 31;  // in a build row that is stored, which has fewer bits
 
 unsigned probe_blocks(uint64_t rows) {
   constexpr uint64_t kBlockRows = kThreads * kProbes;
   return static_cast<unsigned>(std::clamp<uint64_t>((rows + kBlockRows - 1) / kBlockRows, 1, kMostBlocks));
 }
 
-/// Four at least: an empty slot's hash must not be that of a tuple which gets there past all other slots.
-constexpr uint64_t small_slots(uint64_t build_rows) { return std::bit_ceil(std::max<uint64_t>(2 * build_rows, 4)); }
+/// What a lane loads of the bucket that it looks into, and of the one that its partner does.
+struct BucketHalves {
+  ulonglong2 own, partners;
+};
 
-/// Open addressing, half full. What is stored by hash: a build tuple's value, or its row.
+/// What is stored by hash: a build tuple's value, or its row.
 template <class Key, class Stored>
 struct SmallTable {
   using Entry = HashTuple<Key, Stored>;
+  static constexpr unsigned kHalf = sizeof(ulonglong2) / sizeof(Entry), kBucket = 2 * kHalf;  // entries
   Entry* slots;
-  unsigned bits;
+  uint32_t buckets;
 
-  __device__ uint32_t slot_of(Key hash) const { return top_bits(hash, bits); }
-  __device__ uint32_t next(uint32_t slot) const { return (slot + 1) & ((1u << bits) - 1); }
-  /// The hash in a slot that is empty: of the slot behind it, so that no tuple's is there.
-  __device__ Key empty(uint32_t slot) const { return static_cast<Key>(Key{next(slot)} << (key_bits<Key> - bits)); }
-
-  __device__ Entry entry(uint32_t slot) const { return slots[slot]; }
-  /// Goes on from what its own slot holds. Whether a build tuple has the hash; then `entry` is what is stored of it.
-  __device__ bool find(Key hash, Entry& entry) const {
-    for (uint32_t slot = slot_of(hash); entry.hash != hash; entry = slots[slot]) {
-      if (entry.hash == empty(slot)) return false;
-      slot = next(slot);
+  __device__ uint32_t first(Key hash) const { return __umulhi(static_cast<uint32_t>(hash >> (key_bits<Key> - 32)), buckets); }
+  __device__ uint32_t second(Key hash) const {
+    return first(static_cast<Key>(hash << (key_bits<Key> / 2) | hash >> (key_bits<Key> / 2)));
+  }
+  __device__ uint32_t other(Key hash, uint32_t than) const { return first(hash) == than ? second(hash) : first(hash); }
+  /// The hash in an empty slot, of a tuple that is nowhere near: both buckets of 0 are the first one, and of ~0 the last.
+  __device__ static Key empty(uint32_t bucket) { return bucket ? 0 : static_cast<Key>(~Key{0}); }
+  /// Notes with a build row, which is stored, that it has a match.
+  __device__ void mark_matched(Key hash, Stored row) const {
+    for (const uint32_t bucket : {first(hash), second(hash)}) {
+      for (uint64_t slot = uint64_t{bucket} * kBucket; slot < uint64_t{bucket + 1} * kBucket; ++slot) {
+        if (slots[slot].hash == hash) slots[slot].value = row | kMatched;
+      }
     }
-    return true;
+  }
+
+  // All lanes call these together.
+
+  __device__ BucketHalves load(uint32_t bucket) const {
+    const auto* halves = reinterpret_cast<const ulonglong2*>(slots) + lane() % 2;
+    const uint32_t partners = shuffle(bucket, lane() ^ 1);
+    BucketHalves loaded{};
+    if (bucket != kNoBucket) loaded.own = halves[2 * bucket];
+    if (partners != kNoBucket) loaded.partners = halves[2 * partners];
+    return loaded;
+  }
+  /// Goes on from the hash's first bucket. Whether a build tuple has the hash; then `stored` is what is stored of it.
+  __device__ bool find(Key hash, const BucketHalves& loaded, Stored& stored) const {
+    bool full = true, match = false;
+    look(loaded, [&](const Entry& entry) {
+      if (entry.hash == empty(first(hash))) full = false;
+      if (entry.hash != hash) return;
+      match = true;
+      stored = entry.value;
+    });
+    const bool elsewhere = full && !match;
+    if (ballot(elsewhere) == 0) return match;
+    look(load(elsewhere ? second(hash) : kNoBucket), [&](const Entry& entry) {
+      if (!elsewhere || entry.hash != hash) return;
+      match = true;
+      stored = entry.value;
+    });
+    return match;
+  }
+
+ private:
+  template <class F>
+  __device__ static void look(const BucketHalves& loaded, F&& f) {
+    const ulonglong2 halves[] = {loaded.own, {shuffle(loaded.partners.x, lane() ^ 1), shuffle(loaded.partners.y, lane() ^ 1)}};
+    Entry entries[kBucket];
+    memcpy(entries, halves, sizeof(entries));
+#pragma unroll
+    for (const Entry& entry : entries) f(entry);
   }
 };
 
+/// Gives each build row one of its buckets' slots. Where all are taken, a row gives way, and goes to its other bucket.
 template <class Key, class Stored>
-__global__ void clear_slots(SmallTable<Key, Stored> table) {
-  for (uint64_t i = loop_begin(); i < uint64_t{1} << table.bits; i += loop_step()) {
-    table.slots[i].hash = table.empty(static_cast<uint32_t>(i));
+__global__ void place_build(SmallTable<Key, Stored> table, uint32_t* rows, HashTuples build, uint32_t size, uint32_t* crowded) {
+  constexpr unsigned kBucket = SmallTable<Key, Stored>::kBucket;
+  const auto take_empty = [&](uint32_t bucket, uint32_t row) {
+    for (uint32_t* slot = rows + uint64_t{bucket} * kBucket; slot < rows + uint64_t{bucket + 1} * kBucket; ++slot) {
+      if (*slot == kNoRow && atomicCAS(slot, kNoRow, row) == kNoRow) return true;
+    }
+    return false;
+  };
+  for (uint64_t i = loop_begin(); i < size; i += loop_step()) {
+    auto row = static_cast<uint32_t>(i);
+    Key hash = build.hash<Key>(row);
+    uint32_t bucket = table.first(hash);
+    if (take_empty(bucket, row) || take_empty(table.second(hash), row)) continue;
+    for (unsigned moves = 0; !*static_cast<volatile uint32_t*>(crowded); ++moves) {
+      const Key placed = hash;
+      row = atomicExch(rows + uint64_t{bucket} * kBucket + (hash + moves) % kBucket, row);
+      hash = build.hash<Key>(row);
+      if (hash == placed || moves == kMostMoves) *crowded = 1;
+      bucket = table.other(hash, bucket);
+      if (take_empty(bucket, row)) break;
+    }
   }
 }
 
-template <bool rows, class Key, class Stored>
-__global__ void insert_build(SmallTable<Key, Stored> table, HashTuples build, uint32_t size, uint32_t* crowded) {
-  using Word = std::conditional_t<sizeof(Key) == 8, unsigned long long, unsigned>;
-  for (uint64_t i = loop_begin(); i < size; i += loop_step()) {
-    const Key hash = build.hash<Key>(i);
-    for (uint32_t slot = table.slot_of(hash);; slot = table.next(slot)) {
-      const Key empty = table.empty(slot);
-      const auto there = static_cast<Key>(
-          atomicCAS(reinterpret_cast<Word*>(&table.slots[slot].hash), static_cast<Word>(empty), static_cast<Word>(hash)));
-      if (there == hash) {
-        *crowded = 1;  // twice
-        break;
-      }
-      if (there != empty) continue;
-      if constexpr (rows) {
-        table.slots[slot].value = static_cast<Stored>(i);
+/// Fills the slots that rows were given, and looks for keys that are there twice.
+template <bool rows_stored, class Key, class Stored>
+__global__ void fill_slots(SmallTable<Key, Stored> table, const uint32_t* rows, HashTuples build, uint32_t* crowded) {
+  using Table = SmallTable<Key, Stored>;
+  for (uint64_t i = loop_begin(); i < uint64_t{table.buckets} * Table::kBucket; i += loop_step()) {
+    const uint32_t row = rows[i];
+    typename Table::Entry entry{};
+    if (row == kNoRow) {
+      entry.hash = Table::empty(static_cast<uint32_t>(i / Table::kBucket));
+    } else {
+      entry.hash = build.hash<Key>(row);
+      if constexpr (rows_stored) {
+        entry.value = static_cast<Stored>(row);
       } else {
-        table.slots[slot].value = build.value<Stored>(i);
+        entry.value = build.value<Stored>(row);
       }
-      break;
+      for (const uint32_t bucket : {table.first(entry.hash), table.second(entry.hash)}) {
+#pragma unroll
+        for (unsigned slot = 0; slot < Table::kBucket; ++slot) {
+          const uint32_t there = rows[uint64_t{bucket} * Table::kBucket + slot];
+          if (there != kNoRow && there != row && build.hash<Key>(there) == entry.hash) *crowded = 1;
+        }
+      }
     }
+    store_tuple(table.slots + i, entry);
   }
 }
 
 template <class Key>
-__global__ void __launch_bounds__(kThreads)
-    keep_small(SmallTable<Key, uint32_t> table, const Key* keys, uint64_t size, const uint32_t* crowded, uint32_t* first_match,
-               uint8_t* matched, uint32_t* table_matches) {
+__global__ void __launch_bounds__(kThreads) keep_small(SmallTable<Key, uint32_t> table, const Key* keys, uint64_t size,
+                                                       const uint32_t* crowded, uint32_t* first_match, uint32_t* table_matches) {
   if (*crowded) {
     for (uint64_t row = loop_begin(); first_match && row < size; row += loop_step()) first_match[row] = kNoRow;
     return;
   }
   uint32_t matches = 0;
-  for (uint64_t first = uint64_t{blockIdx.x} * kThreads * kProbes + threadIdx.x; first < size; first += loop_step() * kProbes) {
+  for (uint64_t tile = uint64_t{blockIdx.x} * kThreads * kProbes; tile < size; tile += loop_step() * kProbes) {
     Key hashes[kProbes];
-    typename SmallTable<Key, uint32_t>::Entry entries[kProbes];
+    BucketHalves loaded[kProbes];
 #pragma unroll
     for (unsigned i = 0; i < kProbes; ++i) {
-      const uint64_t row = first + i * kThreads;
-      hashes[i] = hash_key(load_once(keys + (row < size ? row : first)));
+      const uint64_t row = tile + i * kThreads + threadIdx.x;
+      hashes[i] = hash_key(load_once(keys + (row < size ? row : tile)));
     }
 #pragma unroll
-    for (unsigned i = 0; i < kProbes; ++i) entries[i] = table.entry(table.slot_of(hashes[i]));
+    for (unsigned i = 0; i < kProbes; ++i) loaded[i] = table.load(table.first(hashes[i]));
 #pragma unroll
     for (unsigned i = 0; i < kProbes; ++i) {
-      const uint64_t row = first + i * kThreads;
-      if (row >= size) break;
-      const bool match = table.find(hashes[i], entries[i]);
-      if (first_match) first_match[row] = match ? entries[i].value : kNoRow;
-      if (!match) continue;
-      ++matches;
-      if (!matched[entries[i].value]) matched[entries[i].value] = 1;
+      const uint64_t row = tile + i * kThreads + threadIdx.x;
+      uint32_t build_row;
+      const bool match = table.find(hashes[i], loaded[i], build_row);
+      if (row < size) {
+        if (first_match) first_match[row] = match ? build_row & ~kMatched : kNoRow;
+        matches += match;
+        if (match && !(build_row & kMatched)) table.mark_matched(hashes[i], build_row);
+      }
     }
   }
   add_of_block(table_matches, matches);
 }
 
+/// Brings what is noted in the table to the build rows.
+template <class Key>
+__global__ void mark_build(SmallTable<Key, uint32_t> table, uint8_t* matched) {
+  for (uint64_t i = loop_begin(); i < uint64_t{table.buckets} * table.kBucket; i += loop_step()) {
+    const uint32_t row = table.slots[i].value;
+    if (row & kMatched) matched[row & ~kMatched] = 1;
+  }
+}
+
 // A block reserves room for all that it finds in a stretch.
 template <class Key, class BuildValue, class ProbeValue>
-__global__ void __launch_bounds__(kThreads, 2048 / kThreads)
+__global__ void __launch_bounds__(kThreads, 1536 / kThreads)
     write_small(SmallTable<Key, BuildValue> table, Run<Key, ProbeValue> probe, const uint32_t* crowded,
                 PairColumns<Key, BuildValue, ProbeValue> out, unsigned long long most, unsigned long long* written) {
   constexpr unsigned kGroups = kThreads / kLanes;
@@ -118,7 +201,8 @@ __global__ void __launch_bounds__(kThreads, 2048 / kThreads)
   if (*crowded) return;
   for (uint64_t tile = uint64_t{blockIdx.x} * kThreads * kProbes; tile < probe.size; tile += loop_step() * kProbes) {
     HashTuple<Key, ProbeValue> tuples[kProbes];
-    HashTuple<Key, BuildValue> entries[kProbes];
+    BucketHalves loaded[kProbes];
+    BuildValue build_values[kProbes];
     const uint64_t first = tile + threadIdx.x / kLanes * kLanes * kProbes + lane();
 #pragma unroll
     for (unsigned i = 0; i < kProbes; ++i) {
@@ -127,12 +211,13 @@ __global__ void __launch_bounds__(kThreads, 2048 / kThreads)
       tuples[i].value = probe.values ? load_once(probe.values + row) : static_cast<ProbeValue>(probe.first_value + row);
     }
 #pragma unroll
-    for (unsigned i = 0; i < kProbes; ++i) entries[i] = table.entry(table.slot_of(tuples[i].hash));
+    for (unsigned i = 0; i < kProbes; ++i) loaded[i] = table.load(table.first(tuples[i].hash));
     LaneMask found[kProbes];
     unsigned count = 0;
 #pragma unroll
     for (unsigned i = 0; i < kProbes; ++i) {
-      found[i] = ballot(first + i * kLanes < probe.size && table.find(tuples[i].hash, entries[i]));
+      const bool match = table.find(tuples[i].hash, loaded[i], build_values[i]);
+      found[i] = ballot(match && first + i * kLanes < probe.size);
       count += popcount(found[i]);
     }
     if (lane() == 0) counts[threadIdx.x / kLanes] = count;
@@ -149,13 +234,20 @@ __global__ void __launch_bounds__(kThreads, 2048 / kThreads)
     unsigned long long at = reserved + before;
 #pragma unroll
     for (unsigned i = 0; i < kProbes; ++i) {
-      if (found[i] >> lane() & 1) out.write(at + popcount(found[i] & lanes_below()), tuples[i], entries[i].value);
+      if (found[i] >> lane() & 1) out.write(at + popcount(found[i] & lanes_below()), tuples[i], build_values[i]);
       at += popcount(found[i]);
     }
   }
 }
 
 }  // namespace
+
+/// Full buckets, and some more than tuples: few easily have the same few buckets. The emptier they are the fewer lanes look
+/// into a second one, but only while all that is looked up is in the cache.
+uint64_t small_slots(uint64_t build_rows) {
+  const uint64_t slots = std::max(build_rows + build_rows / 4, std::min(4 * build_rows, hash_tuning.sparse_table_slots));
+  return (slots + 128) / 4 * 4;
+}
 
 uint64_t small_table_bytes(uint64_t build_rows, uint32_t entry_bytes) {
   const uint64_t bytes = small_slots(build_rows) * entry_bytes;
@@ -171,19 +263,23 @@ namespace {
 
 template <class Key, class Stored>
 gpu::SmallTable<Key, Stored> table_of(const GpuHashMatch& match) {
-  const auto bits = static_cast<unsigned>(std::countr_zero(gpu::small_slots(match.build.size)));
-  return {reinterpret_cast<gpu::HashTuple<Key, Stored>*>(match.small_table), bits};
+  using Table = gpu::SmallTable<Key, Stored>;
+  return {reinterpret_cast<typename Table::Entry*>(match.small_table),
+          static_cast<uint32_t>(gpu::small_slots(match.build.size) / Table::kBucket)};
 }
 
 }  // namespace
 
 void GpuPrimitives::build_small(GpuHashMatch& match, gpu_stream_t on) {
-  const auto build = [&]<bool rows>(const auto& table) {
-    gpu::clear_slots<<<gpu::loop_blocks(uint64_t{1} << table.bits), kThreads, 0, on>>>(table);
-    check_launch("clear_slots");
-    gpu::insert_build<rows>
-        <<<gpu::loop_blocks(match.build.size), kThreads, 0, on>>>(table, match.build.tuples, match.build.size, match.crowded);
-    check_launch("insert_build");
+  const uint64_t slots = gpu::small_slots(match.build.size);
+  GPU_CHECK(id_.name, gpu_memset_async(match.small_rows, 0xFF, slots * sizeof(uint32_t), on));
+  const auto build = [&]<bool rows_stored>(const auto& table) {
+    gpu::place_build<<<match.build.size / kThreads + 1, kThreads, 0, on>>>(table, match.small_rows, match.build.tuples,
+                                                                           match.build.size, match.crowded);
+    check_launch("place_build");
+    gpu::fill_slots<rows_stored>
+        <<<gpu::loop_blocks(slots), kThreads, 0, on>>>(table, match.small_rows, match.build.tuples, match.crowded);
+    check_launch("fill_slots");
   };
   if (match.written()) {
     gpu::with_values(match, [&]<class Key, class BuildValue, class ProbeValue>(Key, BuildValue, ProbeValue) {
@@ -210,12 +306,13 @@ void GpuPrimitives::match_small(GpuHashMatch& match, gpu_stream_t on) {
       const auto table = table_of<Key, uint32_t>(match);
       uint32_t* first_match = match.first_match;
       for (const TupleView& fragment : match.probe_fragments) {
-        gpu::keep_small<<<gpu::probe_blocks(fragment.size), kThreads, 0, on>>>(table, static_cast<const Key*>(fragment.keys),
-                                                                               fragment.size, match.crowded, first_match,
-                                                                               match.matched, match.table_matches);
+        gpu::keep_small<<<gpu::probe_blocks(fragment.size), kThreads, 0, on>>>(
+            table, static_cast<const Key*>(fragment.keys), fragment.size, match.crowded, first_match, match.table_matches);
         check_launch("keep_small");
         if (first_match) first_match += fragment.size;
       }
+      gpu::mark_build<<<gpu::loop_blocks(gpu::small_slots(match.build.size)), kThreads, 0, on>>>(table, match.matched);
+      check_launch("mark_build");
     });
   }
 }

@@ -7,9 +7,11 @@ namespace warpjoin::gpu {
 
 struct HashTuning {
 #if defined(WARPJOIN_HIP)
-  uint64_t small_table_bytes = 8 << 20;  ///< of a build side's one table, at most: more than the second-level cache is slow
+  uint64_t small_table_bytes = 8 << 20;   ///< of a build side's one table, at most: more than the second-level cache is slow
+  uint64_t sparse_table_slots = 1 << 17;  ///< that table has up to so many, should it have a tuple in every fourth
 #else
-  uint64_t small_table_bytes = 64 << 20;
+  uint64_t small_table_bytes = 48 << 20;
+  uint64_t sparse_table_slots = 1 << 20;
 #endif
   uint64_t fewest_sampled = uint64_t{1} << 24;  ///< tuples of a side whose split in two passes goes by a sample
   uint64_t sampled_sectors = 1 << 11;           ///< for each group of the first: rooms are 13 % larger than their groups
