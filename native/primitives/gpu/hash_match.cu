@@ -112,12 +112,12 @@ GpuHashMatch::GpuHashMatch(TupleLayout build_layout, uint64_t build_size, TupleL
   if (count_only) build_layout.value_bytes = probe_layout.value_bytes = 0;
   const uint32_t build_stride = hash_tuples(build_layout, nullptr).stride;
   const uint32_t entry_bytes = std::max<uint32_t>(build_stride, 2 * build_layout.key_bytes);  // with a value or with a row number
-  const uint64_t small_bytes = grouped ? 0 : small_table_bytes(build_size, entry_bytes);
+  small_slots = grouped ? 0 : small_table_slots(build_size, probe_size, entry_bytes);
   if (grouped) {
     bits = grouped->grouping.bits;
     partitions_ = grouped->partitions();
     first_partition = grouped->first_group << (bits - grouped->grouping.group_bits);
-  } else if (small_bytes == 0) {
+  } else if (small_slots == 0) {
     bits = partition_bits(build_size, entry_bytes);
     partitions_ = uint64_t{1} << bits;
   }
@@ -153,7 +153,7 @@ GpuHashMatch::GpuHashMatch(TupleLayout build_layout, uint64_t build_size, TupleL
   tasks_before = carver.take<uint32_t>(partitions() + 1);
   table_matches = carver.take<uint32_t>(partitions());
   counts = carver.take<MatchCounts>(1);
-  if (!shares) take_build_rooms(carver, small_bytes, device_name);
+  if (!shares) take_build_rooms(carver, entry_bytes, device_name);
   if (built) static_cast<HashBuild&>(*this) = *built;
   const auto between_bytes = [&](TupleLayout layout, uint64_t size) {
     return grouped ? 0 : hash_split_between_bytes(layout, size, bits, device_name);
@@ -163,10 +163,10 @@ GpuHashMatch::GpuHashMatch(TupleLayout build_layout, uint64_t build_size, TupleL
 }
 
 /// What is known of the build side beside its tuples.
-void GpuHashMatch::take_build_rooms(host::Carver& carver, uint64_t small_bytes, const std::string& device_name) {
+void GpuHashMatch::take_build_rooms(host::Carver& carver, uint32_t entry_bytes, const std::string& device_name) {
   const uint64_t size = build.size;
-  small_table = carver.take<char>(small_bytes);
-  small_rows = carver.take<uint32_t>(small_bytes ? small_slots(size) : 0);
+  small_table = carver.take<char>(small_slots * entry_bytes);
+  small_rows = carver.take<uint32_t>(small_slots);
   matched = carver.take<uint8_t>(StackAllocator::aligned(size));  // read 16 bytes at a time
   key_rows = carver.take<uint32_t>(size);
   crowded = carver.take<uint32_t>(partitions());

@@ -20,10 +20,8 @@ constexpr uint64_t emit_tiles(uint64_t rows) { return (rows + kEmitTile - 1) / k
 
 /// Bits of the hash that make partitions of a build side whose tables have entries of up to so many bytes.
 unsigned partition_bits(uint64_t build_rows, uint32_t entry_bytes);
-/// Bytes of the one table of a build side that is small enough for that, else 0.
-uint64_t small_table_bytes(uint64_t build_rows, uint32_t entry_bytes);
-/// That table's slots.
-uint64_t small_slots(uint64_t build_rows);
+/// Slots of the one table of a build side that is small enough for that, else 0.
+uint64_t small_table_slots(uint64_t build_rows, uint64_t probe_rows, uint32_t entry_bytes);
 
 template <class F>
 void with_key(TupleLayout layout, F&& f) {
@@ -53,8 +51,9 @@ struct HashBuild {
   uint8_t* matched = nullptr;          ///< of each build tuple
   uint32_t* crowded = nullptr;         ///< of each partition: whether it is
   uint32_t* crowded_before = nullptr;  ///< build tuples in crowded partitions before each, and all
+  uint64_t small_slots = 0;
   char* small_table = nullptr;
-  uint32_t* small_rows = nullptr;  ///< of each of its slots, while it is built
+  uint32_t* small_rows = nullptr;  ///< of each slot, while the table is built
 };
 
 /// Tuples that devices have grouped: how, and which groups these are.
@@ -96,7 +95,7 @@ class GpuHashMatch final : public HashMatch, public HashBuild {
   uint64_t most_written = 0;  ///< at most so many; 0: they are kept instead
   size_t bytes = 0;
 
-  void take_build_rooms(host::Carver& carver, uint64_t small_bytes, const std::string& device_name);
+  void take_build_rooms(host::Carver& carver, uint32_t entry_bytes, const std::string& device_name);
 
   // In device memory. Of tiles of kEmitTile rows each, ..._before are the sums of the tiles before, and at the end of all.
   uint32_t* first_match = nullptr;  ///< of each probe tuple: the first of the build tuples with its key, or kNoRow

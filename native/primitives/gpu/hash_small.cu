@@ -16,7 +16,8 @@ namespace {
 
 constexpr unsigned kProbes = 2;  // of a thread, under way
 constexpr unsigned kMostBlocks = 16384;
-constexpr unsigned kMostMoves = 500;  // until a tuple has a place: far more than random hashes need
+constexpr uint64_t kSparseProbes = 16;  // of each build tuple
+constexpr unsigned kMostMoves = 500;    // until a tuple has a place: far more than random hashes need
 constexpr uint32_t kNoBucket = ~uint32_t{0};
 constexpr uint32_t kMatched = uint32_t{1} << 31;  // in a build row that is stored, which has fewer bits
 
@@ -243,15 +244,12 @@ __global__ void __launch_bounds__(kThreads, 1536 / kThreads)
 }  // namespace
 
 /// Full buckets, and some more than tuples: few easily have the same few buckets. The emptier they are the fewer lanes look
-/// into a second one, but only while all that is looked up is in the cache.
-uint64_t small_slots(uint64_t build_rows) {
-  const uint64_t slots = std::max(build_rows + build_rows / 4, std::min(4 * build_rows, hash_tuning.sparse_table_slots));
-  return (slots + 128) / 4 * 4;
-}
-
-uint64_t small_table_bytes(uint64_t build_rows, uint32_t entry_bytes) {
-  const uint64_t bytes = small_slots(build_rows) * entry_bytes;
-  return bytes <= hash_tuning.small_table_bytes ? bytes : 0;
+/// into a second one, which many probes make worth it, but only while all that they look into is in the cache.
+uint64_t small_table_slots(uint64_t build_rows, uint64_t probe_rows, uint32_t entry_bytes) {
+  const uint64_t fewest = build_rows + build_rows / 4 + 128;
+  if (fewest * entry_bytes > hash_tuning.small_table_bytes) return 0;
+  const bool sparse = probe_rows / kSparseProbes >= build_rows;
+  return std::max(fewest, sparse ? std::min(4 * build_rows, hash_tuning.sparse_table_slots) : 0) / 4 * 4;
 }
 
 }  // namespace gpu
@@ -264,21 +262,19 @@ namespace {
 template <class Key, class Stored>
 gpu::SmallTable<Key, Stored> table_of(const GpuHashMatch& match) {
   using Table = gpu::SmallTable<Key, Stored>;
-  return {reinterpret_cast<typename Table::Entry*>(match.small_table),
-          static_cast<uint32_t>(gpu::small_slots(match.build.size) / Table::kBucket)};
+  return {reinterpret_cast<typename Table::Entry*>(match.small_table), static_cast<uint32_t>(match.small_slots / Table::kBucket)};
 }
 
 }  // namespace
 
 void GpuPrimitives::build_small(GpuHashMatch& match, gpu_stream_t on) {
-  const uint64_t slots = gpu::small_slots(match.build.size);
-  GPU_CHECK(id_.name, gpu_memset_async(match.small_rows, 0xFF, slots * sizeof(uint32_t), on));
+  GPU_CHECK(id_.name, gpu_memset_async(match.small_rows, 0xFF, match.small_slots * sizeof(uint32_t), on));
   const auto build = [&]<bool rows_stored>(const auto& table) {
     gpu::place_build<<<match.build.size / kThreads + 1, kThreads, 0, on>>>(table, match.small_rows, match.build.tuples,
                                                                            match.build.size, match.crowded);
     check_launch("place_build");
     gpu::fill_slots<rows_stored>
-        <<<gpu::loop_blocks(slots), kThreads, 0, on>>>(table, match.small_rows, match.build.tuples, match.crowded);
+        <<<gpu::loop_blocks(match.small_slots), kThreads, 0, on>>>(table, match.small_rows, match.build.tuples, match.crowded);
     check_launch("fill_slots");
   };
   if (match.written()) {
@@ -311,7 +307,7 @@ void GpuPrimitives::match_small(GpuHashMatch& match, gpu_stream_t on) {
         check_launch("keep_small");
         if (first_match) first_match += fragment.size;
       }
-      gpu::mark_build<<<gpu::loop_blocks(gpu::small_slots(match.build.size)), kThreads, 0, on>>>(table, match.matched);
+      gpu::mark_build<<<gpu::loop_blocks(match.small_slots), kThreads, 0, on>>>(table, match.matched);
       check_launch("mark_build");
     });
   }

@@ -8,7 +8,7 @@ namespace warpjoin::gpu {
 struct HashTuning {
 #if defined(WARPJOIN_HIP)
   uint64_t small_table_bytes = 8 << 20;   ///< of a build side's one table, at most: more than the second-level cache is slow
-  uint64_t sparse_table_slots = 1 << 17;  ///< that table has up to so many, should it have a tuple in every fourth
+  uint64_t sparse_table_slots = 1 << 17;  ///< that table may have so many, for a tuple in every fourth
 #else
   uint64_t small_table_bytes = 48 << 20;
   uint64_t sparse_table_slots = 1 << 20;
