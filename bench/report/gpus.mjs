@@ -1,4 +1,4 @@
-// Tables of the GPU programs' results: bench/results/DATE-COMMIT-gpu-{sort,transfer,primitives,table-sort,table-join,gather,join,join_scaling}.json,
+// Tables of the GPU programs' results: bench/results/DATE[THHMM]-COMMIT-gpu-{sort,transfer,primitives,table-sort,table-join,gather,join,join_scaling}.json,
 // the newest of each that has rows for a table, and below it the newest of those that used more GPUs. Made by
 // scripts/gpu-bench.sh and bench/js/gpu-{sort,join}.mjs on a GPU host, which knows neither date nor commit.
 import { readdirSync, readFileSync } from 'node:fs';
@@ -26,7 +26,7 @@ const BESIDE_FLOOR = [
 export function gpuSections(folder, table) {
   const read = (name) => ({
     name,
-    commit: name.match(/^\d+-\d+-\d+-(\w+)-gpu-/)[1],
+    commit: name.match(/^\d+-\d+-\d+(?:T\d+)?-(\w+)-gpu-/)[1],
     ...JSON.parse(readFileSync(`${folder}/${name}`, 'utf8')),
   });
   const from = (kind, render, isRow = () => true) => {
