@@ -226,7 +226,7 @@ class Primitives {
   /// Build tuples that a partition should have at most; more are slower, not wrong. UINT64_MAX where hash_match cuts the
   /// relations by itself.
   virtual uint64_t hash_partition_tuples() const = 0;
-  /// Sizes are those of all fragments together.
+  /// Sizes are those of all fragments together. Enough for smaller sides too.
   virtual size_t hash_match_scratch_bytes(TupleLayout build, uint64_t build_size, TupleLayout probe, uint64_t probe_size,
                                           uint32_t partitions, bool count_only, bool built = false) = 0;
   virtual size_t hash_build_scratch_bytes(TupleLayout /*build*/, uint64_t /*build_size*/, bool /*count_only*/) { return 0; }

@@ -12,8 +12,8 @@ using gpu::GpuHashMatch;
 using gpu::kThreads;
 
 HashGrouping GpuPrimitives::hash_grouping(TupleLayout build, uint64_t build_size, size_t devices, uint32_t parts) const {
-  const uint32_t entry_bytes = std::max<uint32_t>(gpu::hash_tuples(build, nullptr).stride, 2 * build.key_bytes);
-  if (gpu::small_table_slots(build_size / parts, 0, entry_bytes)) return {};
+  const uint32_t entry_bytes = gpu::table_entry_bytes(build);
+  if (gpu::small_table_slots(build_size / parts, entry_bytes)) return {};
   // As many partitions on each device as it would make by itself, and groups so that their shares are even.
   const auto owner_bits = static_cast<unsigned>(std::bit_width(devices - 1));
   const unsigned bits = owner_bits + gpu::partition_bits(build_size, entry_bytes);

@@ -100,6 +100,10 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
+uint32_t table_entry_bytes(TupleLayout build) {
+  return std::max<uint32_t>(hash_tuples(build, nullptr).stride, 2 * build.key_bytes);
+}
+
 GpuHashMatch::GpuHashMatch(TupleLayout build_layout, uint64_t build_size, TupleLayout probe_layout, uint64_t probe_size,
                            bool count_only, bool shares, const GpuHashMatch* built, const GroupCut* grouped, void* scratch,
                            const std::string& device_name)
@@ -110,9 +114,8 @@ GpuHashMatch::GpuHashMatch(TupleLayout build_layout, uint64_t build_size, TupleL
     throw Error(ErrorCode::internal, "A hash join on one GPU has fewer than 2^32 - 1 tuples a side");
   }
   if (count_only) build_layout.value_bytes = probe_layout.value_bytes = 0;
-  const uint32_t build_stride = hash_tuples(build_layout, nullptr).stride;
-  const uint32_t entry_bytes = std::max<uint32_t>(build_stride, 2 * build_layout.key_bytes);  // with a value or with a row number
-  small_slots = grouped ? 0 : small_table_slots(build_size, probe_size, entry_bytes);
+  const uint32_t entry_bytes = table_entry_bytes(build_layout);
+  small_slots = grouped ? 0 : small_table_slots(build_size, entry_bytes);
   if (grouped) {
     bits = grouped->grouping.bits;
     partitions_ = grouped->partitions();
@@ -350,7 +353,12 @@ void GpuPrimitives::fetch_counts(GpuHashMatch& match, gpu_stream_t on) {
 size_t GpuPrimitives::hash_match_scratch_bytes(TupleLayout build, uint64_t build_size, TupleLayout probe, uint64_t probe_size,
                                                uint32_t /*partitions*/, bool count_only, bool built) {
   id_.select();
-  return GpuHashMatch(build, build_size, probe, probe_size, count_only, built, nullptr, nullptr, nullptr, id_.name).bytes;
+  const auto bytes_for = [&](uint64_t rows) {
+    return GpuHashMatch(build, rows, probe, probe_size, count_only, built, nullptr, nullptr, nullptr, id_.name).bytes;
+  };
+  // Just too many rows for one table take less than some fewer.
+  const uint32_t entry_bytes = gpu::table_entry_bytes(count_only ? TupleLayout{build.key_bytes, 0} : build);
+  return std::max(bytes_for(build_size), bytes_for(std::min(build_size, gpu::most_small_rows(entry_bytes))));
 }
 
 size_t GpuPrimitives::hash_build_scratch_bytes(TupleLayout build, uint64_t build_size, bool count_only) {

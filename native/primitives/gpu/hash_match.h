@@ -20,8 +20,12 @@ constexpr uint64_t emit_tiles(uint64_t rows) { return (rows + kEmitTile - 1) / k
 
 /// Bits of the hash that make partitions of a build side whose tables have entries of up to so many bytes.
 unsigned partition_bits(uint64_t build_rows, uint32_t entry_bytes);
+/// Of the tables of a build side, which store its values or, where matches are kept, its row numbers.
+uint32_t table_entry_bytes(TupleLayout build);
 /// Slots of the one table of a build side that is small enough for that, else 0.
-uint64_t small_table_slots(uint64_t build_rows, uint64_t probe_rows, uint32_t entry_bytes);
+uint64_t small_table_slots(uint64_t build_rows, uint32_t entry_bytes);
+/// The most rows of a build side that has one table.
+uint64_t most_small_rows(uint32_t entry_bytes);
 
 template <class F>
 void with_key(TupleLayout layout, F&& f) {

@@ -16,8 +16,8 @@ namespace {
 
 constexpr unsigned kProbes = 2;  // of a thread, under way
 constexpr unsigned kMostBlocks = 16384;
-constexpr uint64_t kSparseProbes = 16;  // of each build tuple
-constexpr unsigned kMostMoves = 500;    // until a tuple has a place: far more than random hashes need
+constexpr unsigned kMostMoves = 500;  // until a tuple has a place: far more than random hashes need
+constexpr uint64_t kSpareSlots = 128;
 constexpr uint32_t kNoBucket = ~uint32_t{0};
 constexpr uint32_t kMatched = uint32_t{1} << 31;  // in a build row that is stored, which has fewer bits
 
@@ -191,25 +191,27 @@ __global__ void mark_build(SmallTable<Key, uint32_t> table, uint8_t* matched) {
   }
 }
 
-// A block reserves room for all that it finds in a stretch.
+// A block reserves room for all that it finds in a tile. Rows are counted from it, in 32 bits.
 template <class Key, class BuildValue, class ProbeValue>
 __global__ void __launch_bounds__(kThreads, 1536 / kThreads)
     write_small(SmallTable<Key, BuildValue> table, Run<Key, ProbeValue> probe, const uint32_t* crowded,
                 PairColumns<Key, BuildValue, ProbeValue> out, unsigned long long most, unsigned long long* written) {
-  constexpr unsigned kGroups = kThreads / kLanes;
+  constexpr unsigned kGroups = kThreads / kLanes, kTile = kThreads * kProbes;
   __shared__ unsigned counts[kGroups];
   __shared__ unsigned long long reserved;
   if (*crowded) return;
-  for (uint64_t tile = uint64_t{blockIdx.x} * kThreads * kProbes; tile < probe.size; tile += loop_step() * kProbes) {
+  const unsigned first = threadIdx.x / kLanes * kLanes * kProbes + lane();
+  for (uint64_t tile = uint64_t{blockIdx.x} * kTile; tile < probe.size; tile += uint64_t{gridDim.x} * kTile) {
+    const unsigned rows = probe.size - tile < kTile ? static_cast<unsigned>(probe.size - tile) : kTile;
     HashTuple<Key, ProbeValue> tuples[kProbes];
     BucketHalves loaded[kProbes];
     BuildValue build_values[kProbes];
-    const uint64_t first = tile + threadIdx.x / kLanes * kLanes * kProbes + lane();
 #pragma unroll
     for (unsigned i = 0; i < kProbes; ++i) {
-      const uint64_t row = first + i * kLanes < probe.size ? first + i * kLanes : tile;
-      tuples[i].hash = hash_key(load_once(probe.keys + row));
-      tuples[i].value = probe.values ? load_once(probe.values + row) : static_cast<ProbeValue>(probe.first_value + row);
+      const unsigned row = first + i * kLanes < rows ? first + i * kLanes : 0;
+      tuples[i].hash = hash_key(load_once(probe.keys + tile + row));
+      tuples[i].value =
+          probe.values ? load_once(probe.values + tile + row) : static_cast<ProbeValue>(probe.first_value + tile + row);
     }
 #pragma unroll
     for (unsigned i = 0; i < kProbes; ++i) loaded[i] = table.load(table.first(tuples[i].hash));
@@ -218,7 +220,7 @@ __global__ void __launch_bounds__(kThreads, 1536 / kThreads)
 #pragma unroll
     for (unsigned i = 0; i < kProbes; ++i) {
       const bool match = table.find(tuples[i].hash, loaded[i], build_values[i]);
-      found[i] = ballot(match && first + i * kLanes < probe.size);
+      found[i] = ballot(match && first + i * kLanes < rows);
       count += popcount(found[i]);
     }
     if (lane() == 0) counts[threadIdx.x / kLanes] = count;
@@ -244,12 +246,17 @@ __global__ void __launch_bounds__(kThreads, 1536 / kThreads)
 }  // namespace
 
 /// Full buckets, and some more than tuples: few easily have the same few buckets. The emptier they are the fewer lanes look
-/// into a second one, which many probes make worth it, but only while all that they look into is in the cache.
-uint64_t small_table_slots(uint64_t build_rows, uint64_t probe_rows, uint32_t entry_bytes) {
-  const uint64_t fewest = build_rows + build_rows / 4 + 128;
+/// into a second one. Never fewer for more rows: memory is planned for the most that there may be.
+uint64_t small_table_slots(uint64_t build_rows, uint32_t entry_bytes) {
+  const uint64_t fewest = build_rows + build_rows / 4 + kSpareSlots;
   if (fewest * entry_bytes > hash_tuning.small_table_bytes) return 0;
-  const bool sparse = probe_rows / kSparseProbes >= build_rows;
-  return std::max(fewest, sparse ? std::min(4 * build_rows, hash_tuning.sparse_table_slots) : 0) / 4 * 4;
+  return std::max(fewest, std::min(4 * build_rows, hash_tuning.sparse_table_slots)) / 4 * 4;
+}
+
+uint64_t most_small_rows(uint32_t entry_bytes) {
+  const uint64_t slots = hash_tuning.small_table_bytes / entry_bytes;
+  const uint64_t filled = slots - std::min(slots, kSpareSlots);
+  return filled / 5 * 4 + std::min<uint64_t>(filled % 5, 3);
 }
 
 }  // namespace gpu

@@ -11,7 +11,7 @@ struct HashTuning {
   uint64_t sparse_table_slots = 1 << 17;  ///< that table may have so many, for a tuple in every fourth
 #else
   uint64_t small_table_bytes = 48 << 20;
-  uint64_t sparse_table_slots = 1 << 20;
+  uint64_t sparse_table_slots = 3 << 17;
 #endif
   uint64_t fewest_sampled = uint64_t{1} << 24;  ///< tuples of a side whose split in two passes goes by a sample
   uint64_t sampled_sectors = 1 << 11;           ///< for each group of the first: rooms are 13 % larger than their groups
