@@ -207,18 +207,20 @@ ResultSlots::~ResultSlots() {
   }
 }
 
-ResultSlots::Slot& ResultSlots::acquire(size_t bytes) {
+ResultSlots::Slot& ResultSlots::acquire(size_t bytes, gpu_stream_t stream) {
   deliver();
   const std::lock_guard lock(mutex_);
   for (const auto& slot : slots_) {
     if (slot->busy_ || slot->capacity_ < bytes) continue;
     slot->busy_ = true;
+    slot->stream_ = stream;
     return *slot;
   }
   id_.select();
   slots_.reserve(slots_.size() + 1);
   auto slot = std::make_unique<Slot>();
   slot->busy_ = true;
+  slot->stream_ = stream;
   slot->capacity_ = (bytes + kSlotBytes - 1) / kSlotBytes * kSlotBytes;
   GPU_CHECK(id_.name, gpu_event_create_with_flags(&slot->written_, gpu_event_disable_timing));
   const gpu_error_t error = gpu_malloc_pinned(&slot->data_, slot->capacity_);
@@ -228,10 +230,9 @@ ResultSlots::Slot& ResultSlots::acquire(size_t bytes) {
   return *slots_.back();
 }
 
-void ResultSlots::finish(Slot& slot, std::function<void()> deliver, gpu_stream_t stream) {
-  GPU_CHECK(id_.name, gpu_event_record(slot.written_, stream));
+void ResultSlots::finish(Slot& slot, std::function<void()> deliver) {
+  GPU_CHECK(id_.name, gpu_event_record(slot.written_, slot.stream_));
   const std::lock_guard lock(mutex_);
-  slot.stream_ = stream;
   slot.deliver_ = std::move(deliver);
 }
 
@@ -249,7 +250,7 @@ void ResultSlots::deliver(gpu_stream_t stream) {
 void ResultSlots::forget(gpu_stream_t stream) noexcept {
   const std::lock_guard lock(mutex_);
   for (const auto& slot : slots_) {
-    if (!slot->deliver_ || slot->stream_ != stream) continue;
+    if (!slot->busy_ || slot->stream_ != stream) continue;
     slot->deliver_ = nullptr;
     slot->busy_ = false;
   }

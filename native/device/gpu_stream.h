@@ -42,18 +42,18 @@ class ResultSlots {
     size_t capacity_ = 0;
     gpu_event_t written_{};
     gpu_stream_t stream_{};
-    bool busy_ = false;              // from acquire() until its results have been delivered
-    std::function<void()> deliver_;  // while the stream has it
+    bool busy_ = false;              // from acquire() until its results have been delivered, or its stream goes
+    std::function<void()> deliver_;  // once all that writes it is enqueued
   };
 
-  /// A slot of at least `bytes` that kernels and the host address.
-  Slot& acquire(size_t bytes);
-  /// Has `deliver` take the results to their place once what `stream` has to do by now is done and waited for.
-  void finish(Slot& slot, std::function<void()> deliver, gpu_stream_t stream);
+  /// A slot of at least `bytes` that the host and kernels of `stream` address.
+  Slot& acquire(size_t bytes, gpu_stream_t stream);
+  /// Has `deliver` take the results to their place once what the slot's stream has to do by now is done and waited for.
+  void finish(Slot& slot, std::function<void()> deliver);
 
   /// Delivers what `stream`, which has been synchronized, and others have written.
   void deliver(gpu_stream_t stream = {});
-  /// Forgets what `stream`, which has failed or goes, was to write.
+  /// Frees the slots of `stream`, which has failed or goes.
   void forget(gpu_stream_t stream) noexcept;
 
  private:

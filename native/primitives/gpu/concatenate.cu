@@ -103,7 +103,7 @@ void GpuPrimitives::concatenate(TupleLayout layout, std::span<const TupleView> p
   if (parts.size() >= UINT32_MAX) not_supported_on(device_, "Concatenating 2^32 parts");
   id_.select();
   const gpu_stream_t on = raw(stream);
-  ResultSlots::Slot& slot = results_.acquire((parts.size() + 1) * sizeof(Part));
+  ResultSlots::Slot& slot = results_.acquire((parts.size() + 1) * sizeof(Part), on);
   auto* const table = slot.as<Part>();
   unsigned count = 0;
   uint64_t row = 0;
@@ -121,8 +121,7 @@ void GpuPrimitives::concatenate(TupleLayout layout, std::span<const TupleView> p
   const dim3 grid(gpu::loop_blocks((bytes / piece + 1) * kLanes), layout.value_bytes ? 2 : 1);
   copy_parts<<<grid, kThreads, 0, on>>>(static_cast<const Part*>(scratch), count, piece, columns);
   check_launch("copy_parts");
-  results_.finish(
-      slot, [] {}, on);
+  results_.finish(slot, [] {});
 }
 
 size_t GpuPrimitives::concatenate_scratch_bytes(size_t parts) { return (parts + 1) * sizeof(Part); }

@@ -40,18 +40,15 @@ void GpuPrimitives::hash_group(TupleLayout layout, TupleView in, HashGrouping gr
   const gpu_stream_t on = raw(stream);
   const gpu::GroupBounds bounds = gpu::hash_group(layout, in, grouping.group_bits, out, scratch, on, id_.name);
   const uint32_t groups = grouping.groups();
-  ResultSlots::Slot& slot = results_.acquire(2 * groups * sizeof(uint32_t));
+  ResultSlots::Slot& slot = results_.acquire(2 * groups * sizeof(uint32_t), on);
   auto* const found = slot.as<uint32_t>();
   gpu::copy_few<<<1, kThreads, 0, on>>>(found, bounds.begins, groups);
   gpu::copy_few<<<1, kThreads, 0, on>>>(found + groups, bounds.ends, groups);
   check_launch("copy_few");
-  results_.finish(
-      slot,
-      [=] {
-        std::copy_n(found, groups, host_begins);
-        std::copy_n(found + groups, groups, host_ends);
-      },
-      on);
+  results_.finish(slot, [=] {
+    std::copy_n(found, groups, host_begins);
+    std::copy_n(found + groups, groups, host_ends);
+  });
 }
 
 void GpuPrimitives::split_groups(GpuHashMatch& match, gpu::HashSide& side, const GroupedTuples& tuples, HashGrouping grouping,
@@ -61,7 +58,7 @@ void GpuPrimitives::split_groups(GpuHashMatch& match, gpu::HashSide& side, const
     GPU_CHECK(id_.name, gpu_memset_async(side.offsets, 0, (match.partitions() + 1) * sizeof(uint32_t), on));
     return;
   }
-  ResultSlots::Slot& slot = results_.acquire(2 * stretches * sizeof(uint32_t));
+  ResultSlots::Slot& slot = results_.acquire(2 * stretches * sizeof(uint32_t), on);
   uint32_t *host = slot.as<uint32_t>(), *device = match.bounds;
   std::vector<gpu::GroupRun> runs;
   for (const GroupedTuples::Fragment& fragment : tuples.fragments) {
@@ -73,8 +70,7 @@ void GpuPrimitives::split_groups(GpuHashMatch& match, gpu::HashSide& side, const
   }
   gpu::copy_few<<<1, kThreads, 0, on>>>(match.bounds, slot.as<uint32_t>(), static_cast<unsigned>(2 * stretches));
   check_launch("copy_few");
-  results_.finish(
-      slot, [] {}, on);
+  results_.finish(slot, [] {});
   gpu::hash_split_groups(side.layout, runs, tuples.groups, grouping.group_bits, grouping.bits, side.tuples, side.offsets,
                          match.split_scratch, on, id_.name);
 }

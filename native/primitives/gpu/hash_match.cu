@@ -335,19 +335,16 @@ void GpuPrimitives::fetch_counts(GpuHashMatch& match, gpu_stream_t on) {
     gpu::MatchCounts counts;
     uint32_t crowded_rows;
   };
-  ResultSlots::Slot& slot = results_.acquire(sizeof(Found));
+  ResultSlots::Slot& slot = results_.acquire(sizeof(Found), on);
   auto* const found = slot.as<Found>();
   gpu::copy_few<<<1, kThreads, 0, on>>>(&found->counts, match.counts, 1);
   gpu::copy_few<<<1, kThreads, 0, on>>>(&found->crowded_rows, match.crowded_before + match.partitions(), 1);
   check_launch("copy_few");
-  results_.finish(
-      slot,
-      [&match, found] {
-        const gpu::MatchCounts& counts = found->counts;
-        match.found = {counts.by_table + counts.crowded_pairs, counts.build, counts.by_table + counts.crowded_probe};
-        match.crowded_rows = found->crowded_rows;
-      },
-      on);
+  results_.finish(slot, [&match, found] {
+    const gpu::MatchCounts& counts = found->counts;
+    match.found = {counts.by_table + counts.crowded_pairs, counts.build, counts.by_table + counts.crowded_probe};
+    match.crowded_rows = found->crowded_rows;
+  });
 }
 
 size_t GpuPrimitives::hash_match_scratch_bytes(TupleLayout build, uint64_t build_size, TupleLayout probe, uint64_t probe_size,

@@ -286,7 +286,7 @@ void GpuPrimitives::match_ranges(TupleLayout build_layout, TupleView build, Tupl
   const uint64_t size = build.size + probe.size, tiles = tiles_of(size);
   const auto blocks = static_cast<unsigned>(tiles);
   const Scratch own(scratch, size);
-  ResultSlots::Slot& slot = results_.acquire(sizeof(uint64_t));
+  ResultSlots::Slot& slot = results_.acquire(sizeof(uint64_t), on);
   auto* const total = slot.as<uint64_t>();
   const auto match = [&]<class Key>(Key) {
     const Relations<Key> in{static_cast<const Key*>(build.keys), static_cast<const Key*>(probe.keys), build.size, probe.size};
@@ -305,8 +305,7 @@ void GpuPrimitives::match_ranges(TupleLayout build_layout, TupleView build, Tupl
     check_launch("write_tiles");
   };
   build_layout.key_bytes == 4 ? match(uint32_t{}) : match(uint64_t{});
-  results_.finish(
-      slot, [=] { *host_count = *total; }, on);
+  results_.finish(slot, [=] { *host_count = *total; });
 }
 
 size_t GpuPrimitives::match_ranges_scratch_bytes(TupleLayout, uint64_t build_size, TupleLayout, uint64_t probe_size) {
@@ -322,16 +321,13 @@ void GpuPrimitives::sum_ranges(const NarrowMatchRange* ranges, uint64_t count, M
   id_.select();
   const gpu_stream_t on = raw(stream);
   const unsigned blocks = gpu::loop_blocks(count);
-  ResultSlots::Slot& slot = results_.acquire(blocks * sizeof(MatchSums));
+  ResultSlots::Slot& slot = results_.acquire(blocks * sizeof(MatchSums), on);
   auto* const sums = slot.as<MatchSums>();
   sum_ranges_of_blocks<<<blocks, kThreads, 0, on>>>(ranges, count, sums);
   check_launch("sum_ranges_of_blocks");
-  results_.finish(
-      slot,
-      [=] {
-        for (unsigned b = 0; b < blocks; ++b) host_sums->add(sums[b]);
-      },
-      on);
+  results_.finish(slot, [=] {
+    for (unsigned b = 0; b < blocks; ++b) host_sums->add(sums[b]);
+  });
 }
 
 }  // namespace warpjoin

@@ -84,7 +84,7 @@ void GpuPrimitives::partition(TupleLayout layout, TupleView in, Digit digit, Tup
   }
   id_.select();
   const gpu_stream_t on = raw(stream);
-  ResultSlots::Slot& slot = results_.acquire(offsets_count * sizeof(uint64_t));
+  ResultSlots::Slot& slot = results_.acquire(offsets_count * sizeof(uint64_t), on);
   auto* offsets = slot.as<uint64_t>();
   gpu::with_layout(layout, [&]<class Key, class Value>(Key, Value) {
     const gpu::Run<Key, Value> tuples(in);
@@ -100,8 +100,7 @@ void GpuPrimitives::partition(TupleLayout layout, TupleView in, Digit digit, Tup
     find_offsets<<<gpu::loop_blocks(offsets_count), gpu::kThreads, 0, on>>>(keys, in.size, digit, offsets);
     check_launch("find_offsets");
   });
-  results_.finish(
-      slot, [=] { std::copy(offsets, offsets + offsets_count, host_offsets); }, on);
+  results_.finish(slot, [=] { std::copy(offsets, offsets + offsets_count, host_offsets); });
 }
 
 size_t GpuPrimitives::partition_scratch_bytes(TupleLayout layout, uint64_t size, Digit digit) {

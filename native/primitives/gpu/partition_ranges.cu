@@ -43,7 +43,7 @@ void GpuPrimitives::partition_ranges(TupleLayout layout, TupleView in, uint64_t 
   }
   id_.select();
   const gpu_stream_t on = raw(stream);
-  ResultSlots::Slot& slot = results_.acquire((kMostRanges + ranges + 1) * sizeof(uint64_t));
+  ResultSlots::Slot& slot = results_.acquire((kMostRanges + ranges + 1) * sizeof(uint64_t), on);
   auto* offsets = slot.as<uint64_t>() + kMostRanges;
   gpu::with_layout(layout, [&]<class Key, class Value>(Key, Value) {
     const RangeSplit<Key, Value> own(scratch, in.size, ranges);
@@ -58,8 +58,7 @@ void GpuPrimitives::partition_ranges(TupleLayout layout, TupleView in, uint64_t 
     gpu::split<typename RangeSplit<Key, Value>::Shape>(gpu::Run<Key, Value>(in), buckets, own.counts, static_cast<Key*>(out.keys),
                                                        static_cast<Value*>(out.values), offsets, on, id_.name);
   });
-  results_.finish(
-      slot, [=] { std::copy(offsets, offsets + ranges + 1, host_offsets); }, on);
+  results_.finish(slot, [=] { std::copy(offsets, offsets + ranges + 1, host_offsets); });
 }
 
 size_t GpuPrimitives::partition_ranges_scratch_bytes(TupleLayout layout, uint64_t size, size_t ranges) {

@@ -130,19 +130,16 @@ void GpuPrimitives::varying_bits(TupleLayout layout, TupleView in, const uint64_
   if (in.size == 0) return;
   id_.select();
   const unsigned blocks = std::min(gpu::loop_blocks(in.size), kVaryingBlocks);
-  ResultSlots::Slot& slot = results_.acquire(blocks * sizeof(uint64_t));
+  ResultSlots::Slot& slot = results_.acquire(blocks * sizeof(uint64_t), raw(stream));
   auto* found = slot.as<uint64_t>();
   const auto launch = [&]<class Key>(Key first) {
     find_varying_bits<<<blocks, gpu::kThreads, 0, raw(stream)>>>(static_cast<const Key*>(in.keys), in.size, first, found);
   };
   layout.key_bytes == 4 ? launch(static_cast<uint32_t>(*host_first_key)) : launch(*host_first_key);
   check_launch("find_varying_bits");
-  results_.finish(
-      slot,
-      [=] {
-        for (unsigned block = 0; block < blocks; ++block) *host_varying_bits |= found[block];
-      },
-      raw(stream));
+  results_.finish(slot, [=] {
+    for (unsigned block = 0; block < blocks; ++block) *host_varying_bits |= found[block];
+  });
 }
 
 void GpuPrimitives::sample_keys(TupleLayout layout, TupleView in, uint64_t count, void* keys, const Job& job, Stream& stream) {

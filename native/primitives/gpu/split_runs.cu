@@ -93,7 +93,7 @@ void GpuPrimitives::split_runs(TupleLayout layout, std::span<const TupleView> ru
   if (runs.size() > kMostRuns) not_supported_on(device_, "Splitting more than 128 runs");
   id_.select();
   const size_t cut_count = ranks.size() * runs.size();
-  ResultSlots::Slot& slot = results_.acquire((ranks.size() + cut_count) * sizeof(uint64_t));
+  ResultSlots::Slot& slot = results_.acquire((ranks.size() + cut_count) * sizeof(uint64_t), raw(stream));
   auto* cuts = slot.as<uint64_t>();
   uint64_t* device_ranks = cuts + cut_count;
   std::copy(ranks.begin(), ranks.end(), device_ranks);
@@ -108,8 +108,7 @@ void GpuPrimitives::split_runs(TupleLayout layout, std::span<const TupleView> ru
   };
   layout.key_bytes == 4 ? launch(uint32_t{}) : launch(uint64_t{});
   check_launch("split_at_ranks");
-  results_.finish(
-      slot, [=] { std::copy(cuts, cuts + cut_count, host_cuts); }, raw(stream));
+  results_.finish(slot, [=] { std::copy(cuts, cuts + cut_count, host_cuts); });
 }
 
 }  // namespace warpjoin
