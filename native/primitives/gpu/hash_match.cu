@@ -285,7 +285,6 @@ void GpuPrimitives::match_tables(GpuHashMatch& match, gpu_stream_t on) {
   if (match.bits) {
     match_in_tables(match, on);
   } else {
-    if (!match.count_only && !match.written()) hash_probe(match, on);  // its rows are kept
     if (!match.shares_build) build_small(match, on);
     match_small(match, on);
   }

@@ -149,33 +149,42 @@ __global__ void fill_slots(SmallTable<Key, Stored> table, const uint32_t* rows, 
   }
 }
 
-template <class Key>
-__global__ void __launch_bounds__(kThreads) keep_small(SmallTable<Key, uint32_t> table, const Key* keys, uint64_t size,
-                                                       const uint32_t* crowded, uint32_t* first_match, uint32_t* table_matches) {
+// Null for tuples that are only counted: `tuples` and `first_match`.
+template <class Key, class Value>
+__global__ void __launch_bounds__(kThreads)
+    keep_small(SmallTable<Key, uint32_t> table, Run<Key, Value> probe, const uint32_t* crowded, HashTuple<Key, Value>* tuples,
+               uint32_t* first_match, uint32_t* table_matches) {
   if (*crowded) {
-    for (uint64_t row = loop_begin(); first_match && row < size; row += loop_step()) first_match[row] = kNoRow;
+    for (uint64_t row = loop_begin(); first_match && row < probe.size; row += loop_step()) first_match[row] = kNoRow;
     return;
   }
   uint32_t matches = 0;
-  for (uint64_t tile = uint64_t{blockIdx.x} * kThreads * kProbes; tile < size; tile += loop_step() * kProbes) {
-    Key hashes[kProbes];
+  for (uint64_t tile = uint64_t{blockIdx.x} * kThreads * kProbes; tile < probe.size; tile += loop_step() * kProbes) {
+    HashTuple<Key, Value> own[kProbes];
     BucketHalves loaded[kProbes];
 #pragma unroll
     for (unsigned i = 0; i < kProbes; ++i) {
-      const uint64_t row = tile + i * kThreads + threadIdx.x;
-      hashes[i] = hash_key(load_once(keys + (row < size ? row : tile)));
+      uint64_t row = tile + i * kThreads + threadIdx.x;
+      if (row >= probe.size) row = tile;
+      own[i].hash = hash_key(load_once(probe.keys + row));
+      if constexpr (is_value<Value>) {
+        own[i].value = probe.values ? load_once(probe.values + row) : static_cast<Value>(probe.first_value + row);
+      }
     }
 #pragma unroll
-    for (unsigned i = 0; i < kProbes; ++i) loaded[i] = table.load(table.first(hashes[i]));
+    for (unsigned i = 0; i < kProbes; ++i) loaded[i] = table.load(table.first(own[i].hash));
 #pragma unroll
     for (unsigned i = 0; i < kProbes; ++i) {
       const uint64_t row = tile + i * kThreads + threadIdx.x;
       uint32_t build_row;
-      const bool match = table.find(hashes[i], loaded[i], build_row);
-      if (row < size) {
-        if (first_match) first_match[row] = match ? build_row & ~kMatched : kNoRow;
+      const bool match = table.find(own[i].hash, loaded[i], build_row);
+      if (row < probe.size) {
+        if (first_match) {
+          first_match[row] = match ? build_row & ~kMatched : kNoRow;
+          store_tuple(tuples + row, own[i]);
+        }
         matches += match;
-        if (match && !(build_row & kMatched)) table.mark_matched(hashes[i], build_row);
+        if (match && !(build_row & kMatched)) table.mark_matched(own[i].hash, build_row);
       }
     }
   }
@@ -305,14 +314,17 @@ void GpuPrimitives::match_small(GpuHashMatch& match, gpu_stream_t on) {
       }
     });
   } else {
-    gpu::with_key(match.build.layout, [&]<class Key>(Key) {
+    gpu::with_layout(match.probe.layout, [&]<class Key, class Value>(Key, Value) {
       const auto table = table_of<Key, uint32_t>(match);
+      auto* tuples = reinterpret_cast<gpu::HashTuple<Key, Value>*>(match.probe.tuples.data);
       uint32_t* first_match = match.first_match;
       for (const TupleView& fragment : match.probe_fragments) {
         gpu::keep_small<<<gpu::probe_blocks(fragment.size), kThreads, 0, on>>>(
-            table, static_cast<const Key*>(fragment.keys), fragment.size, match.crowded, first_match, match.table_matches);
+            table, gpu::Run<Key, Value>(fragment), match.crowded, tuples, first_match, match.table_matches);
         check_launch("keep_small");
-        if (first_match) first_match += fragment.size;
+        if (!first_match) continue;
+        first_match += fragment.size;
+        tuples += fragment.size;
       }
       gpu::mark_build<<<gpu::loop_blocks(match.small_slots), kThreads, 0, on>>>(table, match.matched);
       check_launch("mark_build");
