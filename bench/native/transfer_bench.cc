@@ -26,7 +26,7 @@ namespace warpjoin {
 namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
-constexpr size_t kCopyBytes = 64 * kMiB;
+constexpr size_t kCopyBytes = 128 * kMiB;
 constexpr size_t kWindowBytes = 512 * kMiB;  // device and pinned memory of one direction of a link; used again and again
 
 struct Options {
@@ -136,7 +136,7 @@ struct Gpus {
 
 class Report {
  public:
-  void add(size_t gpus, Mode mode, const char* what, size_t block_bytes, Rate rate, double ceiling) {
+  void add(size_t gpus, Mode mode, const char* what, size_t block_bytes, bool usual, Rate rate, double ceiling) {
     std::printf("%zu GPUs  %-9s  %-22s  %7.1f GB/s (%.1f to %.1f)", gpus, kModeNames[static_cast<size_t>(mode)],
                 block_bytes ? (std::string(what) + ", " + std::to_string(block_bytes >> 10) + " KiB").c_str() : what, rate.median,
                 rate.least, rate.most);
@@ -144,8 +144,8 @@ class Report {
     std::fflush(stdout);
     rows_ << (rows_.tellp() ? ",\n    " : "") << "{\"gpus\": " << gpus << ", \"direction\": \""
           << kModeNames[static_cast<size_t>(mode)] << "\", \"what\": \"" << what << "\", \"blockBytes\": " << block_bytes
-          << ", \"gbPerSecond\": " << rate.median << ", \"least\": " << rate.least << ", \"most\": " << rate.most
-          << ", \"ofCeiling\": " << rate.median / ceiling << "}";
+          << ", \"usual\": " << (usual ? "true" : "false") << ", \"gbPerSecond\": " << rate.median
+          << ", \"least\": " << rate.least << ", \"most\": " << rate.most << ", \"ofCeiling\": " << rate.median / ceiling << "}";
   }
   void write(const Options& options, unsigned threads) const {
     std::ofstream out(options.json);
@@ -167,7 +167,7 @@ void bench(size_t count, const Options& options, const HostBuffer (&ordinary)[2]
   const size_t bytes = options.gib << 30;
   const auto part = [](HostQueue::Direction direction) { return direction == HostQueue::Direction::to_device ? 0 : 1; };
   const auto memory = HostMemory::create(2 * count * kWindowBytes);
-  Gpus plain(count, options.threads, kMiB);
+  Gpus plain(count, options.threads, 0);
   const HostBuffer windows = memory->allocate(2 * count * kWindowBytes, "pinned windows");
   touch(plain.engine.pool, windows);
   Device& pins = *plain.engine.devices[0];
@@ -180,19 +180,20 @@ void bench(size_t count, const Options& options, const HostBuffer (&ordinary)[2]
   for (const Mode mode : modes) {
     Rate& ceiling = ceilings[static_cast<size_t>(mode)];
     ceiling = measure(options.runs, bytes, [&] { plain.run_plain_copies(mode, bytes, pinned_at); });
-    report.add(count, mode, "ceiling", 0, ceiling, ceiling.median);
-    report.add(count, mode, "pinned", 0, measure(options.runs, bytes, [&] { plain.run_transfer(mode, bytes, pinned_at); }),
+    report.add(count, mode, "ceiling", 0, false, ceiling, ceiling.median);
+    report.add(count, mode, "pinned", 0, false, measure(options.runs, bytes, [&] { plain.run_transfer(mode, bytes, pinned_at); }),
                ceiling.median);
   }
   pins.unpin(windows.data());
-  for (const size_t block : {kMiB / 2, kMiB, 2 * kMiB}) {
+  const size_t usual = plain.engine.pinned.buffer_bytes();
+  for (const size_t block : {usual / 2, usual, 2 * usual}) {
     Gpus gpus(count, options.threads, block);
     for (const Mode mode : modes) {
       const size_t share = bytes / count / (mode == Mode::both ? 2 : 1);
       const auto ordinary_at = [&](size_t d, HostQueue::Direction direction, size_t at) {
         return ordinary[part(direction)].as<char>() + d * share + at;
       };
-      report.add(count, mode, "ordinary", block,
+      report.add(count, mode, "ordinary", block, block == usual,
                  measure(options.runs, bytes, [&] { gpus.run_transfer(mode, bytes, ordinary_at); }),
                  ceilings[static_cast<size_t>(mode)].median);
     }

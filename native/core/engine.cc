@@ -1,5 +1,7 @@
 #include "core/engine.h"
 
+#include <algorithm>
+#include <bit>
 #include <thread>
 
 #include "core/error.h"
@@ -7,11 +9,27 @@
 #include "device/host_device.h"
 
 namespace warpjoin {
+namespace {
+
+constexpr unsigned kTransferThreads = 16;  // for each device
+constexpr size_t kRingBytes = size_t{256} << 20, kMostBlock = size_t{8} << 20;
+
+unsigned transfer_threads_for(const ThreadPool& pool, size_t devices) {
+  return static_cast<unsigned>(std::clamp<size_t>(kTransferThreads * devices, 1, pool.threads()));
+}
+
+size_t block_bytes(const EngineConfig& config, const ThreadPool& pool) {
+  if (config.transfer_block_bytes) return config.transfer_block_bytes;
+  const unsigned threads = transfer_threads_for(pool, config.gpus.size());
+  return std::clamp(std::bit_floor(kRingBytes / 2 / threads), kLeastTransferBlock, kMostBlock);
+}
+
+}  // namespace
 
 Engine::Engine(const EngineConfig& config)
     : memory(config.memory ? config.memory : HostMemory::create(config.memory_limit_bytes)),
       pool(config.threads ? config.threads : std::max(1u, std::thread::hardware_concurrency())),
-      pinned(memory, config.transfer_block_bytes) {
+      pinned(memory, block_bytes(config, pool)) {
   for (int i = 0; i < config.host_devices; ++i) {
     const size_t limit = config.device_memory_limit_bytes ? config.device_memory_limit_bytes : config.memory_limit_bytes;
     devices.push_back(create_host_device(i, limit, memory, pool));
@@ -23,6 +41,8 @@ Engine::Engine(const EngineConfig& config)
   for (const auto& device : devices) all.push_back(device.get());
   topology = Topology::probe(all);
 }
+
+unsigned Engine::transfer_threads() const { return transfer_threads_for(pool, devices.size()); }
 
 std::vector<Device*> Engine::select(const std::vector<int>& ordinals) const {
   std::vector<Device*> selected;

@@ -12,6 +12,9 @@
 
 namespace warpjoin {
 
+/// What a transfer of some size moves at least at a time through pinned memory to the host.
+inline constexpr size_t kLeastTransferBlock = size_t{2} << 20;
+
 struct EngineConfig {
   unsigned threads = 0;                     ///< host threads; 0: one a core
   int host_devices = 1;                     ///< how many host devices to show; 0 where GPUs are used
@@ -19,10 +22,11 @@ struct EngineConfig {
   size_t memory_limit_bytes = 0;            ///< host memory, hard
   std::shared_ptr<HostMemory> memory = {};  ///< of another engine, to work within its limit; null: one of its own
   size_t device_memory_limit_bytes = 0;     ///< each device, hard; 0: 80 % of the device's memory (host: the host limit)
-  /// What a transfer moves at a time through pinned memory to the host; half of it to the devices. On the way there, two
-  /// buffers of 1 MiB for each of 64 threads stay in the last-level cache, which the copy engines read; with 2 MiB a
-  /// quarter of the speed is lost. On the way back, threads wait for their block, and the fewer waits the better.
-  size_t transfer_block_bytes = size_t{2} << 20;
+  /// What a transfer moves at most at a time through pinned memory to the host; half of it to the devices. 0: what makes
+  /// 256 MiB of two buffers for each of its threads, 2 to 8 MiB. Each block costs its link some microseconds. But on the way
+  /// there all buffers should stay in the last-level cache, which the copy engines read: with twice as much a quarter of the
+  /// speed is lost.
+  size_t transfer_block_bytes = 0;
 };
 
 struct Engine {
@@ -35,6 +39,8 @@ struct Engine {
   PinnedPool pinned;
   TransferStreams transfer_streams;
 
+  /// How many threads take part in a transfer: so many keep all links busy.
+  unsigned transfer_threads() const;
   /// The devices with these ordinals; throws Error(option) for one that is not there.
   std::vector<Device*> select(const std::vector<int>& ordinals) const;
 };

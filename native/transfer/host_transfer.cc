@@ -71,7 +71,7 @@ class Worker {
 
   // Moves as much of a block as goes at once.
   void start(Slot& slot, Block& rest, size_t turn) {
-    const Block block = rest.cut(schedule_.copy(rest), schedule_.most_at_once(rest));
+    const Block block = rest.cut(schedule_.copy(rest), rest.at_once);
     Device& device = *schedule_.queue(block).device;
     const bool to_device = schedule_.queue(block).direction == HostQueue::Direction::to_device;
     TransferStream& own = streams_.of(index_, device, to_device);
@@ -118,7 +118,7 @@ void transfer(Engine& engine, std::span<HostQueue> queues, const Job& job) {
   if (queues.empty()) return;
   const Survey survey(queues, engine.pinned.buffer_bytes());
   const size_t useful = survey.staged_blocks + std::min(survey.direct_blocks, kDirectBlocks / kSlots * queues.size());
-  size_t workers = std::clamp<size_t>(useful, 1, engine.pool.threads());
+  size_t workers = std::clamp<size_t>(useful, 1, engine.transfer_threads());
   // Borrowed even where no buffer is needed: transfers share the streams too.
   const size_t buffers = survey.staged_blocks ? kSlots * workers : 0;
   const PinnedPool::Loan ring = engine.pinned.lend(buffers, *survey.staging);

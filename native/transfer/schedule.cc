@@ -1,5 +1,6 @@
 #include "transfer/schedule.h"
 
+#include <bit>
 #include <iterator>
 #include <utility>
 
@@ -10,9 +11,14 @@ namespace {
 
 size_t ceil_div(size_t a, size_t b) { return a / b + (a % b ? 1 : 0); }
 
+/// What is staged of a copy at a time.
+size_t staged_at_once(size_t copy_bytes, size_t buffer_bytes) {
+  return std::clamp(std::bit_floor(copy_bytes / kLeastBlocks), std::min(kLeastTransferBlock, buffer_bytes), buffer_bytes);
+}
+
 }  // namespace
 
-Survey::Survey(std::span<const HostQueue> queues, size_t block_bytes) {
+Survey::Survey(std::span<const HostQueue> queues, size_t buffer_bytes) {
   for (const HostQueue& queue : queues) {
     if (!staging) staging = queue.device;
     std::vector<bool>& own = direct.emplace_back();
@@ -24,7 +30,7 @@ Survey::Survey(std::span<const HostQueue> queues, size_t block_bytes) {
         (own.back() ? direct_bytes : staged_bytes) += stretch.bytes;
       }
       if (staged_bytes) staging = queue.device;
-      staged_blocks += ceil_div(staged_bytes, block_bytes);
+      staged_blocks += ceil_div(staged_bytes, staged_at_once(staged_bytes, buffer_bytes));
       direct_blocks += ceil_div(direct_bytes, kDirectBytes);
     }
   }
@@ -65,18 +71,20 @@ std::optional<Block> Schedule::next_block(size_t q) {
   if (state.copy == queues_[q].copies.size() || state.copy - state.called >= state.flights.size()) return {};
   Flight& own = flight(state, state.copy);
   const bool first = own.copy != state.copy;
-  const size_t one = staged_bytes(queues_[q]);
   if (first) {
     size_t bytes = 0;
     for (const HostCopy::Stretch& stretch : queues_[q].copies[state.copy].stretches) bytes += stretch.bytes;
-    state.share = std::clamp<size_t>(bytes / kLeastShares / one, 1, kMostBuffers) * one;
+    // Half a buffer on the way to a device: those of all threads stay in the last-level cache then, which the copy engines read.
+    const bool to_device = queues_[q].direction == HostQueue::Direction::to_device;
+    state.at_once = staged_at_once(bytes, buffer_bytes_) / (to_device ? 2 : 1);
+    state.share = std::clamp<size_t>(bytes / kLeastShares / state.at_once, 1, kMostBuffers) * state.at_once;
     own.copy = state.copy;
     own.taken = false;
     std::fill(own.done.begin(), own.done.end(), nullptr);
   }
   if (own.held_back || state.direct_blocks == kDirectBlocks) return {};
   Event* const after = queues_[q].copies[state.copy].after;
-  Block block = cut_block(q, first && after ? one : state.share);
+  Block block = cut_block(q, first && after ? state.at_once : state.share);
   own.taken = state.stretch == queues_[q].copies[state.copy].stretches.size();
   if (block.bytes) block.after = after;
   if (block.direct) {
@@ -94,7 +102,7 @@ std::optional<Block> Schedule::next_block(size_t q) {
 }
 
 // Moves the state's position past the block, and past the empty stretches before and behind it.
-Block Schedule::cut_block(size_t q, size_t staged_bytes) {
+Block Schedule::cut_block(size_t q, size_t most_staged) {
   State& state = states_[q];
   const std::vector<HostCopy::Stretch>& stretches = queues_[q].copies[state.copy].stretches;
   const auto skip_empty = [&] {
@@ -105,7 +113,8 @@ Block Schedule::cut_block(size_t q, size_t staged_bytes) {
   Block block{.queue = q, .copy = state.copy, .stretch = state.stretch, .offset = state.offset};
   if (state.stretch == stretches.size()) return block;
   block.direct = is_direct();
-  const size_t most = block.direct ? kDirectBytes : staged_bytes;
+  block.at_once = block.direct ? kDirectBytes : state.at_once;
+  const size_t most = block.direct ? kDirectBytes : most_staged;
   while (state.stretch < stretches.size() && block.bytes < most && is_direct() == block.direct) {
     const size_t here = std::min(most - block.bytes, stretches[state.stretch].bytes - state.offset);
     block.bytes += here;

@@ -22,9 +22,12 @@ inline constexpr size_t kDirectBlocks = 4;
 /// takes no more than a share that leaves as much to as many threads as keep a link busy.
 inline constexpr size_t kMostBuffers = 4, kLeastShares = 16;
 
+/// Blocks are smaller than a buffer where a copy would have fewer than so many, but not smaller than kLeastTransferBlock.
+inline constexpr size_t kLeastBlocks = 8;
+
 /// What a transfer has to move, and which of it goes directly.
 struct Survey {
-  explicit Survey(std::span<const HostQueue> queues, size_t block_bytes);
+  Survey(std::span<const HostQueue> queues, size_t buffer_bytes);
 
   std::vector<std::vector<bool>> direct;  ///< for each queue, the stretches of all its copies
   size_t staged_blocks = 0, direct_blocks = 0;
@@ -37,6 +40,7 @@ struct Block {
   size_t stretch = 0, offset = 0;
   size_t bytes = 0;  ///< 0: the whole copy is empty
   bool direct = false;
+  size_t at_once = 0;      ///< what of it is moved at a time
   Event* after = nullptr;  ///< to wait for first
   bool opens = false;      ///< the copy's other blocks are held back until this one, which is staged, has arrived
 
@@ -65,8 +69,6 @@ class Schedule {
 
   const HostQueue& queue(const Block& block) const { return queues_[block.queue]; }
   const HostCopy& copy(const Block& block) const { return queues_[block.queue].copies[block.copy]; }
-  /// What of a block is moved at a time: all of a direct one, else what a buffer is filled with.
-  size_t most_at_once(const Block& block) const { return block.direct ? kDirectBytes : staged_bytes(queue(block)); }
 
   /// The worker's next block, of the first queue from its own on that has one. With `wait` it waits until there is one;
   /// nothing means then that all have been taken, or that the transfer has failed. A worker must not wait while it has a
@@ -93,7 +95,7 @@ class Schedule {
   };
   struct State {
     size_t copy = 0, stretch = 0, offset = 0;  // where the next block begins
-    size_t share = 0;                          // most bytes of the copy's staged blocks
+    size_t at_once = 0, share = 0;             // of the copy's staged blocks: what is moved at a time, and most bytes
     size_t first = 0;                          // the copy's first stretch among the queue's
     size_t called = 0;                         // copies whose callback has returned
     size_t direct_blocks = 0;                  // under way
@@ -102,11 +104,7 @@ class Schedule {
   };
 
   std::optional<Block> next_block(size_t queue);
-  Block cut_block(size_t queue, size_t staged_bytes);
-  // Half a buffer on the way to a device: those of all threads stay in the last-level cache then, which the copy engines read.
-  size_t staged_bytes(const HostQueue& queue) const {
-    return queue.direction == HostQueue::Direction::to_device ? buffer_bytes_ / 2 : buffer_bytes_;
-  }
+  Block cut_block(size_t queue, size_t most_staged);
   bool all_taken() const;
   Flight& flight(State& state, size_t copy) const { return state.flights[copy % state.flights.size()]; }
 

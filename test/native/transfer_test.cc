@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "far_device.h"
+#include "transfer/schedule.h"
 #include "transfer_cases.h"
 
 namespace warpjoin {
@@ -155,6 +156,49 @@ ErrorCode code_of(const std::function<void()>& call) {
   }
   ADD_FAILURE() << "nothing was thrown";
   return ErrorCode::internal;
+}
+
+// Of what is staged, in MiB: the larger a copy the more at a time, while it is in eight blocks at least.
+TEST(TransferBlocks, GrowWithTheCopy) {
+  const auto engine = make_engine(1, 1);
+  const auto at_once = [&](Direction direction, size_t copy, size_t buffer) {
+    HostQueue queue{.device = engine->devices[0].get(), .direction = direction};
+    queue.copies = {{{{nullptr, nullptr, copy << 20}}}};
+    const transferring::Survey survey({&queue, 1}, buffer << 20);
+    transferring::Schedule schedule({&queue, 1}, survey, 2, buffer << 20);
+    return schedule.take(0, true)->at_once >> 20;
+  };
+  for (const size_t factor : {1, 2}) {
+    const Direction direction = factor == 1 ? Direction::to_host : Direction::to_device;
+    for (const size_t copy : {1, 15, 16, 31}) EXPECT_EQ(factor * at_once(direction, copy, 8), 2u) << copy;
+    for (const size_t copy : {32, 63}) EXPECT_EQ(factor * at_once(direction, copy, 8), 4u) << copy;
+    for (const size_t copy : {64, 1000}) EXPECT_EQ(factor * at_once(direction, copy, 8), 8u) << copy;
+    EXPECT_EQ(factor * at_once(direction, 1000, 4), 4u);
+  }
+}
+
+TEST(TransferBlocks, OfManySizesMoveAll) {
+  const auto engine = make_far_engine({.threads = 3,
+                                       .host_devices = 1,
+                                       .memory_limit_bytes = size_t{256} << 20,
+                                       .device_memory_limit_bytes = size_t{128} << 20,
+                                       .transfer_block_bytes = size_t{4} << 20});
+  Device& device = *engine->devices[0];
+  const Bytes sent = random_bytes((size_t{60} << 20) + 12345, 3);
+  Bytes back(sent.size());
+  device.memory().reserve(StackAllocator::aligned(sent.size()));
+  const Buffer memory = device.memory().allocate(sent.size());
+  HostQueue there{.device = &device, .direction = Direction::to_device}, home{.device = &device, .direction = Direction::to_host};
+  const size_t sizes[] = {1, size_t{3} << 20, (size_t{18} << 20) + 7, sent.size()};
+  for (size_t at = 0, i = 0; at < sent.size(); ++i) {
+    const size_t bytes = std::min(sizes[i], sent.size() - at);
+    there.copies.push_back({{{memory.as<char>() + at, sent.data() + at, bytes}}});
+    home.copies.push_back({{{back.data() + at, memory.as<char>() + at, bytes}}});
+    at += bytes;
+  }
+  transfer(*engine, {&there, 1}, Job());
+  transfer(*engine, {&home, 1}, Job());
+  EXPECT_TRUE(back == sent);
 }
 
 TEST(TransferErrors, OfACallbackStopAndLeaveTheRingUsable) {
