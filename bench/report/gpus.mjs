@@ -2,8 +2,13 @@
 // the newest of each that has rows for a table, and below it the newest of those that used more GPUs. Made by
 // scripts/gpu-bench.sh and bench/js/gpu-{sort,join}.mjs on a GPU host, which knows neither date nor commit.
 import { readdirSync, readFileSync } from 'node:fs';
+import { goalsTable } from './goals.mjs';
 
 const range = ({ median, min, max }, digits) => `${median.toFixed(digits)} (${min.toFixed(digits)} to ${max.toFixed(digits)})`;
+const phasesOf = ({ phases }) =>
+  Object.entries(phases)
+    .map(([name, milliseconds]) => `${name} ${milliseconds.toFixed(milliseconds < 10 ? 1 : 0)}`)
+    .join(', ');
 const billions = (n) => (n / 1e9).toFixed(2);
 
 /** The most GPUs that a report has used. */
@@ -20,6 +25,7 @@ const BESIDE_FLOOR = [
   ['10^9 tuples/s', (r) => billions(((r.build + r.probe) / r.milliseconds.median) * 1000)],
   ['floor, ms', (r) => r.floorMilliseconds.toFixed(0)],
   ['times the floor', (r) => r.ratioToFloor.toFixed(3)],
+  ['phases, ms', phasesOf],
 ];
 
 /** Sections by name, those that have results; `table` makes Markdown of a head and rows. */
@@ -29,11 +35,13 @@ export function gpuSections(folder, table) {
     commit: name.match(/^\d+-\d+-\d+(?:T\d+)?-(\w+)-gpu-/)[1],
     ...JSON.parse(readFileSync(`${folder}/${name}`, 'utf8')),
   });
-  const from = (kind, render, isRow = () => true) => {
-    const found = readdirSync(folder)
+  const reports = (kind) =>
+    readdirSync(folder)
       .filter((file) => file.endsWith(`-gpu-${kind}.json`))
       .sort()
-      .map(read)
+      .map(read);
+  const from = (kind, render, isRow = () => true) => {
+    const found = reports(kind)
       .map((report) => ({ ...report, results: report.results?.filter(isRow) }))
       .filter(({ results }) => !results || results.length > 0);
     const newest = found.at(-1);
@@ -54,7 +62,22 @@ export function gpuSections(folder, table) {
       );
     return from('join_scaling', render, ({ join }) => join === name);
   };
+  /** Times the floor on the most GPUs of each run that is kept beside the newest: DATE-COMMIT-...`what`-....json. */
+  const otherRuns = (what, figures) => () =>
+    table(
+      ['run', 'GPUs', ...figures.map(([head]) => head)],
+      readdirSync(folder)
+        .filter((file) => file.includes(`${what}-`) && !file.includes('-gpu-'))
+        .sort()
+        .map((file) => {
+          const { results } = JSON.parse(readFileSync(`${folder}/${file}`, 'utf8'));
+          const gpus = gpusOf({ results });
+          const cell = (isFigure) => results.find((r) => r.gpus === gpus && isFigure(r))?.ratioToFloor.toFixed(3) ?? '';
+          return [`\`${file}\``, gpus, ...figures.map(([, isFigure]) => cell(isFigure))];
+        }),
+    );
   const sections = {
+    'gpu-goals': () => goalsTable(reports, table),
     'gpu-links': from('sort', ({ gpu, hostThreads, links }) =>
       [
         `${gpu.replace(/ \d+$/, '')}, ${hostThreads} host threads; pinned memory, GB/s, all GPUs of the row at once:`,
@@ -67,7 +90,17 @@ export function gpuSections(folder, table) {
     ),
     'gpu-host-sorts': from('sort', ({ results }) =>
       table(
-        ['sort', 'tuples, 10^9', 'key + value bytes', 'GPUs', 'ms', '10^9 tuples/s', 'floor, ms', 'times the floor'],
+        [
+          'sort',
+          'tuples, 10^9',
+          'key + value bytes',
+          'GPUs',
+          'ms',
+          '10^9 tuples/s',
+          'floor, ms',
+          'times the floor',
+          'phases, ms',
+        ],
         results
           .filter(({ floorMilliseconds }) => floorMilliseconds)
           .map((r) => [
@@ -79,7 +112,22 @@ export function gpuSections(folder, table) {
             billions((r.tuples / r.milliseconds.median) * 1000),
             r.floorMilliseconds.toFixed(0),
             r.ratioToFloor.toFixed(3),
+            phasesOf(r),
           ]),
+      ),
+    ),
+    'gpu-sorts-in-other-runs': otherRuns('sorts', [
+      ['keys', (r) => r.sort === 'host to host' && r.valueBytes === 0],
+      ['pairs', (r) => r.sort === 'host to host' && r.valueBytes > 0],
+      ['out of core', (r) => r.sort === 'out of core'],
+    ]),
+    'gpu-joins-in-other-runs': otherRuns(
+      'joins',
+      ['B', 'A', 'out of core'].flatMap((where) =>
+        ['payloads', 'count'].map((what) => [
+          `${where}, ${what}`,
+          (r) => (r.workload ?? r.join) === where && r.algorithm === `hash, ${what}` && r.memory !== 'ordinary',
+        ]),
       ),
     ),
     'gpu-resident-sorts': from('sort', ({ results }) =>
@@ -103,7 +151,7 @@ export function gpuSections(folder, table) {
           r.gpus,
           r.direction.replace('_', ' '),
           r.what,
-          r.blockBytes ? r.blockBytes / 1024 : '',
+          r.blockBytes ? `${r.blockBytes / 1024}${r.usual ? ' (usual)' : ''}` : '',
           `${r.gbPerSecond.toFixed(1)} (${r.least.toFixed(1)} to ${r.most.toFixed(1)})`,
           `${(100 * r.ofCeiling).toFixed(0)} %`,
         ]),
