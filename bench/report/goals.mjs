@@ -34,9 +34,12 @@ function robustness({ results }) {
   return [[1, Math.max(...ratios)]];
 }
 
-const slowestPartition = ({ results }) => [
-  [1, Math.min(...results.filter(({ name }) => name.startsWith('partition')).map(({ movedOfCopy }) => movedOfCopy))],
-];
+const slowestPartition =
+  (width) =>
+  ({ results }) => {
+    const own = results.filter(({ name }) => name.startsWith('partition') && name.includes(` ${width} `));
+    return [[1, Math.min(...own.map(({ movedOfCopy }) => movedOfCopy))]];
+  };
 
 const GOALS = [
   [
@@ -64,7 +67,12 @@ const GOALS = [
   ],
   ['transfer', 'ordinary memory to the devices: of the pinned ceiling', least(0.85, percent), staging('to_device')],
   ['transfer', 'ordinary memory from the devices: of the pinned ceiling', least(0.85, percent), staging('to_host')],
-  ['primitives', 'slowest partition: of a copy, with all it moves', least(0.7, percent), slowestPartition],
+  ...['8+8', '8+0', '4+4', '4+0'].map((width) => [
+    'primitives',
+    `slowest partition of ${width.replace('+', ' + ')} bytes: of a copy, with all it moves`,
+    least(0.7, percent),
+    slowestPartition(width),
+  ]),
   [
     'join',
     'resident join of 2^27 and 2^27 tuples of 4 + 4 bytes',

@@ -7,6 +7,7 @@ import { goalsTable } from './goals.mjs';
 const range = ({ median, min, max }, digits) => `${median.toFixed(digits)} (${min.toFixed(digits)} to ${max.toFixed(digits)})`;
 const phasesOf = ({ phases }) =>
   Object.entries(phases)
+    .filter(([, milliseconds]) => milliseconds >= 0.05)
     .map(([name, milliseconds]) => `${name} ${milliseconds.toFixed(milliseconds < 10 ? 1 : 0)}`)
     .join(', ');
 const billions = (n) => (n / 1e9).toFixed(2);
@@ -220,7 +221,7 @@ export function gpuSections(folder, table) {
           `${gpu.replace(/ \d+$/, '')}:`,
           '',
           table(
-            ['GPUs', 'tuples, 10^9', 'ms', '10^9 tuples/s', 'of as many single GPUs', 'floor of the exchange, ms'],
+            ['GPUs', 'tuples, 10^9', 'ms', '10^9 tuples/s', 'of as many single GPUs', 'floor of the exchange, ms', 'phases, ms'],
             results.map((r) => [
               r.gpus,
               billions(r.tuples),
@@ -228,6 +229,7 @@ export function gpuSections(folder, table) {
               billions((r.tuples / r.milliseconds.median) * 1000),
               `${(100 * r.shareOfSingleRate).toFixed(0)} %`,
               r.gpus > 1 ? r.exchangeFloorMilliseconds.toFixed(1) : '',
+              phasesOf(r),
             ]),
           ),
         ].join('\n'),
