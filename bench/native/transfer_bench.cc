@@ -185,7 +185,7 @@ void bench(size_t count, const Options& options, const HostBuffer (&ordinary)[2]
                ceiling.median);
   }
   pins.unpin(windows.data());
-  const size_t usual = plain.engine.pinned.buffer_bytes();
+  const size_t usual = plain.engine.pinned.most_buffer_bytes();
   for (const size_t block : {usual / 2, usual, 2 * usual}) {
     Gpus gpus(count, options.threads, block);
     for (const Mode mode : modes) {

@@ -10,15 +10,15 @@ constexpr size_t kLine = 64;  // buffers begin on cache lines
 
 }  // namespace
 
-PinnedPool::PinnedPool(std::shared_ptr<HostMemory> memory, size_t buffer_bytes)
-    : memory_(std::move(memory)), buffer_bytes_(buffer_bytes), lent_bytes_(buffer_bytes) {}
+PinnedPool::PinnedPool(std::shared_ptr<HostMemory> memory, size_t most_buffer_bytes)
+    : memory_(std::move(memory)), most_buffer_bytes_(most_buffer_bytes), lent_bytes_(most_buffer_bytes) {}
 
 PinnedPool::~PinnedPool() {
   if (asked_) memory_->on_shortage({});
   free_blocks();
 }
 
-PinnedPool::Loan PinnedPool::lend(size_t count, Device& device) {
+PinnedPool::Loan PinnedPool::lend(size_t count, size_t bytes, Device& device) {
   {
     std::unique_lock lock(mutex_);
     returned_.wait(lock, [&] { return !lent_; });
@@ -26,27 +26,44 @@ PinnedPool::Loan PinnedPool::lend(size_t count, Device& device) {
   }
   Loan loan(*this);
   // Not under the lock: it allocates, and an allocation may ask this pool to give back.
-  if (count) grow(count, device);
+  if (count) grow(count, bytes, device);
   loan.count_ = std::min(count, buffers_.size());
   return loan;
 }
 
-void PinnedPool::grow(size_t count, Device& device) {
-  if (lent_bytes_ != buffer_bytes_) {  // made small in need: perhaps there is room now
-    free_blocks();
-    lent_bytes_ = buffer_bytes_;
-  }
+void PinnedPool::grow(size_t count, size_t bytes, Device& device) {
+  cut(bytes);
   if (buffers_.size() >= count) return;
-  const size_t room = memory_->free_bytes() / 2;
+  const auto room = [&] { return memory_->free_bytes() / 2; };
   // To a power of two: a few steps until the pool is as large as it gets.
-  const size_t added = std::min(std::bit_ceil(count) - buffers_.size(), room / buffer_bytes_);
+  const size_t added = std::min(std::bit_ceil(count) - buffers_.size(), room() / bytes);
   if (buffers_.size() + added >= 2) {
     if (added) add_block(added, device);
     return;
   }
   free_blocks();
-  lent_bytes_ = std::clamp(room / 2 / kLine * kLine, std::min(kLeastBufferBytes, buffer_bytes_), buffer_bytes_);
+  lent_bytes_ = std::clamp(room() / 2 / kLine * kLine, std::min(kLeastBufferBytes, bytes), bytes);
   add_block(2, device);
+}
+
+/// Makes buffers of another size of all that the pool holds. What is too small for one is given back.
+void PinnedPool::cut(size_t bytes) {
+  if (lent_bytes_ == bytes) return;
+  lent_bytes_ = bytes;
+  buffers_.clear();
+  std::erase_if(blocks_, [&](const Block& block) {
+    if (block.memory.size() >= bytes) return false;
+    block.device->unpin(block.memory.data());
+    held_bytes_ -= block.memory.size();
+    return true;
+  });
+  for (const Block& block : blocks_) cut(block);
+}
+
+void PinnedPool::cut(const Block& block) {
+  for (size_t at = 0; at + lent_bytes_ <= block.memory.size(); at += lent_bytes_) {
+    buffers_.push_back(block.memory.as<char>() + at);
+  }
 }
 
 void PinnedPool::add_block(size_t buffers, Device& device) {
@@ -56,9 +73,8 @@ void PinnedPool::add_block(size_t buffers, Device& device) {
   blocks_.reserve(blocks_.size() + 1);
   buffers_.reserve(buffers_.size() + buffers);
   device.pin(memory.data(), memory.size());
-  for (size_t i = 0; i < buffers; ++i) buffers_.push_back(memory.as<char>() + i * lent_bytes_);
   held_bytes_ += memory.size();
-  blocks_.push_back({std::move(memory), &device});
+  cut(blocks_.emplace_back(std::move(memory), &device));
 }
 
 void PinnedPool::free_blocks() noexcept {

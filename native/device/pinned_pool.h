@@ -21,7 +21,7 @@ class PinnedPool {
   /// The smallest buffers that are lent where the limit leaves little.
   static constexpr size_t kLeastBufferBytes = size_t{64} << 10;
 
-  PinnedPool(std::shared_ptr<HostMemory> memory, size_t buffer_bytes);
+  PinnedPool(std::shared_ptr<HostMemory> memory, size_t most_buffer_bytes);
   ~PinnedPool();
   PinnedPool(const PinnedPool&) = delete;
   PinnedPool& operator=(const PinnedPool&) = delete;
@@ -46,13 +46,13 @@ class PinnedPool {
     size_t count_ = 0;
   };
 
-  /// Lends `count` buffers (0, or 2 and more) of buffer_bytes() that `device` and its peers copy directly. Takes at most
-  /// half of what the memory limit leaves, for the borrower needs memory too: then there are fewer buffers, or two
-  /// smaller ones. Throws Error(memory_limit), naming bytes and limit, where two of kLeastBufferBytes do not fit, and
-  /// Error(device) where the device can't pin them. Waits while another loan is out.
-  Loan lend(size_t count, Device& device);
+  /// Lends `count` buffers (0, or 2 and more) of `bytes`, at most most_buffer_bytes(), that `device` and its peers copy
+  /// directly. Takes at most half of what the memory limit leaves, for the borrower needs memory too: then there are fewer
+  /// buffers, or two smaller ones. Throws Error(memory_limit), naming bytes and limit, where two of kLeastBufferBytes do not fit,
+  /// and Error(device) where the device can't pin them. Waits while another loan is out.
+  Loan lend(size_t count, size_t bytes, Device& device);
 
-  size_t buffer_bytes() const noexcept { return buffer_bytes_; }
+  size_t most_buffer_bytes() const noexcept { return most_buffer_bytes_; }
   /// What the pool holds at present.
   size_t held_bytes() const noexcept { return held_bytes_.load(std::memory_order_relaxed); }
 
@@ -61,21 +61,23 @@ class PinnedPool {
     HostBuffer memory;
     Device* device;
   };
-  void grow(size_t count, Device& device);
+  void grow(size_t count, size_t bytes, Device& device);
+  void cut(size_t bytes);
+  void cut(const Block& block);
   void add_block(size_t buffers, Device& device);
   void free_blocks() noexcept;
   void give_back_idle() noexcept;
   void take_back() noexcept;
 
   const std::shared_ptr<HostMemory> memory_;
-  const size_t buffer_bytes_;
+  const size_t most_buffer_bytes_;
   std::atomic<size_t> held_bytes_{0};
   std::mutex mutex_;
   std::condition_variable returned_;
   bool lent_ = false;
   bool asked_ = false;  // on shortages of memory_; changed by the borrower
   // Changed by the borrower while lent, else under the mutex.
-  size_t lent_bytes_;  // a buffer: buffer_bytes_, or less where that did not fit
+  size_t lent_bytes_;  // a buffer
   std::vector<Block> blocks_;
   std::vector<char*> buffers_;
 };

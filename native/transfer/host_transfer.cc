@@ -116,12 +116,12 @@ class Worker {
 
 void transfer(Engine& engine, std::span<HostQueue> queues, const Job& job) {
   if (queues.empty()) return;
-  const Survey survey(queues, engine.pinned.buffer_bytes());
+  const Survey survey(queues, engine.pinned.most_buffer_bytes());
   const size_t useful = survey.staged_blocks + std::min(survey.direct_blocks, kDirectBlocks / kSlots * queues.size());
   size_t workers = std::clamp<size_t>(useful, 1, engine.transfer_threads());
   // Borrowed even where no buffer is needed: transfers share the streams too.
   const size_t buffers = survey.staged_blocks ? kSlots * workers : 0;
-  const PinnedPool::Loan ring = engine.pinned.lend(buffers, *survey.staging);
+  const PinnedPool::Loan ring = engine.pinned.lend(buffers, survey.buffer_bytes, *survey.staging);
   if (buffers) workers = std::min(workers, ring.count() / kSlots);
   engine.transfer_streams.reserve(workers);
   Schedule schedule(queues, survey, kSlots * workers, ring.buffer_bytes());

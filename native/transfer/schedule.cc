@@ -18,7 +18,7 @@ size_t staged_at_once(size_t copy_bytes, size_t buffer_bytes) {
 
 }  // namespace
 
-Survey::Survey(std::span<const HostQueue> queues, size_t buffer_bytes) {
+Survey::Survey(std::span<const HostQueue> queues, size_t most_buffer_bytes) {
   for (const HostQueue& queue : queues) {
     if (!staging) staging = queue.device;
     std::vector<bool>& own = direct.emplace_back();
@@ -29,8 +29,12 @@ Survey::Survey(std::span<const HostQueue> queues, size_t buffer_bytes) {
         own.push_back(stretch.bytes != 0 && queue.device->copies_directly(host));
         (own.back() ? direct_bytes : staged_bytes) += stretch.bytes;
       }
-      if (staged_bytes) staging = queue.device;
-      staged_blocks += ceil_div(staged_bytes, staged_at_once(staged_bytes, buffer_bytes));
+      if (staged_bytes) {
+        staging = queue.device;
+        const size_t at_once = staged_at_once(staged_bytes, most_buffer_bytes);
+        buffer_bytes = std::max(buffer_bytes, at_once);
+        staged_blocks += ceil_div(staged_bytes, at_once);
+      }
       direct_blocks += ceil_div(direct_bytes, kDirectBytes);
     }
   }

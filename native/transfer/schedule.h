@@ -27,10 +27,11 @@ inline constexpr size_t kLeastBlocks = 8;
 
 /// What a transfer has to move, and which of it goes directly.
 struct Survey {
-  Survey(std::span<const HostQueue> queues, size_t buffer_bytes);
+  Survey(std::span<const HostQueue> queues, size_t most_buffer_bytes);
 
   std::vector<std::vector<bool>> direct;  ///< for each queue, the stretches of all its copies
   size_t staged_blocks = 0, direct_blocks = 0;
+  size_t buffer_bytes = 0;    ///< of a ring for all that is staged
   Device* staging = nullptr;  ///< one of the devices that need a ring, or any
 };
 

@@ -174,7 +174,7 @@ inline void check_random_transfer(Engine& engine, size_t queues, const std::vect
   for (size_t q = 0; q < queues; ++q) {
     Device& device = *engine.devices[q / directions.size() % engine.devices.size()];
     const Direction direction = directions[q % directions.size()];
-    made.push_back(std::make_unique<RandomQueue>(engine, device, direction, engine.pinned.buffer_bytes(), copies, seed + q));
+    made.push_back(std::make_unique<RandomQueue>(engine, device, direction, engine.pinned.most_buffer_bytes(), copies, seed + q));
   }
   std::vector<HostQueue> running;
   for (const auto& queue : made) running.push_back(queue->queue(depth));

@@ -158,22 +158,23 @@ ErrorCode code_of(const std::function<void()>& call) {
   return ErrorCode::internal;
 }
 
-// Of what is staged, in MiB: the larger a copy the more at a time, while it is in eight blocks at least.
+// The larger a copy the more of it is staged at a time, while it is in eight blocks at least.
 TEST(TransferBlocks, GrowWithTheCopy) {
   const auto engine = make_engine(1, 1);
-  const auto at_once = [&](Direction direction, size_t copy, size_t buffer) {
+  const auto buffer_mib = [&](Direction direction, size_t copy, size_t most) {
     HostQueue queue{.device = engine->devices[0].get(), .direction = direction};
     queue.copies = {{{{nullptr, nullptr, copy << 20}}}};
-    const transferring::Survey survey({&queue, 1}, buffer << 20);
-    transferring::Schedule schedule({&queue, 1}, survey, 2, buffer << 20);
-    return schedule.take(0, true)->at_once >> 20;
+    const transferring::Survey survey({&queue, 1}, most << 20);
+    transferring::Schedule schedule({&queue, 1}, survey, 2, survey.buffer_bytes);
+    const size_t block = schedule.take(0, true)->at_once;
+    EXPECT_EQ(block, direction == Direction::to_device ? survey.buffer_bytes / 2 : survey.buffer_bytes);
+    return survey.buffer_bytes >> 20;
   };
-  for (const size_t factor : {1, 2}) {
-    const Direction direction = factor == 1 ? Direction::to_host : Direction::to_device;
-    for (const size_t copy : {1, 15, 16, 31}) EXPECT_EQ(factor * at_once(direction, copy, 8), 2u) << copy;
-    for (const size_t copy : {32, 63}) EXPECT_EQ(factor * at_once(direction, copy, 8), 4u) << copy;
-    for (const size_t copy : {64, 1000}) EXPECT_EQ(factor * at_once(direction, copy, 8), 8u) << copy;
-    EXPECT_EQ(factor * at_once(direction, 1000, 4), 4u);
+  for (const Direction direction : {Direction::to_host, Direction::to_device}) {
+    for (const size_t copy : {1, 15, 16, 31}) EXPECT_EQ(buffer_mib(direction, copy, 8), 2u) << copy;
+    for (const size_t copy : {32, 63}) EXPECT_EQ(buffer_mib(direction, copy, 8), 4u) << copy;
+    for (const size_t copy : {64, 1000}) EXPECT_EQ(buffer_mib(direction, copy, 8), 8u) << copy;
+    EXPECT_EQ(buffer_mib(direction, 1000, 4), 4u);
   }
 }
 
@@ -320,7 +321,7 @@ TEST(PinnedPool, IsKeptAndGrowsInFewSteps) {
   Device& device = *engine->devices[0];
   const FarPinning& pinning = far(device).pinning();
   for (size_t count = 0; count <= 16; count += 2) {
-    const auto loan = engine->pinned.lend(count, device);
+    const auto loan = engine->pinned.lend(count, kBlock, device);
     EXPECT_EQ(loan.count(), count);
     EXPECT_EQ(loan.buffer_bytes(), kBlock);
     for (size_t i = 0; i < count; ++i) {
@@ -330,8 +331,31 @@ TEST(PinnedPool, IsKeptAndGrowsInFewSteps) {
   }
   EXPECT_EQ(pinning.ranges(), 4u);  // 2, 4, 8 and 16 buffers
   EXPECT_EQ(engine->pinned.held_bytes(), 16 * kBlock);
-  char* const first = engine->pinned.lend(2, device)[0];
-  EXPECT_EQ(engine->pinned.lend(16, device)[0], first);
+  char* const first = engine->pinned.lend(2, kBlock, device)[0];
+  EXPECT_EQ(engine->pinned.lend(16, kBlock, device)[0], first);
+}
+
+TEST(PinnedPool, IsCutAnewForBuffersOfAnotherSize) {
+  const auto engine = make_engine(1, 1);
+  Device& device = *engine->devices[0];
+  const FarPinning& pinning = far(device).pinning();
+  const auto check = [&](size_t count, size_t bytes, size_t ranges, size_t held) {
+    const auto loan = engine->pinned.lend(count, bytes, device);
+    ASSERT_EQ(loan.count(), count);
+    EXPECT_EQ(loan.buffer_bytes(), bytes);
+    EXPECT_EQ(pinning.ranges(), ranges);
+    EXPECT_EQ(engine->pinned.held_bytes(), held);
+    for (size_t i = 0; i < count; ++i) {
+      EXPECT_TRUE(device.copies_directly(loan[i]) && device.copies_directly(loan[i] + bytes - 1));
+      for (size_t other = 0; other < i; ++other) EXPECT_GE(std::abs(loan[i] - loan[other]), static_cast<long>(bytes));
+    }
+  };
+  check(2, 1024, 1, 2 * 1024);
+  check(8, 1024, 2, 8 * 1024);
+  check(2, 4096, 2, 6 * 1024 + 4096);  // 2 KiB are too small and given back, 6 KiB are one buffer
+  check(10, 1024, 2, 10 * 1024);
+  check(4, 2048, 2, 10 * 1024);
+  check(2, kBlock, 1, 2 * kBlock);
 }
 
 TEST(PinnedPool, WaitsForTheLoanBefore) {
@@ -339,9 +363,9 @@ TEST(PinnedPool, WaitsForTheLoanBefore) {
   std::atomic<bool> returned = false;
   std::thread second;
   {
-    const auto loan = engine->pinned.lend(2, *engine->devices[0]);
+    const auto loan = engine->pinned.lend(2, kBlock, *engine->devices[0]);
     second = std::thread([&] {
-      const auto next = engine->pinned.lend(2, *engine->devices[0]);
+      const auto next = engine->pinned.lend(2, kBlock, *engine->devices[0]);
       EXPECT_TRUE(returned);
     });
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -357,7 +381,7 @@ TEST(PinnedPool, GivesWayToOtherMemory) {
   EXPECT_GT(engine->pinned.held_bytes(), 0u);
   EXPECT_EQ(engine->memory->used_bytes(), engine->pinned.held_bytes());
   {
-    const auto loan = engine->pinned.lend(2, *engine->devices[0]);
+    const auto loan = engine->pinned.lend(2, kBlock, *engine->devices[0]);
     EXPECT_THROW(engine->memory->allocate(size_t{1} << 20, "a test"), Error);
   }
   {
