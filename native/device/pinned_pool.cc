@@ -74,7 +74,8 @@ void PinnedPool::add_block(size_t buffers, Device& device) {
   buffers_.reserve(buffers_.size() + buffers);
   device.pin(memory.data(), memory.size());
   held_bytes_ += memory.size();
-  cut(blocks_.emplace_back(std::move(memory), &device));
+  blocks_.push_back({std::move(memory), &device});
+  cut(blocks_.back());
 }
 
 void PinnedPool::free_blocks() noexcept {
