@@ -18,10 +18,13 @@ namespace {
 
 class HostEvent final : public Event {
  public:
-  /// Called by the recording stream's owner at record(): from now on a wait means this recording.
-  uint64_t begin() {
+  /// From now on a wait means a new recording. `push` puts its end in a stream's queue, before any wait for it can be in one:
+  /// what is behind that wait may come to stand in the same queue.
+  template <class Push>
+  void record(Push&& push) {
     const std::lock_guard lock(mutex_);
-    return ++recorded_;
+    push(recorded_ + 1);
+    ++recorded_;
   }
   void finish(uint64_t ticket) {
     const std::lock_guard lock(mutex_);
@@ -151,8 +154,9 @@ class HostStreamImpl final : public HostStream {
 
   void record(Event& event) override {
     auto& host = static_cast<HostEvent&>(event);
-    const uint64_t ticket = host.begin();
-    thread_->push([&host, ticket] { host.finish(ticket); }, true);  // others wait for it
+    host.record([&](uint64_t ticket) {
+      thread_->push([&host, ticket] { host.finish(ticket); }, true);  // others wait for it
+    });
   }
 
   void wait(Event& event) override {
