@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -34,6 +35,29 @@ TEST(HostStream, RunsWorkInOrderAndEventsOrderStreams) {
   second.copy(out.data(), b.data(), out.size() * 4, *t);
   t->synchronize();
   EXPECT_EQ(in, out);
+}
+
+// What waits for a recording never stands before it in its own stream.
+TEST(HostStream, IsRecordedWhileAnotherThreadWaitsForThatOnIt) {
+  Engine engine = make_engine(1);
+  Device& device = *engine.devices[0];
+  const auto stream = device.create_stream(), other = device.create_stream();
+  const auto recorded = device.create_event(), behind = device.create_event();
+  std::atomic<bool> ended = false;
+  std::thread recorder([&] {
+    while (!ended) {
+      for (int i = 0; i < 100; ++i) stream->record(*recorded);
+      recorded->synchronize();
+    }
+  });
+  for (int i = 0; i < 20000; ++i) {
+    other->wait(*recorded);
+    other->record(*behind);
+    stream->wait(*behind);
+    behind->synchronize();
+  }
+  ended = true;
+  recorder.join();
 }
 
 TEST(HostStream, ThrowsAnErrorOnceAndWorksOn) {
