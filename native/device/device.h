@@ -23,6 +23,8 @@ class Event {
   virtual ~Event() = default;
   /// Waits until the work recorded before this event is done. Returns at once if nothing was recorded.
   virtual void synchronize() = 0;
+  /// Whether synchronize() would return at once.
+  virtual bool done() = 0;
 };
 
 /// An in-order queue of work on one device. An error in enqueued work skips the work behind it and is thrown, as an

@@ -27,6 +27,11 @@ class GpuEvent final : public Event {
     GPU_CHECK(id_.name, gpu_event_synchronize(event_));
     results_.deliver();
   }
+  bool done() override {
+    if (gpu_event_query(event_) == gpu_success) return true;
+    static_cast<void>(gpu_get_last_error());  // it would be the next launch's; a failure is the stream's to report
+    return false;
+  }
   gpu_event_t raw() const noexcept { return event_; }
 
  private:

@@ -40,6 +40,10 @@ class HostEvent final : public Event {
     changed_.wait(lock, [&] { return done_ >= ticket; });
   }
   void synchronize() override { wait_for(latest()); }
+  bool done() override {
+    const std::lock_guard lock(mutex_);
+    return done_ >= recorded_;
+  }
 
  private:
   std::mutex mutex_;

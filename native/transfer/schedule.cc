@@ -82,15 +82,16 @@ std::optional<Block> Schedule::next_block(size_t q) {
     const bool to_device = queues_[q].direction == HostQueue::Direction::to_device;
     state.at_once = staged_at_once(bytes, buffer_bytes_) / (to_device ? 2 : 1);
     state.share = std::clamp<size_t>(bytes / kLeastShares / state.at_once, 1, kMostBuffers) * state.at_once;
+    state.after = queues_[q].copies[state.copy].after;
+    if (state.after && state.after->done()) state.after = nullptr;
     own.copy = state.copy;
     own.taken = false;
     std::fill(own.done.begin(), own.done.end(), nullptr);
   }
   if (own.held_back || state.direct_blocks == kDirectBlocks) return {};
-  Event* const after = queues_[q].copies[state.copy].after;
-  Block block = cut_block(q, first && after ? state.at_once : state.share);
+  Block block = cut_block(q, first && state.after ? state.at_once : state.share);
   own.taken = state.stretch == queues_[q].copies[state.copy].stretches.size();
-  if (block.bytes) block.after = after;
+  if (block.bytes) block.after = state.after;
   if (block.direct) {
     ++state.direct_blocks;
   } else if (first && block.after && !own.taken) {

@@ -97,6 +97,7 @@ class Schedule {
   struct State {
     size_t copy = 0, stretch = 0, offset = 0;  // where the next block begins
     size_t at_once = 0, share = 0;             // of the copy's staged blocks: what is moved at a time, and most bytes
+    Event* after = nullptr;                    // to wait for before them; null where it is done
     size_t first = 0;                          // the copy's first stretch among the queue's
     size_t called = 0;                         // copies whose callback has returned
     size_t direct_blocks = 0;                  // under way

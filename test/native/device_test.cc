@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <future>
 #include <memory>
 #include <numeric>
 #include <thread>
@@ -35,6 +36,20 @@ TEST(HostStream, RunsWorkInOrderAndEventsOrderStreams) {
   second.copy(out.data(), b.data(), out.size() * 4, *t);
   t->synchronize();
   EXPECT_EQ(in, out);
+}
+
+TEST(HostStream, HasAnEventDoneWithTheWorkBeforeIt) {
+  Engine engine = make_engine(1);
+  const auto stream = engine.devices[0]->create_stream();
+  const auto event = engine.devices[0]->create_event();
+  EXPECT_TRUE(event->done());
+  std::promise<void> may_end;
+  static_cast<HostStream&>(*stream).enqueue([&] { may_end.get_future().wait(); });
+  stream->record(*event);
+  EXPECT_FALSE(event->done());
+  may_end.set_value();
+  event->synchronize();
+  EXPECT_TRUE(event->done());
 }
 
 // What waits for a recording never stands before it in its own stream.

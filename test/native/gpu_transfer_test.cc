@@ -87,6 +87,21 @@ TEST(GpuPinning, TellsPinnedFromOrdinaryMemory) {
   for (const auto& device : engine->devices) EXPECT_FALSE(device->copies_directly(buffer.data()));
 }
 
+TEST(GpuEvents, AreDoneWithTheWorkBeforeThem) {
+  SKIP_WITHOUT_GPUS(1);
+  const auto engine = make_engine(1, 1, size_t{1} << 20);
+  Device& device = *engine->devices[0];
+  const auto stream = device.create_stream();
+  const auto event = device.create_event();
+  EXPECT_TRUE(event->done());
+  const Buffer filled = device.memory().allocate(kReserved);
+  for (int i = 0; i < 400; ++i) device.fill(filled.data(), 0xA5, kReserved, *stream);  // some 30 ms
+  stream->record(*event);
+  EXPECT_FALSE(event->done());
+  event->synchronize();
+  EXPECT_TRUE(event->done());
+}
+
 TEST(GpuTransferErrors, LeaveTheRingUsable) {
   SKIP_WITHOUT_GPUS(1);
   const auto engine = make_engine(1, 4, size_t{64} << 10);

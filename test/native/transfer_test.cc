@@ -316,6 +316,32 @@ TEST(TransferEvents, HoldUpNoOtherQueue) {
   }
 }
 
+// The first block of a copy holds the others back while it waits for an event, and only then.
+TEST(TransferEvents, HoldBackWhatWouldWaitForThem) {
+  const auto engine = make_engine(1, 1);
+  Device& device = *engine->devices[0];
+  const auto after = device.create_event();
+  const auto stream = device.create_stream();
+  for (const bool late : {false, true}) {
+    std::promise<void> may_end;
+    if (late) static_cast<HostStream&>(*stream).enqueue([&] { may_end.get_future().wait(); });
+    stream->record(*after);
+    if (!late) stream->synchronize();
+    HostQueue queue{.device = &device};
+    queue.copies = {{{{nullptr, nullptr, 16 * kBlock}}, after.get()}};
+    const transferring::Survey survey({&queue, 1}, kBlock);
+    transferring::Schedule schedule({&queue, 1}, survey, 2, kBlock);
+    const transferring::Block first = *schedule.take(0, false);
+    EXPECT_EQ(first.opens, late);
+    EXPECT_EQ(first.after, late ? after.get() : nullptr);
+    EXPECT_EQ(schedule.take(1, false).has_value(), !late);
+    may_end.set_value();
+    stream->synchronize();
+    schedule.arrived(first);
+    EXPECT_TRUE(schedule.take(1, false));
+  }
+}
+
 TEST(PinnedPool, IsKeptAndGrowsInFewSteps) {
   const auto engine = make_engine(1, 8);
   Device& device = *engine->devices[0];
