@@ -1,8 +1,8 @@
 /**
  * The cost model: what steps should take, to compare algorithms and to weigh progress. The figures are starting values
  * for one thread of a server processor; they decide which algorithm is cheaper, not how long a call may take. Those of
- * gathers and transfers were measured by scripts/gpu-bench.sh gather, on one and two H200 beside 32 threads, and transfer,
- * on one to four beside 64.
+ * gathers were measured by scripts/gpu-bench.sh gather, on one and two H200 beside 32 threads, those of transfers within sorts,
+ * joins and gathers, on one to four beside 64.
  */
 import type { Estimate } from './plan.js';
 
@@ -43,8 +43,8 @@ export const COSTS = {
   /** A GPU's link where it has not been measured: bytes a second each way. */
   linkBytesPerSecond: 5e10,
   /** What transfers of ordinary memory reach of a link's measured speed; and of all links together: bytes a second. */
-  transferShare: 0.8,
-  transferBytesPerSecond: 8.5e10,
+  transferShare: 0.85,
+  transferBytesPerSecond: 1.1e11,
   /** What a radix pass reads and writes on a GPU: bytes a second. */
   gpuPassBytesPerSecond: 2.8e12,
   /** Passes of a hash join over both relations on GPUs, from their arrival to its rows. */

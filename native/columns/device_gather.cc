@@ -18,8 +18,6 @@ namespace warpjoin {
 namespace {
 
 constexpr size_t kSlots = 2;                         // columns on the devices at a time: one arrives, one is gathered
-constexpr size_t kOutputs = 3;                       // pieces of a result that are gathered or on their way home at a time
-constexpr size_t kPieceBytes = size_t{32} << 20;     // of values: enough for their blocks to keep a link busy
 constexpr uint64_t kLeastPiece = uint64_t{1} << 16;  // rows: less only costs launches
 constexpr uint64_t kRowAlignment = 1024;             // of pieces and shares: their bits are whole words, their memory is aligned
 
@@ -43,10 +41,10 @@ struct Room {
     size_t width = 1;
     share = rounded_up((list.size + devices - 1) / devices, kRowAlignment);
     for (const Column* column : columns) width = std::max<size_t>(width, column->type.width);
-    piece = std::clamp(rounded_up(share / 8, kRowAlignment), kLeastPiece, uint64_t{kPieceBytes / width});
+    piece = std::clamp(rounded_up(share / 8, kRowAlignment), kLeastPiece, uint64_t{kHomePartBytes / width});
     piece = std::min(piece, share);
     slots = std::min(columns.size(), kSlots);
-    outputs = std::min<size_t>(kOutputs, piece ? (share + piece - 1) / piece : 0);
+    outputs = std::min<size_t>(kHomeParts, piece ? (share + piece - 1) / piece : 0);
     rows = share * list.row_bytes;
     for (const Column* column : columns) {
       const uint64_t held = Sharding::of(column->length, devices).shard_rows;

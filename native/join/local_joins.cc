@@ -32,7 +32,7 @@ size_t local_bytes(Device& device, const SideRows& build, const SideRows& probe,
     return OwnedTuples::bytes(build.layout, build.*rows) + OwnedTuples::bytes(probe.layout, probe.*rows);
   };
   const size_t share = both(&SideRows::share), joined = both(&SideRows::joined);
-  size_t leave = in_place || count_only ? 0 : std::clamp(joined, kLeastStagedBytes, kStagedBytes);
+  size_t leave = in_place || count_only ? 0 : std::clamp(joined, kLeastStagedBytes, kPlannedStagedBytes);
   leave += waves * StackAllocator::aligned(primitives.hash_match_scratch_bytes(build.layout, build.joined, probe.layout,
                                                                                probe.joined / waves + 1, partitions, count_only,
                                                                                waves > 1 && primitives.shares_builds()));

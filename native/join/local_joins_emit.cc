@@ -81,10 +81,10 @@ HostQueue LocalJoins::way_home(Local& local, JoinEmit what, const std::vector<Co
   uint64_t row_bytes = 0, most = 0;
   for (const Column& column : columns) row_bytes += column.width;
   for (size_t p = 0; p < parts_; ++p) most = std::max(most, rows_of(local.found(p), what));
-  const size_t room = std::min(kStagedBytes, memory.room_bytes()) / kStagedParts;
+  const size_t room = std::min(kMostStagedBytes, memory.room_bytes()) / kHomeParts;
   const uint64_t staged_rows = std::min<uint64_t>(most, (room - (columns.size() + 1) * StackAllocator::kAlignment) / row_bytes);
-  std::array<JoinOutput, kStagedParts> staged;
-  for (size_t s = 0; s < kStagedParts; ++s) {
+  std::array<JoinOutput, kHomeParts> staged;
+  for (size_t s = 0; s < kHomeParts; ++s) {
     local.staged[s] = memory.allocate(staged_rows * row_bytes + columns.size() * StackAllocator::kAlignment);
     char* at = local.staged[s].as<char>();
     for (const Column& column : columns) {
@@ -101,9 +101,9 @@ HostQueue LocalJoins::way_home(Local& local, JoinEmit what, const std::vector<Co
       at += stretches.back().rows;
     }
   }
-  HostQueue queue{local.device, HostQueue::Direction::to_host, {}, kStagedParts, {}};
+  HostQueue queue{local.device, HostQueue::Direction::to_host, {}, kHomeParts, {}};
   for (const Stretch& stretch : stretches) {
-    const size_t slot = queue.copies.size() % kStagedParts;
+    const size_t slot = queue.copies.size() % kHomeParts;
     HostCopy& copy = queue.copies.emplace_back();
     copy.after = local.emitted[slot].get();
     for (const Column& column : columns) {
@@ -115,13 +115,13 @@ HostQueue LocalJoins::way_home(Local& local, JoinEmit what, const std::vector<Co
     if (s >= stretches.size()) return;
     const Stretch& stretch = stretches[s];
     local.device->primitives().hash_emit(*local.matches[stretch.part].found, what, stretch.first, stretch.rows,
-                                         staged[s % kStagedParts], job_, *local.stream);
-    local.stream->record(*local.emitted[s % kStagedParts]);
+                                         staged[s % kHomeParts], job_, *local.stream);
+    local.stream->record(*local.emitted[s % kHomeParts]);
   };
-  for (size_t s = 0; s < kStagedParts; ++s) emit_stretch(s);
+  for (size_t s = 0; s < kHomeParts; ++s) emit_stretch(s);
   queue.enqueued = [&local, emit_stretch](size_t s, std::span<Event* const> done) {
     for (Event* event : done) local.stream->wait(*event);
-    emit_stretch(s + kStagedParts);
+    emit_stretch(s + kHomeParts);
   };
   return queue;
 }

@@ -18,8 +18,9 @@ namespace warpjoin {
 
 // A match runs beside what arrives and may hold all of a device for milliseconds: as much as comes meanwhile has room to wait.
 inline constexpr size_t kPieceBytes = size_t{64} << 20, kPieceSlots = 8;
-inline constexpr size_t kStagedParts = 2;  // of a result that leaves a device: one is written while the other is on its way
-inline constexpr size_t kStagedBytes = size_t{64} << 20, kLeastStagedBytes = size_t{1} << 20;  // of all parts
+// Of all parts of a result that leaves a device. Plans don't count on the most: what has arrived leaves room.
+inline constexpr size_t kLeastStagedBytes = size_t{1} << 20, kPlannedStagedBytes = size_t{64} << 20;
+inline constexpr size_t kMostStagedBytes = kHomeParts * kHomePartBytes;
 
 /// The first partition that device i owns; i == devices gives the end.
 inline uint32_t partition_begin(HashCut cut, size_t devices, size_t i) {
@@ -125,8 +126,8 @@ struct LocalJoins::Local {
   Buffer partition_scratch;
   std::vector<Match> matches;
   bool at_once = false;  ///< their pairs may be written as they are found
-  std::array<Buffer, kStagedParts> staged;
-  std::array<std::unique_ptr<Event>, kStagedParts> emitted;
+  std::array<Buffer, kHomeParts> staged;
+  std::array<std::unique_ptr<Event>, kHomeParts> emitted;
   std::vector<std::unique_ptr<Event>> sent;  ///< each part, to all owners
   Match built;                               ///< what waves share, if the device prepares anything
   std::vector<std::unique_ptr<Event>> here;  ///< the build side, and each wave

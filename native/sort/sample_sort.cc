@@ -16,7 +16,7 @@ namespace warpjoin::sorting {
 namespace {
 
 constexpr size_t kPieceBytes = size_t{64} << 20;
-constexpr size_t kPairs = 2;  // parts that are sorted or on their way home at a time
+constexpr size_t kPairs = 2;  // parts that are sorted or on their way home at a time; where there is room, kHomeParts
 
 uint64_t share_of(uint64_t tuples, size_t devices) { return share_begin(tuples, devices, 1); }
 
@@ -46,9 +46,10 @@ struct SampleLane {
   std::vector<Part> parts;
   std::vector<OwnedTuples> buffers;  // slots of pieces, later pairs of parts, or one buffer a part if direct
   Buffer scratch;
-  std::array<Buffer, kPairs> part_tables;
+  std::array<Buffer, kHomeParts> part_tables;
   std::array<std::unique_ptr<Event>, kArrivalSlots> slot_free;
-  std::array<std::unique_ptr<Event>, kPairs> collected, sorted;
+  std::array<std::unique_ptr<Event>, kHomeParts> collected, sorted;
+  size_t pairs = kPairs;
   std::unique_ptr<Stream> collect, compute;
 
   Primitives& primitives() const { return device->primitives(); }
@@ -170,27 +171,32 @@ class SampleSort {
     }
     lane.buffers.clear();
     lane.scratch = {};
-    for (size_t b = 0; b < (lane.direct ? kPairs : 2 * kPairs); ++b) lane.buffers.emplace_back(device, layout_, largest);
+    const size_t buffers = lane.direct ? 1 : 2, table_bytes = lane.primitives().concatenate_scratch_bytes(most_from);
+    const size_t pair_bytes = buffers * OwnedTuples::bytes(layout_, largest) + StackAllocator::aligned(table_bytes);
     lane.scratch = allocate(device, lane.primitives().sort_scratch_bytes(layout_, largest));
-    for (Buffer& table : lane.part_tables) table = allocate(device, lane.primitives().concatenate_scratch_bytes(most_from));
+    lane.pairs = std::clamp(device.memory().room_bytes() / std::max<size_t>(pair_bytes, 1), kPairs, kHomeParts);
+    for (size_t p = 0; p < lane.pairs; ++p) {
+      for (size_t b = 0; b < buffers; ++b) lane.buffers.emplace_back(device, layout_, largest);
+      lane.part_tables[p] = allocate(device, table_bytes);
+    }
   }
 
   void sort_in_place(SampleLane& lane, size_t k, const TupleSpan& run) {
     const Part& part = lane.parts[k];
     const TupleSpan target = run.slice(layout_, part.begin, part.begin + part.size);
-    const TupleSpan other = lane.buffers[k % kPairs].span.slice(layout_, 0, part.size);
+    const TupleSpan other = lane.buffers[k % lane.pairs].span.slice(layout_, 0, part.size);
     const TupleSpan sorted =
         ends_in_other_buffer(part.bits) ? sort_part(lane, k, other, target) : sort_part(lane, k, target, other);
     if (sorted.keys != target.keys) {
       lane.device->copy(target.keys, sorted.keys, part.size * layout_.key_bytes, *lane.compute);
       if (layout_.value_bytes) lane.device->copy(target.values, sorted.values, part.size * layout_.value_bytes, *lane.compute);
     }
-    lane.compute->record(*lane.sorted[k % kPairs]);
+    lane.compute->record(*lane.sorted[k % lane.pairs]);
   }
 
   void send_home(SampleLane& lane, const TupleSpan& run, HostQueue& queue) {
     queue.direction = HostQueue::Direction::to_host;
-    queue.depth = kPairs;
+    queue.depth = lane.pairs;
     for (const Part& part : lane.parts) {
       const TupleSpan target = run.slice(layout_, part.begin, part.begin + part.size);
       HostCopy& home = queue.copies.emplace_back();
@@ -198,29 +204,31 @@ class SampleSort {
       if (layout_.value_bytes) home.stretches.push_back({target.values, nullptr, part.size * layout_.value_bytes});
     }
     const auto prepare = [this, &lane, &queue](size_t k) {
-      const auto buffer = [&](size_t b) { return lane.buffers[k % kPairs * 2 + b].span.slice(layout_, 0, lane.parts[k].size); };
+      const auto buffer = [&](size_t b) {
+        return lane.buffers[k % lane.pairs * 2 + b].span.slice(layout_, 0, lane.parts[k].size);
+      };
       const TupleSpan sorted = sort_part(lane, k, buffer(0), buffer(1));
-      lane.compute->record(*lane.sorted[k % kPairs]);
+      lane.compute->record(*lane.sorted[k % lane.pairs]);
       HostCopy& home = queue.copies[k];
-      home.after = lane.sorted[k % kPairs].get();
+      home.after = lane.sorted[k % lane.pairs].get();
       home.stretches[0].source = sorted.keys;
       if (layout_.value_bytes) home.stretches[1].source = sorted.values;
     };
-    for (size_t k = 0; k < std::min(kPairs, lane.parts.size()); ++k) prepare(k);
+    for (size_t k = 0; k < std::min(lane.pairs, lane.parts.size()); ++k) prepare(k);
     queue.enqueued = [&lane, prepare](size_t k, std::span<Event* const> done) {
-      if (k + kPairs >= lane.parts.size()) return;
+      if (k + lane.pairs >= lane.parts.size()) return;
       for (Event* event : done) lane.collect->wait(*event);
-      prepare(k + kPairs);
+      prepare(k + lane.pairs);
     };
   }
 
   // Collects part `k` in `a` while the part before it is being sorted, then sorts it; returns where it will be: in `a` or `b`.
   TupleSpan sort_part(SampleLane& lane, size_t k, const TupleSpan& a, const TupleSpan& b) {
     const Part& part = lane.parts[k];
-    if (k >= kPairs) lane.collect->wait(*lane.sorted[k % kPairs]);
-    lane.primitives().concatenate(layout_, part.from, a, lane.part_tables[k % kPairs].data(), job_, *lane.collect);
-    lane.collect->record(*lane.collected[k % kPairs]);
-    lane.compute->wait(*lane.collected[k % kPairs]);
+    if (k >= lane.pairs) lane.collect->wait(*lane.sorted[k % lane.pairs]);
+    lane.primitives().concatenate(layout_, part.from, a, lane.part_tables[k % lane.pairs].data(), job_, *lane.collect);
+    lane.collect->record(*lane.collected[k % lane.pairs]);
+    lane.compute->wait(*lane.collected[k % lane.pairs]);
     job_.add_done(part.size);
     TupleSpan sorted = a;
     if (part.bits != 0) {
