@@ -47,7 +47,7 @@ struct SampleLane {
   std::vector<OwnedTuples> buffers;  // slots of pieces, later pairs of parts, or one buffer a part if direct
   Buffer scratch;
   std::array<Buffer, kHomeParts> part_tables;
-  std::array<std::unique_ptr<Event>, kArrivalSlots> slot_free;
+  std::array<std::unique_ptr<Event>, kMostArrivalSlots> slot_free;
   std::array<std::unique_ptr<Event>, kHomeParts> collected, sorted;
   size_t pairs = kPairs;
   std::unique_ptr<Stream> collect, compute;
@@ -127,7 +127,9 @@ class SampleSort {
         for (Piece& piece : lane.pieces) partition_arrived(lane, piece, piece.in);
         continue;
       }
-      for (size_t s = 0; s < kArrivalSlots; ++s) lane.buffers.emplace_back(device, layout_, largest);
+      const size_t room = device.memory().room_bytes() / std::max<size_t>(OwnedTuples::bytes(layout_, largest), 1);
+      const size_t slots = std::clamp(room, kArrivalSlots, kMostArrivalSlots);
+      for (size_t s = 0; s < slots; ++s) lane.buffers.emplace_back(device, layout_, largest);
       queues.push_back(arrival_of(device, layout_, lane.pieces, lane.buffers, lane.slot_free, *lane.compute,
                                   [this, &lane, chosen](Piece& piece, const TupleView& arrived) {
                                     chosen.get();

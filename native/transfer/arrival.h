@@ -15,7 +15,9 @@
 namespace warpjoin {
 
 inline constexpr uint64_t kLeastTuples = 4096;  // of a piece or a range: less only costs launches
-inline constexpr size_t kArrivalSlots = 3;      // pieces that arrive, wait and are partitioned at a time
+/// Pieces that arrive, wait and are partitioned at a time, and how many where there is room: those of ordinary memory arrive
+/// beside each other, by many threads, so that few of them are all there, and their places free again, at about the same time.
+inline constexpr size_t kArrivalSlots = 3, kMostArrivalSlots = 8;
 
 /// Tuples that are partitioned together, of a device's share: at most `most_bytes`, and at least eight pieces where they are
 /// not tiny, so that small inputs overlap too.
@@ -53,8 +55,7 @@ struct Piece {
 /// The copy of tuples, with values where the source has some, between host memory and a device.
 HostCopy host_copy(TupleLayout layout, const TupleSpan& target, const TupleView& source, Event* after);
 
-/// The way of `pieces` to a device, over `slots` that they take turns in; the event of a slot says when it is free again. There
-/// are as many of these.
+/// The way of `pieces` to a device, over `slots` that they take turns in; the event of a slot says when it is free again.
 /// Each piece, in order, is given to `partition` with the place where it will be on `compute`, which waits for it: what is
 /// enqueued there then may read it.
 HostQueue arrival_of(Device& device, TupleLayout layout, std::span<Piece> pieces, const std::vector<OwnedTuples>& slots,
