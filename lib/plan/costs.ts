@@ -1,8 +1,8 @@
 /**
  * The cost model: what steps should take, to compare algorithms and to weigh progress. The figures are starting values
  * for one thread of a server processor; they decide which algorithm is cheaper, not how long a call may take. Those of
- * gathers were measured by scripts/gpu-bench.sh gather, on one and two H200 beside 32 threads, those of transfers within sorts,
- * joins and gathers, on one to four beside 64.
+ * gathers were measured by scripts/gpu-bench.sh gather, on one and two H200 beside 32 threads, those of transfers in sorts, joins
+ * and gathers, on one and two beside 32 and on four beside 64.
  */
 import type { Estimate } from './plan.js';
 

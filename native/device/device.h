@@ -23,7 +23,8 @@ class Event {
   virtual ~Event() = default;
   /// Waits until the work recorded before this event is done. Returns at once if nothing was recorded.
   virtual void synchronize() = 0;
-  /// Whether synchronize() would return at once.
+  /// Whether that work is done; true if nothing was recorded. Waits for nothing and throws nothing: an error is the stream's to
+  /// throw, and results that synchronize() would deliver may still be on their way.
   virtual bool done() = 0;
 };
 

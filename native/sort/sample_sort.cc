@@ -18,6 +18,11 @@ namespace {
 constexpr size_t kPieceBytes = size_t{64} << 20;
 constexpr size_t kPairs = 2;  // parts that are sorted or on their way home at a time; where there is room, kHomeParts
 
+/// How many times `bytes` there is room for: as often as is planned for, or up to `most` times.
+size_t times_with_room(Device& device, size_t bytes, size_t planned, size_t most) {
+  return std::clamp(device.memory().room_bytes() / std::max<size_t>(bytes, 1), planned, most);
+}
+
 uint64_t share_of(uint64_t tuples, size_t devices) { return share_begin(tuples, devices, 1); }
 
 // Bytes of device memory beside the partitioned pieces.
@@ -49,7 +54,7 @@ struct SampleLane {
   std::array<Buffer, kHomeParts> part_tables;
   std::array<std::unique_ptr<Event>, kMostArrivalSlots> slot_free;
   std::array<std::unique_ptr<Event>, kHomeParts> collected, sorted;
-  size_t pairs = kPairs;
+  size_t pairs = kPairs;  // of `buffers`
   std::unique_ptr<Stream> collect, compute;
 
   Primitives& primitives() const { return device->primitives(); }
@@ -127,8 +132,7 @@ class SampleSort {
         for (Piece& piece : lane.pieces) partition_arrived(lane, piece, piece.in);
         continue;
       }
-      const size_t room = device.memory().room_bytes() / std::max<size_t>(OwnedTuples::bytes(layout_, largest), 1);
-      const size_t slots = std::clamp(room, kArrivalSlots, kMostArrivalSlots);
+      const size_t slots = times_with_room(device, OwnedTuples::bytes(layout_, largest), kArrivalSlots, kMostArrivalSlots);
       for (size_t s = 0; s < slots; ++s) lane.buffers.emplace_back(device, layout_, largest);
       queues.push_back(arrival_of(device, layout_, lane.pieces, lane.buffers, lane.slot_free, *lane.compute,
                                   [this, &lane, chosen](Piece& piece, const TupleView& arrived) {
@@ -176,7 +180,7 @@ class SampleSort {
     const size_t buffers = lane.direct ? 1 : 2, table_bytes = lane.primitives().concatenate_scratch_bytes(most_from);
     const size_t pair_bytes = buffers * OwnedTuples::bytes(layout_, largest) + StackAllocator::aligned(table_bytes);
     lane.scratch = allocate(device, lane.primitives().sort_scratch_bytes(layout_, largest));
-    lane.pairs = std::clamp(device.memory().room_bytes() / std::max<size_t>(pair_bytes, 1), kPairs, kHomeParts);
+    lane.pairs = times_with_room(device, pair_bytes, kPairs, kHomeParts);
     for (size_t p = 0; p < lane.pairs; ++p) {
       for (size_t b = 0; b < buffers; ++b) lane.buffers.emplace_back(device, layout_, largest);
       lane.part_tables[p] = allocate(device, table_bytes);

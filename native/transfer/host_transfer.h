@@ -16,7 +16,7 @@
 namespace warpjoin {
 
 /// A result that goes home while it is made: so many parts of it are made or on their way at a time, of so many bytes each, where
-/// there is room. That is more than a transfer of ordinary memory has under way, so that no part is waited for.
+/// there is room. That is as much as a transfer of ordinary memory has under way at most, so that no part is waited for.
 inline constexpr size_t kHomeParts = 4, kHomePartBytes = size_t{64} << 20;
 
 /// One copy: stretches of memory that are complete together. One of source and target is memory of the queue's device,
