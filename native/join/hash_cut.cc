@@ -41,15 +41,18 @@ bool worth_replicating(uint64_t build_rows, uint64_t probe_rows, size_t devices,
   return build_rows <= kWholeRows || build_rows <= (build_rows + probe_rows) / devices / faster;
 }
 
-// Of what is matched while more arrives: from the host, whose links are slower than a match, and from other devices, where most
-// of the time is that of the matches.
-constexpr uint32_t kMostWaves = 8, kMostParts = 4;
+/// Into what is matched while more arrives: as many as there may be, for little to be waited for, but not so small that a match
+/// is all launches.
+struct Cutting {
+  uint32_t most;
+  uint64_t least_rows;  ///< of a device
 
-/// As many as there may be, for little to be waited for, but not so small that a match is all launches.
-uint32_t parts_for(uint64_t device_rows, uint32_t most) {
-  constexpr uint64_t kPartRows = uint64_t{1} << 24;
-  return static_cast<uint32_t>(std::clamp<uint64_t>(device_rows / kPartRows, 1, most));
-}
+  uint32_t count(uint64_t device_rows) const {
+    return static_cast<uint32_t>(std::clamp<uint64_t>(device_rows / least_rows, 1, most));
+  }
+};
+constexpr Cutting kWaves{8, uint64_t{1} << 22};  // from the host, whose links are slower than a match
+constexpr Cutting kParts{4, uint64_t{1} << 24};  // from other devices, where most of the time is that of the matches
 
 }  // namespace
 
@@ -70,7 +73,7 @@ HashCut cut_for(const JoinRequest& request, uint32_t round_bits, uint32_t partit
                                   : partition_bits_for(build_rows, device.primitives().hash_partition_tuples());
   // Only a match that knows what those before it found can tell which build tuples match.
   if (!resident && (!asks_build(request) || device.primitives().shares_builds())) {
-    cut.waves = partitions ? kMostWaves : parts_for(probe_rows / devices, kMostWaves);
+    cut.waves = partitions ? kWaves.most : kWaves.count(probe_rows / devices);
   }
   if (cut.partition_bits == 0 &&
       (devices == 1 || (!asks_build(request) && worth_replicating(build_rows, probe_rows, devices, resident)))) {
@@ -83,7 +86,7 @@ HashCut cut_for(const JoinRequest& request, uint32_t round_bits, uint32_t partit
     if (cuts_by_itself(device)) {
       const uint32_t most = (1u << cut.partition_bits) / static_cast<uint32_t>(devices);
       const uint64_t rows = (build_rows + probe_rows) / devices;
-      if (resident) cut.parts = std::min(most, partitions ? kMostParts : parts_for(rows, kMostParts));
+      if (resident) cut.parts = std::min(most, partitions ? kParts.most : kParts.count(rows));
       // Host devices share their threads, and so heavy partitions, anyway.
       cut.splits_build = !asks_probe(request);
       cut.splits_probe = !asks_build(request);

@@ -20,8 +20,7 @@ LocalJoins::Waves::Waves(LocalJoins& joins) : joins_(joins), devices_(joins.wave
     if (!joins_.cut_.replicate || local.build.pieces.empty()) ++devices_[0];
     for (size_t w = 0; w < joins_.waves_; ++w) devices_[w + 1] += local.probe.wave(w, joins_.waves_).empty();
   }
-  thread_ = std::thread([this] {
-    lower_thread_priority();
+  thread_ = std::thread([this] {  // it only launches and waits, so it goes before the threads that copy
     try {
       run();
     } catch (...) {
