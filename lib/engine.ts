@@ -135,7 +135,8 @@ export class Engine implements AsyncDisposable {
 
   /**
    * Keeps a table on the engine's GPUs, an equal part of its rows on each, so that calls that are given what this gives need
-   * not bring it there again: joins of two loaded tables by integers of 4 or 8 bytes without nulls run where the tables are.
+   * not bring it there again: joins of two loaded tables by integers of 4 or 8 bytes without nulls run where the tables are, and so do
+   * sorts of one by such a column whose result has columns that are there.
    * Other calls take it from host memory: `explain` and `stats` say which. The table must not change as long as it is loaded.
    * Its columns of text, and other widths than 1, 2, 4, 8 and 16 bytes, stay in host memory.
    *
@@ -195,7 +196,11 @@ export class Engine implements AsyncDisposable {
     return joinKeys(this.#core, r, s, options);
   }
 
-  /** Sorts a table, stable. NaN is the greatest value, -0.0 equals 0.0, strings compare by their UTF-8 bytes. */
+  /**
+   * Sorts a table, stable. NaN is the greatest value, -0.0 equals 0.0, strings compare by their UTF-8 bytes.
+   *
+   * With `resident: true` the result stays on the GPUs, to go into further calls: a LoadedTable with `stats`.
+   */
   sort<T extends TableInput, const O extends SortOptions<T>>(
     table: T,
     options: Only<O, keyof SortOptions>,

@@ -81,10 +81,10 @@ export interface ResidentHandle extends Handle<'resident'> {
   readonly skew: number;
   readonly splitRows: number;
 }
-/** A table on devices to join there; columns by their positions among those on the devices. */
-export interface ResidentSide {
+/** A table on devices to join or sort there; columns by their positions among those on the devices. */
+export interface KeyedTable {
   table: ResidentHandle;
-  /** 4- or 8-byte integers without nulls, of the same type as the other side's. */
+  /** 4- or 8-byte integers without nulls; of a join, of the same type as the other side's. */
   key: number;
   /** 4 or 8 bytes without nulls, carried along; null: row numbers are. */
   payload: number | null;
@@ -328,15 +328,22 @@ export interface NativeEngine {
   /** Joins tables on devices into one that stays there: by hash, as joinTablesHome does. */
   joinTables(
     job: NativeJob,
-    left: ResidentSide,
-    right: ResidentSide,
+    left: KeyedTable,
+    right: KeyedTable,
     request: NativeJoinRequest,
     columns: ResidentOrigin[],
   ): Promise<ResidentHandle>;
   /** The same into host memory: what the rows carry. */
-  joinTablesHome(job: NativeJob, left: ResidentSide, right: ResidentSide, request: NativeJoinRequest): Promise<RowsHandle>;
+  joinTablesHome(job: NativeJob, left: KeyedTable, right: KeyedTable, request: NativeJoinRequest): Promise<RowsHandle>;
   /** Device memory of either, on each device, beside the tables and a result that stays. */
-  joinTablesDeviceBytes(left: ResidentSide, right: ResidentSide, request: NativeJoinRequest): number;
+  joinTablesDeviceBytes(left: KeyedTable, right: KeyedTable, request: NativeJoinRequest): number;
+  /**
+   * Sorts a table on devices into one of `columns` of it that stays there. With a payload these are the key and the payload;
+   * others are gathered by row number.
+   */
+  sortTable(job: NativeJob, table: KeyedTable, descending: boolean, columns: number[]): Promise<ResidentHandle>;
+  /** Device memory of the sort and its result, on each device, beside the table. */
+  sortTableDeviceBytes(table: KeyedTable, columns: number[]): number;
 
   /** For tests: lets the n-th allocation from now fail, in host memory or on each device; 0 switches it off. */
   failAllocation(where: 'memory' | 'devices', n: number): void;

@@ -37,6 +37,8 @@ const running = {
   signal: abortSignal("Aborts the call: it rejects with the signal's reason and frees what it holds."),
 };
 
+const resident = flag(false, 'Whether the result stays on the GPUs, as a LoadedTable.');
+
 const SORT_ALGORITHMS = ['auto', 'merge', 'radix', 'sample'] as const;
 
 export const JOIN_KINDS = ['inner', 'left', 'right', 'full', 'semi', 'anti', 'cross'] as const;
@@ -55,7 +57,7 @@ export const joinSchema = {
   maxOutputRows: count(Number.POSITIVE_INFINITY, 0, 'A result with more rows fails with ERR_MEMORY_LIMIT before it is written.'),
   algorithm: choice(['auto', 'radix-hash', 'sort-merge'], 'auto', 'How to join. auto: what the cost model finds cheapest.'),
   sortAlgorithm: choice(SORT_ALGORITHMS, 'auto', 'How a sort-merge join sorts.'),
-  resident: flag(false, 'Whether the result stays on the GPUs, as a LoadedTable.'),
+  resident,
   buildSide: choice(['auto', 'left', 'right'], 'auto', 'Which side the hash tables hold. auto: the one with fewer rows.'),
   nullsEqual: flag(false, 'Whether null keys match each other.', true),
   validate: choice(['m:m', '1:m', 'm:1', '1:1'], 'm:m', 'Which keys have to be unique.', { supported: ['m:m'] }),
@@ -125,6 +127,7 @@ export const sortSchema = {
   by,
   select: nameList('Columns of the result, in this order. Others are never moved. Unset: all.'),
   algorithm: choice(SORT_ALGORITHMS, 'auto', 'How devices share the work. auto: what the cost model finds cheapest.'),
+  resident,
   maintainOrder: flag(true, 'Whether rows with equal keys keep their order. They always do.'),
   limit: later<number>('Keep the first rows only.'),
   ...running,

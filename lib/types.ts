@@ -158,13 +158,13 @@ export type SortColumns<T, O> = IsKnown<ColumnsOf<T>> extends true ? Selected<Co
 export type ResidentTable<Columns extends TypeMap = TypeMap> = LoadedTable<Columns> & { readonly stats: Stats };
 
 /** A table, or with `resident: true` one that stays on the GPUs. */
-export type JoinResult<L, R, O> = JoinColumns<L, R, O> extends infer C extends TypeMap ? Joined<C, O> : Joined<TypeMap, O>;
-type Joined<C extends TypeMap, O> = O extends { resident: infer B }
+export type JoinResult<L, R, O> = JoinColumns<L, R, O> extends infer C extends TypeMap ? Placed<C, O> : Placed<TypeMap, O>;
+type Placed<C extends TypeMap, O> = O extends { resident: infer B }
   ? B extends true
     ? ResidentTable<C>
     : ResultTable<C>
   : ResultTable<C>;
-export type SortResult<T, O> = ResultTable<SortColumns<T, O> extends infer C extends TypeMap ? C : TypeMap>;
+export type SortResult<T, O> = SortColumns<T, O> extends infer C extends TypeMap ? Placed<C, O> : Placed<TypeMap, O>;
 
 /** Row numbers of a join: row i of it is row left[i] with row right[i]; all bits set where there is none. */
 export interface JoinIndices {

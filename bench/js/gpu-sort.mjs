@@ -1,9 +1,9 @@
 // node bench/js/gpu-sort.mjs [--rows N] [--columns N] [--runs N] [--json FILE]
 //
-// sort() of an Arrow table in ordinary memory on all GPUs, through the public API, beside DuckDB on all cores of the same
-// host: rows of an int64 key, random, and int64 payload columns (1: it travels with the keys; more are gathered). DuckDB
-// makes its own table of the same shape, in memory, and sorts it into another one. Both run in this process, one after the
-// other.
+// sort() of an Arrow table in ordinary memory on all GPUs, through the public API, and of the same table loaded, with a result
+// that stays, beside DuckDB on all cores of the same host: rows of an int64 key, random, and int64 payload columns (1: it travels
+// with the keys; more are gathered). DuckDB makes its own table of the same shape, in memory, and sorts it into another one. Both
+// run in this process, one after the other.
 import { availableParallelism } from 'node:os';
 import { DuckDBInstance } from '@duckdb/node-api';
 import { Table } from 'apache-arrow';
@@ -52,10 +52,25 @@ const own = await time(runs, async () => {
     checked = true;
   };
 });
+checked = false;
+const loaded = await engine.load(table);
+let residentStats;
+const resident = await time(runs, async () => {
+  const sorted = await engine.sort(loaded, { by: 'key', resident: true });
+  residentStats = sorted.stats;
+  return async () => {
+    if (!checked) check(await sorted.toArrow(), keys);
+    checked = true;
+    await sorted.dispose();
+  };
+});
+if (!residentStats.resident.length) throw new Error(`not resident: ${residentStats.residentReason}`);
 const devices = engine.devices().map(({ name }) => name);
 await engine.dispose();
 console.log(`warpjoin  ${range(own)} on ${devices.length} GPUs`);
 showSteps(stats);
+console.log(`loaded    ${resident.median.toFixed(1)} ms (${resident.min.toFixed(1)} to ${resident.max.toFixed(1)})`);
+showSteps(residentStats);
 
 const connection = await (await DuckDBInstance.create(':memory:')).connect();
 const selected = ['(hash(range) >> 1)::BIGINT AS key', ...payloads.map((name, c) => `range + ${c} AS ${name}`)];
@@ -64,5 +79,5 @@ const peer = await time(runs, async () => {
   await connection.run('CREATE OR REPLACE TEMP TABLE s AS SELECT * FROM t ORDER BY key');
 });
 console.log(`DuckDB    ${range(peer)} on ${availableParallelism()} threads`);
-console.log(`warpjoin is ${(peer.median / own.median).toFixed(2)}x`);
-if (json) writeReport(json, { rows, columns, runs, devices, warpjoin: own, duckdb: peer, stats });
+console.log(`warpjoin is ${(peer.median / own.median).toFixed(2)}x, loaded ${(peer.median / resident.median).toFixed(1)}x`);
+if (json) writeReport(json, { rows, columns, runs, devices, warpjoin: own, resident, duckdb: peer, stats, residentStats });

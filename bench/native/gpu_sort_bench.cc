@@ -233,9 +233,10 @@ void measure_resident(Engine& engine, const LinkSpeeds& links, const Options& op
     const size_t scratch_bytes = devices[0]->primitives().sort_scratch_bytes(layout, each);
     for (size_t i = 0; i < devices.size(); ++i) {
       devices[i]->memory().release();
-      const size_t beside = sorting::sample_sort_resident_bytes(*devices[i], layout, each, size, devices.size());
-      devices[i]->memory().reserve((each + each + each / 16) * 16 + std::max(beside, each * 16 + scratch_bytes + 4096));
-      residents.emplace_back(*devices[i], each, each + each / 16);
+      const size_t beside = sorting::sort_resident_bytes(*devices[i], layout, each, size, devices.size());
+      const uint64_t room = sorting::most_in_stretch(size, devices.size());
+      devices[i]->memory().reserve((each + room) * 16 + std::max(beside, each * 16 + scratch_bytes + 4096));
+      residents.emplace_back(*devices[i], each, room);
       streams.push_back(devices[i]->create_stream());
       devices[i]->copy(residents[i].keys.data(), host.at(each * i), each * 8, *streams[i]);
       devices[i]->copy(residents[i].values.data(), host.at(size + each * i), each * 8, *streams[i]);
@@ -244,7 +245,11 @@ void measure_resident(Engine& engine, const LinkSpeeds& links, const Options& op
     std::vector<TupleView> in;
     std::vector<TupleSpan> out;
     for (const Resident& resident : residents) in.push_back(resident.in), out.push_back(resident.out);
-    std::vector<uint64_t> sizes{each};
+    std::vector<uint64_t> sizes(devices.size(), each);
+    const sorting::StretchOf stretch_of = [&](size_t d, uint64_t own) {
+      sizes[d] = own;
+      return out[d].slice(layout, 0, own);
+    };
     std::vector<double> milliseconds;
     std::string phases;
     for (unsigned run = 0; run <= options.runs; ++run) {
@@ -270,8 +275,7 @@ void measure_resident(Engine& engine, const LinkSpeeds& links, const Options& op
         }
         scratch = {};
       } else {
-        took =
-            milliseconds_of([&] { sizes = sorting::sample_sort_resident(engine, layout, devices, in, out, ~uint64_t{0}, job); });
+        took = milliseconds_of([&] { sorting::sort_resident(engine, layout, devices, in, 0, ~uint64_t{0}, stretch_of, job); });
       }
       if (run > 0) milliseconds.push_back(took);
       phases = phases_of(job);

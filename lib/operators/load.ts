@@ -45,7 +45,7 @@ const unheld = new FinalizationRegistry<{ tables: Tables; contents: Contents }>(
 
 /**
  * A table that an engine keeps on its GPUs, to be given to its calls in place of an Arrow table: made by Engine.load(), and
- * by joins whose result stays there. On the processor it is the Arrow table.
+ * by joins and sorts whose result stays there. On the processor it is the Arrow table.
  */
 // biome-ignore lint/suspicious/noExplicitAny: tables of all column types
 export class LoadedTable<Columns extends arrow.TypeMap = any> implements AsyncDisposable {

@@ -19,7 +19,8 @@ export async function sortPairs<K extends KeyArray, V extends KeyArray>(
   const { descending, algorithm, ...running } = parse(sortPairsSchema, 'sortPairs', options);
   const table = readArrays({ keys, values }, 'sortPairs');
   const columns = sortLayout(table, undefined);
-  const task = { table, by: [{ column: 'keys', descending, nullsLast: true }], keys: [0], columns, algorithm };
+  const by = [{ column: 'keys', descending, nullsLast: true }];
+  const task = { table, by, keys: [0], columns, algorithm, resident: false };
   return runCall(placeSort(core, task), running, async (call) => {
     const sorted = await runSort(call, task);
     const [sortedKeys, sortedValues] = arrays(table, sorted.columns);

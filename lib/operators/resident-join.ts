@@ -1,22 +1,22 @@
 /** Joins of two loaded tables where they lie: their key columns are the keys, and nothing but what is asked for comes home. */
-import { type InputColumn, infoOf } from '../columns/input.js';
+import { infoOf } from '../columns/input.js';
 import type { ResultColumn } from '../columns/layout.js';
 import { checkTableRows } from '../columns/result.js';
-import { typeInfo } from '../columns/types.js';
-import type { NativeJoinRequest, ResidentHandle, ResidentOrigin, ResidentSide, Side } from '../native.js';
+import type { KeyedTable, NativeJoinRequest, ResidentOrigin, Side } from '../native.js';
 import type { JoinPlan } from '../plan/join.js';
 import type { ColumnOrigin, PlannedColumn, Resources } from '../plan/plan.js';
 import { planResidentJoin } from '../plan/resident.js';
 import { quote } from '../suggest.js';
 import type { Call } from './call.js';
 import type { Joined, JoinTask } from './join.js';
-import { type Contents, LoadedTable, type Resident } from './load.js';
+import type { Resident } from './load.js';
+import { carriedThere, isKeyThere, stayingTable, useThere } from './resident.js';
 import { plannedWidth } from './shared.js';
 
 /** A join that runs where its tables lie. */
 export interface ResidentJoin {
-  left: ResidentSide;
-  right: ResidentSide;
+  left: KeyedTable;
+  right: KeyedTable;
   request: NativeJoinRequest;
   /** How the columns of a result are made that is made on the devices; null: its rows come home, and its columns are made there. */
   origins: ResidentOrigin[] | null;
@@ -33,10 +33,7 @@ export async function prepareResident(call: Call, task: JoinTask): Promise<Resid
   const refusal = refusalOf(call, task);
   if (refusal !== null) return refusal;
   for (const side of SIDES) {
-    const contents = task[side].loaded!;
-    if (!contents.resident) await call.tables.load(call, contents, false);
-    if (!contents.resident) return `the ${side} table was evicted, and there is no room for it`;
-    call.tables.use(contents);
+    if (!(await useThere(call, task[side].loaded!))) return `the ${side} table was evicted, and there is no room for it`;
   }
   for (const side of SIDES) {
     const key = task.keys![side];
@@ -72,7 +69,7 @@ export async function prepareResident(call: Call, task: JoinTask): Promise<Resid
     wantRight: wants('right') && settings.how !== 'semi' && settings.how !== 'anti',
     maxRows: settings.maxOutputRows,
   };
-  const sideOf = (side: Side): ResidentSide => {
+  const sideOf = (side: Side): KeyedTable => {
     const { handle, position } = residentOf(task, side);
     return { table: handle, key: position.get(task.keys![side])!, payload: carried[side] };
   };
@@ -112,19 +109,15 @@ function refusalOf(call: Call, { left, right, keys, settings }: JoinTask): strin
   if (!keys) return 'a cross join has no keys';
   if (settings.algorithm === 'sort-merge') return 'sort-merge was asked for';
   const [one, other] = [infoOf(left, keys.left), infoOf(right, keys.right)];
-  const integers = one.order === 'signed' || one.order === 'unsigned';
-  const same = one.order === other.order && one.width === other.width && (one.width === 4 || one.width === 8);
-  return integers && same ? null : 'the keys are not integers of 4 or 8 bytes of one type';
+  const same = one.order === other.order && one.width === other.width;
+  return isKeyThere(left, keys.left) && same ? null : 'the keys are not integers of 4 or 8 bytes of one type';
 }
 
 /** The one column of a side, by its position on the devices, that rows can carry; or null. */
 function carriedOf(task: JoinTask, columns: readonly ResultColumn[], side: Side): number | null {
   const moved = columns.filter((column) => column.source === side && !isLeftKey(task, column));
   if (task.settings.how !== 'inner' || moved.length !== 1) return null;
-  const { handle, position } = residentOf(task, side);
-  const { kind, width } = infoOf(task[side], moved[0]!.column);
-  const at = position.get(moved[0]!.column);
-  return at !== undefined && kind === 'fixed' && (width === 4 || width === 8) && !handle.nullable[at] ? at : null;
+  return carriedThere(task[side], moved[0]!.column, residentOf(task, side));
 }
 
 /** Makes the columns of the result on the devices, where it stays if it is asked to. */
@@ -142,31 +135,12 @@ export async function executeResident(
   const inputRows = [task.left.rows, task.right.rows];
   const result = { columns: [], left: null, right: null, table: null, rows };
   if (task.settings.resident) {
-    const table = new LoadedTable(call.core, stayingResult(call, task, made));
+    const { columns } = task.want as { columns: ResultColumn[] };
+    const table = stayingTable(call, columns, task.left.metadata, made);
     return { ...result, table, stats: call.stats(plan, inputRows, rows, made) };
   }
   checkTableRows(rows);
   const columns = await call.step(home!, () => native.bringHome(job, made, [...origins.keys()]));
   call.free(made);
   return { ...result, columns, stats: call.stats(plan, inputRows, rows, made) };
-}
-
-/** A result on the devices as a loaded table's contents. */
-function stayingResult(call: Call, task: JoinTask, handle: ResidentHandle): Contents {
-  const { columns } = task.want as { columns: ResultColumn[] };
-  const contents: Contents = {
-    rows: handle.rows,
-    columns: columns.map(({ name, type, nullable, metadata }, index): InputColumn => {
-      const mayBeNull = handle.nullable[index]!;
-      const info = typeInfo(type);
-      return { name, info, foreignType: type, nullable: nullable || mayBeNull, metadata, withoutNulls: !mayBeNull, chunks: [] };
-    }),
-    metadata: task.left.metadata,
-    host: null,
-    resident: null,
-    disposed: false,
-  };
-  call.handOver(handle);
-  call.tables.add(contents, { handle, position: new Map(columns.map((_, index) => [index, index])) });
-  return contents;
 }

@@ -9,10 +9,11 @@ import { explain } from '../plan/explain.js';
 import type { PlannedColumn, Resources } from '../plan/plan.js';
 import { planSort, prefersSample, type SortDeviceBytes, type SortPlan, sortWork } from '../plan/sort.js';
 import { quote } from '../suggest.js';
-import type { ResultTable, Stats } from '../types.js';
+import type { ResidentTable, ResultTable, Stats } from '../types.js';
 import { type Call, type EngineCore, placed, runCall } from './call.js';
-import { readInput } from './load.js';
-import { fromHostMemory, handedOver, plannedWidth, withStats } from './shared.js';
+import { type LoadedTable, loadResult, readInput } from './load.js';
+import { executeResidentSort, prepareResidentSort, type ResidentSort } from './resident-sort.js';
+import { fromHostMemory, handedOver, isOutOfDeviceMemory, plannedWidth, withStats } from './shared.js';
 
 /** What a sort works on. */
 export interface SortTask {
@@ -22,6 +23,8 @@ export interface SortTask {
   keys: number[];
   columns: ResultColumn[];
   algorithm: SortAlgorithmChoice;
+  /** Whether the result stays on the devices. */
+  resident: boolean;
 }
 
 interface Prepared {
@@ -31,39 +34,44 @@ interface Prepared {
   position: Map<number, number>;
   plan: SortPlan;
   resources: Resources;
+  /** Why a loaded table is taken from host memory; null where it is not loaded. */
+  why: string | null;
 }
 
 export interface Sorted {
   columns: NativeResultColumn[];
+  /** A result that stays on the devices, in place of the columns. */
+  table: LoadedTable | null;
   rows: number;
   stats: Stats;
 }
 
-export async function sortTable(core: EngineCore, table: unknown, options: unknown): Promise<ResultTable> {
+export async function sortTable(core: EngineCore, table: unknown, options: unknown): Promise<ResultTable | ResidentTable> {
   const { task, running } = readTask(core, table, options, 'sort');
   return runCall(placeSort(core, task), running, async (call) => {
-    checkTableRows(task.table.rows);
-    const { columns, rows, stats } = await runSort(call, task);
-    return withStats(buildTable(task.columns, columns, rows, task.table.metadata), stats);
+    if (!task.resident) checkTableRows(task.table.rows);
+    const { columns, table, rows, stats } = await runSort(call, task);
+    if (table) return withStats(table, stats);
+    const made = buildTable(task.columns, columns, rows, task.table.metadata);
+    return withStats(task.resident ? await loadResult(call, core, made) : made, stats);
   });
 }
 
 export async function explainSort(core: EngineCore, table: unknown, options: unknown): Promise<string> {
   const { task, running, analyze } = readTask(core, table, options, 'explain');
   return runCall(placeSort(core, task), running, async (call) => {
-    const prepared = await prepare(call, task, true);
-    const { plan, resources } = prepared;
-    const measured = analyze ? (await execute(call, task, prepared)).stats : null;
+    const prepared = await prepare(call, task);
+    const measured = analyze ? (await run(call, task, prepared)).stats : null;
     const by = task.by.map(
       (key) => `${quote(key.column)}${key.descending ? ' descending' : ''}${key.nullsLast ? '' : ' nulls first'}`,
     );
-    return explain(`sort by ${by.join(', ')}`, plan, resources, call.deviceReason, measured);
+    return explain(`sort by ${by.join(', ')}`, prepared.plan, prepared.resources, call.deviceReason, measured);
   });
 }
 
-/** Loaded tables may be on the GPUs alone. */
-export const placeSort = (core: EngineCore, { table }: SortTask): EngineCore =>
-  table.loaded ? core : placed(core, sortWork(table.rows, core.threads));
+/** Loaded tables may be on the GPUs alone, and a result that stays is there. */
+export const placeSort = (core: EngineCore, { table, resident }: SortTask): EngineCore =>
+  table.loaded || resident ? core : placed(core, sortWork(table.rows, core.threads));
 
 function readTask(
   core: EngineCore,
@@ -80,12 +88,29 @@ function readTask(
     keys: sortKeyColumns(input, settings.by),
     columns: sortLayout(input, settings.select),
     algorithm: settings.algorithm,
+    resident: settings.resident,
   };
   return { task, running: settings, analyze: 'analyze' in settings && settings.analyze === true };
 }
 
 export async function runSort(call: Call, task: SortTask): Promise<Sorted> {
-  return execute(call, task, await prepare(call, task, true));
+  return run(call, task, await prepare(call, task));
+}
+
+/** Where the table lies, if it is loaded and can be sorted there; else from host memory. */
+async function prepare(call: Call, task: SortTask): Promise<Prepared | ResidentSort> {
+  const resident = await prepareResidentSort(call, task);
+  return resident === null || typeof resident === 'string' ? prepareFromHost(call, task, true, resident) : resident;
+}
+
+async function run(call: Call, task: SortTask, prepared: Prepared | ResidentSort): Promise<Sorted> {
+  if (!('keyed' in prepared)) return execute(call, task, prepared);
+  try {
+    return await executeResidentSort(call, task, prepared);
+  } catch (error) {
+    if (!isOutOfDeviceMemory(error)) throw error;
+    return execute(call, task, await prepareFromHost(call, task, true, (error as Error).message));
+  }
 }
 
 /** The one column that can travel with the keys, or null. */
@@ -97,7 +122,8 @@ export function carriedColumn({ table, keys, columns }: SortTask): number | null
   return decoded.every((column) => infoOf(table, column.column).order !== 'bytes') ? others[0]!.column : null;
 }
 
-async function prepare(call: Call, task: SortTask, carry: boolean): Promise<Prepared> {
+/** `why`: a sort of a loaded table runs from host memory; null where it is not loaded. */
+async function prepareFromHost(call: Call, task: SortTask, carry: boolean, why: string | null): Promise<Prepared> {
   const { table, by, columns } = task;
   const needed = [...new Set([...task.keys, ...columns.map((column) => column.column)])];
   const position = new Map(needed.map((column, index) => [column, index]));
@@ -139,9 +165,9 @@ async function prepare(call: Call, task: SortTask, carry: boolean): Promise<Prep
     call.native.gatherDeviceBytes(relation, inputs(of), { size: keys.rows, rowBytes: valueBytes, mayBeMissing: false }, devices);
   const { plan, resources } = await call.planned(await call.resourcesFor(keys.rows * (keyBytes + valueBytes)), (available) => ({
     ...planSort(request, deviceBytes, available, gatherBytes),
-    loaded: fromHostMemory(table.loaded ? 'sorts bring their keys to the devices' : null),
+    loaded: fromHostMemory(why),
   }));
-  return { relation, keys, position, plan, resources };
+  return { relation, keys, position, plan, resources, why };
 }
 
 async function execute(call: Call, task: SortTask, prepared: Prepared): Promise<Sorted> {
@@ -190,7 +216,7 @@ async function execute(call: Call, task: SortTask, prepared: Prepared): Promise<
           if (!made) {
             // The carried payload took the place of the row numbers that this column turns out to need.
             call.free(keys, relation, ...runs);
-            return execute(call, task, await prepare(call, task, false));
+            return execute(call, task, await prepareFromHost(call, task, false, prepared.why));
           }
           columns[step.column] = made;
         } else {
@@ -205,5 +231,5 @@ async function execute(call: Call, task: SortTask, prepared: Prepared): Promise<
   }
   if (rows !== task.table.rows) throw new WarpjoinError('ERR_INTERNAL', `Sorted ${rows} rows of ${task.table.rows}.`);
   call.free(keys, relation, ...runs);
-  return { columns, rows, stats: call.stats(plan, [task.table.rows], rows) };
+  return { columns, table: null, rows, stats: call.stats(plan, [task.table.rows], rows) };
 }

@@ -75,6 +75,8 @@ export interface GatherStep extends StepOf<'gather'> {
 }
 /** Joins loaded tables where they lie on the devices. */
 export interface ResidentJoinStep extends StepOf<'residentJoin'> {}
+/** Sorts a loaded table where it lies on the devices. */
+export interface ResidentSortStep extends StepOf<'residentSort'> {}
 /** Brings all columns of a result home from the devices. */
 export interface BringHomeStep extends StepOf<'bringHome'> {}
 /**
@@ -94,6 +96,7 @@ export type Step =
   | ColumnStep
   | GatherStep
   | ResidentJoinStep
+  | ResidentSortStep
   | BringHomeStep;
 
 /** An input as an order can be known of it: of a sort, or a side of a join. */

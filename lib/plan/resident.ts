@@ -1,11 +1,11 @@
-/** Plans of joins of loaded tables where they lie. */
+/** Plans of joins and sorts of loaded tables where they lie. */
 import type { JoinKind } from '../options.js';
 import { formatBytes } from '../sizes.js';
 import { COSTS, gpuPassSeconds } from './costs.js';
 import { transferSpeeds } from './device-set.js';
 import { expectedRows, type JoinPlan } from './join.js';
 import type { PlannedColumn, Resources } from './plan.js';
-import { columnStep } from './sort.js';
+import { columnStep, type SortPlan } from './sort.js';
 
 /** A join of loaded tables. */
 export interface ResidentShape {
@@ -67,3 +67,42 @@ export function planResidentJoin(shape: ResidentShape, joinBytes: number, resour
 
 const tableRows = ({ leftRows, rightRows }: ResidentShape, { side }: PlannedColumn): number =>
   side === 'right' ? rightRows : leftRows;
+
+/** A sort of a loaded table. */
+export interface ResidentSortShape {
+  rows: number;
+  keyBytes: number;
+  /** Of the result. */
+  columns: readonly PlannedColumn[];
+  comesHome: boolean;
+}
+
+/** The plan; or why there is none: the devices lack the memory for what the sort and its result take, `deviceBytes`. */
+export function planResidentSort(shape: ResidentSortShape, deviceBytes: number, resources: Resources): SortPlan | string {
+  const { rows, keyBytes, columns, comesHome } = shape;
+  const { devices, links } = resources;
+  const free = Math.min(...devices.map(({ limitBytes }) => limitBytes));
+  if (deviceBytes > free)
+    return `sorting where it lies takes ${formatBytes(deviceBytes)} on each device, which has ${formatBytes(free)} left`;
+  const resultBytes = Math.ceil(columns.reduce((bytes, { width }) => bytes + rows * width, 0));
+  const tupleBytes = rows * (keyBytes + (columns.some(({ from }) => from !== 'keys') ? 8 : 0));
+  // A pass for each byte of the keys, and one that partitions them for the devices.
+  const sorted = gpuPassSeconds(keyBytes + (devices.length > 1 ? 1 : 0), tupleBytes, devices.length);
+  const home = comesHome ? resultBytes / transferSpeeds(devices, links).d2h : 0;
+  const sort = { op: 'residentSort' as const, label: 'sort of a loaded table' };
+  const bringHome = { op: 'bringHome' as const, label: 'bring home' };
+  return {
+    algorithm: devices.length > 1 ? 'sample' : 'radix',
+    reason: 'what runs on loaded tables where they lie',
+    chunksets: 1,
+    rounds: 1,
+    hostBytes: comesHome ? resultBytes : 0,
+    deviceBytes,
+    steps: [
+      { ...sort, estimate: { rows, bytes: 2 * tupleBytes, milliseconds: sorted * 1e3 } },
+      ...(comesHome ? [{ ...bringHome, estimate: { rows, bytes: resultBytes, milliseconds: home * 1e3 } }] : []),
+    ],
+    inOrder: [],
+    loaded: { inputs: ['input'], reason: 'sorted where it lies' },
+  };
+}

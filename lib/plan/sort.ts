@@ -7,6 +7,7 @@ import { type GatherDeviceBytes, gatherStep } from './gather.js';
 import type { Work } from './placement.js';
 import {
   attempt,
+  type BringHomeStep,
   type ColumnOrigin,
   type ColumnStep,
   type CopyStep,
@@ -20,6 +21,7 @@ import {
   type Plan,
   type PlannedColumn,
   type RefineStep,
+  type ResidentSortStep,
   type Resources,
   resultBytes,
   type SortStep,
@@ -217,7 +219,9 @@ export function columnStep(
   return { op: 'column', label: `column ${name} (${HOW[from]})`, column: index, from, estimate: made() };
 }
 
-export type SortPlan = Plan<SortStep | CopyStep | MergeStep | RefineStep | ColumnStep | GatherStep>;
+export type SortPlan = Plan<
+  SortStep | CopyStep | MergeStep | RefineStep | ColumnStep | GatherStep | ResidentSortStep | BringHomeStep
+>;
 
 /** In place of sorting: a copy of tuples that are in order already. */
 function copySteps(relation: Tuples, { threads }: Resources) {

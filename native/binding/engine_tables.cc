@@ -1,4 +1,4 @@
-// Tables that stay on the devices, and joins of them there.
+// Tables that stay on the devices, and joins and sorts of them there.
 #include <optional>
 
 #include "binding/convert.h"
@@ -7,6 +7,7 @@
 #include "binding/row_source.h"
 #include "binding/step_values.h"
 #include "join/table_join.h"
+#include "sort/table_sort.h"
 
 namespace warpjoin::binding {
 namespace {
@@ -35,21 +36,30 @@ std::optional<size_t> optional_column(const ResidentTable& table, const Napi::Va
   return column;
 }
 
-/// A side of a join of tables on devices, and what holds it.
-struct JoinedTable {
+/// A table to join or sort on devices, and what holds it.
+struct HeldTable {
   std::shared_ptr<ResidentState> held;
-  TableSide side;
+  KeyedTable keyed;
 
-  explicit JoinedTable(const Napi::Value& value) {
-    const Napi::Object object = to_object(value, "side");
+  explicit HeldTable(const Napi::Value& value) {
+    const Napi::Object object = to_object(value, "table");
     held = from_handle<ResidentState>(object.Get("table"));
-    const auto key = optional_column(held->table, object.Get("key"), "side.key");
-    if (!key) throw Napi::TypeError::New(value.Env(), "Expected a column for side.key");
-    side = {&held->table, *key, optional_column(held->table, object.Get("payload"), "side.payload")};
+    const auto key = optional_column(held->table, object.Get("key"), "table.key");
+    if (!key) throw Napi::TypeError::New(value.Env(), "Expected a column for table.key");
+    keyed = {&held->table, *key, optional_column(held->table, object.Get("payload"), "table.payload")};
   }
 };
 
-std::vector<ResidentOrigin> to_origins(const Napi::Value& value, const TableSide& left, const TableSide& right) {
+std::vector<size_t> table_columns(const ResidentTable& table, const Napi::Value& indices) {
+  std::vector<size_t> columns;
+  for (const uint64_t column : to_counts(indices, "columns")) {
+    if (column >= table.columns.size()) throw Napi::RangeError::New(indices.Env(), "columns is not a column of the table");
+    columns.push_back(column);
+  }
+  return columns;
+}
+
+std::vector<ResidentOrigin> to_origins(const Napi::Value& value, const KeyedTable& left, const KeyedTable& right) {
   if (!value.IsArray()) throw Napi::TypeError::New(value.Env(), "Expected an array for columns");
   const auto array = value.As<Napi::Array>();
   std::vector<ResidentOrigin> origins;
@@ -90,38 +100,50 @@ Napi::Value EngineWrap::load_table(const Napi::CallbackInfo& info) {
 
 Napi::Value EngineWrap::bring_home(const Napi::CallbackInfo& info) {
   const auto resident = from_handle<ResidentState>(info[1]);
-  std::vector<size_t> columns;
-  for (const uint64_t column : to_counts(info[2], "columns")) {
-    if (column >= resident->table.columns.size()) throw Napi::RangeError::New(info.Env(), "columns is not a column of the table");
-    columns.push_back(column);
-  }
-  return enqueue(info, {resident}, [table = &resident->table, columns = std::move(columns)](Engine& engine, Job& job) {
-    const PhaseTimer timer(job, "bring home");
-    return columns_result(warpjoin::bring_home(engine, *table, columns, job));
-  });
+  return enqueue(info, {resident},
+                 [table = &resident->table, columns = table_columns(resident->table, info[2])](Engine& engine, Job& job) {
+                   const PhaseTimer timer(job, "bring home");
+                   return columns_result(warpjoin::bring_home(engine, *table, columns, job));
+                 });
 }
 
 Napi::Value EngineWrap::join_tables(const Napi::CallbackInfo& info) {
-  const JoinedTable left(info[1]), right(info[2]);
+  const HeldTable left(info[1]), right(info[2]);
   return enqueue(info, {left.held, right.held},
-                 [left = left.side, right = right.side, request = to_join_request(info[3]), owner = engine_,
-                  origins = to_origins(info[4], left.side, right.side)](Engine& engine, Job& job) {
+                 [left = left.keyed, right = right.keyed, request = to_join_request(info[3]), owner = engine_,
+                  origins = to_origins(info[4], left.keyed, right.keyed)](Engine& engine, Job& job) {
                    return resident_to_handle(owner, warpjoin::join_tables(engine, left, right, request, origins, job));
                  });
 }
 
 Napi::Value EngineWrap::join_tables_home(const Napi::CallbackInfo& info) {
-  const JoinedTable left(info[1]), right(info[2]);
+  const HeldTable left(info[1]), right(info[2]);
   return enqueue(info, {left.held, right.held},
-                 [left = left.side, right = right.side, request = to_join_request(info[3])](Engine& engine, Job& job) {
+                 [left = left.keyed, right = right.keyed, request = to_join_request(info[3])](Engine& engine, Job& job) {
                    return rows_to_handle(warpjoin::join_tables_home(engine, left, right, request, job));
                  });
 }
 
 Napi::Value EngineWrap::join_tables_device_bytes(const Napi::CallbackInfo& info) {
   return guarded(info.Env(), [&]() -> Napi::Value {
-    const JoinedTable left(info[0]), right(info[1]);
-    return number(info.Env(), warpjoin::join_tables_device_bytes(engine(), left.side, right.side, to_join_request(info[2])));
+    const HeldTable left(info[0]), right(info[1]);
+    return number(info.Env(), warpjoin::join_tables_device_bytes(engine(), left.keyed, right.keyed, to_join_request(info[2])));
+  });
+}
+
+Napi::Value EngineWrap::sort_table(const Napi::CallbackInfo& info) {
+  const HeldTable table(info[1]);
+  return enqueue(info, {table.held},
+                 [table = table.keyed, descending = to_bool(info[2], "descending"),
+                  columns = table_columns(table.held->table, info[3]), owner = engine_](Engine& engine, Job& job) {
+                   return resident_to_handle(owner, warpjoin::sort_table(engine, table, descending, columns, job));
+                 });
+}
+
+Napi::Value EngineWrap::sort_table_device_bytes(const Napi::CallbackInfo& info) {
+  return guarded(info.Env(), [&]() -> Napi::Value {
+    const HeldTable table(info[0]);
+    return number(info.Env(), warpjoin::sort_table_device_bytes(table.keyed, table_columns(table.held->table, info[1])));
   });
 }
 

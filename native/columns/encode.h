@@ -42,6 +42,12 @@ struct SortColumn {
   bool nulls_last = true;  ///< absolute, whatever the direction
 };
 
+/// Integers of the type come in order as unsigned keys do by key ^ this.
+inline uint64_t integer_flip(const ColumnType& type, bool descending) {
+  const uint64_t all = ~uint64_t{0} >> (64 - 8 * type.width), sign = all ^ (all >> 1);
+  return (type.order == KeyOrder::signed_integer ? sign : 0) ^ (descending ? all : 0);
+}
+
 /// The order of a sort as a sequence of 64-bit words per row, most significant first. Each fixed-width column gives
 /// [null bit][value - least value] in as few bits as its values need, columns packed next to each other; a utf8 column
 /// ends the packing and gives its bytes eight at a time.

@@ -118,17 +118,15 @@ class ColumnAsKeys final : public SortKeys {
     if (by.size() != 1) return nullptr;
     const columns::ChunkIndex chunks(*by[0].column);
     const ColumnType& type = chunks.type();
-    const bool is_signed = type.order == KeyOrder::signed_integer;
     if (type.kind != ColumnKind::fixed || (type.width != 4 && type.width != 8)) return nullptr;
-    if (!is_signed && type.order != KeyOrder::unsigned_integer) return nullptr;
+    if (type.order != KeyOrder::signed_integer && type.order != KeyOrder::unsigned_integer) return nullptr;
     if (!columns::aliasable(chunks, type.width) || columns::count_nulls(chunks, engine, job) != 0) return nullptr;
     auto keys = std::make_unique<ColumnAsKeys>();
     EncodedTuples& tuples = keys->tuples_;
-    const uint64_t all = columns::low_bits(8 * type.width), sign = all ^ (all >> 1);
     tuples.layout.key_bytes = static_cast<uint8_t>(type.width);
     tuples.view.keys = chunks.chunks()[0].values;
     tuples.view.size = chunks.rows();
-    tuples.flip = (is_signed ? sign : 0) ^ (by[0].descending ? all : 0);
+    tuples.flip = integer_flip(type, by[0].descending);
     columns::carry_payload(tuples, payload, engine, job);
     return keys;
   }

@@ -4,19 +4,10 @@
 #include <optional>
 #include <vector>
 
-#include "columns/resident_table.h"
+#include "columns/keyed_table.h"
 #include "join/resident_join.h"
 
 namespace warpjoin {
-
-/// A table to join, on the same devices as the other one.
-struct TableSide {
-  const ResidentTable* table = nullptr;
-  size_t key = 0;                 ///< column of 4- or 8-byte integers without nulls, as wide as the other side's
-  std::optional<size_t> payload;  ///< column of 4 or 8 bytes without nulls that is carried along; otherwise row numbers are
-
-  const ResidentColumn& key_column() const { return table->columns.at(key); }
-};
 
 /// A column of a result that stays.
 struct ResidentOrigin {
@@ -31,13 +22,13 @@ struct ResidentOrigin {
 /// are gathered from tables that are spread as load_table() does it, by devices that read each other's memory. Throws
 /// Error(device) where a device has too little memory for the join and its result: join_tables_device_bytes(), and a row number
 /// a side and row that is gathered by.
-ResidentTable join_tables(Engine& engine, const TableSide& left, const TableSide& right, const JoinRequest& request,
+ResidentTable join_tables(Engine& engine, const KeyedTable& left, const KeyedTable& right, const JoinRequest& request,
                           const std::vector<ResidentOrigin>& origins, Job& job);
 
 /// Joins into host memory: what the rows carry.
-JoinRows join_tables_home(Engine& engine, const TableSide& left, const TableSide& right, const JoinRequest& request, Job& job);
+JoinRows join_tables_home(Engine& engine, const KeyedTable& left, const KeyedTable& right, const JoinRequest& request, Job& job);
 
 /// Device memory of either on each device, beside the tables and a result that stays, where hashing spreads the keys evenly.
-size_t join_tables_device_bytes(Engine& engine, const TableSide& left, const TableSide& right, const JoinRequest& request);
+size_t join_tables_device_bytes(Engine& engine, const KeyedTable& left, const KeyedTable& right, const JoinRequest& request);
 
 }  // namespace warpjoin

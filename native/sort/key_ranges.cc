@@ -52,13 +52,12 @@ KeyRanges KeyRanges::choose(ThreadPool& pool, TupleLayout layout, const TupleVie
                             uint64_t oversampling) {
   std::vector<uint64_t> keys = sampled_keys(pool, layout, in, flip, std::min(in.size, most * oversampling));
   std::sort(keys.begin(), keys.end());
-  KeyRanges ranges = of_sample(layout, keys, most);
-  ranges.flip_ = flip;
-  return ranges;
+  return of_sample(layout, keys, most, flip);
 }
 
-KeyRanges KeyRanges::of_sample(TupleLayout layout, std::span<const uint64_t> keys, size_t most) {
+KeyRanges KeyRanges::of_sample(TupleLayout layout, std::span<const uint64_t> keys, size_t most, uint64_t flip) {
   KeyRanges ranges;
+  ranges.flip_ = flip;
   ranges.greatest_ = layout.key_bytes == 4 ? UINT32_MAX : UINT64_MAX;
   const size_t share = (keys.size() + most - 1) / most;
   // Room to either side of an equal share: bounds at the multiples of a power of two suit keys that are spread evenly, of

@@ -23,8 +23,8 @@ class KeyRanges {
   /// trailing zeros as that allows, so that few bits vary within a range.
   static KeyRanges choose(ThreadPool& pool, TupleLayout layout, const TupleView& in, uint64_t flip, size_t most,
                           uint64_t oversampling);
-  /// As choose(), from keys that were sampled and sorted already, and are not flipped.
-  static KeyRanges of_sample(TupleLayout layout, std::span<const uint64_t> keys, size_t most);
+  /// As choose(), from keys that were sampled, flipped and sorted already.
+  static KeyRanges of_sample(TupleLayout layout, std::span<const uint64_t> keys, size_t most, uint64_t flip = 0);
 
   size_t size() const { return bounds_.size() + 1; }
   /// The least key of each range but the first.

@@ -1,6 +1,7 @@
 // Sample sort on any number of devices; why and how: docs/decisions/0007. Internal to native/sort.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "core/engine.h"
@@ -31,15 +32,19 @@ void spilled_sample_sort(Engine& engine, TupleLayout layout, const std::vector<D
                          const std::vector<uint64_t>& chunkset_ends, TupleSpan spill, TupleSpan run, uint64_t varying_bits,
                          Job& job);
 
-/// Sorts tuples that lie in memory that the devices' kernels address, each device's own: devices[i] holds in[i], and gets the
-/// i-th stretch of the result, about an equal share, in out[i], whose size is the room there is. Devices must be linked
-/// directly. Returns the stretches' sizes. Takes sample_sort_resident_bytes() on each device, which its caller has reserved.
-/// Throws Error(device) where a stretch does not fit.
-std::vector<uint64_t> sample_sort_resident(Engine& engine, TupleLayout layout, const std::vector<Device*>& devices,
-                                           const std::vector<TupleView>& in, const std::vector<TupleSpan>& out,
-                                           uint64_t varying_bits, Job& job);
+/// Where a device's stretch of a result goes. Called once for each device, one after the other, with the stretch's size.
+using StretchOf = std::function<TupleSpan(size_t device, uint64_t size)>;
+
+/// Sorts tuples that lie in memory that the devices' kernels address, each device's own, stable, by key ^ `flip`: devices[i]
+/// holds in[i], and gets the i-th stretch of the result, about an equal share, in memory of its own. Implied values are written
+/// out. One device sorts by itself, several, which must be linked directly, by key range. `varying_bits` as in Primitives::sort,
+/// all ones where unknown. Takes sort_resident_bytes() on each device, which its caller has reserved.
+void sort_resident(Engine& engine, TupleLayout layout, const std::vector<Device*>& devices, const std::vector<TupleView>& in,
+                   uint64_t flip, uint64_t varying_bits, const StretchOf& out, Job& job);
 
 /// For `own` tuples on `device`, of `tuples` on all devices.
-size_t sample_sort_resident_bytes(Device& device, TupleLayout layout, uint64_t own, uint64_t tuples, size_t devices);
+size_t sort_resident_bytes(Device& device, TupleLayout layout, uint64_t own, uint64_t tuples, size_t devices);
+/// The most tuples of a device's stretch.
+uint64_t most_in_stretch(uint64_t tuples, size_t devices);
 
 }  // namespace warpjoin::sorting

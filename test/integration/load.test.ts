@@ -83,6 +83,28 @@ describeDevices((devices) => {
     expect(rows(await own.sort(one, { by: ['k', 't'] }))).toEqual(rows(await own.sort(left, { by: ['k', 't'] })));
   });
 
+  const sorts = [
+    { by: 'k' },
+    { by: 'k', select: ['f', 'k', 'b', 'w'] },
+    { by: { column: 'w', descending: true }, select: ['k', 'w'] },
+    { by: { column: 'k', descending: true }, select: ['k'] },
+    { by: 'w', select: ['b'] },
+    { by: ['k', 'w'], select: ['f'] },
+    { by: 'k', select: ['w'], algorithm: 'radix' },
+  ] as const;
+  test.each(sorts.map((options) => [JSON.stringify(options), options] as const))('sort %s', async (_, options) => {
+    const own = await engine;
+    const expected = rows(await own.sort(left, options));
+    await using loaded = await load(left);
+    const sorted = await own.sort(loaded, options);
+    expect(rows(sorted)).toEqual(expected);
+    await using stays = await own.sort(loaded, { ...options, resident: true });
+    expect([stays.numRows, stays.schema.names]).toEqual([sorted.numRows, sorted.schema.names]);
+    expect(rows(await stays.toArrow())).toEqual(expected);
+    const there = onGpus && !('algorithm' in options) && 'select' in options && typeof options.by !== 'object';
+    if (there) expect([sorted.stats.resident, stays.stats.resident]).toEqual([['input'], ['input']]);
+  });
+
   test('a result that stayed goes into further calls', async () => {
     const own = await engine;
     await using one = await load(left);
@@ -105,6 +127,8 @@ describeDevices((devices) => {
     expect((await joined.toArrow()).numRows).toBe(2003);
     await using none = await own.join(one, one, { on: 'k', resident: true });
     expect((await none.toArrow()).numRows).toBe(0);
+    await using sorted = await own.sort(one, { by: 'k', select: ['k', 'w', 'b'], resident: true });
+    expect((await sorted.toArrow()).numRows).toBe(0);
   });
 
   test('explain and stats say what runs where the tables lie', async () => {

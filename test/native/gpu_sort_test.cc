@@ -1,6 +1,7 @@
 // Sorts on real GPUs.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <numeric>
 
 #include "gpu_engine.h"
@@ -298,9 +299,10 @@ TEST(GpuSpilledSampleSort, SortsIntoOneRun) {
   }
 }
 
-TEST(GpuResidentSampleSort, SortsWhereTheTuplesAre) {
+TEST(GpuResidentSort, SortsWhereTheTuplesAre) {
   const size_t gpus = visible_gpus().size();
   SKIP_WITHOUT_GPUS(1);
+  size_t turn = 0;
   for (size_t used = 1; used <= gpus; ++used) {
     for (const Keys kind : kAllKeys) {
       for (const uint64_t size : {uint64_t{3}, uint64_t{70001} * used, uint64_t{400000} * used}) {
@@ -310,33 +312,42 @@ TEST(GpuResidentSampleSort, SortsWhereTheTuplesAre) {
           const std::vector<Device*> devices = engine->select(first_devices(static_cast<int>(used)));
           const auto keys = make_keys(kind, size, layout.key_bytes, size);
           const Tuples tuples(layout, keys, false);
-          const uint64_t room = size / used + size / used / 16 + 3 * (2 * 4096 + 1);
+          const uint64_t all_bits = ~uint64_t{0} >> (64 - 8 * layout.key_bytes);
+          const uint64_t flip = std::array{uint64_t{0}, all_bits, all_bits ^ (all_bits >> 1)}[turn++ % 3];
+          const uint64_t room = sorting::most_in_stretch(size, used);
           std::vector<OnDevice> in, out;
           std::vector<std::unique_ptr<Stream>> streams;
           for (size_t i = 0; i < used; ++i) {
             const uint64_t begin = size * i / used, own = size * (i + 1) / used - begin;
             devices[i]->memory().reserve((own + room) * layout.tuple_bytes() + 4096 +
-                                         sorting::sample_sort_resident_bytes(*devices[i], layout, own, size, used));
+                                         sorting::sort_resident_bytes(*devices[i], layout, own, size, used));
             streams.push_back(devices[i]->create_stream());
             in.emplace_back(*devices[i], layout, own);
             out.emplace_back(*devices[i], layout, room);
             in.back().write(tuples.view().slice(layout, begin, begin + own), *streams[i]);
             devices[i]->fill(out.back().span().keys, 0xEE, room * layout.key_bytes, *streams[i]);
+            streams[i]->synchronize();
           }
           std::vector<TupleView> views;
-          std::vector<TupleSpan> spans;
-          for (size_t i = 0; i < used; ++i) views.push_back(in[i].span().view()), spans.push_back(out[i].span());
+          for (size_t i = 0; i < used; ++i) views.push_back(in[i].span().view());
+          std::vector<uint64_t> sizes;
           Job job;
-          const auto sizes = sorting::sample_sort_resident(*engine, layout, devices, views, spans, ~uint64_t{0}, job);
+          sorting::sort_resident(
+              *engine, layout, devices, views, flip, ~uint64_t{0},
+              [&](size_t i, uint64_t own) {
+                sizes.push_back(own);
+                return out[i].span().slice(layout, 0, own);
+              },
+              job);
           SortedRun all{layout, size, engine->memory->allocate(size * layout.key_bytes, "keys"),
-                        engine->memory->allocate(size * layout.value_bytes, "values")};
+                        engine->memory->allocate(size * layout.value_bytes, "values"), flip};
           uint64_t at = 0;
           for (size_t i = 0; i < used; at += sizes[i++]) {
             ASSERT_LE(at + sizes[i], size);
-            devices[i]->copy(all.keys.as<char>() + at * layout.key_bytes, spans[i].keys, sizes[i] * layout.key_bytes,
-                             *streams[i]);
+            const TupleSpan from = out[i].span();
+            devices[i]->copy(all.keys.as<char>() + at * layout.key_bytes, from.keys, sizes[i] * layout.key_bytes, *streams[i]);
             if (layout.value_bytes) {
-              devices[i]->copy(all.values.as<char>() + at * layout.value_bytes, spans[i].values, sizes[i] * layout.value_bytes,
+              devices[i]->copy(all.values.as<char>() + at * layout.value_bytes, from.values, sizes[i] * layout.value_bytes,
                                *streams[i]);
             }
             streams[i]->synchronize();

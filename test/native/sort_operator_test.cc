@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+
 #include "core/error.h"
 #include "far_device.h"
 #include "sort/sample_sort.h"
@@ -130,66 +133,47 @@ TEST(SpilledSampleSort, SortsIntoOneRun) {
   }
 }
 
-TEST(SampleSortResident, SortsWhereTheTuplesAre) {
+TEST(ResidentSort, SortsWhereTheTuplesAre) {
   for (const size_t devices : {1, 2, 3, 8}) {
     const auto engine = make_engine(false, static_cast<int>(devices));
     size_t turn = devices;
     for (const Keys kind : kAllKeys) {
       for (const uint64_t size : {uint64_t{0}, uint64_t{1}, uint64_t{9}, uint64_t{50001}}) {
         const TupleLayout layout = kAllLayouts[turn++ % 6];
+        const uint64_t all = ~uint64_t{0} >> (64 - 8 * layout.key_bytes);
+        const uint64_t flip = std::array{uint64_t{0}, all, all ^ (all >> 1)}[turn / 6 % 3];
         SCOPED_TRACE(std::to_string(devices) + " devices, " + name_of(kind) + ", " + std::to_string(size));
         const auto keys = make_keys(kind, size, layout.key_bytes, size);
         const Tuples tuples(layout, keys, false);
-        // Chunks of unequal sizes, and room for a little more than an equal share: a range may fall to either side.
-        std::vector<TupleView> in;
-        std::vector<HostBuffer> memory;
-        std::vector<TupleSpan> out;
+        std::vector<TupleView> in;  // of unequal sizes
         const std::vector<uint64_t> ends = chunkset_ends(size, devices);
-        const uint64_t room = size / devices + 3 * (2 * 4096 + 1);
         for (size_t i = 0; i < devices; ++i) {
           in.push_back(tuples.view().slice(layout, i ? ends[i - 1] : 0, ends[i]));
-          memory.push_back(engine->memory->allocate(room * layout.key_bytes, "keys"));
-          memory.push_back(engine->memory->allocate(room * layout.value_bytes + 1, "values"));
-          out.push_back({memory[2 * i].data(), layout.value_bytes ? memory[2 * i + 1].data() : nullptr, room});
           Device& device = *engine->devices[i];
-          device.memory().reserve(sorting::sample_sort_resident_bytes(device, layout, in.back().size, size, devices));
+          device.memory().reserve(sorting::sort_resident_bytes(device, layout, in.back().size, size, devices));
         }
         Job job;
-        const std::vector<uint64_t> sizes = sorting::sample_sort_resident(
-            *engine, layout, engine->select(first_devices(static_cast<int>(devices))), in, out, ~uint64_t{0}, job);
-        SortedRun all{layout, size, engine->memory->allocate(size * layout.key_bytes, "keys"),
-                      engine->memory->allocate(size * layout.value_bytes, "values")};
+        SortedRun run{layout, size, engine->memory->allocate(size * layout.key_bytes, "keys"),
+                      engine->memory->allocate(size * layout.value_bytes, "values"), flip};
         uint64_t at = 0;
-        for (size_t i = 0; i < devices; at += sizes[i++]) {
-          ASSERT_LE(at + sizes[i], size);
-          std::memcpy(all.keys.as<char>() + at * layout.key_bytes, out[i].keys, sizes[i] * layout.key_bytes);
-          if (layout.value_bytes)
-            std::memcpy(all.values.as<char>() + at * layout.value_bytes, out[i].values, sizes[i] * layout.value_bytes);
-        }
+        std::vector<size_t> asked;
+        sorting::sort_resident(
+            *engine, layout, engine->select(first_devices(static_cast<int>(devices))), in, flip, ~uint64_t{0},
+            [&](size_t device, uint64_t own) {
+              asked.push_back(device);
+              EXPECT_LE(own, sorting::most_in_stretch(size, devices));
+              EXPECT_LE(at + own, size);
+              at += own;
+              return run.span().slice(layout, at - own, at);
+            },
+            job);
         ASSERT_EQ(at, size);
-        expect_sorted(all, tuples, keys, 0, size);
+        EXPECT_EQ(asked.size(), devices);
+        EXPECT_TRUE(std::is_sorted(asked.begin(), asked.end()));
+        expect_sorted(run, tuples, keys, 0, size);
         if (HasFatalFailure()) return;
       }
     }
-  }
-}
-
-TEST(SampleSortResident, NamesTheDeviceWithoutRoom) {
-  const auto engine = make_engine(false, 2);
-  const auto keys = make_keys(Keys::uniform, 1000, 8, 1);
-  const Tuples tuples(TupleLayout{8, 0}, keys, true);
-  std::vector<uint64_t> left(1000), right(10);
-  Job job;
-  for (const auto& device : engine->devices) {
-    device->memory().reserve(sorting::sample_sort_resident_bytes(*device, {8, 0}, 1000, 2000, 2));
-  }
-  try {
-    sorting::sample_sort_resident(*engine, {8, 0}, engine->select({0, 1}), {tuples.view(), tuples.view()},
-                                  {{left.data(), nullptr, 10}, {right.data(), nullptr, 10}}, ~uint64_t{0}, job);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::device);
-    EXPECT_NE(std::string(error.what()).find("host 1"), std::string::npos) << error.what();
   }
 }
 

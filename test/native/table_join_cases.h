@@ -46,7 +46,8 @@ struct JoinTable {
 using ResultRow = std::vector<test::Value>;
 
 inline std::vector<ResultRow> expected_rows(const JoinTable& left, const JoinTable& right, JoinKind kind,
-                                            const std::vector<ResidentOrigin>& origins, const TableSide& l, const TableSide& r) {
+                                            const std::vector<ResidentOrigin>& origins, const KeyedTable& l,
+                                            const KeyedTable& r) {
   std::vector<ResultRow> rows;
   const auto add = [&](uint64_t i, uint64_t j) {
     ResultRow& row = rows.emplace_back();
@@ -104,7 +105,7 @@ inline void check_table_joins(Engine& engine, uint64_t left_rows, uint64_t right
     for (const JoinKind kind :
          {JoinKind::inner, JoinKind::left, JoinKind::right, JoinKind::full, JoinKind::semi, JoinKind::anti}) {
       SCOPED_TRACE(static_cast<int>(kind));
-      const TableSide ls{&l, 0, {}}, rs{&r, 0, {}};
+      const KeyedTable ls{&l, 0, {}}, rs{&r, 0, {}};
       std::vector<ResidentOrigin> origins;
       for (size_t c = 0; c < left.columns.size(); ++c) origins.push_back({From::left, c});
       for (size_t c = 1; c < right.columns.size() && !left_rows_only(kind); ++c) origins.push_back({From::right, c});
@@ -115,7 +116,7 @@ inline void check_table_joins(Engine& engine, uint64_t left_rows, uint64_t right
       counting.count_only = true;
       EXPECT_EQ(join_tables_home(engine, ls, rs, counting, job).size, joined.size());
     }
-    const TableSide ls{&l, 0, 1}, rs{&r, 0, 2};
+    const KeyedTable ls{&l, 0, 1}, rs{&r, 0, 2};
     const std::vector<ResidentOrigin> origins{{From::right, {}}, {From::keys, {}}, {From::left, {}}};
     const JoinRequest request{.build_left = left_rows <= right_rows, .want_keys = true};
     const ResidentTable joined = join_tables(engine, ls, rs, request, origins, job);

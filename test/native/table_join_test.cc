@@ -66,7 +66,7 @@ TEST_F(TableJoinErrors, LeaveNothingBehind) {
   const auto engine = make_far_engine(config(2));
   const RepeatedCall call(*engine, [&](Job& job) {
     const ResidentTable table = load_table(*engine, all_devices(*engine), of.columns, of.rows, job);
-    const TableSide side{&table, 0, {}};
+    const KeyedTable side{&table, 0, {}};
     join_tables(*engine, side, side, {.kind = JoinKind::full}, {{ResidentOrigin::From::left, 4}}, job);
     join_tables_home(*engine, side, side, {}, job);
   });

@@ -109,3 +109,37 @@ test('sort takes integers as they are', async () => {
   );
   expect(asTheyAre).toBeGreaterThan(20);
 });
+
+test('a loaded table is sorted where it lies', async () => {
+  const sortCase = fc.record({
+    seed: seeds,
+    rows: rowCounts,
+    devices: common.devices,
+    key: columnOf(INTEGERS, fc.constant(0)),
+    payload: fc.subarray(['t_row', 't_flag', 't_real', 'k0'], { minLength: 1 }),
+  });
+  let there = 0;
+  await fc.assert(
+    fc.asyncProperty(sortCase, async ({ seed, rows, devices, key, payload }) => {
+      const { descending, ...spec } = key;
+      const input = makeTable(seed, 't_', rows, 2, [{ name: 'k0', ...spec }]);
+      await setup.oracle.load('t', input);
+      const order = `k0 ${descending ? 'DESC' : 'ASC'}, row`;
+      const expected = ((await setup.oracle.columns(`SELECT row FROM t ORDER BY ${order}`))[0] ?? []) as number[];
+      await setup.onEngine({ devices, chunksets: 1, bytes: () => 0 }, async (engine) => {
+        await using loaded = await engine.load(input.table);
+        await using sorted = await engine.sort(loaded, { by: { column: 'k0', descending }, select: payload, resident: true });
+        if (sorted.stats.resident.length > 0) there++;
+        const home = await sorted.toArrow();
+        for (const name of payload) {
+          const [got, from] = [home.getChild(name)!, input.table.getChild(name)!];
+          for (let i = 0; i < rows; ++i) {
+            if (!Object.is(got.get(i), from.get(expected[i]!))) expect.fail(`${name}[${i}] is ${got.get(i)}`);
+          }
+        }
+      });
+    }),
+    parameters(100),
+  );
+  expect(there > 20).toBe(onGpus);
+});

@@ -5,6 +5,7 @@
 import type {
   DeviceDescription,
   JoinKeysHandle,
+  KeyedTable,
   LinkSpeeds,
   NativeAddon,
   NativeColumn,
@@ -15,7 +16,6 @@ import type {
   NativeResultColumn,
   RelationHandle,
   ResidentHandle,
-  ResidentSide,
   RowsHandle,
   RunHandle,
   Side,
@@ -426,8 +426,8 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
       throw coded('ERR_MEMORY_LIMIT', `The join has ${pairs.length} rows, more than ${request.maxRows}`);
     return new Rows(pairs, pairs.length, keys, request);
   }
-  const keysOf = (left: ResidentSide, right: ResidentSide): JoinKeys => {
-    const of = ({ table, key, payload }: ResidentSide) => {
+  const keysOf = (left: KeyedTable, right: KeyedTable): JoinKeys => {
+    const of = ({ table, key, payload }: KeyedTable) => {
       const { rows, columns } = use<Resident>(table);
       return { relation: { rows, columns } as Relation, column: key, payload };
     };
@@ -634,6 +634,19 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
       step('joinTablesHome', job, () => matches(keysOf(left, right), request) as unknown as RowsHandle),
     joinTablesDeviceBytes: (left, right) =>
       Math.ceil(((left.table.rows + right.table.rows) / config.gpus.length) * options.bytesPerTuple),
+    sortTable: (job, table, descending, columns) =>
+      step('sortTable', job, () => {
+        const from = use<Resident>(table.table);
+        const keys = from.columns[table.key]!.cells.map((cell) => cell!.value);
+        const sign = descending ? -1 : 1;
+        const order = [...keys.keys()].sort((a, b) => sign * compareValues(keys[a]!, keys[b]!));
+        const sorted = columns.map((column): Column => {
+          const { info, cells } = from.columns[column]!;
+          return { info, cells: order.map((row) => cells[row]!) };
+        });
+        return new Resident(sorted, from.rows, from.rows, from.devices, true) as unknown as ResidentHandle;
+      }),
+    sortTableDeviceBytes: ({ table }) => Math.ceil((2 * table.rows * options.bytesPerTuple) / config.gpus.length),
     failAllocation() {},
     leaveDeviceMemory() {},
   };

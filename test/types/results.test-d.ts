@@ -94,6 +94,9 @@ const stays = await engine.join(loaded, right, { on: 'id', how: 'semi', resident
 expectTypeOf(stays).toEqualTypeOf<ResidentTable<{ id: Int32; name: Utf8; price: Float64 }>>();
 expectTypeOf(stays.stats.residentReason).toEqualTypeOf<string | null>();
 expectTypeOf(await engine.sort(stays, { by: 'price', select: ['id'] })).toEqualTypeOf<ResultTable<{ id: Int32 }>>();
+expectTypeOf(await engine.sort(stays, { by: 'price', select: ['id'], resident: true })).toEqualTypeOf<
+  ResidentTable<{ id: Int32 }>
+>();
 expectTypeOf(await engine.join(loaded, stays, { on: 'id', how: 'anti', resident: false })).toEqualTypeOf<
   ResultTable<{ id: Int32; name: Utf8; price: Float64 }>
 >();

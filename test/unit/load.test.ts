@@ -320,3 +320,105 @@ describe('joins of loaded tables', () => {
     expect([joined.numRows, joined.resident]).toEqual([5, true]);
   });
 });
+
+describe('sorts of loaded tables', () => {
+  const wide = table(
+    { id: new arrow.Int32(), n: new arrow.Int32(), a: new arrow.Float64(), c: new arrow.Int16(), t: new arrow.Utf8() },
+    { id: [3, 1, 2, 1], n: [1, 2, 3, null], a: [0.5, 1.5, 2.5, 3.5], c: [null, 1, 2, 3], t: ['x', 'y', 'z', null] },
+  );
+  async function sorting(options: EngineOptions = {}) {
+    const addon = fakeAddon({ gpus: 2 });
+    const engine = engineOn(addon, options);
+    const loaded = await engine.load(wide);
+    addon.calls.length = 0;
+    return { addon, engine, loaded };
+  }
+
+  test.each([
+    { by: 'id', select: ['id'] },
+    { by: 'id', select: ['a'] },
+    { by: { column: 'id', descending: true }, select: ['a', 'id'] },
+    { by: 'id', select: ['c', 'n', 'id', 'a'], algorithm: 'sample' },
+  ] as const)('run where it lies: %o', async (options) => {
+    const { addon, engine, loaded } = await sorting();
+    const sorted = await engine.sort(loaded, options);
+    expect(addon.calls).toEqual(['sortTable', 'bringHome']);
+    expect(rows(sorted)).toEqual(rows(await engine.sort(wide, options)));
+    expect(sorted.stats).toMatchObject({ resident: ['input'], residentReason: 'sorted where it lies', outputRows: 4 });
+    await engine.dispose();
+    expect(addon.liveHandles()).toBe(0);
+  });
+
+  test('leave a result on the devices, to go into further calls', async () => {
+    const { addon, engine, loaded } = await sorting();
+    const sorted = await engine.sort(loaded, { by: 'id', select: ['id', 'a'], resident: true });
+    expect([sorted.numRows, sorted.resident, sorted.schema.names]).toEqual([4, true, ['id', 'a']]);
+    const again = await engine.sort(sorted, { by: { column: 'id', descending: true }, resident: true });
+    expect(await engine.joinCount(again, loaded, { on: 'id' })).toBe(6);
+    expect(addon.calls).toEqual(['sortTable', 'sortTable', 'joinTablesHome']);
+    expect(rows(await again.toArrow()).map((row) => (row as { a: number }).a)).toEqual([0.5, 2.5, 1.5, 3.5]);
+    await engine.dispose();
+    expect(addon.liveHandles()).toBe(0);
+  });
+
+  test('explain shows it, and measures it', async () => {
+    const { engine, loaded } = await sorting();
+    const plan = await engine.explain('sort', loaded, { by: 'id', select: ['id', 'c'], analyze: true });
+    expect(plan).toContain('  loaded   input: sorted where it lies\n');
+    expect(plan).toMatch(/sort of a loaded table.*\n.*bring home/);
+  });
+
+  test.each([
+    ['the key is not an integer of 4 or 8 bytes', { by: 'a', select: ['a'] }],
+    ['it is sorted by several columns', { by: ['id', 'n'], select: ['a'] }],
+    ['merge was asked for', { by: 'id', select: ['a'], algorithm: 'merge' }],
+    ['key "n" has nulls', { by: 'n', select: ['a'] }],
+    ['columns are in host memory alone: "t"', { by: 'id' }],
+  ] as const)('from host memory: %s', async (reason, options) => {
+    const { engine, loaded } = await sorting();
+    const sorted = await engine.sort(loaded, { ...options, resident: true } as { by: 'id'; resident: true });
+    expect(sorted.stats).toMatchObject({ resident: [], residentReason: `taken from host memory: ${reason}` });
+    expect(sorted).toMatchObject({ numRows: 4, resident: true });
+  });
+
+  test('gather from tables alone that are spread evenly', async () => {
+    const { engine, loaded } = await sorting();
+    const sorted = await engine.sort(loaded, { by: 'id', select: ['id', 'a', 'c'], resident: true });
+    const { stats } = await engine.sort(sorted, { by: 'id' });
+    expect(stats.residentReason).toBe('taken from host memory: its rows are not spread evenly over the devices');
+    expect((await engine.sort(sorted, { by: 'id', select: ['a'] })).stats.resident).toEqual(['input']);
+  });
+
+  test('evict other tables for their room, then go on from host memory', async () => {
+    const { addon, engine, loaded } = await sorting({ deviceMemoryLimit: 110 });
+    const other = await engine.load(of);
+    expect([loaded.resident, other.resident]).toEqual([true, true]);
+    addon.settings.bytesPerTuple = 18;
+    expect((await engine.sort(loaded, { by: 'id', select: ['a'] })).stats.resident).toEqual(['input']);
+    expect([loaded.resident, other.resident]).toEqual([true, false]);
+    addon.settings.bytesPerTuple = 20;
+    const sorted = await engine.sort(loaded, { by: 'id', select: ['a'] });
+    expect(sorted.stats.residentReason).toMatch(
+      /^taken from host memory: sorting where it lies takes 80 bytes on each device, which/,
+    );
+  });
+
+  test('a device that runs out of memory leaves them to host memory', async () => {
+    const { addon, engine, loaded } = await sorting();
+    const error = Object.assign(new Error('device full'), { code: 'ERR_DEVICE' });
+    addon.settings.failing = { step: 'sortTable', error };
+    const sorted = await engine.sort(loaded, { by: 'id', select: ['id', 'a'], resident: true });
+    expect(sorted.stats.residentReason).toBe('taken from host memory: device full');
+    expect([sorted.numRows, sorted.resident]).toEqual([4, true]);
+  });
+
+  test('on the processor a result that stays is the Arrow table', async () => {
+    const engine = engineOn(fakeAddon({}));
+    const sorted = await engine.sort(await engine.load(wide), { by: 'id', resident: true });
+    expect([sorted.resident, sorted.stats.residentReason]).toEqual([
+      false,
+      'taken from host memory: the devices are the processor',
+    ]);
+    expect(rows(await sorted.toArrow())).toEqual(rows(await engine.sort(wide, { by: 'id' })));
+  });
+});

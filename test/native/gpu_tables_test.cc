@@ -1,6 +1,7 @@
-// Tables that stay on real GPUs, and joins of them there.
+// Tables that stay on real GPUs, and joins and sorts of them there.
 #include "gpu_engine.h"
 #include "table_join_cases.h"
+#include "table_sort_cases.h"
 
 namespace warpjoin {
 namespace {
@@ -24,7 +25,22 @@ TEST_P(GpuTables, AreJoinedWhereTheyLie) {
   check_table_joins(*engine, 100, 0, 10, 8);
 }
 
+TEST_P(GpuTables, AreSortedWhereTheyLie) {
+  SKIP_WITHOUT_GPUS(GetParam());
+  const auto engine = make_gpu_engine(GetParam());
+  check_table_sorts(*engine, 300'000, 1'000'000);
+  check_table_sorts(*engine, 100'000, 3);
+  check_table_sorts(*engine, 5, 10);
+  check_table_sorts(*engine, 0, 1);
+}
+
 // Small enough for compute-sanitizer.
+TEST_P(GpuTables, AreSortedALittleForTheSanitizers) {
+  SKIP_WITHOUT_GPUS(GetParam());
+  const auto engine = make_gpu_engine(GetParam());
+  check_table_sorts(*engine, 9000, 500);
+}
+
 TEST_P(GpuTables, AreJoinedALittleForTheSanitizers) {
   SKIP_WITHOUT_GPUS(GetParam());
   const auto engine = make_gpu_engine(GetParam());

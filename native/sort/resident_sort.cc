@@ -1,5 +1,5 @@
-// The sample sort of what lies on the devices already: each partitions its tuples by key range, then collects its ranges
-// from all of them while it sorts the ones before. Why the exchange is a copy and not the partition's own writes:
+// Sorts of what lies on the devices already. Several of them sample-sort: each partitions its tuples by key range, then collects
+// its ranges from all of them while it sorts the ones before. Why the exchange is a copy and not the partition's own writes:
 // docs/decisions/0007.
 #include <algorithm>
 #include <array>
@@ -30,6 +30,11 @@ TupleLayout keys_of(TupleLayout layout) { return {layout.key_bytes, 0}; }
 // Half of a device's tuples at most: they are sorted where its partitioned tuples will be.
 uint64_t most_sampled(uint64_t own) { return own / 2; }
 
+void copy(Device& device, TupleLayout layout, const TupleSpan& to, const TupleView& from, Stream& stream) {
+  device.copy(to.keys, from.keys, from.size * layout.key_bytes, stream);
+  if (layout.value_bytes) device.copy(to.values, from.values, from.size * layout.value_bytes, stream);
+}
+
 // One device's work. Streams come last: they wait for their work before what it refers to goes.
 struct ResidentLane {
   Device* device = nullptr;
@@ -49,18 +54,18 @@ struct ResidentLane {
 class ResidentSampleSort {
  public:
   ResidentSampleSort(Engine& engine, TupleLayout layout, const std::vector<Device*>& devices, const std::vector<TupleView>& in,
-                     const std::vector<TupleSpan>& out, uint64_t size, uint64_t varying_bits, Job& job)
+                     uint64_t size, uint64_t flip, uint64_t varying_bits, Job& job)
       : engine_(engine),
         layout_(layout),
         size_(size),
         range_(resident_range_tuples(size, devices.size())),
+        flip_(flip),
         varying_bits_(varying_bits),
         job_(job),
         lanes_(devices.size()) {
     for (size_t i = 0; i < devices.size(); ++i) {
       ResidentLane& lane = lanes_[i];
       lane.device = devices[i];
-      lane.out = out[i];
       lane.chunk = OwnedTuples(*lane.device, layout, std::max<uint64_t>(in[i].size, 1));  // holds the reserved memory
       lane.piece = {in[i], lane.chunk.span, {}};
       for (auto* events : {&lane.collected, &lane.sorted}) {
@@ -82,7 +87,7 @@ class ResidentSampleSort {
   uint64_t most_in_part() const { return sorting::most_in_part(size_, range_); }
 
   /// False where a part would be larger than there is room for: the ranges come from too small a sample.
-  bool run(uint64_t oversampling) {
+  bool run(uint64_t oversampling, const StretchOf& out) {
     {
       PhaseTimer timer(job_, "sample");
       sample(oversampling);
@@ -96,17 +101,13 @@ class ResidentSampleSort {
     std::vector<std::vector<Part>> parts =
         assign_parts(layout_, pieces, ranges_, varying_bits_, size_, most_in_part(), lanes_.size());
     if (parts.empty()) return false;
-    for (size_t i = 0; i < lanes_.size(); ++i) lanes_[i].parts = std::move(parts[i]);
-    for (const ResidentLane& lane : lanes_) check_room(lane);
+    for (size_t i = 0; i < lanes_.size(); ++i) {
+      lanes_[i].parts = std::move(parts[i]);
+      lanes_[i].out = out(i, size_of(lanes_[i]));
+    }
     PhaseTimer timer(job_, "sort", 2 * size_ * layout_.tuple_bytes());
     sort();
     return true;
-  }
-
-  std::vector<uint64_t> sizes() const {
-    std::vector<uint64_t> sizes;
-    for (const ResidentLane& lane : lanes_) sizes.push_back(size_of(lane));
-    return sizes;
   }
 
  private:
@@ -134,14 +135,15 @@ class ResidentSampleSort {
       }
       sampled = sorted_sample(last, count);
     }
-    ranges_ = KeyRanges::of_sample(layout_, sampled, most);
+    ranges_ = KeyRanges::of_sample(layout_, sampled, most, flip_);
   }
 
-  // Of the `count` keys at the begin of the lane's chunk.
+  // Of the `count` keys at the begin of the lane's chunk, flipped.
   std::vector<uint64_t> sorted_sample(ResidentLane& lane, uint64_t count) {
     const TupleLayout layout = keys_of(layout_);
     const TupleSpan a = lane.chunk.span.slice(layout, 0, count), b = lane.chunk.span.slice(layout, count, 2 * count);
     const Buffer scratch = allocate(*lane.device, lane.primitives().sort_scratch_bytes(layout, count));
+    if (flip_) lane.primitives().flip_keys(layout, a, flip_, job_, *lane.collect);
     const TupleSpan sorted = lane.primitives().sort(layout, a.view(), a, b, varying_bits_, scratch.data(), job_, *lane.collect);
     std::vector<unsigned char> bytes(count * layout.key_bytes);
     lane.device->copy(bytes.data(), sorted.keys, bytes.size(), *lane.collect);
@@ -161,13 +163,6 @@ class ResidentSampleSort {
       partition_piece(lane.primitives(), layout_, piece, piece.in, ranges_, scratch[i].data(), job_, *lane.collect);
     });
     wait();
-  }
-
-  void check_room(const ResidentLane& lane) const {
-    const uint64_t size = size_of(lane);
-    if (size <= lane.out.size) return;
-    throw Error(ErrorCode::device, "Device '" + lane.device->info().name + "' has room for " + std::to_string(lane.out.size) +
-                                       " tuples of the result but gets " + std::to_string(size));
   }
 
   void sort() {
@@ -200,7 +195,8 @@ class ResidentSampleSort {
       sorted =
           lane.primitives().sort(layout_, from.view(), from, other, part.bits, lane.scratch[k % kSorts].data(), job_, compute);
     }
-    if (sorted.keys != target.keys) copy(lane, target, sorted.view(), compute);
+    if (flip_) lane.primitives().flip_keys(layout_, sorted, flip_, job_, compute);
+    if (sorted.keys != target.keys) copy(*lane.device, layout_, target, sorted.view(), compute);
     compute.record(*lane.sorted[k % kBuffers]);
     job_.add_done(part.size);
   }
@@ -212,13 +208,8 @@ class ResidentSampleSort {
     for (const TupleView& from : part.from) begins.push_back(begins.back() + from.size);
     for (size_t i = 0; i < part.from.size(); ++i) {
       const size_t from = (lane_number + i) % part.from.size();
-      copy(lane, to.slice(layout_, begins[from], begins[from + 1]), part.from[from], *lane.collect);
+      copy(*lane.device, layout_, to.slice(layout_, begins[from], begins[from + 1]), part.from[from], *lane.collect);
     }
-  }
-
-  void copy(ResidentLane& lane, const TupleSpan& to, const TupleView& from, Stream& stream) const {
-    lane.device->copy(to.keys, from.keys, from.size * layout_.key_bytes, stream);
-    if (layout_.value_bytes) lane.device->copy(to.values, from.values, from.size * layout_.value_bytes, stream);
   }
 
   void wait() {
@@ -233,34 +224,68 @@ class ResidentSampleSort {
 
   Engine& engine_;
   const TupleLayout layout_;
-  const uint64_t size_, range_, varying_bits_;
+  const uint64_t size_, range_, flip_, varying_bits_;
   Job& job_;
   KeyRanges ranges_;
   std::vector<ResidentLane> lanes_;
 };
 
+void sort_alone(Device& device, TupleLayout layout, const TupleView& in, uint64_t flip, uint64_t varying_bits,
+                const TupleSpan& target, Job& job) {
+  const PhaseTimer timer(job, "sort", 2 * in.size * layout.tuple_bytes());
+  Primitives& primitives = device.primitives();
+  const OwnedTuples beside(device, layout, in.size);
+  const Buffer scratch = allocate(device, primitives.sort_scratch_bytes(layout, in.size));
+  const std::unique_ptr<Stream> stream = device.create_stream();  // last: it waits for its work
+  TupleSpan a = target, b = beside.span;
+  if (ends_in_other_buffer(varying_bits)) std::swap(a, b);
+  TupleView from = in;
+  if (flip) {
+    device.copy(a.keys, in.keys, in.size * layout.key_bytes, *stream);
+    primitives.flip_keys(layout, a, flip, job, *stream);
+    from.keys = a.keys;
+  }
+  const TupleSpan sorted = primitives.sort(layout, from, a, b, varying_bits, scratch.data(), job, *stream);
+  if (flip) primitives.flip_keys(layout, sorted, flip, job, *stream);
+  if (sorted.keys != target.keys) copy(device, layout, target, sorted.view(), *stream);
+  stream->synchronize();
+  job.add_done(in.size);
+}
+
 }  // namespace
 
-size_t sample_sort_resident_bytes(Device& device, TupleLayout layout, uint64_t own, uint64_t tuples, size_t devices) {
+uint64_t most_in_stretch(uint64_t tuples, size_t devices) {
+  // A range goes where its middle lies.
+  return std::min(tuples, share_begin(tuples, devices, 1) + most_in_part(tuples, resident_range_tuples(tuples, devices)));
+}
+
+size_t sort_resident_bytes(Device& device, TupleLayout layout, uint64_t own, uint64_t tuples, size_t devices) {
   Primitives& primitives = device.primitives();
+  const auto scratch_bytes = [&](TupleLayout of, uint64_t size) {
+    return StackAllocator::aligned(primitives.sort_scratch_bytes(of, size));
+  };
+  if (devices == 1) return OwnedTuples::bytes(layout, own) + scratch_bytes(layout, own);
   const uint64_t part = most_in_part(tuples, resident_range_tuples(tuples, devices));
-  const size_t sample = StackAllocator::aligned(primitives.sort_scratch_bytes(keys_of(layout), most_sampled(own))),
+  const size_t sample = scratch_bytes(keys_of(layout), most_sampled(own)),
                partition =
                    StackAllocator::aligned(primitives.partition_ranges_scratch_bytes(layout, own, Primitives::kMostRanges)),
-               sort = kBuffers * OwnedTuples::bytes(layout, part) +
-                      kSorts * StackAllocator::aligned(primitives.sort_scratch_bytes(layout, part));
+               sort = kBuffers * OwnedTuples::bytes(layout, part) + kSorts * scratch_bytes(layout, part);
   return OwnedTuples::bytes(layout, std::max<uint64_t>(own, 1)) + std::max({sample, partition, sort});
 }
 
-std::vector<uint64_t> sample_sort_resident(Engine& engine, TupleLayout layout, const std::vector<Device*>& devices,
-                                           const std::vector<TupleView>& in, const std::vector<TupleSpan>& out,
-                                           uint64_t varying_bits, Job& job) {
+void sort_resident(Engine& engine, TupleLayout layout, const std::vector<Device*>& devices, const std::vector<TupleView>& in,
+                   uint64_t flip, uint64_t varying_bits, const StretchOf& out, Job& job) {
   uint64_t size = 0;
   for (const TupleView& tuples : in) size += tuples.size;
-  if (size == 0) return std::vector<uint64_t>(devices.size());
-  ResidentSampleSort sort(engine, layout, devices, in, out, size, varying_bits, job);
-  sort_with_samples(sort.most_in_part(), layout, [&](uint64_t oversampling) { return sort.run(oversampling); });
-  return sort.sizes();
+  job.add_planned(devices.size() == 1 ? size : 2 * size);
+  if (size == 0) {
+    for (size_t d = 0; d < devices.size(); ++d) out(d, 0);
+  } else if (devices.size() == 1) {
+    sort_alone(*devices[0], layout, in[0], flip, varying_bits, out(0, size), job);
+  } else {
+    ResidentSampleSort sort(engine, layout, devices, in, size, flip, varying_bits, job);
+    sort_with_samples(sort.most_in_part(), layout, [&](uint64_t oversampling) { return sort.run(oversampling, out); });
+  }
 }
 
 }  // namespace warpjoin::sorting

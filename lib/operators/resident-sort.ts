@@ -1,0 +1,85 @@
+/** Sorts of a loaded table where it lies: its key column is the key, and nothing but what is asked for comes home. */
+import type { KeyedTable } from '../native.js';
+import { type PlannedColumn, type Resources, readEachOther } from '../plan/plan.js';
+import { planResidentSort } from '../plan/resident.js';
+import type { SortPlan } from '../plan/sort.js';
+import { list, quote } from '../suggest.js';
+import type { Call } from './call.js';
+import type { Resident } from './load.js';
+import { carriedThere, isKeyThere, stayingTable, useThere } from './resident.js';
+import { plannedWidth } from './shared.js';
+import type { Sorted, SortTask } from './sort.js';
+
+/** A sort that runs where its table lies. */
+export interface ResidentSort {
+  keyed: KeyedTable;
+  /** Of the result, by their positions on the devices. */
+  positions: number[];
+  plan: SortPlan;
+  resources: Resources;
+}
+
+/** How a sort runs where its table lies, or why it does not; null where the table is not loaded. */
+export async function prepareResidentSort(call: Call, task: SortTask): Promise<ResidentSort | string | null> {
+  const { table, keys, columns } = task;
+  const contents = table.loaded;
+  if (!contents) return null;
+  const refusal = refusalOf(call, task);
+  if (refusal !== null) return refusal;
+  if (!(await useThere(call, contents))) return 'it was evicted, and there is no room for it';
+  const resident = contents.resident!;
+  const { handle, position } = resident;
+  const key = position.get(keys[0]!)!;
+  if (handle.nullable[key]) return `key ${quote(table.columns[keys[0]!]!.name)} has nulls`;
+  const atHome = columns.filter(({ column }) => !position.has(column));
+  if (atHome.length > 0) return `columns are in host memory alone: ${list(atHome.map(({ name }) => name))}`;
+  const payload = carriedOf(task, resident);
+  const from = columns.map(({ column }) => (column === keys[0] ? 'keys' : payload === null ? 'gathered' : 'payload'));
+  if (from.includes('gathered') && !handle.spreadEvenly) return 'its rows are not spread evenly over the devices';
+  const keyed = { table: handle, key, payload };
+  const positions = columns.map(({ column }) => position.get(column)!);
+  const planned = columns.map(({ name, column }, index): PlannedColumn => {
+    return { name, from: from[index]!, width: plannedWidth(table, column) };
+  });
+  const shape = { rows: table.rows, keyBytes: plannedWidth(table, keys[0]!), columns: planned, comesHome: !task.resident };
+  const deviceBytes = call.native.sortTableDeviceBytes(keyed, positions);
+  for (;;) {
+    const { resources } = call;
+    const plan = planResidentSort(shape, deviceBytes, resources);
+    if (typeof plan !== 'string') return { keyed, positions, plan, resources };
+    if (!(await call.tables.makeRoom(call))) return plan;
+  }
+}
+
+/** Why a sort does not run where its table lies, as far as types and options say; or null. */
+function refusalOf(call: Call, { table, keys, algorithm }: SortTask): string | null {
+  const { devices } = call.resources;
+  if (devices.some(({ kind }) => kind === 'host')) return 'the devices are the processor';
+  if (!readEachOther(devices)) return "the devices do not read each other's memory";
+  if (algorithm === 'merge' || algorithm === 'radix') return `${algorithm} was asked for`;
+  if (keys.length > 1) return 'it is sorted by several columns';
+  return isKeyThere(table, keys[0]!) ? null : 'the key is not an integer of 4 or 8 bytes';
+}
+
+/** The one column beside the key, by its position on the devices, that tuples can carry; or null. */
+function carriedOf({ table, keys, columns }: SortTask, resident: Resident): number | null {
+  const others = columns.filter(({ column }) => column !== keys[0]);
+  return others.length === 1 ? carriedThere(table, others[0]!.column, resident) : null;
+}
+
+export async function executeResidentSort(call: Call, task: SortTask, prepared: ResidentSort): Promise<Sorted> {
+  const { keyed, positions, plan } = prepared;
+  const { native, job } = call;
+  const [sort, home] = plan.steps;
+  call.follow(plan);
+  const descending = task.by[0]!.descending;
+  const made = call.keep(await call.step(sort!, () => native.sortTable(job, keyed, descending, positions)));
+  const { rows } = made;
+  if (task.resident) {
+    const table = stayingTable(call, task.columns, task.table.metadata, made);
+    return { columns: [], table, rows, stats: call.stats(plan, [rows], rows) };
+  }
+  const columns = await call.step(home!, () => native.bringHome(job, made, [...positions.keys()]));
+  call.free(made);
+  return { columns, table: null, rows, stats: call.stats(plan, [rows], rows) };
+}

@@ -1,0 +1,52 @@
+/** What joins and sorts of loaded tables where they lie have in common. */
+import { type Input, type InputColumn, infoOf } from '../columns/input.js';
+import type { ResultColumn } from '../columns/layout.js';
+import { typeInfo } from '../columns/types.js';
+import type { ResidentHandle } from '../native.js';
+import type { Call } from './call.js';
+import { type Contents, LoadedTable, type Resident } from './load.js';
+
+/** Has the call read a table on the devices, where an evicted one comes back to if it fits: false where it does not. */
+export async function useThere(call: Call, contents: Contents): Promise<boolean> {
+  if (!contents.resident) await call.tables.load(call, contents, false);
+  if (!contents.resident) return false;
+  call.tables.use(contents);
+  return true;
+}
+
+/** Whether a column is a key on the devices as it is: integers of 4 or 8 bytes, without nulls as far as its type says. */
+export function isKeyThere(input: Input, column: number): boolean {
+  const { order, width } = infoOf(input, column);
+  return (order === 'signed' || order === 'unsigned') && (width === 4 || width === 8);
+}
+
+/** The position on the devices of a column that tuples can carry; or null. */
+export function carriedThere(input: Input, column: number, { handle, position }: Resident): number | null {
+  const { kind, width } = infoOf(input, column);
+  const at = position.get(column);
+  return at !== undefined && kind === 'fixed' && (width === 4 || width === 8) && !handle.nullable[at] ? at : null;
+}
+
+/** A result on the devices as a loaded table. */
+export function stayingTable(
+  call: Call,
+  columns: readonly ResultColumn[],
+  metadata: Map<string, string> | undefined,
+  handle: ResidentHandle,
+): LoadedTable {
+  const contents: Contents = {
+    rows: handle.rows,
+    columns: columns.map(({ name, type, nullable, metadata }, index): InputColumn => {
+      const mayBeNull = handle.nullable[index]!;
+      const info = typeInfo(type);
+      return { name, info, foreignType: type, nullable: nullable || mayBeNull, metadata, withoutNulls: !mayBeNull, chunks: [] };
+    }),
+    metadata,
+    host: null,
+    resident: null,
+    disposed: false,
+  };
+  call.handOver(handle);
+  call.tables.add(contents, { handle, position: new Map(columns.map((_, index) => [index, index])) });
+  return new LoadedTable(call.core, contents);
+}
