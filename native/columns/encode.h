@@ -42,7 +42,12 @@ struct SortColumn {
   bool nulls_last = true;  ///< absolute, whatever the direction
 };
 
-/// Integers of the type come in order as unsigned keys do by key ^ this.
+/// Whether values without nulls are keys as they are: integers of 4 or 8 bytes.
+inline bool are_integer_keys(const ColumnType& type) {
+  const bool integers = type.order == KeyOrder::signed_integer || type.order == KeyOrder::unsigned_integer;
+  return integers && type.kind == ColumnKind::fixed && (type.width == 4 || type.width == 8);
+}
+/// They come in order as unsigned keys do by key ^ this.
 inline uint64_t integer_flip(const ColumnType& type, bool descending) {
   const uint64_t all = ~uint64_t{0} >> (64 - 8 * type.width), sign = all ^ (all >> 1);
   return (type.order == KeyOrder::signed_integer ? sign : 0) ^ (descending ? all : 0);

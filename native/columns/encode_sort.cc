@@ -118,9 +118,8 @@ class ColumnAsKeys final : public SortKeys {
     if (by.size() != 1) return nullptr;
     const columns::ChunkIndex chunks(*by[0].column);
     const ColumnType& type = chunks.type();
-    if (type.kind != ColumnKind::fixed || (type.width != 4 && type.width != 8)) return nullptr;
-    if (type.order != KeyOrder::signed_integer && type.order != KeyOrder::unsigned_integer) return nullptr;
-    if (!columns::aliasable(chunks, type.width) || columns::count_nulls(chunks, engine, job) != 0) return nullptr;
+    if (!are_integer_keys(type) || !columns::aliasable(chunks, type.width) || columns::count_nulls(chunks, engine, job) != 0)
+      return nullptr;
     auto keys = std::make_unique<ColumnAsKeys>();
     EncodedTuples& tuples = keys->tuples_;
     tuples.layout.key_bytes = static_cast<uint8_t>(type.width);

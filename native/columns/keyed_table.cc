@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "columns/chunks.h"
+#include "columns/encode.h"
 #include "core/error.h"
 #include "device/streams.h"
 
@@ -25,16 +26,14 @@ std::vector<TupleView> KeyedTable::chunks() const {
 }
 
 void KeyedTable::check() const {
-  const auto carried = [](const ResidentColumn& column) {
-    return !column.nullable && column.type.kind == ColumnKind::fixed && (column.type.width == 4 || column.type.width == 8);
-  };
   const auto refuse = [](const ResidentColumn& column, const char* what) {
     throw Error(ErrorCode::not_supported, "Column '" + column.name + "' can't be " + what + " on devices");
   };
-  const KeyOrder order = key_column().type.order;
-  const bool integers = order == KeyOrder::signed_integer || order == KeyOrder::unsigned_integer;
-  if (!integers || !carried(key_column())) refuse(key_column(), "a key");
-  if (payload && !carried(table->columns.at(*payload))) refuse(table->columns[*payload], "carried along");
+  if (key_column().nullable || !are_integer_keys(key_column().type)) refuse(key_column(), "a key");
+  if (!payload) return;
+  const ResidentColumn& carried = table->columns.at(*payload);
+  const bool fits = carried.type.kind == ColumnKind::fixed && (carried.type.width == 4 || carried.type.width == 8);
+  if (carried.nullable || !fits) refuse(carried, "carried along");
 }
 
 std::vector<Buffer> reserve_beside_tables(const std::vector<Device*>& devices, size_t bytes) {
