@@ -10,7 +10,7 @@ import { quote } from '../suggest.js';
 import type { Call } from './call.js';
 import type { Joined, JoinTask } from './join.js';
 import type { Resident } from './load.js';
-import { carriedThere, isKeyThere, stayingTable, useThere } from './resident.js';
+import { carriedThere, isKeyThere, planThere, stayingTable, useThere } from './resident.js';
 import { plannedWidth } from './shared.js';
 
 /** A join that runs where its tables lie. */
@@ -81,12 +81,8 @@ export async function prepareResident(call: Call, task: JoinTask): Promise<Resid
   const [leftRows, rightRows, comesHome] = [task.left.rows, task.right.rows, !settings.resident || !made];
   const shape = { how: settings.how, buildLeft, leftRows, rightRows, columns: planned, made, comesHome };
   const joinBytes = call.native.joinTablesDeviceBytes(left, right, request);
-  for (;;) {
-    const { resources } = call;
-    const plan = planResidentJoin(shape, joinBytes, resources);
-    if (typeof plan !== 'string') return { left, right, request, origins, planned, plan, resources };
-    if (!(await call.tables.makeRoom(call))) return plan;
-  }
+  const fitting = await planThere(call, (resources) => planResidentJoin(shape, joinBytes, resources));
+  return typeof fitting === 'string' ? fitting : { left, right, request, origins, planned, ...fitting };
 }
 
 const residentOf = (task: JoinTask, side: Side): Resident => task[side].loaded!.resident!;

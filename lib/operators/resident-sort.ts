@@ -6,7 +6,7 @@ import type { SortPlan } from '../plan/sort.js';
 import { list, quote } from '../suggest.js';
 import type { Call } from './call.js';
 import type { Resident } from './load.js';
-import { carriedThere, isKeyThere, stayingTable, useThere } from './resident.js';
+import { carriedThere, isKeyThere, planThere, stayingTable, useThere } from './resident.js';
 import { plannedWidth } from './shared.js';
 import type { Sorted, SortTask } from './sort.js';
 
@@ -43,12 +43,8 @@ export async function prepareResidentSort(call: Call, task: SortTask): Promise<R
   });
   const shape = { rows: table.rows, keyBytes: plannedWidth(table, keys[0]!), columns: planned, comesHome: !task.resident };
   const deviceBytes = call.native.sortTableDeviceBytes(keyed, positions);
-  for (;;) {
-    const { resources } = call;
-    const plan = planResidentSort(shape, deviceBytes, resources);
-    if (typeof plan !== 'string') return { keyed, positions, plan, resources };
-    if (!(await call.tables.makeRoom(call))) return plan;
-  }
+  const fitting = await planThere(call, (resources) => planResidentSort(shape, deviceBytes, resources));
+  return typeof fitting === 'string' ? fitting : { keyed, positions, ...fitting };
 }
 
 /** Why a sort does not run where its table lies, as far as types and options say; or null. */

@@ -3,6 +3,7 @@ import { type Input, type InputColumn, infoOf } from '../columns/input.js';
 import type { ResultColumn } from '../columns/layout.js';
 import { typeInfo } from '../columns/types.js';
 import type { ResidentHandle } from '../native.js';
+import type { Resources } from '../plan/plan.js';
 import type { Call } from './call.js';
 import { type Contents, LoadedTable, type Resident } from './load.js';
 
@@ -14,7 +15,7 @@ export async function useThere(call: Call, contents: Contents): Promise<boolean>
   return true;
 }
 
-/** Whether a column is a key on the devices as it is: integers of 4 or 8 bytes, without nulls as far as its type says. */
+/** Whether a column without nulls is a key on the devices as it is: integers of 4 or 8 bytes. */
 export function isKeyThere(input: Input, column: number): boolean {
   const { order, width } = infoOf(input, column);
   return (order === 'signed' || order === 'unsigned') && (width === 4 || width === 8);
@@ -25,6 +26,22 @@ export function carriedThere(input: Input, column: number, { handle, position }:
   const { kind, width } = infoOf(input, column);
   const at = position.get(column);
   return at !== undefined && kind === 'fixed' && (width === 4 || width === 8) && !handle.nullable[at] ? at : null;
+}
+
+/**
+ * What `plan` makes for the devices' memory, once tables that the call does not read have left as much room as it takes; or why it
+ * makes nothing.
+ */
+export async function planThere<P extends object>(
+  call: Call,
+  plan: (resources: Resources) => P | string,
+): Promise<{ plan: P; resources: Resources } | string> {
+  for (;;) {
+    const { resources } = call;
+    const made = plan(resources);
+    if (typeof made !== 'string') return { plan: made, resources };
+    if (!(await call.tables.makeRoom(call))) return made;
+  }
 }
 
 /** A result on the devices as a loaded table. */

@@ -4,7 +4,7 @@ import { formatBytes } from '../sizes.js';
 import { COSTS, gpuPassSeconds } from './costs.js';
 import { transferSpeeds } from './device-set.js';
 import { expectedRows, type JoinPlan } from './join.js';
-import type { PlannedColumn, Resources } from './plan.js';
+import { checkHostBytes, type PlannedColumn, type Resources } from './plan.js';
 import { columnStep, type SortPlan } from './sort.js';
 
 /** A join of loaded tables. */
@@ -77,7 +77,10 @@ export interface ResidentSortShape {
   comesHome: boolean;
 }
 
-/** The plan; or why there is none: the devices lack the memory for what the sort and its result take, `deviceBytes`. */
+/**
+ * The plan; or why there is none: the devices lack the memory for what the sort and its result take, `deviceBytes`. Throws
+ * ERR_MEMORY_LIMIT, naming the limit, where the result does not fit in host memory.
+ */
 export function planResidentSort(shape: ResidentSortShape, deviceBytes: number, resources: Resources): SortPlan | string {
   const { rows, keyBytes, columns, comesHome } = shape;
   const { devices, links } = resources;
@@ -85,6 +88,7 @@ export function planResidentSort(shape: ResidentSortShape, deviceBytes: number, 
   if (deviceBytes > free)
     return `sorting where it lies takes ${formatBytes(deviceBytes)} on each device, which has ${formatBytes(free)} left`;
   const resultBytes = Math.ceil(columns.reduce((bytes, { width }) => bytes + rows * width, 0));
+  if (comesHome) checkHostBytes(`The result of ${rows} rows`, resultBytes, resources);
   const tupleBytes = rows * (keyBytes + (columns.some(({ from }) => from !== 'keys') ? 8 : 0));
   // A pass for each byte of the keys, and one that partitions them for the devices.
   const sorted = gpuPassSeconds(keyBytes + (devices.length > 1 ? 1 : 0), tupleBytes, devices.length);

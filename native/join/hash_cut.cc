@@ -41,8 +41,8 @@ bool worth_replicating(uint64_t build_rows, uint64_t probe_rows, size_t devices,
   return build_rows <= kWholeRows || build_rows <= (build_rows + probe_rows) / devices / faster;
 }
 
-/// Into what is matched while more arrives: as many as there may be, for little to be waited for, but not so small that a match
-/// is all launches.
+/// How what is matched while more arrives is cut: into as many as there may be, for little to be waited for, but not so small
+/// that a match is all launches.
 struct Cutting {
   uint32_t most;
   uint64_t least_rows;  ///< of a device

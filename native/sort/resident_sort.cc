@@ -230,6 +230,7 @@ class ResidentSampleSort {
   std::vector<ResidentLane> lanes_;
 };
 
+// The sort of all tuples on one device.
 void sort_alone(Device& device, TupleLayout layout, const TupleView& in, uint64_t flip, uint64_t varying_bits,
                 const TupleSpan& target, Job& job) {
   const PhaseTimer timer(job, "sort", 2 * in.size * layout.tuple_bytes());

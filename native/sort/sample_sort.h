@@ -1,4 +1,5 @@
-// Sample sort on any number of devices; why and how: docs/decisions/0007. Internal to native/sort.
+// Sample sorts on any number of devices, and sorts of what lies there already; why and how: docs/decisions/0007. Internal to
+// native/sort.
 #pragma once
 
 #include <functional>

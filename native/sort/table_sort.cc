@@ -1,7 +1,9 @@
 #include "sort/table_sort.h"
 
 #include <algorithm>
+#include <functional>
 #include <memory>
+#include <numeric>
 #include <utility>
 
 #include "columns/encode.h"
@@ -32,28 +34,23 @@ void check(const KeyedTable& table, const std::vector<size_t>& columns) {
 /// Which key bits differ, on all devices together.
 uint64_t varying_bits(const std::vector<Device*>& devices, TupleLayout layout, const std::vector<TupleView>& chunks,
                       const Job& job) {
-  std::vector<uint64_t> first(devices.size()), bits(devices.size());
+  const auto some = std::find_if(chunks.begin(), chunks.end(), [](const TupleView& chunk) { return chunk.size > 0; });
+  if (some == chunks.end()) return 0;
+  uint64_t any_key = 0;
+  std::vector<uint64_t> bits(devices.size());
   std::vector<std::unique_ptr<Stream>> streams(devices.size());
   std::transform(devices.begin(), devices.end(), streams.begin(), [](Device* device) { return device->create_stream(); });
-  const auto on_each = [&](auto&& enqueue) {
-    for (size_t d = 0; d < devices.size(); ++d) {
-      if (chunks[d].size) enqueue(d);
-    }
-    for (const auto& stream : streams) stream->synchronize();
-  };
-  on_each([&](size_t d) { devices[d]->copy(&first[d], chunks[d].keys, layout.key_bytes, *streams[d]); });
-  on_each([&](size_t d) { devices[d]->primitives().varying_bits(layout, chunks[d], &first[d], &bits[d], job, *streams[d]); });
-  uint64_t all = 0;
-  const uint64_t* base = nullptr;
+  const auto holder = static_cast<size_t>(some - chunks.begin());
+  devices[holder]->copy(&any_key, some->keys, layout.key_bytes, *streams[holder]);
+  streams[holder]->synchronize();
   for (size_t d = 0; d < devices.size(); ++d) {
-    if (chunks[d].size == 0) continue;
-    if (!base) base = &first[d];
-    all |= bits[d] | (first[d] ^ *base);
+    devices[d]->primitives().varying_bits(layout, chunks[d], &any_key, &bits[d], job, *streams[d]);
   }
-  return all;
+  for (const auto& stream : streams) stream->synchronize();
+  return std::accumulate(bits.begin(), bits.end(), uint64_t{0}, std::bit_or<>());
 }
 
-/// Tuples of a device, as if all stretches of the table were as long as the longest.
+/// Rows of the longest stretch; plans count with as many on each device.
 uint64_t longest(const ResidentTable& table) { return *std::max_element(table.rows.begin(), table.rows.end()); }
 
 /// What the sort takes on each device while it runs.

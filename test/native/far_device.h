@@ -431,6 +431,15 @@ class FarDevice final : public Device {
   FarPrimitives primitives_;
 };
 
+/// Of a small engine: small blocks, so that small inputs are moved in many.
+inline EngineConfig config(int devices, size_t device_limit = 0) {
+  return {.threads = 3,
+          .host_devices = devices,
+          .memory_limit_bytes = size_t{4} << 30,
+          .device_memory_limit_bytes = device_limit,
+          .transfer_block_bytes = size_t{64} << 10};
+}
+
 /// An engine whose host devices are far; `linked`: they address each other's memory; `pinned`: they copy all host memory
 /// directly; `groups`: they group tuples for each other.
 inline std::unique_ptr<Engine> make_far_engine(const EngineConfig& config, bool linked = true, bool pinned = false,

@@ -16,14 +16,6 @@ namespace {
 
 using namespace testing;
 
-EngineConfig config(int devices, size_t device_limit = 0) {
-  return {.threads = 3,
-          .host_devices = devices,
-          .memory_limit_bytes = size_t{2} << 30,
-          .device_memory_limit_bytes = device_limit,
-          .transfer_block_bytes = size_t{64} << 10};
-}
-
 FarDevice& far(Engine& engine, size_t device) { return static_cast<FarDevice&>(*engine.devices[device]); }
 
 class MergeJoinBeyondLinks : public ::testing::TestWithParam<int> {};

@@ -8,14 +8,6 @@ namespace {
 
 using namespace testing;
 
-EngineConfig config(int devices, size_t device_limit = 0) {
-  return {.threads = 3,
-          .host_devices = devices,
-          .memory_limit_bytes = size_t{4} << 30,
-          .device_memory_limit_bytes = device_limit,
-          .transfer_block_bytes = size_t{64} << 10};
-}
-
 class TableSorts : public ::testing::TestWithParam<int> {};
 
 TEST_P(TableSorts, EqualAStableSortOfRowNumbers) {

@@ -403,6 +403,15 @@ describe('sorts of loaded tables', () => {
     );
   });
 
+  test('a result that host memory has no room for is refused before anything is sorted', async () => {
+    const { addon, engine } = await sorting({ memoryLimit: 2 ** 20 });
+    addon.settings.bytesPerTuple = 1;
+    const loaded = await engine.load(table({ id: new arrow.Int64() }, { id: Array(2 ** 17 + 1).fill(1n) }));
+    const error = await failure(engine.sort(loaded, { by: 'id' }));
+    expect([error.code, error.message]).toEqual(['ERR_MEMORY_LIMIT', expect.stringContaining('memoryLimit is 1 MiB')]);
+    expect(addon.calls).not.toContain('sortTable');
+  });
+
   test('a device that runs out of memory leaves them to host memory', async () => {
     const { addon, engine, loaded } = await sorting();
     const error = Object.assign(new Error('device full'), { code: 'ERR_DEVICE' });
