@@ -9,8 +9,8 @@
 // Out of core: the keys in so many chunksets (4; 0: not at all), on all GPUs, also from pinned memory through pinned memory.
 // The floor is that of its two passes, each of which moves all bytes both ways at once.
 //
-// Resident: as many pairs on each GPU, sorted from device memory to device memory. One GPU runs the radix sort of CUB or
-// rocPRIM alone; several are compared with as many times its rate.
+// Resident: as many pairs on each GPU, sorted from device memory to device memory. One GPU is compared with the radix sort of CUB
+// or rocPRIM alone; several are compared with as many times the rate of one.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -215,6 +215,28 @@ struct Resident {
   }
 };
 
+// The radix sort of all bits that devices get from CUB or rocPRIM, from one buffer to the other and back.
+Times time_library(Device& device, const Resident& of, unsigned runs, Stream& stream) {
+  constexpr TupleLayout layout{8, 8};
+  const uint64_t size = of.in.size;
+  const Buffer keys = device.memory().allocate(size * 8), values = device.memory().allocate(size * 8);
+  const Buffer scratch = device.memory().allocate(device.primitives().sort_scratch_bytes(layout, size));
+  const TupleSpan a{keys.data(), values.data(), size};
+  const Job job;
+  std::vector<double> milliseconds;
+  for (unsigned run = 0; run <= runs; ++run) {
+    device.copy(a.keys, of.in.keys, size * 8, stream);
+    device.copy(a.values, of.in.values, size * 8, stream);
+    stream.synchronize();
+    const double took = milliseconds_of([&] {
+      device.primitives().sort(layout, a.view(), a, of.out.slice(layout, 0, size), ~uint64_t{0}, scratch.data(), job, stream);
+      stream.synchronize();
+    });
+    if (run > 0) milliseconds.push_back(took);
+  }
+  return times_of(milliseconds);
+}
+
 void measure_resident(Engine& engine, const LinkSpeeds& links, const Options& options, Report& report) {
   constexpr TupleLayout layout{8, 8};
   const uint64_t each = options.resident;
@@ -229,13 +251,11 @@ void measure_resident(Engine& engine, const LinkSpeeds& links, const Options& op
     const Fingerprint expected = fingerprint(engine.pool, all, true);
     std::vector<Resident> residents;
     std::vector<std::unique_ptr<Stream>> streams;
-    Buffer scratch;
-    const size_t scratch_bytes = devices[0]->primitives().sort_scratch_bytes(layout, each);
     for (size_t i = 0; i < devices.size(); ++i) {
       devices[i]->memory().release();
       const size_t beside = sorting::sort_resident_bytes(*devices[i], layout, each, size, devices.size());
       const uint64_t room = sorting::most_in_stretch(size, devices.size());
-      devices[i]->memory().reserve((each + room) * 16 + std::max(beside, each * 16 + scratch_bytes + 4096));
+      devices[i]->memory().reserve((each + room) * 16 + beside + 4096);
       residents.emplace_back(*devices[i], each, room);
       streams.push_back(devices[i]->create_stream());
       devices[i]->copy(residents[i].keys.data(), host.at(each * i), each * 8, *streams[i]);
@@ -250,33 +270,19 @@ void measure_resident(Engine& engine, const LinkSpeeds& links, const Options& op
       sizes[d] = own;
       return out[d].slice(layout, 0, own);
     };
+    std::string library;
+    if (devices.size() == 1) {
+      const Times times = time_library(*devices[0], residents[0], options.runs, *streams[0]);
+      std::printf("resident 1 GPU   %7.2f ms (%.2f to %.2f) by the library's radix sort alone\n", times.median, times.least,
+                  times.most);
+      library = ", \"libraryMilliseconds\": " + json_of(times);
+    }
     std::vector<double> milliseconds;
     std::string phases;
     for (unsigned run = 0; run <= options.runs; ++run) {
       Job job;
-      double took;
-      if (devices.size() == 1) {
-        scratch = devices[0]->memory().allocate(scratch_bytes);
-        Buffer keys = devices[0]->memory().allocate(each * 8), values = devices[0]->memory().allocate(each * 8);
-        const TupleSpan a{keys.data(), values.data(), each};
-        devices[0]->copy(a.keys, in[0].keys, each * 8, *streams[0]);
-        devices[0]->copy(a.values, in[0].values, each * 8, *streams[0]);
-        streams[0]->synchronize();
-        TupleSpan sorted;
-        took = milliseconds_of([&] {
-          sorted = devices[0]->primitives().sort(layout, a.view(), a, out[0].slice(layout, 0, each), ~uint64_t{0}, scratch.data(),
-                                                 job, *streams[0]);
-          streams[0]->synchronize();
-        });
-        if (sorted.keys != out[0].keys) {
-          devices[0]->copy(out[0].keys, sorted.keys, each * 8, *streams[0]);
-          devices[0]->copy(out[0].values, sorted.values, each * 8, *streams[0]);
-          streams[0]->synchronize();
-        }
-        scratch = {};
-      } else {
-        took = milliseconds_of([&] { sorting::sort_resident(engine, layout, devices, in, 0, ~uint64_t{0}, stretch_of, job); });
-      }
+      const double took =
+          milliseconds_of([&] { sorting::sort_resident(engine, layout, devices, in, 0, ~uint64_t{0}, stretch_of, job); });
       if (run > 0) milliseconds.push_back(took);
       phases = phases_of(job);
     }
@@ -299,7 +305,8 @@ void measure_resident(Engine& engine, const LinkSpeeds& links, const Options& op
     std::fflush(stdout);
     report.rows.push_back("{\"sort\": \"resident\", \"tuples\": " + std::to_string(size) +
                           ", \"keyBytes\": 8, \"valueBytes\": 8, \"gpus\": " + std::to_string(devices.size()) +
-                          ", \"milliseconds\": " + json_of(times) + ", \"shareOfSingleRate\": " + std::to_string(efficiency) +
+                          ", \"milliseconds\": " + json_of(times) + library +
+                          ", \"shareOfSingleRate\": " + std::to_string(efficiency) +
                           ", \"right\": " + (right ? "true" : "false") + ", \"phases\": {" + phases + "}}");
   }
   for (Device* device : engine.select(links.sets.back().devices)) device->memory().release();

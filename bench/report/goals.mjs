@@ -16,6 +16,10 @@ const where = (properties, value) => (report) =>
 const toFloor = (properties) => where(properties, ({ ratioToFloor }) => ratioToFloor);
 const shareOfSingles = (properties) => (report) =>
   where(properties, ({ shareOfSingleRate }) => shareOfSingleRate)(report).filter(([gpus]) => gpus > 1);
+const toLibrary = (report) =>
+  report.results
+    .filter(({ libraryMilliseconds }) => libraryMilliseconds)
+    .map((result) => [result.gpus, result.milliseconds.median / result.libraryMilliseconds.median]);
 const beside = (own, duckdb) => (report) => [[report.devices.length, duckdb(report).median / own(report).median]];
 const pinned = (workload, algorithm) => toFloor({ join: 'pinned', workload, algorithm });
 const outOfCore = (algorithm) => toFloor({ join: 'out of core', algorithm, memory: 'pinned' });
@@ -55,6 +59,7 @@ const GOALS = [
     toFloor({ sort: 'host to host', valueBytes: 8 }),
   ],
   ['sort', 'sort out of core: times the floor', most(1.3, times), toFloor({ sort: 'out of core' })],
+  ['sort', "resident sort: times CUB's radix sort alone", most(1.03, times), toLibrary],
   ['sort', 'resident sort: of as many single GPUs', least(0.65, percent), shareOfSingles({ sort: 'resident' })],
   [
     'table-sort',

@@ -104,12 +104,20 @@ class Primitives {
 
   // --- Sort -----------------------------------------------------------------------------------------------------
 
-  /// Sorts tuples by key, stable. Only key bits set in `varying_bits` may differ between keys; the others are skipped.
-  /// `in` may be the same memory as `a` and is not changed otherwise; `a` and `b` are two distinct working buffers of
-  /// in.size tuples. Returns the one of them that will hold the result.
-  virtual TupleSpan sort(TupleLayout layout, TupleView in, TupleSpan a, TupleSpan b, uint64_t varying_bits, void* scratch,
-                         const Job& job, Stream& stream) = 0;
+  /// Sorts tuples by the key bits set in `bits`: all that vary, or the topmost of these. Stable, but tuples that agree in `bits`
+  /// and not in those below may also come in the order of whole keys. `in`, or its keys alone, may be the same memory as `a` and
+  /// is not changed otherwise; `a` and `b` are two distinct working buffers of in.size tuples. Returns the one of them that will
+  /// hold the result.
+  virtual TupleSpan sort(TupleLayout layout, TupleView in, TupleSpan a, TupleSpan b, uint64_t bits, void* scratch, const Job& job,
+                         Stream& stream) = 0;
   virtual size_t sort_scratch_bytes(TupleLayout layout, uint64_t size) = 0;
+
+  /// The most tuples that sort_ties() sorts as one tie.
+  static constexpr uint64_t kMostTied = 16;
+  /// Completes a sort by key >> low_bits: brings tuples that agree in that into the order of whole keys, stable. Ties of more
+  /// than kMostTied tuples stay as they are; *host_unsorted becomes true where one of them is not in order.
+  virtual void sort_ties(TupleLayout layout, TupleSpan tuples, unsigned low_bits, bool* host_unsorted, const Job& job,
+                         Stream& stream) = 0;
 
   /// ORs into *host_varying_bits the key bits that are not the same in all keys of `in` and in `host_first_key`'s key:
   /// bits = OR over keys of (key XOR *host_first_key).
@@ -149,8 +157,9 @@ class Primitives {
   virtual size_t partition_ranges_scratch_bytes(TupleLayout layout, uint64_t size, size_t ranges) = 0;
   static constexpr size_t kMostRanges = 256;
 
-  /// Replaces each key by key ^ flip; values are not looked at.
-  virtual void flip_keys(TupleLayout layout, TupleSpan tuples, uint64_t flip, const Job& job, Stream& stream) = 0;
+  /// Writes key ^ flip of `size` keys; `flipped` may be `keys`.
+  virtual void flip_keys(TupleLayout layout, const void* keys, void* flipped, uint64_t size, uint64_t flip, const Job& job,
+                         Stream& stream) = 0;
 
   /// Writes the tuples of `parts`, one part behind the other, to `out`, whose size is that of all parts together. Parts
   /// may lie on peer devices; their values are in memory, not implied.

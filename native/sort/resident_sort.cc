@@ -1,8 +1,9 @@
 // Sorts of what lies on the devices already. Several of them sample-sort: each partitions its tuples by key range, then collects
 // its ranges from all of them while it sorts the ones before. Why the exchange is a copy and not the partition's own writes:
-// docs/decisions/0007.
+// docs/decisions/0007. Tuples are sorted by few of their keys' bits, and then within ties: docs/decisions/0010.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -10,6 +11,7 @@
 #include "core/error.h"
 #include "device/streams.h"
 #include "primitives/primitives.h"
+#include "sort/leading_bits.h"
 #include "sort/parts.h"
 #include "sort/sample_sort.h"
 
@@ -19,11 +21,16 @@ namespace {
 constexpr size_t kSorts = 3;             // parts that are sorted at a time: one alone leaves a device idle where its passes end
 constexpr size_t kBuffers = kSorts + 1;  // one part more is being collected
 
-// As many ranges as may be, for few bits to vary in each, but not so many that their passes are all beginnings and ends.
+// Ranges enough for even shares, and for little to be collected before the first is sorted; but the fewer they are the better
+// each one's passes keep a device busy.
 uint64_t resident_range_tuples(uint64_t tuples, size_t devices) {
-  constexpr uint64_t kEnough = uint64_t{1} << 20;
-  return std::max(finest_range(tuples), std::min(tuples / (64 * devices) + 1, kEnough));
+  constexpr uint64_t kEnough = uint64_t{1} << 21;
+  const uint64_t share = tuples / devices + 1;
+  return std::max({finest_range(tuples), share / 32, std::min(share / 8, kEnough)});
 }
+
+// Keys sampled for a sort on one device, of tuples enough for the sample to take less time than it saves.
+constexpr uint64_t kSampledAlone = uint64_t{1} << 13, kLeastSampled = uint64_t{1} << 23;
 
 TupleLayout keys_of(TupleLayout layout) { return {layout.key_bytes, 0}; }
 
@@ -35,6 +42,83 @@ void copy(Device& device, TupleLayout layout, const TupleSpan& to, const TupleVi
   if (layout.value_bytes) device.copy(to.values, from.values, from.size * layout.value_bytes, stream);
 }
 
+// The first `count` keys of `room`, which has as much room again, flipped and in order. Waits for the stream.
+std::vector<uint64_t> sorted_sample(Device& device, TupleLayout layout, const TupleSpan& room, uint64_t count, uint64_t flip,
+                                    uint64_t varying_bits, void* scratch, const Job& job, Stream& stream) {
+  const TupleLayout keys = keys_of(layout);
+  const TupleSpan a = room.slice(keys, 0, count), b = room.slice(keys, count, 2 * count);
+  if (flip) device.primitives().flip_keys(keys, a.keys, a.keys, count, flip, job, stream);
+  const TupleSpan sorted = device.primitives().sort(keys, a.view(), a, b, varying_bits, scratch, job, stream);
+  std::vector<unsigned char> bytes(count * keys.key_bytes);
+  device.copy(bytes.data(), sorted.keys, bytes.size(), stream);
+  stream.synchronize();
+  std::vector<uint64_t> sample(count);
+  for (uint64_t k = 0; k < count; ++k) std::memcpy(&sample[k], &bytes[k * keys.key_bytes], keys.key_bytes);
+  return sample;
+}
+
+// A sort on one device, of tuples whose keys are flipped and that come out flipped back: by the leading bits, then within ties.
+// Where a long tie turns out to be out of order, by all bits once more.
+class LocalSort {
+ public:
+  LocalSort(Device& device, TupleLayout layout, uint64_t flip, uint64_t varying_bits, uint64_t distinguishing_bits,
+            const TupleSpan& target, const TupleSpan& other, void* scratch)
+      : device_(&device),
+        layout_(layout),
+        flip_(flip),
+        varying_bits_(varying_bits),
+        leading_bits_(leading_bits(varying_bits, distinguishing_bits)),
+        target_(target),
+        other_(other),
+        scratch_(scratch) {}
+
+  /// The buffer that the passes begin in, to end in the target.
+  const TupleSpan& begin() const { return ends_in_other_buffer(leading_bits_) ? other_ : target_; }
+
+  /// `in`, or its keys alone, may be in begin(). This object must stay where it is until goes_on() has been called.
+  void enqueue(const TupleView& in, const Job& job, Stream& stream) {
+    TupleSpan sorted = begin();
+    const bool is_there = in.keys == sorted.keys && in.values == sorted.values;
+    if (leading_bits_ || !is_there) sorted = sort(in, sorted, leading_bits_, job, stream);
+    if (leading_bits_ != varying_bits_) {
+      const auto low_bits = static_cast<unsigned>(std::countr_zero(leading_bits_));
+      device_->primitives().sort_ties(layout_, sorted, low_bits, &unsorted_, job, stream);
+    }
+    finish(sorted, job, stream);
+  }
+
+  /// Once the stream has been waited for: false where all is done; otherwise enqueues the rest.
+  bool goes_on(const Job& job, Stream& stream) {
+    if (!unsorted_) return false;
+    if (flip_) device_->primitives().flip_keys(layout_, target_.keys, target_.keys, target_.size, flip_, job, stream);
+    finish(sort(target_.view(), target_, varying_bits_, job, stream), job, stream);
+    return true;
+  }
+
+ private:
+  TupleSpan sort(const TupleView& in, const TupleSpan& begin, uint64_t bits, const Job& job, Stream& stream) const {
+    const TupleSpan& other = begin.keys == target_.keys ? other_ : target_;
+    return device_->primitives().sort(layout_, in, begin, other, bits, scratch_, job, stream);
+  }
+  // Flips the keys back, into the target; tuples that are elsewhere are taken there.
+  void finish(const TupleSpan& sorted, const Job& job, Stream& stream) const {
+    const bool moves = sorted.keys != target_.keys;
+    if (flip_) {
+      device_->primitives().flip_keys(layout_, sorted.keys, target_.keys, target_.size, flip_, job, stream);
+    } else if (moves) {
+      device_->copy(target_.keys, sorted.keys, target_.size * layout_.key_bytes, stream);
+    }
+    if (moves && layout_.value_bytes) device_->copy(target_.values, sorted.values, target_.size * layout_.value_bytes, stream);
+  }
+
+  Device* device_;
+  TupleLayout layout_;
+  uint64_t flip_, varying_bits_, leading_bits_;
+  TupleSpan target_, other_;
+  void* scratch_;
+  bool unsorted_ = false;
+};
+
 // One device's work. Streams come last: they wait for their work before what it refers to goes.
 struct ResidentLane {
   Device* device = nullptr;
@@ -44,6 +128,7 @@ struct ResidentLane {
   std::vector<Part> parts;
   std::array<OwnedTuples, kBuffers> buffers;
   std::array<Buffer, kSorts> scratch;
+  std::vector<LocalSort> sorts;  // of the parts
   std::array<std::unique_ptr<Event>, kBuffers> collected, sorted;
   std::unique_ptr<Stream> collect;
   std::array<std::unique_ptr<Stream>, kSorts> compute;
@@ -133,24 +218,13 @@ class ResidentSampleSort {
         last.collect->wait(*lane.collected[0]);
         count += own;
       }
-      sampled = sorted_sample(last, count);
+      const Buffer scratch = allocate(*last.device, last.primitives().sort_scratch_bytes(keys_of(layout_), count));
+      sampled =
+          sorted_sample(*last.device, layout_, last.chunk.span, count, flip_, varying_bits_, scratch.data(), job_, *last.collect);
+      wait();
     }
     ranges_ = KeyRanges::of_sample(layout_, sampled, most, flip_);
-  }
-
-  // Of the `count` keys at the begin of the lane's chunk, flipped.
-  std::vector<uint64_t> sorted_sample(ResidentLane& lane, uint64_t count) {
-    const TupleLayout layout = keys_of(layout_);
-    const TupleSpan a = lane.chunk.span.slice(layout, 0, count), b = lane.chunk.span.slice(layout, count, 2 * count);
-    const Buffer scratch = allocate(*lane.device, lane.primitives().sort_scratch_bytes(layout, count));
-    if (flip_) lane.primitives().flip_keys(layout, a, flip_, job_, *lane.collect);
-    const TupleSpan sorted = lane.primitives().sort(layout, a.view(), a, b, varying_bits_, scratch.data(), job_, *lane.collect);
-    std::vector<unsigned char> bytes(count * layout.key_bytes);
-    lane.device->copy(bytes.data(), sorted.keys, bytes.size(), *lane.collect);
-    wait();
-    std::vector<uint64_t> keys(count);
-    for (uint64_t k = 0; k < count; ++k) std::memcpy(&keys[k], &bytes[k * layout.key_bytes], layout.key_bytes);
-    return keys;
+    distinguishing_bits_ = distinguishing_bits(sampled, size_, varying_bits_);
   }
 
   void partition() {
@@ -174,29 +248,30 @@ class ResidentSampleSort {
       for (Buffer& scratch : lane.scratch) {
         scratch = allocate(*lane.device, lane.primitives().sort_scratch_bytes(layout_, largest));
       }
+      lane.sorts.clear();
+      lane.sorts.reserve(lane.parts.size());
       for (size_t k = 0; k < lane.parts.size(); ++k) sort_part(lane, i, k);
     });
     wait();
+    bool goes_on = false;
+    for (ResidentLane& lane : lanes_) {
+      for (LocalSort& sort : lane.sorts) goes_on |= sort.goes_on(job_, *lane.compute[0]);  // one stream: they share buffers
+    }
+    if (goes_on) wait();
   }
 
   void sort_part(ResidentLane& lane, size_t lane_number, size_t k) {
     const Part& part = lane.parts[k];
     const uint64_t at = part.begin - lane.parts.front().begin;
-    const TupleSpan target = lane.out.slice(layout_, at, at + part.size);
-    TupleSpan from = target, other = lane.buffers[k % kBuffers].span.slice(layout_, 0, part.size);
-    if (ends_in_other_buffer(part.bits)) std::swap(from, other);
+    LocalSort& sort = lane.sorts.emplace_back(
+        *lane.device, layout_, flip_, part.bits, distinguishing_bits_, lane.out.slice(layout_, at, at + part.size),
+        lane.buffers[k % kBuffers].span.slice(layout_, 0, part.size), lane.scratch[k % kSorts].data());
     Stream& compute = *lane.compute[k % kSorts];
     if (k >= kBuffers) lane.collect->wait(*lane.sorted[k % kBuffers]);
-    collect(lane, lane_number, part, from);
+    collect(lane, lane_number, part, sort.begin());
     lane.collect->record(*lane.collected[k % kBuffers]);
     compute.wait(*lane.collected[k % kBuffers]);
-    TupleSpan sorted = from;
-    if (part.bits) {
-      sorted =
-          lane.primitives().sort(layout_, from.view(), from, other, part.bits, lane.scratch[k % kSorts].data(), job_, compute);
-    }
-    if (flip_) lane.primitives().flip_keys(layout_, sorted, flip_, job_, compute);
-    if (sorted.keys != target.keys) copy(*lane.device, layout_, target, sorted.view(), compute);
+    sort.enqueue(sort.begin().view(), job_, compute);
     compute.record(*lane.sorted[k % kBuffers]);
     job_.add_done(part.size);
   }
@@ -227,29 +302,39 @@ class ResidentSampleSort {
   const uint64_t size_, range_, flip_, varying_bits_;
   Job& job_;
   KeyRanges ranges_;
+  uint64_t distinguishing_bits_ = ~uint64_t{0};
   std::vector<ResidentLane> lanes_;
 };
+
+// The bits that tell most of one device's keys apart, from a sample that is sorted in `room`. All of them where there are few
+// tuples.
+uint64_t sampled_bits(Device& device, TupleLayout layout, const TupleView& in, uint64_t varying_bits, const TupleSpan& room,
+                      void* scratch, const Job& job) {
+  if (in.size < kLeastSampled) return varying_bits;
+  const std::unique_ptr<Stream> stream = device.create_stream();
+  device.primitives().sample_keys(layout, in, kSampledAlone, room.keys, job, *stream);
+  const std::vector<uint64_t> sample = sorted_sample(device, layout, room, kSampledAlone, 0, varying_bits, scratch, job, *stream);
+  return distinguishing_bits(sample, in.size, varying_bits);
+}
 
 // The sort of all tuples on one device.
 void sort_alone(Device& device, TupleLayout layout, const TupleView& in, uint64_t flip, uint64_t varying_bits,
                 const TupleSpan& target, Job& job) {
   const PhaseTimer timer(job, "sort", 2 * in.size * layout.tuple_bytes());
-  Primitives& primitives = device.primitives();
   const OwnedTuples beside(device, layout, in.size);
-  const Buffer scratch = allocate(device, primitives.sort_scratch_bytes(layout, in.size));
+  const Buffer scratch = allocate(device, device.primitives().sort_scratch_bytes(layout, in.size));
+  LocalSort sort(device, layout, flip, varying_bits,
+                 sampled_bits(device, layout, in, varying_bits, beside.span, scratch.data(), job), target, beside.span,
+                 scratch.data());
   const std::unique_ptr<Stream> stream = device.create_stream();  // last: it waits for its work
-  TupleSpan a = target, b = beside.span;
-  if (ends_in_other_buffer(varying_bits)) std::swap(a, b);
-  TupleView from = in;
+  TupleView flipped = in;
   if (flip) {
-    device.copy(a.keys, in.keys, in.size * layout.key_bytes, *stream);
-    primitives.flip_keys(layout, a, flip, job, *stream);
-    from.keys = a.keys;
+    flipped.keys = sort.begin().keys;
+    device.primitives().flip_keys(layout, in.keys, sort.begin().keys, in.size, flip, job, *stream);
   }
-  const TupleSpan sorted = primitives.sort(layout, from, a, b, varying_bits, scratch.data(), job, *stream);
-  if (flip) primitives.flip_keys(layout, sorted, flip, job, *stream);
-  if (sorted.keys != target.keys) copy(device, layout, target, sorted.view(), *stream);
+  sort.enqueue(flipped, job, *stream);
   stream->synchronize();
+  if (sort.goes_on(job, *stream)) stream->synchronize();
   job.add_done(in.size);
 }
 

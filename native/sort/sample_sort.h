@@ -38,8 +38,8 @@ using StretchOf = std::function<TupleSpan(size_t device, uint64_t size)>;
 
 /// Sorts tuples that lie in memory that the devices' kernels address, each device's own, stable, by key ^ `flip`: devices[i]
 /// holds in[i], and gets the i-th stretch of the result, about an equal share, in memory of its own. Implied values are written
-/// out. One device sorts by itself, several, which must be linked directly, by key range. `varying_bits` as in Primitives::sort,
-/// all ones where unknown. Takes sort_resident_bytes() on each device, which its caller has reserved.
+/// out. One device sorts by itself, several, which must be linked directly, by key range. `varying_bits`: those in which keys
+/// may differ. Takes sort_resident_bytes() on each device, which its caller has reserved.
 void sort_resident(Engine& engine, TupleLayout layout, const std::vector<Device*>& devices, const std::vector<TupleView>& in,
                    uint64_t flip, uint64_t varying_bits, const StretchOf& out, Job& job);
 

@@ -249,7 +249,7 @@ class SpilledSampleSort {
         if (layout_.value_bytes) lane.device->copy(at.values, sorted.values, part.size * layout_.value_bytes, *lane.compute);
       }
     }
-    if (ranges_.flip() != 0) lane.primitives().flip_keys(layout_, at, ranges_.flip(), job_, *lane.compute);
+    if (ranges_.flip() != 0) lane.primitives().flip_keys(layout_, at.keys, at.keys, at.size, ranges_.flip(), job_, *lane.compute);
   }
 
   HostQueue way_home_of(SpillLane& lane, size_t batch) {

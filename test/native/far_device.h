@@ -109,9 +109,15 @@ class FarPrimitives final : public Primitives, public HashGroups {
   size_t partition_ranges_scratch_bytes(TupleLayout layout, uint64_t size, size_t ranges) override {
     return host_.partition_ranges_scratch_bytes(layout, size, ranges);
   }
-  void flip_keys(TupleLayout layout, TupleSpan tuples, uint64_t flip, const Job& job, Stream& stream) override {
+  void sort_ties(TupleLayout layout, TupleSpan tuples, unsigned low_bits, bool* unsorted, const Job& job,
+                 Stream& stream) override {
     own(layout, tuples.view());
-    host_.flip_keys(layout, tuples, flip, job, stream);
+    host_.sort_ties(layout, tuples, low_bits, unsorted, job, stream);
+  }
+  void flip_keys(TupleLayout layout, const void* keys, void* flipped, uint64_t size, uint64_t flip, const Job& job,
+                 Stream& stream) override {
+    own({layout.key_bytes, 0}, {keys, nullptr, 0, size}), own({layout.key_bytes, 0}, {flipped, nullptr, 0, size});
+    host_.flip_keys(layout, keys, flipped, size, flip, job, stream);
   }
   void concatenate(TupleLayout layout, std::span<const TupleView> parts, TupleSpan out, void* scratch, const Job& job,
                    Stream& stream) override {

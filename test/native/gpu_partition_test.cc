@@ -115,7 +115,7 @@ void check_flip(Bench& bench, TupleLayout layout, uint64_t size, std::mt19937_64
   const auto values = narrow(keys, layout.value_bytes);
   bench.upload(tuples.keys.data(), narrow(keys, layout.key_bytes));
   bench.upload(tuples.values.data(), values);
-  bench.device.primitives().flip_keys(layout, tuples.span(), flip, bench.job, *bench.stream);
+  bench.device.primitives().flip_keys(layout, tuples.span().keys, tuples.span().keys, size, flip, bench.job, *bench.stream);
   EXPECT_TRUE(tuples.keys.read(*bench.stream) == narrow(expected, layout.key_bytes));
   EXPECT_TRUE(tuples.values.read(*bench.stream) == values);
 }

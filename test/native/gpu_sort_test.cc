@@ -8,6 +8,7 @@
 #include "primitives/primitives.h"
 #include "sort/sample_sort.h"
 #include "sort_cases.h"
+#include "tie_cases.h"
 
 namespace warpjoin {
 namespace {
@@ -76,6 +77,47 @@ TEST(GpuPrimitives, SortsLikeAStableSort) {
       }
     }
   }
+}
+
+void check_ties(std::initializer_list<uint64_t> sizes) {
+  const auto engine = make_gpu_engine(1);
+  Device& device = *engine->devices[0];
+  device.memory().reserve(size_t{64} << 20);
+  const auto stream = device.create_stream();
+  std::mt19937_64 random(7);
+  Job job;
+  for (const TupleLayout layout : kAllLayouts) {
+    for (const uint64_t size : sizes) {
+      for (const bool disorder : {false, true}) {
+        SCOPED_TRACE(std::to_string(layout.key_bytes) + " + " + std::to_string(layout.value_bytes) + ", " + std::to_string(size));
+        const test::Ties ties = test::draw_ties(8 * layout.key_bytes, size, disorder, random);
+        const Tuples tuples(layout, ties.keys, false);
+        OnDevice on(device, layout, size);
+        on.write(tuples.view(), *stream);
+        bool unsorted = false;
+        device.primitives().sort_ties(layout, on.span(), ties.low_bits, &unsorted, job, *stream);
+        const SortedRun got = OnDevice::read(*engine, device, layout, on.span(), *stream);
+        EXPECT_EQ(unsorted, ties.unsorted);
+        for (uint64_t i = 0; i < size; ++i) {
+          const uint64_t row = ties.order[i];
+          if (words::read(got.keys.data(), layout.key_bytes, i) != ties.keys[row]) FAIL() << "key " << i;
+          if (layout.value_bytes && words::read(got.values.data(), layout.value_bytes, i) != tuples.value_at(row)) {
+            FAIL() << "value " << i;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(GpuPrimitives, SortShortTiesAndTellOfLongOnes) {
+  SKIP_WITHOUT_GPUS(1);
+  check_ties({0, 1, 2, 17, 1000, 1000000});
+}
+
+TEST(GpuPrimitives, SortAFewTiesForTheSanitizers) {
+  SKIP_WITHOUT_GPUS(1);
+  check_ties({3000});
 }
 
 TEST(GpuPrimitives, FindsTheVaryingBits) {
@@ -299,6 +341,52 @@ TEST(GpuSpilledSampleSort, SortsIntoOneRun) {
   }
 }
 
+void check_resident_sort(size_t gpus, TupleLayout layout, const std::vector<uint64_t>& keys, uint64_t flip) {
+  const uint64_t size = keys.size();
+  const auto engine = make_gpu_engine(static_cast<int>(gpus));
+  const std::vector<Device*> devices = engine->select(first_devices(static_cast<int>(gpus)));
+  const Tuples tuples(layout, keys, false);
+  const uint64_t room = sorting::most_in_stretch(size, gpus);
+  std::vector<OnDevice> in, out;
+  std::vector<std::unique_ptr<Stream>> streams;
+  for (size_t i = 0; i < gpus; ++i) {
+    const uint64_t begin = size * i / gpus, own = size * (i + 1) / gpus - begin;
+    devices[i]->memory().reserve((own + room) * layout.tuple_bytes() + 4096 +
+                                 sorting::sort_resident_bytes(*devices[i], layout, own, size, gpus));
+    streams.push_back(devices[i]->create_stream());
+    in.emplace_back(*devices[i], layout, own);
+    out.emplace_back(*devices[i], layout, room);
+    in.back().write(tuples.view().slice(layout, begin, begin + own), *streams[i]);
+    devices[i]->fill(out.back().span().keys, 0xEE, room * layout.key_bytes, *streams[i]);
+    streams[i]->synchronize();
+  }
+  std::vector<TupleView> views;
+  for (size_t i = 0; i < gpus; ++i) views.push_back(in[i].span().view());
+  std::vector<uint64_t> sizes;
+  Job job;
+  sorting::sort_resident(
+      *engine, layout, devices, views, flip, ~uint64_t{0},
+      [&](size_t i, uint64_t own) {
+        sizes.push_back(own);
+        return out[i].span().slice(layout, 0, own);
+      },
+      job);
+  SortedRun all{layout, size, engine->memory->allocate(size * layout.key_bytes, "keys"),
+                engine->memory->allocate(size * layout.value_bytes, "values"), flip};
+  uint64_t at = 0;
+  for (size_t i = 0; i < gpus; at += sizes[i++]) {
+    ASSERT_LE(at + sizes[i], size);
+    const TupleSpan from = out[i].span();
+    devices[i]->copy(all.keys.as<char>() + at * layout.key_bytes, from.keys, sizes[i] * layout.key_bytes, *streams[i]);
+    if (layout.value_bytes) {
+      devices[i]->copy(all.values.as<char>() + at * layout.value_bytes, from.values, sizes[i] * layout.value_bytes, *streams[i]);
+    }
+    streams[i]->synchronize();
+  }
+  ASSERT_EQ(at, size);
+  expect_sorted(all, tuples, keys, 0, size);
+}
+
 TEST(GpuResidentSort, SortsWhereTheTuplesAre) {
   const size_t gpus = visible_gpus().size();
   SKIP_WITHOUT_GPUS(1);
@@ -308,54 +396,26 @@ TEST(GpuResidentSort, SortsWhereTheTuplesAre) {
       for (const uint64_t size : {uint64_t{3}, uint64_t{70001} * used, uint64_t{400000} * used}) {
         for (const TupleLayout layout : {TupleLayout{8, 8}, TupleLayout{4, 4}, TupleLayout{8, 0}}) {
           SCOPED_TRACE(std::to_string(used) + " GPUs, " + name_of(kind) + ", " + std::to_string(size));
-          const auto engine = make_gpu_engine(static_cast<int>(used));
-          const std::vector<Device*> devices = engine->select(first_devices(static_cast<int>(used)));
-          const auto keys = make_keys(kind, size, layout.key_bytes, size);
-          const Tuples tuples(layout, keys, false);
           const uint64_t all_bits = ~uint64_t{0} >> (64 - 8 * layout.key_bytes);
           const uint64_t flip = std::array{uint64_t{0}, all_bits, all_bits ^ (all_bits >> 1)}[turn++ % 3];
-          const uint64_t room = sorting::most_in_stretch(size, used);
-          std::vector<OnDevice> in, out;
-          std::vector<std::unique_ptr<Stream>> streams;
-          for (size_t i = 0; i < used; ++i) {
-            const uint64_t begin = size * i / used, own = size * (i + 1) / used - begin;
-            devices[i]->memory().reserve((own + room) * layout.tuple_bytes() + 4096 +
-                                         sorting::sort_resident_bytes(*devices[i], layout, own, size, used));
-            streams.push_back(devices[i]->create_stream());
-            in.emplace_back(*devices[i], layout, own);
-            out.emplace_back(*devices[i], layout, room);
-            in.back().write(tuples.view().slice(layout, begin, begin + own), *streams[i]);
-            devices[i]->fill(out.back().span().keys, 0xEE, room * layout.key_bytes, *streams[i]);
-            streams[i]->synchronize();
-          }
-          std::vector<TupleView> views;
-          for (size_t i = 0; i < used; ++i) views.push_back(in[i].span().view());
-          std::vector<uint64_t> sizes;
-          Job job;
-          sorting::sort_resident(
-              *engine, layout, devices, views, flip, ~uint64_t{0},
-              [&](size_t i, uint64_t own) {
-                sizes.push_back(own);
-                return out[i].span().slice(layout, 0, own);
-              },
-              job);
-          SortedRun all{layout, size, engine->memory->allocate(size * layout.key_bytes, "keys"),
-                        engine->memory->allocate(size * layout.value_bytes, "values"), flip};
-          uint64_t at = 0;
-          for (size_t i = 0; i < used; at += sizes[i++]) {
-            ASSERT_LE(at + sizes[i], size);
-            const TupleSpan from = out[i].span();
-            devices[i]->copy(all.keys.as<char>() + at * layout.key_bytes, from.keys, sizes[i] * layout.key_bytes, *streams[i]);
-            if (layout.value_bytes) {
-              devices[i]->copy(all.values.as<char>() + at * layout.value_bytes, from.values, sizes[i] * layout.value_bytes,
-                               *streams[i]);
-            }
-            streams[i]->synchronize();
-          }
-          ASSERT_EQ(at, size);
-          expect_sorted(all, tuples, keys, 0, size);
+          check_resident_sort(used, layout, make_keys(kind, size, layout.key_bytes, size), flip);
           if (::testing::Test::HasFatalFailure()) return;
         }
+      }
+    }
+  }
+}
+
+// Of sizes that one GPU samples, and that are neither even nor a power of two.
+TEST(GpuResidentSort, SortsKeysThatAgreeInMoreBitsThanItsSampleSays) {
+  const size_t gpus = visible_gpus().size();
+  SKIP_WITHOUT_GPUS(1);
+  for (size_t used = 1; used <= gpus; ++used) {
+    for (const TupleLayout layout : {TupleLayout{8, 8}, TupleLayout{8, 0}}) {
+      for (const uint64_t flip : {uint64_t{0}, uint64_t{1} << 63}) {
+        SCOPED_TRACE(std::to_string(used) + " GPUs");
+        check_resident_sort(used, layout, make_tied_keys((uint64_t{1} << 23) + 12345, 7), flip);
+        if (::testing::Test::HasFatalFailure()) return;
       }
     }
   }

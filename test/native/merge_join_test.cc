@@ -158,7 +158,7 @@ TEST_P(MergeJoinBeyondLinks, StopsWhenCancelled) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, MergeJoinBeyondLinks, ::testing::Values(1, 2, 3, 4, 8));
+INSTANTIATE_TEST_SUITE_P(Devices, MergeJoinBeyondLinks, ::testing::Values(1, 2, 3, 4, 8), ::testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace warpjoin

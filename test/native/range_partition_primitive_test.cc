@@ -149,7 +149,7 @@ TEST(FlipKeysPrimitive, FlipsKeysAlone) {
         tuples.set(i, key, i * 5);
         expected.set(i, key ^ flip, i * 5);
       }
-      bench.primitives().flip_keys(layout, tuples.span(), flip, bench.job, *bench.stream);
+      bench.primitives().flip_keys(layout, tuples.span().keys, tuples.span().keys, size, flip, bench.job, *bench.stream);
       bench.stream->synchronize();
       EXPECT_TRUE(tuples == expected);
       EXPECT_TRUE(tuples.guarded());

@@ -71,6 +71,18 @@ inline std::vector<uint64_t> make_keys(Keys kind, uint64_t size, unsigned key_by
 }
 
 /// Keys as they are, signed, descending, and both.
+/// Random ones, of which three times forty agree in all but the lowest 20 bits: too few for a sample to tell.
+inline std::vector<uint64_t> make_tied_keys(uint64_t size, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<uint64_t> keys(size);
+  for (uint64_t& key : keys) key = random();
+  for (int tie = 0; tie < 3; ++tie) {
+    const uint64_t high = random() << 20;
+    for (int i = 0; i < 40; ++i) keys[random() % size] = high | random() % 30;
+  }
+  return keys;
+}
+
 inline std::array<uint64_t, 4> flips(TupleLayout layout) {
   const uint64_t sign = uint64_t{1} << (8 * layout.key_bytes - 1), all = 2 * sign - 1;
   return {0, sign, all, all ^ sign};

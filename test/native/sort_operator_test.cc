@@ -133,9 +133,42 @@ TEST(SpilledSampleSort, SortsIntoOneRun) {
   }
 }
 
+// From memory of host devices, which have stretches of unequal sizes, to host memory.
+void check_resident_sort(size_t devices, TupleLayout layout, const std::vector<uint64_t>& keys, uint64_t flip) {
+  const auto engine = make_engine(false, static_cast<int>(devices));
+  const uint64_t size = keys.size();
+  const Tuples tuples(layout, keys, false);
+  std::vector<TupleView> in;
+  const std::vector<uint64_t> ends = chunkset_ends(size, devices);
+  for (size_t i = 0; i < devices; ++i) {
+    in.push_back(tuples.view().slice(layout, i ? ends[i - 1] : 0, ends[i]));
+    Device& device = *engine->devices[i];
+    device.memory().reserve(sorting::sort_resident_bytes(device, layout, in.back().size, size, devices));
+  }
+  Job job;
+  SortedRun run{layout, size, engine->memory->allocate(size * layout.key_bytes, "keys"),
+                engine->memory->allocate(size * layout.value_bytes, "values"), flip};
+  uint64_t at = 0;
+  std::vector<size_t> asked;
+  sorting::sort_resident(
+      *engine, layout, engine->select(first_devices(static_cast<int>(devices))), in, flip, ~uint64_t{0},
+      [&](size_t device, uint64_t own) {
+        asked.push_back(device);
+        EXPECT_LE(own, sorting::most_in_stretch(size, devices));
+        EXPECT_LE(at + own, size);
+        at += own;
+        return run.span().slice(layout, at - own, at);
+      },
+      job);
+  ASSERT_EQ(at, size);
+  EXPECT_EQ(asked.size(), devices);
+  EXPECT_TRUE(std::is_sorted(asked.begin(), asked.end()));
+  EXPECT_EQ(job.planned(), job.done());
+  expect_sorted(run, tuples, keys, 0, size);
+}
+
 TEST(ResidentSort, SortsWhereTheTuplesAre) {
   for (const size_t devices : {1, 2, 3, 8}) {
-    const auto engine = make_engine(false, static_cast<int>(devices));
     size_t turn = devices;
     for (const Keys kind : kAllKeys) {
       for (const uint64_t size : {uint64_t{0}, uint64_t{1}, uint64_t{9}, uint64_t{50001}}) {
@@ -143,38 +176,22 @@ TEST(ResidentSort, SortsWhereTheTuplesAre) {
         const uint64_t all = ~uint64_t{0} >> (64 - 8 * layout.key_bytes);
         const uint64_t flip = std::array{uint64_t{0}, all, all ^ (all >> 1)}[turn / 6 % 3];
         SCOPED_TRACE(std::to_string(devices) + " devices, " + name_of(kind) + ", " + std::to_string(size));
-        const auto keys = make_keys(kind, size, layout.key_bytes, size);
-        const Tuples tuples(layout, keys, false);
-        std::vector<TupleView> in;  // of unequal sizes
-        const std::vector<uint64_t> ends = chunkset_ends(size, devices);
-        for (size_t i = 0; i < devices; ++i) {
-          in.push_back(tuples.view().slice(layout, i ? ends[i - 1] : 0, ends[i]));
-          Device& device = *engine->devices[i];
-          device.memory().reserve(sorting::sort_resident_bytes(device, layout, in.back().size, size, devices));
-        }
-        Job job;
-        SortedRun run{layout, size, engine->memory->allocate(size * layout.key_bytes, "keys"),
-                      engine->memory->allocate(size * layout.value_bytes, "values"), flip};
-        uint64_t at = 0;
-        std::vector<size_t> asked;
-        sorting::sort_resident(
-            *engine, layout, engine->select(first_devices(static_cast<int>(devices))), in, flip, ~uint64_t{0},
-            [&](size_t device, uint64_t own) {
-              asked.push_back(device);
-              EXPECT_LE(own, sorting::most_in_stretch(size, devices));
-              EXPECT_LE(at + own, size);
-              at += own;
-              return run.span().slice(layout, at - own, at);
-            },
-            job);
-        ASSERT_EQ(at, size);
-        EXPECT_EQ(asked.size(), devices);
-        EXPECT_TRUE(std::is_sorted(asked.begin(), asked.end()));
-        expect_sorted(run, tuples, keys, 0, size);
+        check_resident_sort(devices, layout, make_keys(kind, size, layout.key_bytes, size), flip);
         if (HasFatalFailure()) return;
       }
     }
   }
+}
+
+TEST(ResidentSort, SortsKeysThatAgreeInMoreBitsThanItsSampleSays) {
+  for (const size_t devices : {2, 3, 8}) {
+    for (const uint64_t flip : {uint64_t{0}, uint64_t{1} << 63})
+      check_resident_sort(devices, {8, 8}, make_tied_keys(200000, 7), flip);
+  }
+}
+
+TEST(LargeResidentSort, SortsKeysThatAgreeInMoreBitsThanItsSampleSays) {
+  check_resident_sort(1, {8, 4}, make_tied_keys(uint64_t{1} << 23, 7), ~uint64_t{0});
 }
 
 TEST(SortPlan, IsCheckedBeforeAnythingRuns) {

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "primitives/host/radix_scatter.h"
+#include "tie_cases.h"
 #include "tuple_data.h"
 
 namespace warpjoin {
@@ -106,6 +107,57 @@ TEST(SortPrimitive, StopsWhenCancelled) {
   bench.job.cancel();
   bench.primitives().sort(layout, in.view(), a.span(), b.span(), ~uint64_t{0}, scratch.data(), bench.job, *bench.stream);
   EXPECT_THROW(bench.stream->synchronize(), Error);
+}
+
+TEST(SortPrimitive, SortsShortTiesAndTellsOfLongOnes) {
+  std::mt19937_64 random(7);
+  HostBenches benches;
+  for (const TupleLayout layout : kLayouts) {
+    for (const uint64_t size : {0, 1, 2, 17, 1000, 100000}) {
+      for (const bool disorder : {false, true}) {
+        HostBench& bench = benches.draw(random);
+        SCOPED_TRACE(describe(layout, "ties", size, bench.threads));
+        const Ties ties = draw_ties(8 * layout.key_bytes, size, disorder, random);
+        TupleArray tuples(layout, size, random() % 4), expected(layout, size);
+        for (uint64_t i = 0; i < size; ++i) {
+          tuples.set(i, ties.keys[i], i);
+          expected.set(i, ties.keys[ties.order[i]], ties.order[i]);
+        }
+        bool unsorted = false;
+        bench.primitives().sort_ties(layout, tuples.span(), ties.low_bits, &unsorted, bench.job, *bench.stream);
+        bench.stream->synchronize();
+        EXPECT_EQ(unsorted, ties.unsorted);
+        EXPECT_TRUE(tuples == expected);
+        EXPECT_TRUE(tuples.guarded());
+      }
+    }
+  }
+}
+
+TEST(SortPrimitive, SortsByTheTopmostBitsAlone) {
+  std::mt19937_64 random(8);
+  HostBenches benches;
+  for (const uint64_t size : {uint64_t{30}, uint64_t{3000}, uint64_t{200000}}) {
+    for (const unsigned low_bits : {1u, 40u, 63u}) {
+      HostBench& bench = benches.draw(random);
+      SCOPED_TRACE(std::to_string(size) + " tuples, all but " + std::to_string(low_bits) + " bits");
+      const TupleLayout layout{8, 8};
+      TupleArray a(layout, size), b(layout, size);
+      for (uint64_t i = 0; i < size; ++i) a.set(i, random(), i);
+      const Scratch scratch(bench.primitives().sort_scratch_bytes(layout, size));
+      const TupleSpan result = bench.primitives().sort(layout, a.view(), a.span(), b.span(), ~uint64_t{0} << low_bits,
+                                                       scratch.data(), bench.job, *bench.stream);
+      bench.stream->synchronize();
+      const TupleArray& sorted = result.keys == a.span().keys ? a : b;
+      for (uint64_t i = 1; i < size; ++i) {
+        const uint64_t key = sorted.key(i), before = sorted.key(i - 1);
+        ASSERT_LE(before >> low_bits, key >> low_bits) << i;
+        if (before == key) ASSERT_LT(sorted.value(i - 1), sorted.value(i)) << i;
+        // Tied ones are in the order of the input, or in that of whole keys.
+        if (before >> low_bits == key >> low_bits && sorted.value(i) < sorted.value(i - 1)) ASSERT_LT(before, key) << i;
+      }
+    }
+  }
 }
 
 TEST(VaryingBits, AreThoseThatDifferFromTheFirstKeyOrAmongKeys) {

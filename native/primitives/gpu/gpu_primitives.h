@@ -19,9 +19,11 @@ class GpuPrimitives final : public Primitives, public HashGroups {
   GpuPrimitives(const Device& device, const GpuId& id, ResultSlots& results) : device_(device), id_(id), results_(results) {}
 
   // sort.cu
-  TupleSpan sort(TupleLayout layout, TupleView in, TupleSpan a, TupleSpan b, uint64_t varying_bits, void* scratch, const Job& job,
+  TupleSpan sort(TupleLayout layout, TupleView in, TupleSpan a, TupleSpan b, uint64_t bits, void* scratch, const Job& job,
                  Stream& stream) override;
   size_t sort_scratch_bytes(TupleLayout layout, uint64_t size) override;
+  void sort_ties(TupleLayout layout, TupleSpan tuples, unsigned low_bits, bool* host_unsorted, const Job& job,
+                 Stream& stream) override;
   void varying_bits(TupleLayout layout, TupleView in, const uint64_t* host_first_key, uint64_t* host_varying_bits, const Job& job,
                     Stream& stream) override;
   void sample_keys(TupleLayout layout, TupleView in, uint64_t count, void* keys, const Job& job, Stream& stream) override;
@@ -44,7 +46,8 @@ class GpuPrimitives final : public Primitives, public HashGroups {
   void partition_ranges(TupleLayout layout, TupleView in, uint64_t flip, std::span<const uint64_t> bounds, TupleSpan out,
                         uint64_t* host_offsets, void* scratch, const Job& job, Stream& stream) override;
   size_t partition_ranges_scratch_bytes(TupleLayout layout, uint64_t size, size_t ranges) override;
-  void flip_keys(TupleLayout layout, TupleSpan tuples, uint64_t flip, const Job& job, Stream& stream) override;
+  void flip_keys(TupleLayout layout, const void* keys, void* flipped, uint64_t size, uint64_t flip, const Job& job,
+                 Stream& stream) override;
 
   // concatenate.cu
   void concatenate(TupleLayout layout, std::span<const TupleView> parts, TupleSpan out, void* scratch, const Job& job,

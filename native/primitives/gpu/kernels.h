@@ -211,10 +211,4 @@ __global__ void copy_few(T* to, const T* from, unsigned count) {
   for (unsigned i = threadIdx.x; i < count; i += blockDim.x) to[i] = from[i];
 }
 
-/// Writes first, first + 1, ... : implied values where an algorithm needs them in memory.
-template <class Value>
-__global__ void write_row_numbers(Value* values, uint64_t first, uint64_t size) {
-  for (uint64_t i = loop_begin(); i < size; i += loop_step()) values[i] = static_cast<Value>(first + i);
-}
-
 }  // namespace warpjoin::gpu

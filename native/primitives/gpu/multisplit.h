@@ -552,4 +552,9 @@ void split(const Run<Key, Value>& in, const Buckets& buckets, const SplitCounts&
   check_launch("scatter_tiles");
 }
 
+/// The same for a digit of the key, of at most 8 bits, and counts of ShapeOf<Key, Value>::kTile (instantiated in partition.cu).
+template <class Key, class Value>
+void split_by_digit(const Run<Key, Value>& in, Digit digit, const SplitCounts& counts, Key* out_keys, Value* out_values,
+                    uint64_t* offsets, gpu_stream_t on, const std::string& device_name);
+
 }  // namespace warpjoin::gpu

@@ -5,6 +5,33 @@
 #include "primitives/gpu/multisplit.h"
 
 namespace warpjoin {
+
+namespace gpu {
+
+template <class Key, class Value>
+void split_by_digit(const Run<Key, Value>& in, Digit digit, const SplitCounts& counts, Key* out_keys, Value* out_values,
+                    uint64_t* offsets, gpu_stream_t on, const std::string& device_name) {
+  const auto by = [&]<class Buckets>(const Buckets& buckets) {
+    split<ShapeOf<Key, Value>>(in, buckets, counts, out_keys, out_values, offsets, on, device_name);
+  };
+  digit.mixed ? by(DigitBuckets<Key, true>(digit)) : by(DigitBuckets<Key, false>(digit));
+}
+
+template void split_by_digit(const Run<uint32_t, NoValue>&, Digit, const SplitCounts&, uint32_t*, NoValue*, uint64_t*,
+                             gpu_stream_t, const std::string&);
+template void split_by_digit(const Run<uint32_t, uint32_t>&, Digit, const SplitCounts&, uint32_t*, uint32_t*, uint64_t*,
+                             gpu_stream_t, const std::string&);
+template void split_by_digit(const Run<uint32_t, uint64_t>&, Digit, const SplitCounts&, uint32_t*, uint64_t*, uint64_t*,
+                             gpu_stream_t, const std::string&);
+template void split_by_digit(const Run<uint64_t, NoValue>&, Digit, const SplitCounts&, uint64_t*, NoValue*, uint64_t*,
+                             gpu_stream_t, const std::string&);
+template void split_by_digit(const Run<uint64_t, uint32_t>&, Digit, const SplitCounts&, uint64_t*, uint32_t*, uint64_t*,
+                             gpu_stream_t, const std::string&);
+template void split_by_digit(const Run<uint64_t, uint64_t>&, Digit, const SplitCounts&, uint64_t*, uint64_t*, uint64_t*,
+                             gpu_stream_t, const std::string&);
+
+}  // namespace gpu
+
 namespace {
 
 constexpr unsigned kMostBits = 12;
@@ -55,20 +82,18 @@ struct DigitSplits {
   }
 };
 
-template <bool mixed, class Key, class Value>
+template <class Key, class Value>
 void split(const gpu::Run<Key, Value>& in, const DigitSplits<Key, Value>& splits, Key* out_keys, Value* out_values,
            uint64_t* offsets, gpu_stream_t on, const std::string& device_name) {
-  using Shape = typename DigitSplits<Key, Value>::Shape;
-  using Buckets = gpu::DigitBuckets<Key, mixed>;
   gpu::Run<Key, Value> rest = in;
   if (splits.two) {
     gpu::SplitCounts counts = splits.counts;
     counts.buckets = splits.first.count();
-    gpu::split<Shape>(in, Buckets(splits.first), counts, splits.between_keys, splits.between_values, offsets, on, device_name);
+    gpu::split_by_digit(in, splits.first, counts, splits.between_keys, splits.between_values, offsets, on, device_name);
     rest.keys = splits.between_keys;
     rest.values = splits.between_values;
   }
-  gpu::split<Shape>(rest, Buckets(splits.second), splits.counts, out_keys, out_values, offsets, on, device_name);
+  gpu::split_by_digit(rest, splits.second, splits.counts, out_keys, out_values, offsets, on, device_name);
 }
 
 }  // namespace
@@ -90,12 +115,7 @@ void GpuPrimitives::partition(TupleLayout layout, TupleView in, Digit digit, Tup
     const gpu::Run<Key, Value> tuples(in);
     const DigitSplits<Key, Value> splits(scratch, in.size, digit);
     auto* const keys = static_cast<Key*>(out.keys);
-    auto* const values = static_cast<Value*>(out.values);
-    if (digit.mixed) {
-      split<true>(tuples, splits, keys, values, offsets, on, id_.name);
-    } else {
-      split<false>(tuples, splits, keys, values, offsets, on, id_.name);
-    }
+    split(tuples, splits, keys, static_cast<Value*>(out.values), offsets, on, id_.name);
     if (!splits.two) return;
     find_offsets<<<gpu::loop_blocks(offsets_count), gpu::kThreads, 0, on>>>(keys, in.size, digit, offsets);
     check_launch("find_offsets");

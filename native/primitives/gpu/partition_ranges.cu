@@ -26,8 +26,8 @@ struct RangeSplit {
 };
 
 template <class Key>
-__global__ void flip_all(Key* keys, uint64_t size, Key flip) {
-  for (uint64_t i = gpu::loop_begin(); i < size; i += gpu::loop_step()) keys[i] ^= flip;
+__global__ void flip_all(const Key* keys, Key* flipped, uint64_t size, Key flip) {
+  for (uint64_t i = gpu::loop_begin(); i < size; i += gpu::loop_step()) flipped[i] = keys[i] ^ flip;
 }
 
 }  // namespace
@@ -67,14 +67,16 @@ size_t GpuPrimitives::partition_ranges_scratch_bytes(TupleLayout layout, uint64_
       layout, [&]<class Key, class Value>(Key, Value) { return RangeSplit<Key, Value>(nullptr, size, ranges).bytes; });
 }
 
-void GpuPrimitives::flip_keys(TupleLayout layout, TupleSpan tuples, uint64_t flip, const Job& job, Stream& stream) {
+void GpuPrimitives::flip_keys(TupleLayout layout, const void* keys, void* flipped, uint64_t size, uint64_t flip, const Job& job,
+                              Stream& stream) {
   job.check();
-  if (tuples.size == 0) return;
+  if (size == 0) return;
   id_.select();
-  const auto launch = [&]<class Key>(Key* keys) {
-    flip_all<<<gpu::loop_blocks(tuples.size), gpu::kThreads, 0, raw(stream)>>>(keys, tuples.size, static_cast<Key>(flip));
+  const auto launch = [&]<class Key>(Key) {
+    flip_all<<<gpu::loop_blocks(size), gpu::kThreads, 0, raw(stream)>>>(static_cast<const Key*>(keys), static_cast<Key*>(flipped),
+                                                                        size, static_cast<Key>(flip));
   };
-  layout.key_bytes == 4 ? launch(static_cast<uint32_t*>(tuples.keys)) : launch(static_cast<uint64_t*>(tuples.keys));
+  layout.key_bytes == 4 ? launch(uint32_t{}) : launch(uint64_t{});
   check_launch("flip_all");
 }
 

@@ -2,6 +2,7 @@
 
 #include "primitives/gpu/gpu_primitives.h"
 #include "primitives/gpu/kernels.h"
+#include "primitives/gpu/multisplit.h"
 #include "primitives/gpu/radix_sort.h"
 
 #if defined(WARPJOIN_HIP)
@@ -61,6 +62,24 @@ template gpu_error_t radix_sort(void*, size_t&, TwoBuffers<uint64_t>&, TwoBuffer
 
 namespace {
 
+constexpr unsigned kSplitBits = std::bit_width(gpu::kMostBuckets - 1);
+
+/// The scratch of a sort's first pass where that is a split.
+template <class Key, class Value>
+struct FirstSplit {
+  gpu::SplitCounts counts;
+  uint64_t* offsets;
+  size_t bytes;
+
+  FirstSplit(void* scratch, uint64_t size) : FirstSplit(host::Carver(scratch), size) {}
+
+ private:
+  FirstSplit(host::Carver carver, uint64_t size)
+      : counts(carver, gpu::ShapeOf<Key, Value>::kTile, size, gpu::kMostBuckets, false),
+        offsets(carver.take<uint64_t>(gpu::kMostBuckets + 1)),
+        bytes(carver.bytes()) {}
+};
+
 constexpr unsigned kVaryingBlocks = 512;
 
 // Each block leaves its part in `blocks`: atomics on host memory are not to be had on every link.
@@ -81,33 +100,73 @@ __global__ void gather_sample(const Key* keys, uint64_t size, uint64_t count, Ke
   for (uint64_t i = gpu::loop_begin(); i < count; i += gpu::loop_step()) sample[i] = keys[sampled_row(size, count, i)];
 }
 
+// The thread at the begin of a tie sorts it, if it is short. Others may read its keys meanwhile, but look at the bits alone that
+// the whole tie has.
+template <class Key, class Value>
+__global__ void sort_each_tie(Key* keys, Value* values, uint64_t size, unsigned low_bits, uint32_t* unsorted) {
+  constexpr uint64_t kMost = Primitives::kMostTied;
+  for (uint64_t i = gpu::loop_begin(); i + 1 < size; i += gpu::loop_step()) {
+    const Key key = keys[i], next = keys[i + 1];
+    const auto tied = [&](uint64_t j) { return ((keys[j] ^ key) >> low_bits) == 0; };
+    if ((key ^ next) >> low_bits) continue;
+    if (i > 0 && tied(i - 1)) {
+      if (key > next && i + 1 >= kMost && tied(i + 1 - kMost)) *unsorted = 1;  // in a long one, which nobody changes
+      continue;
+    }
+    uint64_t end = i + 2;
+    while (end < size && end - i <= kMost && tied(end)) ++end;
+    for (uint64_t j = i + 1; j < end; ++j) {
+      const Key moved = keys[j];
+      if (keys[j - 1] <= moved) continue;
+      if (end - i > kMost) {
+        *unsorted = 1;
+        break;
+      }
+      Value value;
+      if constexpr (gpu::is_value<Value>) value = values[j];
+      uint64_t at = j;
+      for (; at > i && keys[at - 1] > moved; --at) {
+        keys[at] = keys[at - 1];
+        if constexpr (gpu::is_value<Value>) values[at] = values[at - 1];
+      }
+      keys[at] = moved;
+      if constexpr (gpu::is_value<Value>) values[at] = value;
+    }
+  }
+}
+
 }  // namespace
 
-TupleSpan GpuPrimitives::sort(TupleLayout layout, TupleView in, TupleSpan a, TupleSpan b, uint64_t varying_bits, void* scratch,
+TupleSpan GpuPrimitives::sort(TupleLayout layout, TupleView in, TupleSpan a, TupleSpan b, uint64_t bits, void* scratch,
                               const Job& job, Stream& stream) {
   job.check();
   if (in.size == 0) return a;
   id_.select();
   return gpu::with_layout(layout, [&]<class Key, class Value>(Key, Value) {
     const gpu_stream_t on = raw(stream);
-    const uint64_t size = in.size;
-    if (in.keys != a.keys) GPU_CHECK(id_.name, gpu_memcpy_async(a.keys, in.keys, size * sizeof(Key), gpu_memcpy_default, on));
+    const auto by = static_cast<Key>(bits);
+    unsigned begin_bit = by ? static_cast<unsigned>(std::countr_zero(by)) : 0;
+    const auto end_bit = static_cast<unsigned>(std::bit_width(by));
     gpu::TwoBuffers<Key> keys{static_cast<Key*>(a.keys), static_cast<Key*>(b.keys)};
     gpu::TwoBuffers<Value> values;
+    bool in_place = in.keys == a.keys;
     if constexpr (gpu::is_value<Value>) {
       values = {static_cast<Value*>(a.values), static_cast<Value*>(b.values)};
-      if (!in.values) {
-        gpu::write_row_numbers<<<gpu::loop_blocks(size), gpu::kThreads, 0, on>>>(values.current, in.first_value, size);
-        check_launch("write_row_numbers");
-      } else if (in.values != a.values) {
-        GPU_CHECK(id_.name, gpu_memcpy_async(a.values, in.values, size * sizeof(Value), gpu_memcpy_default, on));
-      }
+      in_place = in_place && in.values == a.values;
     }
-    const auto bits = static_cast<Key>(varying_bits);
-    if (bits == 0) return a;
-    size_t scratch_bytes = sort_scratch_bytes(layout, size);
-    GPU_CHECK(id_.name, gpu::radix_sort(scratch, scratch_bytes, keys, values, size, static_cast<unsigned>(std::countr_zero(bits)),
-                                        static_cast<unsigned>(std::bit_width(bits)), on));
+    if (!in_place) {  // the first pass is a split, which leaves the input as it is
+      FirstSplit<Key, Value> first(scratch, in.size);
+      const Digit digit{static_cast<uint8_t>(begin_bit), static_cast<uint8_t>(std::min(end_bit - begin_bit, kSplitBits))};
+      first.counts.buckets = digit.count();
+      gpu::split_by_digit(gpu::Run<Key, Value>(in), digit, first.counts, keys.other, values.other, first.offsets, on, id_.name);
+      std::swap(keys.current, keys.other);
+      std::swap(values.current, values.other);
+      begin_bit += digit.bits;
+    }
+    if (begin_bit < end_bit) {
+      size_t scratch_bytes = sort_scratch_bytes(layout, in.size);
+      GPU_CHECK(id_.name, gpu::radix_sort(scratch, scratch_bytes, keys, values, in.size, begin_bit, end_bit, on));
+    }
     return keys.current == a.keys ? a : b;
   });
 }
@@ -120,7 +179,25 @@ size_t GpuPrimitives::sort_scratch_bytes(TupleLayout layout, uint64_t size) {
     gpu::TwoBuffers<Key> keys;
     gpu::TwoBuffers<Value> values;
     GPU_CHECK(id_.name, gpu::radix_sort(nullptr, bytes, keys, values, size, 0, 8 * sizeof(Key), gpu_stream_t{}));
-    return bytes;
+    return std::max(bytes, FirstSplit<Key, Value>(nullptr, size).bytes);
+  });
+}
+
+void GpuPrimitives::sort_ties(TupleLayout layout, TupleSpan tuples, unsigned low_bits, bool* host_unsorted, const Job& job,
+                              Stream& stream) {
+  job.check();
+  if (tuples.size < 2) return;
+  id_.select();
+  ResultSlots::Slot& slot = results_.acquire(sizeof(uint32_t), raw(stream));
+  auto* const unsorted = slot.as<uint32_t>();
+  *unsorted = 0;
+  gpu::with_layout(layout, [&]<class Key, class Value>(Key, Value) {
+    sort_each_tie<<<gpu::loop_blocks(tuples.size), gpu::kThreads, 0, raw(stream)>>>(
+        static_cast<Key*>(tuples.keys), static_cast<Value*>(tuples.values), tuples.size, low_bits, unsorted);
+  });
+  check_launch("sort_each_tie");
+  results_.finish(slot, [=] {
+    if (*unsorted) *host_unsorted = true;
   });
 }
 

@@ -48,6 +48,21 @@ bool is_sorted(const Key* keys, uint64_t size) {
 }
 
 template <class Key, class Value>
+void insertion_sort(const Tuples<Key, Value>& tuples, uint64_t begin, uint64_t end) {
+  for (uint64_t i = begin + 1; i < end; ++i) {
+    const Key key = tuples.keys[i];
+    if (tuples.keys[i - 1] <= key) continue;
+    const Value value = tuples.value(i);
+    uint64_t j = i;
+    do {
+      tuples.move(j, j - 1);
+      --j;
+    } while (j > begin && tuples.keys[j - 1] > key);
+    tuples.set(j, key, value);
+  }
+}
+
+template <class Key, class Value>
 class BucketSort {
  public:
   /// `spare`: working memory for as many tuples as the largest bucket.
@@ -145,20 +160,6 @@ class BucketSort {
       }
       done = end;
       i = end;
-    }
-  }
-
-  static void insertion_sort(const Tuples<Key, Value>& tuples, uint64_t begin, uint64_t end) {
-    for (uint64_t i = begin + 1; i < end; ++i) {
-      const Key key = tuples.keys[i];
-      if (tuples.keys[i - 1] <= key) continue;
-      const Value value = tuples.value(i);
-      uint64_t j = i;
-      do {
-        tuples.move(j, j - 1);
-        --j;
-      } while (j > begin && tuples.keys[j - 1] > key);
-      tuples.set(j, key, value);
     }
   }
 

@@ -109,14 +109,17 @@ size_t HostPrimitives::partition_ranges_scratch_bytes(TupleLayout layout, uint64
   });
 }
 
-void HostPrimitives::flip_keys(TupleLayout layout, TupleSpan tuples, uint64_t flip, const Job& job, Stream& stream) {
+void HostPrimitives::flip_keys(TupleLayout layout, const void* keys, void* flipped, uint64_t size, uint64_t flip, const Job& job,
+                               Stream& stream) {
   host(stream).enqueue([=, this, &job] {
-    const auto flip_all = [&]<class Key>(Key* keys) {
-      pool_.for_blocks(tuples.size, kCheckRows, job, [&](uint64_t begin, uint64_t end) {
-        for (uint64_t i = begin; i < end; ++i) keys[i] ^= static_cast<Key>(flip);
+    const auto flip_all = [&]<class Key>(Key) {
+      const auto* const from = static_cast<const Key*>(keys);
+      auto* const to = static_cast<Key*>(flipped);
+      pool_.for_blocks(size, kCheckRows, job, [&](uint64_t begin, uint64_t end) {
+        for (uint64_t i = begin; i < end; ++i) to[i] = from[i] ^ static_cast<Key>(flip);
       });
     };
-    layout.key_bytes == 4 ? flip_all(static_cast<uint32_t*>(tuples.keys)) : flip_all(static_cast<uint64_t*>(tuples.keys));
+    layout.key_bytes == 4 ? flip_all(uint32_t{}) : flip_all(uint64_t{});
   });
 }
 

@@ -179,11 +179,11 @@ class Sorter {
 
 }  // namespace
 
-TupleSpan HostPrimitives::sort(TupleLayout layout, TupleView in, TupleSpan a, TupleSpan b, uint64_t varying_bits, void* scratch,
+TupleSpan HostPrimitives::sort(TupleLayout layout, TupleView in, TupleSpan a, TupleSpan b, uint64_t bits, void* scratch,
                                const Job& job, Stream& stream) {
   host(stream).enqueue([=, this, &job] {
     with_layout(layout, [&]<class K, class V>(K, V) {
-      Sorter<K, V>(pool_, in.size, scratch).run(in, Tuples<K, V>(a), Tuples<K, V>(b), varying_bits, job);
+      Sorter<K, V>(pool_, in.size, scratch).run(in, Tuples<K, V>(a), Tuples<K, V>(b), bits, job);
     });
   });
   return b;
@@ -191,6 +191,36 @@ TupleSpan HostPrimitives::sort(TupleLayout layout, TupleView in, TupleSpan a, Tu
 
 size_t HostPrimitives::sort_scratch_bytes(TupleLayout layout, uint64_t size) {
   return with_layout(layout, [&]<class K, class V>(K, V) { return Sorter<K, V>(pool_, size, nullptr).scratch_bytes(); });
+}
+
+void HostPrimitives::sort_ties(TupleLayout layout, TupleSpan tuples, unsigned low_bits, bool* host_unsorted, const Job& job,
+                               Stream& stream) {
+  host(stream).enqueue([=, this, &job] {
+    with_layout(layout, [&]<class K, class V>(K, V) {
+      const Tuples<K, V> all(tuples);
+      const auto tied = [&](uint64_t i, uint64_t j) { return ((all.keys[i] ^ all.keys[j]) >> low_bits) == 0; };
+      // Blocks end where ties end.
+      std::vector<uint64_t> ends;
+      for (uint64_t end = kGrain; end < tuples.size; end += kGrain) {
+        while (end < tuples.size && tied(end - 1, end)) ++end;
+        ends.push_back(end);
+      }
+      if (ends.empty() || ends.back() < tuples.size) ends.push_back(tuples.size);
+      std::atomic<bool> unsorted{false};
+      pool_.parallel_for(ends.size(), [&](uint64_t block) {
+        job.check();
+        for (uint64_t begin = block ? ends[block - 1] : 0, end; begin < ends[block]; begin = end) {
+          for (end = begin + 1; end < ends[block] && tied(begin, end);) ++end;
+          if (end - begin <= kMostTied) {
+            insertion_sort(all, begin, end);
+          } else if (!is_sorted(all.keys + begin, end - begin)) {
+            unsorted = true;
+          }
+        }
+      });
+      if (unsorted) *host_unsorted = true;
+    });
+  });
 }
 
 void HostPrimitives::varying_bits(TupleLayout layout, TupleView in, const uint64_t* host_first_key, uint64_t* host_varying_bits,
