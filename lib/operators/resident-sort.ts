@@ -1,4 +1,5 @@
 /** Sorts of a loaded table where it lies: its key column is the key, and nothing but what is asked for comes home. */
+import { isForDevices } from '../columns/input.js';
 import type { KeyedTable } from '../native.js';
 import { type PlannedColumn, type Resources, readEachOther } from '../plan/plan.js';
 import { planResidentSort } from '../plan/resident.js';
@@ -31,8 +32,6 @@ export async function prepareResidentSort(call: Call, task: SortTask): Promise<R
   const { handle, position } = resident;
   const key = position.get(keys[0]!)!;
   if (handle.nullable[key]) return `key ${quote(table.columns[keys[0]!]!.name)} has nulls`;
-  const atHome = columns.filter(({ column }) => !position.has(column));
-  if (atHome.length > 0) return `columns are in host memory alone: ${list(atHome.map(({ name }) => name))}`;
   const payload = carriedOf(task, resident);
   const from = columns.map(({ column }) => (column === keys[0] ? 'keys' : payload === null ? 'gathered' : 'payload'));
   if (from.includes('gathered') && !handle.spreadEvenly) return 'its rows are not spread evenly over the devices';
@@ -48,13 +47,15 @@ export async function prepareResidentSort(call: Call, task: SortTask): Promise<R
 }
 
 /** Why a sort does not run where its table lies, as far as types and options say; or null. */
-function refusalOf(call: Call, { table, keys, algorithm }: SortTask): string | null {
+function refusalOf(call: Call, { table, keys, columns, algorithm }: SortTask): string | null {
   const { devices } = call.resources;
   if (devices.some(({ kind }) => kind === 'host')) return 'the devices are the processor';
   if (!readEachOther(devices)) return "the devices do not read each other's memory";
   if (algorithm === 'merge' || algorithm === 'radix') return `${algorithm} was asked for`;
   if (keys.length > 1) return 'it is sorted by several columns';
-  return isKeyThere(table, keys[0]!) ? null : 'the key is not an integer of 4 or 8 bytes';
+  if (!isKeyThere(table, keys[0]!)) return 'the key is not an integer of 4 or 8 bytes';
+  const atHome = columns.filter(({ column }) => !isForDevices(table, column));
+  return atHome.length > 0 ? `columns are in host memory alone: ${list(atHome.map(({ name }) => name))}` : null;
 }
 
 /** The one column beside the key, by its position on the devices, that tuples can carry; or null. */

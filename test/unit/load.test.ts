@@ -389,6 +389,16 @@ describe('sorts of loaded tables', () => {
     expect((await engine.sort(sorted, { by: 'id', select: ['a'] })).stats.resident).toEqual(['input']);
   });
 
+  test('bring no evicted table back that they then take from host memory', async () => {
+    const { addon, engine, loaded } = await sorting({ deviceMemoryLimit: 70 });
+    await engine.load(wide);
+    expect(loaded.resident).toBe(false);
+    addon.calls.length = 0;
+    const sorted = await engine.sort(loaded, { by: 'id' });
+    expect(sorted.stats.residentReason).toBe('taken from host memory: columns are in host memory alone: "t"');
+    expect(addon.calls).not.toContain('loadTable');
+  });
+
   test('evict other tables for their room, then go on from host memory', async () => {
     const { addon, engine, loaded } = await sorting({ deviceMemoryLimit: 110 });
     const other = await engine.load(of);
