@@ -1,5 +1,5 @@
 // Tables of the GPU programs' results: bench/results/DATE[THHMM]-COMMIT-gpu-{sort,transfer,primitives,table-sort,table-join,gather,join,join_scaling}.json,
-// the newest of each that has rows for a table, and below it the newest of those that used more GPUs. Made by
+// the newest of each that has rows for a table, and below it the newest of those that used more GPUs, and so on. Made by
 // scripts/gpu-bench.sh and bench/js/gpu-{sort,join}.mjs on a GPU host, which knows neither date nor commit.
 import { readdirSync, readFileSync } from 'node:fs';
 import { goalsTable } from './goals.mjs';
@@ -45,14 +45,11 @@ export function gpuSections(folder, table) {
     const found = reports(kind)
       .map((report) => ({ ...report, results: report.results?.filter(isRow) }))
       .filter(({ results }) => !results || results.length > 0);
-    const newest = found.at(-1);
-    if (!newest) return undefined;
-    const wider = found.findLast((report) => gpusOf(report) > gpusOf(newest));
-    return () =>
-      [newest, wider]
-        .filter(Boolean)
-        .map((report) => `${render(report)}\n\nFrom \`${report.name}\`, commit ${report.commit}.`)
-        .join('\n\n');
+    if (found.length === 0) return undefined;
+    const shown = [];
+    for (let next = found.at(-1); next; next = found.findLast((report) => gpusOf(report) > gpusOf(shown.at(-1))))
+      shown.push(next);
+    return () => shown.map((report) => `${render(report)}\n\nFrom \`${report.name}\`, commit ${report.commit}.`).join('\n\n');
   };
   const joins = (name, own) => {
     const columns = [...own, ...BESIDE_FLOOR];
