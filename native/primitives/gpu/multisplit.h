@@ -20,7 +20,7 @@
 
 namespace warpjoin::gpu {
 
-constexpr unsigned kMostBuckets = 256;
+constexpr unsigned kSplitBits = 8, kMostBuckets = 1u << kSplitBits;
 
 // --- Which bucket -----------------------------------------------------------------------------------------------
 

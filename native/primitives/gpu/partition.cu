@@ -35,7 +35,6 @@ template void split_by_digit(const Run<uint64_t, uint64_t>&, Digit, const SplitC
 namespace {
 
 constexpr unsigned kMostBits = 12;
-constexpr unsigned kSplitBits = 8;  // of one split
 
 // Where each partition begins in tuples that are grouped by digit.
 template <class Key>
@@ -70,7 +69,7 @@ struct DigitSplits {
 
  private:
   DigitSplits(host::Carver carver, uint64_t size, Digit digit)
-      : two(digit.bits > kSplitBits),
+      : two(digit.bits > gpu::kSplitBits),
         first{digit.shift, static_cast<uint8_t>(two ? digit.bits / 2 : 0), digit.mixed},
         second{static_cast<uint8_t>(digit.shift + first.bits), static_cast<uint8_t>(digit.bits - first.bits), digit.mixed},
         counts(carver, Shape::kTile, size, second.count(), false) {

@@ -62,8 +62,6 @@ template gpu_error_t radix_sort(void*, size_t&, TwoBuffers<uint64_t>&, TwoBuffer
 
 namespace {
 
-constexpr unsigned kSplitBits = std::bit_width(gpu::kMostBuckets - 1);
-
 /// The scratch of a sort's first pass where that is a split.
 template <class Key, class Value>
 struct FirstSplit {
@@ -156,7 +154,7 @@ TupleSpan GpuPrimitives::sort(TupleLayout layout, TupleView in, TupleSpan a, Tup
     }
     if (!in_place) {  // the first pass is a split, which leaves the input as it is
       FirstSplit<Key, Value> first(scratch, in.size);
-      const Digit digit{static_cast<uint8_t>(begin_bit), static_cast<uint8_t>(std::min(end_bit - begin_bit, kSplitBits))};
+      const Digit digit{static_cast<uint8_t>(begin_bit), static_cast<uint8_t>(std::min(end_bit - begin_bit, gpu::kSplitBits))};
       first.counts.buckets = digit.count();
       gpu::split_by_digit(gpu::Run<Key, Value>(in), digit, first.counts, keys.other, values.other, first.offsets, on, id_.name);
       std::swap(keys.current, keys.other);
