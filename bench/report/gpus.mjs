@@ -47,8 +47,11 @@ export function gpuSections(folder, table) {
       .filter(({ results }) => !results || results.length > 0);
     if (found.length === 0) return undefined;
     const shown = [];
-    for (let next = found.at(-1); next; next = found.findLast((report) => gpusOf(report) > gpusOf(shown.at(-1))))
+    let next = found.at(-1);
+    while (next) {
       shown.push(next);
+      next = found.findLast((report) => gpusOf(report) > gpusOf(shown.at(-1)));
+    }
     return () => shown.map((report) => `${render(report)}\n\nFrom \`${report.name}\`, commit ${report.commit}.`).join('\n\n');
   };
   const joins = (name, own) => {

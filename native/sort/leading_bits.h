@@ -6,9 +6,9 @@
 
 namespace warpjoin::sorting {
 
-/// The topmost of the key bits `varying` in which, as an ascending sample of their keys has it, all but an eighth of `tuples`
-/// differ from each other. All of `varying` where the sample is small, or has equal keys. An estimate: it takes bits below those
-/// in which the sample's keys differ to be as random as the ones above.
+/// The topmost of the key bits `varying` in which, going by a sorted sample of their keys, each of `tuples` agrees with a quarter
+/// of another one on average. All of `varying` where the sample is small or many of its keys are equal. An estimate: bits below
+/// those that the sample tells of are taken to be random.
 uint64_t distinguishing_bits(std::span<const uint64_t> sample, uint64_t tuples, uint64_t varying);
 
 /// Of the key bits `varying` of some of those tuples, the topmost that a radix sort looks at in the passes, of eight bits each,

@@ -306,8 +306,8 @@ class ResidentSampleSort {
   std::vector<ResidentLane> lanes_;
 };
 
-// The bits that tell most of one device's keys apart, from a sample that is sorted in `room`. All of them where there are few
-// tuples.
+// The bits that tell most of one device's keys apart, from a sample that is sorted in `room`: in the same bits whether flipped or
+// not. All of them where there are few tuples.
 uint64_t sampled_bits(Device& device, TupleLayout layout, const TupleView& in, uint64_t varying_bits, const TupleSpan& room,
                       void* scratch, const Job& job) {
   if (in.size < kLeastSampled) return varying_bits;

@@ -240,8 +240,9 @@ class SampleSort {
     if (part.bits != 0) {
       sorted = lane.primitives().sort(layout_, a.view(), a, b, part.bits, lane.scratch.data(), job_, *lane.compute);
     }
-    if (ranges_.flip() != 0)
+    if (ranges_.flip() != 0) {
       lane.primitives().flip_keys(layout_, sorted.keys, sorted.keys, sorted.size, ranges_.flip(), job_, *lane.compute);
+    }
     return sorted;
   }
 
