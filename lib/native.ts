@@ -81,13 +81,19 @@ export interface ResidentHandle extends Handle<'resident'> {
   readonly skew: number;
   readonly splitRows: number;
 }
-/** A table on devices to join or sort there; columns by their positions among those on the devices. */
+/** A table on devices to join there; columns by their positions among those on the devices. */
 export interface KeyedTable {
   table: ResidentHandle;
-  /** 4- or 8-byte integers without nulls; of a join, of the same type as the other side's. */
+  /** 4- or 8-byte integers without nulls, of the same type as the other side's. */
   key: number;
   /** 4 or 8 bytes without nulls, carried along; null: row numbers are. */
   payload: number | null;
+}
+/** What a table on devices is sorted by there. */
+export interface TableSortKeysHandle extends Handle<'tableSortKeys'> {
+  /** Of a key; tables are sorted by up to 64 of them. */
+  readonly bits: number;
+  readonly keyBytes: 4 | 8;
 }
 /** Where a column of a result that stays comes from: the keys, or a side: the column gathered there, or what its rows carry. */
 export type ResidentOrigin = { from: 'keys' } | { from: Side; column: number | null };
@@ -338,12 +344,23 @@ export interface NativeEngine {
   /** Device memory of either, on each device, beside the tables and a result that stays. */
   joinTablesDeviceBytes(left: KeyedTable, right: KeyedTable, request: NativeJoinRequest): number;
   /**
+   * What a table on devices is sorted by; columns by their positions among those on the devices. The column is the key where it
+   * is the only one, of 4- or 8-byte integers without nulls: then a `payload` of 4 or 8 bytes without nulls may be carried along.
+   * Otherwise keys are made of all columns, which are read for that.
+   */
+  tableSortKeys(
+    job: NativeJob,
+    table: ResidentHandle,
+    by: SortColumnSpec[],
+    payload: number | null,
+  ): Promise<TableSortKeysHandle>;
+  /**
    * Sorts a table on devices into one of `columns` of it that stays there. With a payload these are the key and the payload;
    * others are gathered by row number.
    */
-  sortTable(job: NativeJob, table: KeyedTable, descending: boolean, columns: number[]): Promise<ResidentHandle>;
+  sortTable(job: NativeJob, keys: TableSortKeysHandle, columns: number[]): Promise<ResidentHandle>;
   /** Device memory of the sort and its result, on each device, beside the table. */
-  sortTableDeviceBytes(table: KeyedTable, columns: number[]): number;
+  sortTableDeviceBytes(keys: TableSortKeysHandle, columns: number[]): number;
 
   /** For tests: lets the n-th allocation from now fail, in host memory or on each device; 0 switches it off. */
   failAllocation(where: 'memory' | 'devices', n: number): void;

@@ -1,19 +1,22 @@
-/** Sorts of a loaded table where it lies: its key column is the key, and nothing but what is asked for comes home. */
+/** Sorts of a loaded table where it lies, from which nothing but what is asked for comes home. */
 import { isForDevices } from '../columns/input.js';
-import type { KeyedTable } from '../native.js';
+import type { TableSortKeysHandle } from '../native.js';
 import { type PlannedColumn, type Resources, readEachOther } from '../plan/plan.js';
 import { planResidentSort } from '../plan/resident.js';
 import type { SortPlan } from '../plan/sort.js';
-import { list, quote } from '../suggest.js';
+import { list } from '../suggest.js';
 import type { Call } from './call.js';
 import type { Resident } from './load.js';
 import { carriedThere, isKeyThere, planThere, stayingTable, useThere } from './resident.js';
 import { plannedWidth } from './shared.js';
 import type { Sorted, SortTask } from './sort.js';
 
+/** The most bits of a key that the devices sort by. */
+const MOST_KEY_BITS = 64;
+
 /** A sort that runs where its table lies. */
 export interface ResidentSort {
-  keyed: KeyedTable;
+  keys: TableSortKeysHandle;
   /** Of the result, by their positions on the devices. */
   positions: number[];
   plan: SortPlan;
@@ -22,7 +25,7 @@ export interface ResidentSort {
 
 /** How a sort runs where its table lies, or why it does not; null where the table is not loaded. */
 export async function prepareResidentSort(call: Call, task: SortTask): Promise<ResidentSort | string | null> {
-  const { table, keys, columns } = task;
+  const { table, columns } = task;
   const contents = table.loaded;
   if (!contents) return null;
   const refusal = refusalOf(call, task);
@@ -30,20 +33,28 @@ export async function prepareResidentSort(call: Call, task: SortTask): Promise<R
   if (!(await useThere(call, contents))) return 'it was evicted, and there is no room for it';
   const resident = contents.resident!;
   const { handle, position } = resident;
-  const key = position.get(keys[0]!)!;
-  if (handle.nullable[key]) return `key ${quote(table.columns[keys[0]!]!.name)} has nulls`;
-  const payload = carriedOf(task, resident);
-  const from = columns.map(({ column }) => (column === keys[0] ? 'keys' : payload === null ? 'gathered' : 'payload'));
+  const keyColumn = columnAsKey(task, resident);
+  const payload = keyColumn === null ? null : carriedOf(task, resident);
+  const from = columns.map(({ column }) => (column === keyColumn ? 'keys' : payload === null ? 'gathered' : 'payload'));
   if (from.includes('gathered') && !handle.spreadEvenly) return 'its rows are not spread evenly over the devices';
-  const keyed = { table: handle, key, payload };
+  const by = task.by.map(({ descending, nullsLast }, index) => {
+    return { column: position.get(task.keys[index]!)!, descending, nullsLast };
+  });
+  const keys = call.keep(await call.step('encode keys', () => call.native.tableSortKeys(call.job, handle, by, payload)));
+  if (keys.bits > MOST_KEY_BITS) {
+    call.free(keys);
+    return `its keys take ${keys.bits} bits, more than ${MOST_KEY_BITS}`;
+  }
   const positions = columns.map(({ column }) => position.get(column)!);
   const planned = columns.map(({ name, column }, index): PlannedColumn => {
     return { name, from: from[index]!, width: plannedWidth(table, column) };
   });
-  const shape = { rows: table.rows, keyBytes: plannedWidth(table, keys[0]!), columns: planned, comesHome: !task.resident };
-  const deviceBytes = call.native.sortTableDeviceBytes(keyed, positions);
+  const shape = { rows: table.rows, keyBytes: keys.keyBytes, columns: planned, comesHome: !task.resident };
+  const deviceBytes = call.native.sortTableDeviceBytes(keys, positions);
   const fitting = await planThere(call, (resources) => planResidentSort(shape, deviceBytes, resources));
-  return typeof fitting === 'string' ? fitting : { keyed, positions, ...fitting };
+  if (typeof fitting !== 'string') return { keys, positions, ...fitting };
+  call.free(keys);
+  return fitting;
 }
 
 /** Why a sort does not run where its table lies, as far as types and options say; or null. */
@@ -52,10 +63,17 @@ function refusalOf(call: Call, { table, keys, columns, algorithm }: SortTask): s
   if (devices.some(({ kind }) => kind === 'host')) return 'the devices are the processor';
   if (!readEachOther(devices)) return "the devices do not read each other's memory";
   if (algorithm === 'merge' || algorithm === 'radix') return `${algorithm} was asked for`;
-  if (keys.length > 1) return 'it is sorted by several columns';
-  if (!isKeyThere(table, keys[0]!)) return 'the key is not an integer of 4 or 8 bytes';
-  const atHome = columns.filter(({ column }) => !isForDevices(table, column));
-  return atHome.length > 0 ? `columns are in host memory alone: ${list(atHome.map(({ name }) => name))}` : null;
+  const needed = [...new Set([...keys, ...columns.map(({ column }) => column)])];
+  const atHome = needed.filter((column) => !isForDevices(table, column));
+  return atHome.length > 0
+    ? `columns are in host memory alone: ${list(atHome.map((column) => table.columns[column]!.name))}`
+    : null;
+}
+
+/** The key column that is the key as it is; or null, where keys are made. */
+function columnAsKey({ table, keys }: SortTask, { handle, position }: Resident): number | null {
+  const [key] = keys;
+  return keys.length === 1 && isKeyThere(table, key!) && !handle.nullable[position.get(key!)!] ? key! : null;
 }
 
 /** The one column beside the key, by its position on the devices, that tuples can carry; or null. */
@@ -65,12 +83,12 @@ function carriedOf({ table, keys, columns }: SortTask, resident: Resident): numb
 }
 
 export async function executeResidentSort(call: Call, task: SortTask, prepared: ResidentSort): Promise<Sorted> {
-  const { keyed, positions, plan } = prepared;
+  const { keys, positions, plan } = prepared;
   const { native, job } = call;
   const [sort, home] = plan.steps;
   call.follow(plan);
-  const descending = task.by[0]!.descending;
-  const made = call.keep(await call.step(sort!, () => native.sortTable(job, keyed, descending, positions)));
+  const made = call.keep(await call.step(sort!, () => native.sortTable(job, keys, positions)));
+  call.free(keys);
   const { rows } = made;
   if (task.resident) {
     const table = stayingTable(call, task.columns, task.table.metadata, made);

@@ -104,7 +104,7 @@ async function prepare(call: Call, task: SortTask): Promise<Prepared | ResidentS
 }
 
 async function run(call: Call, task: SortTask, prepared: Prepared | ResidentSort): Promise<Sorted> {
-  if (!('keyed' in prepared)) return execute(call, task, prepared);
+  if (!('positions' in prepared)) return execute(call, task, prepared);
   try {
     return await executeResidentSort(call, task, prepared);
   } catch (error) {

@@ -28,15 +28,19 @@ MakeResult resident_to_handle(std::shared_ptr<Engine> engine, ResidentTable tabl
   };
 }
 
-std::optional<size_t> optional_column(const ResidentTable& table, const Napi::Value& index, const char* what) {
-  if (index.IsNull()) return std::nullopt;
+size_t required_column(const ResidentTable& table, const Napi::Value& index, const char* what) {
   const uint64_t column = to_count(index, what);
   if (column >= table.columns.size())
     throw Napi::RangeError::New(index.Env(), std::string(what) + " is not a column of the table");
   return column;
 }
 
-/// A table to join or sort on devices, and what holds it.
+std::optional<size_t> optional_column(const ResidentTable& table, const Napi::Value& index, const char* what) {
+  if (index.IsNull()) return std::nullopt;
+  return required_column(table, index, what);
+}
+
+/// A table to join on devices, and what holds it.
 struct HeldTable {
   std::shared_ptr<ResidentState> held;
   KeyedTable keyed;
@@ -44,9 +48,8 @@ struct HeldTable {
   explicit HeldTable(const Napi::Value& value) {
     const Napi::Object object = to_object(value, "table");
     held = from_handle<ResidentState>(object.Get("table"));
-    const auto key = optional_column(held->table, object.Get("key"), "table.key");
-    if (!key) throw Napi::TypeError::New(value.Env(), "Expected a column for table.key");
-    keyed = {&held->table, *key, optional_column(held->table, object.Get("payload"), "table.payload")};
+    keyed = {&held->table, required_column(held->table, object.Get("key"), "table.key"),
+             optional_column(held->table, object.Get("payload"), "table.payload")};
   }
 };
 
@@ -57,6 +60,18 @@ std::vector<size_t> table_columns(const ResidentTable& table, const Napi::Value&
     columns.push_back(column);
   }
   return columns;
+}
+
+std::vector<TableSortColumn> to_sort_columns(const ResidentTable& table, const Napi::Value& value) {
+  if (!value.IsArray()) throw Napi::TypeError::New(value.Env(), "Expected an array for by");
+  const auto array = value.As<Napi::Array>();
+  std::vector<TableSortColumn> by;
+  for (uint32_t i = 0; i < array.Length(); ++i) {
+    const Napi::Object spec = to_object(array.Get(i), "by");
+    by.push_back({required_column(table, spec.Get("column"), "by.column"), to_bool(spec.Get("descending"), "by.descending"),
+                  to_bool(spec.Get("nullsLast"), "by.nullsLast")});
+  }
+  return by;
 }
 
 std::vector<ResidentOrigin> to_origins(const Napi::Value& value, const KeyedTable& left, const KeyedTable& right) {
@@ -131,19 +146,37 @@ Napi::Value EngineWrap::join_tables_device_bytes(const Napi::CallbackInfo& info)
   });
 }
 
-Napi::Value EngineWrap::sort_table(const Napi::CallbackInfo& info) {
-  const HeldTable table(info[1]);
-  return enqueue(info, {table.held},
-                 [table = table.keyed, descending = to_bool(info[2], "descending"),
-                  columns = table_columns(table.held->table, info[3]), owner = engine_](Engine& engine, Job& job) {
-                   return resident_to_handle(owner, warpjoin::sort_table(engine, table, descending, columns, job));
+Napi::Value EngineWrap::table_sort_keys(const Napi::CallbackInfo& info) {
+  const auto resident = from_handle<ResidentState>(info[1]);
+  return enqueue(info, {resident},
+                 [resident, by = to_sort_columns(resident->table, info[2]),
+                  payload = optional_column(resident->table, info[3], "payload")](Engine&, Job& job) -> MakeResult {
+                   const PhaseTimer timer(job, "encode");
+                   auto state = std::make_shared<TableSortKeysState>(
+                       TableSortKeysState{resident, TableSortKeys(resident->table, by, payload, job)});
+                   return [state = std::move(state)](Napi::Env env) -> Napi::Value {
+                     const TableSortKeys& keys = state->keys;
+                     Napi::Object handle = to_handle(env, state);
+                     handle.Set("bits", number(env, keys.bits()));
+                     handle.Set("keyBytes", number(env, keys.layout().key_bytes));
+                     return handle;
+                   };
                  });
+}
+
+Napi::Value EngineWrap::sort_table(const Napi::CallbackInfo& info) {
+  const auto state = from_handle<TableSortKeysState>(info[1]);
+  return enqueue(
+      info, {state},
+      [keys = &state->keys, columns = table_columns(state->resident->table, info[2]), owner = engine_](Engine& engine, Job& job) {
+        return resident_to_handle(owner, warpjoin::sort_table(engine, *keys, columns, job));
+      });
 }
 
 Napi::Value EngineWrap::sort_table_device_bytes(const Napi::CallbackInfo& info) {
   return guarded(info.Env(), [&]() -> Napi::Value {
-    const HeldTable table(info[0]);
-    return number(info.Env(), warpjoin::sort_table_device_bytes(table.keyed, table_columns(table.held->table, info[1])));
+    const auto state = from_handle<TableSortKeysState>(info[0]);
+    return number(info.Env(), warpjoin::sort_table_device_bytes(state->keys, table_columns(state->resident->table, info[1])));
   });
 }
 

@@ -53,6 +53,7 @@ Napi::Function EngineWrap::define(Napi::Env env) {
                       InstanceMethod<&EngineWrap::join_tables>("joinTables"),
                       InstanceMethod<&EngineWrap::join_tables_home>("joinTablesHome"),
                       InstanceMethod<&EngineWrap::join_tables_device_bytes>("joinTablesDeviceBytes"),
+                      InstanceMethod<&EngineWrap::table_sort_keys>("tableSortKeys"),
                       InstanceMethod<&EngineWrap::sort_table>("sortTable"),
                       InstanceMethod<&EngineWrap::sort_table_device_bytes>("sortTableDeviceBytes"),
                       InstanceMethod<&EngineWrap::fail_allocation>("failAllocation"),

@@ -55,6 +55,7 @@ class EngineWrap : public Napi::ObjectWrap<EngineWrap> {
   Napi::Value join_tables(const Napi::CallbackInfo& info);
   Napi::Value join_tables_home(const Napi::CallbackInfo& info);
   Napi::Value join_tables_device_bytes(const Napi::CallbackInfo& info);
+  Napi::Value table_sort_keys(const Napi::CallbackInfo& info);
   Napi::Value sort_table(const Napi::CallbackInfo& info);
   Napi::Value sort_table_device_bytes(const Napi::CallbackInfo& info);
   Napi::Value fail_allocation(const Napi::CallbackInfo& info);

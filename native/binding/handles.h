@@ -9,6 +9,7 @@
 
 #include "columns/encode.h"
 #include "columns/resident_table.h"
+#include "columns/table_sort_keys.h"
 #include "core/column.h"
 #include "core/job.h"
 #include "join/join.h"
@@ -45,6 +46,11 @@ struct RowsState {
 struct ResidentState {
   std::shared_ptr<Engine> engine;  // first: the table's memory is its devices'
   ResidentTable table;
+};
+
+struct TableSortKeysState {
+  std::shared_ptr<ResidentState> resident;
+  TableSortKeys keys;
 };
 
 template <class State>
@@ -84,6 +90,11 @@ template <>
 struct HandleTraits<ResidentState> {
   static constexpr const char* name = "resident";
   static constexpr napi_type_tag tag = {0x77617270'6a6f696e, 7};
+};
+template <>
+struct HandleTraits<TableSortKeysState> {
+  static constexpr const char* name = "tableSortKeys";
+  static constexpr napi_type_tag tag = {0x77617270'6a6f696e, 8};
 };
 
 namespace detail {

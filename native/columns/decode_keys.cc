@@ -1,7 +1,7 @@
 #include <atomic>
 
 #include "columns/encoded_sort_keys.h"
-#include "columns/key_types.h"
+#include "core/key_types.h"
 
 namespace warpjoin::columns {
 namespace {

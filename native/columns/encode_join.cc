@@ -6,8 +6,8 @@
 
 #include "columns/encoded_sort_keys.h"
 #include "columns/hash_bytes.h"
-#include "columns/key_types.h"
 #include "core/error.h"
+#include "core/key_types.h"
 
 namespace warpjoin {
 namespace columns {

@@ -5,7 +5,6 @@
 #include "columns/chunks.h"
 #include "columns/encode.h"
 #include "core/error.h"
-#include "device/streams.h"
 
 namespace warpjoin {
 
@@ -63,7 +62,7 @@ TableGather::TableGather(const Engine& engine, const ResidentTable& from, std::v
                   "Device '" + a->info().name + "' does not read the memory of '" + b->info().name + "'");
     }
   }
-  for (Device* device : from_.devices) streams_.push_back(device->create_stream());
+  streams_ = create_streams(from_.devices);
   if (may_be_missing) fill_ones();
 }
 
@@ -95,11 +94,7 @@ ResidentColumn TableGather::gather(const ResidentColumn& column, std::vector<Buf
   return made;
 }
 
-void TableGather::wait() const {
-  std::vector<Stream*> streams;
-  for (const auto& stream : streams_) streams.push_back(stream.get());
-  synchronize_all(streams);
-}
+void TableGather::wait() const { synchronize_all(streams_); }
 
 // Columns without nulls have a valid value in every row but those that are not there.
 void TableGather::fill_ones() {

@@ -9,6 +9,7 @@
 #include "columns/resident_table.h"
 #include "core/sharding.h"
 #include "core/tuples.h"
+#include "device/streams.h"
 #include "primitives/primitives.h"
 
 namespace warpjoin {
@@ -50,7 +51,7 @@ class TableGather {
   const bool may_be_missing_;
   const Job& job_;
   std::vector<Buffer> ones_;
-  std::vector<std::unique_ptr<Stream>> streams_;  // last: they wait for their work
+  Streams streams_;  // last: they wait for their work
 };
 
 }  // namespace warpjoin

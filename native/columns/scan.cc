@@ -5,7 +5,7 @@
 #include <mutex>
 #include <string>
 
-#include "columns/key_types.h"
+#include "core/key_types.h"
 
 namespace warpjoin::columns {
 namespace {

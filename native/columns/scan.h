@@ -7,6 +7,9 @@
 
 namespace warpjoin::columns {
 
+/// Throws Error(key_type), naming the column, for a type that can't be a key.
+void require_key_type(const Column& column);
+
 /// Of the values that are not null; ordered and canonical bits are those of key_types.h (boolean: 0 and 1).
 struct FixedScan {
   uint64_t nulls = 0;

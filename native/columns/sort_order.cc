@@ -2,7 +2,7 @@
 
 #include <bit>
 
-#include "columns/key_types.h"
+#include "core/key_types.h"
 
 namespace warpjoin::columns {
 namespace {

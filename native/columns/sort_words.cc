@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "columns/key_types.h"
 #include "columns/sort_order.h"
+#include "core/key_types.h"
 
 namespace warpjoin::columns {
 namespace {

@@ -3,8 +3,8 @@
 
 #include "columns/chunks.h"
 #include "columns/encode.h"
-#include "columns/key_types.h"
 #include "core/error.h"
+#include "core/key_types.h"
 
 namespace warpjoin {
 namespace columns {
@@ -85,7 +85,7 @@ uint64_t verify(const ChunkIndex& left, const ChunkIndex& right, Row* left_rows,
 
 uint64_t verify_pairs(const Column& left, const Column& right, void* left_rows, void* right_rows, uint8_t row_bytes,
                       uint64_t pairs, Engine& engine, const Job& job) {
-  if (!columns::is_text_key(left.type) || !columns::is_text_key(right.type)) {
+  if (!is_text_key(left.type) || !is_text_key(right.type)) {
     throw Error(ErrorCode::internal,
                 "Pairs need no verification: the keys of columns '" + left.name + "' and '" + right.name + "' are exact");
   }

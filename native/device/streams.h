@@ -1,8 +1,10 @@
-// Waiting for several streams.
+// Several streams at a time.
 #pragma once
 
 #include <exception>
+#include <memory>
 #include <span>
+#include <vector>
 
 #include "device/device.h"
 
@@ -19,6 +21,21 @@ inline void synchronize_all(std::span<Stream* const> streams) {
     }
   }
   if (error) std::rethrow_exception(error);
+}
+
+/// One for each device.
+using Streams = std::vector<std::unique_ptr<Stream>>;
+
+inline Streams create_streams(std::span<Device* const> devices) {
+  Streams streams;
+  for (Device* device : devices) streams.push_back(device->create_stream());
+  return streams;
+}
+
+inline void synchronize_all(const Streams& streams) {
+  std::vector<Stream*> all;
+  for (const auto& stream : streams) all.push_back(stream.get());
+  synchronize_all(all);
 }
 
 }  // namespace warpjoin

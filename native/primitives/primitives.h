@@ -19,6 +19,7 @@
 #include <span>
 #include <vector>
 
+#include "core/column.h"
 #include "core/error.h"
 #include "core/job.h"
 #include "core/sharding.h"
@@ -47,6 +48,34 @@ struct RowNumbers {
   const void* rows = nullptr;
   uint8_t row_bytes = 4;
   uint64_t size = 0;
+};
+
+/// Rows of a column in a device's memory: booleans, or values of a type with an order.
+struct ColumnStretch {
+  ColumnType type;
+  const void* values = nullptr;    ///< 16-byte aligned; booleans: whole 64-bit words of a bitmap
+  const void* validity = nullptr;  ///< such a bitmap; null where no value is null
+  uint64_t size = 0;
+};
+
+/// What keys that hold a column need to know of its rows. Ordered bits are those of core/key_types.h; of booleans, 0 and 1.
+struct ValueRange {
+  uint64_t nulls = 0;
+  uint64_t least = ~uint64_t{0}, greatest = 0;  ///< ordered bits; least > greatest if there are no values
+
+  constexpr bool empty() const { return least > greatest; }
+  constexpr void add(const ValueRange& other) {
+    nulls += other.nulls;
+    least = other.least < least ? other.least : least;
+    greatest = other.greatest > greatest ? other.greatest : greatest;
+  }
+};
+
+/// A column's part of a key: ((ordered bits ^ flip) - base) << shift, and `null_part` where it is null.
+struct KeyField {
+  uint64_t flip = 0, base = 0;
+  unsigned shift = 0;
+  uint64_t null_part = 0;
 };
 
 /// What a local join found.
@@ -101,6 +130,15 @@ class HashGroups;
 class Primitives {
  public:
   virtual ~Primitives() = default;
+
+  // --- Encode ---------------------------------------------------------------------------------------------------
+
+  /// Adds a column's rows to *host_range.
+  virtual void value_range(const ColumnStretch& column, ValueRange* host_range, const Job& job, Stream& stream) = 0;
+
+  /// ORs a column's field into `keys`, one for each row; `first`: writes it there.
+  virtual void encode_field(const ColumnStretch& column, const KeyField& field, bool first, uint8_t key_bytes, void* keys,
+                            const Job& job, Stream& stream) = 0;
 
   // --- Sort -----------------------------------------------------------------------------------------------------
 

@@ -1,19 +1,19 @@
-// Sorts of tables that lie on devices, by a column that serves as the key as it is.
+// Sorts of tables that lie on devices.
 #pragma once
 
 #include <vector>
 
-#include "columns/keyed_table.h"
+#include "columns/table_sort_keys.h"
 
 namespace warpjoin {
 
 /// Sorts into a table on the same devices, stable, whose stretches are about equally long: column i is `columns[i]` of the table.
 /// Where a payload is carried along, they are the key and the payload; others are gathered by row number. Several devices must be
 /// linked directly, and tables to gather from be spread as load_table() does it. Throws Error(device) where a device has too
-/// little memory: sort_table_device_bytes().
-ResidentTable sort_table(Engine& engine, const KeyedTable& table, bool descending, const std::vector<size_t>& columns, Job& job);
+/// little memory, sort_table_device_bytes(), and Error(not_supported) for keys of more than TableSortKeys::kMostBits.
+ResidentTable sort_table(Engine& engine, const TableSortKeys& keys, const std::vector<size_t>& columns, Job& job);
 
 /// Device memory of the sort and its result on each device, beside the table, at most.
-size_t sort_table_device_bytes(const KeyedTable& table, const std::vector<size_t>& columns);
+size_t sort_table_device_bytes(const TableSortKeys& keys, const std::vector<size_t>& columns);
 
 }  // namespace warpjoin

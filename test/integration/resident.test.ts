@@ -97,24 +97,38 @@ test.each([1, 3])('tables are loaded, joined where they lie, and come home, on %
   expect(gathered.nullable).toEqual([true]);
   expect((await engine.bringHome(job, gathered, [0]))[0]!.nullCount).toBeGreaterThan(0);
 
-  const sorted = await engine.sortTable(job, { ...one, payload: null }, true, [0, 1, 2]);
+  const by = [{ column: 0, descending: true, nullsLast: true }];
+  const asItIs = await engine.tableSortKeys(job, l, by, null);
+  expect([asItIs.bits, asItIs.keyBytes]).toEqual([32, 4]);
+  const sorted = await engine.sortTable(job, asItIs, [0, 1, 2]);
   expect([sorted.rows, sorted.nullable]).toEqual([2000, [false, false, true]]);
   const order = [...Array(2000).keys()].sort((a, b) => left.get(b)!.k - left.get(a)!.k || a - b);
   const [sortedKeys, sortedValues, sortedBits] = await engine.bringHome(job, sorted, [0, 1, 2]);
   expect([...new Int32Array(sortedKeys!.values)]).toEqual(order.map((row) => left.get(row)!.k));
   expect(new BigInt64Array(sortedValues!.values)).toEqual(BigInt64Array.from(order, (row) => BigInt(row) << 30n));
   expect(sortedBits!.nullCount).toBe(left.getChild('b')!.nullCount);
-  expect(engine.sortTableDeviceBytes(one, [0, 1])).toBeGreaterThan(0);
+  expect(engine.sortTableDeviceBytes(asItIs, [0, 1])).toBeGreaterThan(0);
+  const two = await engine.tableSortKeys(job, l, [{ column: 2, descending: false, nullsLast: false }, by[0]!], null);
+  expect([two.bits, two.keyBytes]).toEqual([11, 4]);
+  const sortedByTwo = await engine.sortTable(job, two, [1]);
+  const rank = (row: number) => (left.get(row)!.b === null ? 0 : left.get(row)!.b ? 2 : 1);
+  const orderByTwo = [...Array(2000).keys()].sort((a, b) => rank(a) - rank(b) || left.get(b)!.k - left.get(a)!.k || a - b);
+  const [valuesByTwo] = await engine.bringHome(job, sortedByTwo, [0]);
+  expect(new BigInt64Array(valuesByTwo!.values)).toEqual(BigInt64Array.from(orderByTwo, (row) => BigInt(row) << 30n));
 
-  expect(() => engine.sortTable(job, one, true, [3])).toThrow('columns is not a column of the table');
-  await expect(engine.sortTable(job, one, true, [2])).rejects.toMatchObject({ code: 'ERR_NOT_SUPPORTED' });
+  expect(() => engine.sortTable(job, asItIs, [3])).toThrow('columns is not a column of the table');
+  expect(() => engine.tableSortKeys(job, l, [{ ...by[0]!, column: 3 }], null)).toThrow('by.column is not a column of the table');
+  expect(() => engine.tableSortKeys(job, l, by, 3)).toThrow('payload is not a column of the table');
+  const carrying = await engine.tableSortKeys(job, l, by, 1);
+  await expect(engine.sortTable(job, carrying, [2])).rejects.toMatchObject({ code: 'ERR_NOT_SUPPORTED' });
+  await expect(engine.tableSortKeys(job, l, [], null)).rejects.toMatchObject({ code: 'ERR_OPTION' });
   expect(() => engine.bringHome(job, l, [3])).toThrow('columns is not a column of the table');
   expect(() => engine.joinTables(job, { ...one, key: 9 }, other, request, [])).toThrow('table.key is not a column');
   expect(() => engine.joinTables(job, one, other, request, [{ from: 'both' as 'left', column: 0 }])).toThrow("'left' or 'right'");
   await expect(engine.joinTablesHome(job, { ...one, key: 2 }, other, request)).rejects.toMatchObject({
     code: 'ERR_NOT_SUPPORTED',
   });
-  for (const handle of [l, r, rows, stays, gathered, sorted]) handle.release();
+  for (const handle of [l, r, rows, stays, gathered, asItIs, sorted, two, sortedByTwo, carrying]) handle.release();
   expect(residentBytes()).toEqual(ordinals.map(() => 0));
   await engine.dispose();
 });

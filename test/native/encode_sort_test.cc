@@ -12,25 +12,6 @@ namespace {
 
 using namespace test;
 
-struct By {
-  ColumnType type;
-  Values values;
-  bool descending = false, nulls_last = true;
-};
-
-int compare_rows(const std::vector<By>& by, uint64_t a, uint64_t b) {
-  for (const By& column : by) {
-    const Value &x = column.values[a], &y = column.values[b];
-    if (!x || !y) {
-      if (!x && !y) continue;
-      return (!x == column.nulls_last) ? 1 : -1;
-    }
-    const int order = compare_values(column.type, *x, column.type, *y);
-    if (order != 0) return column.descending ? -order : order;
-  }
-  return 0;
-}
-
 /// Tuples sorted by word 0, stable, as a sort operator gives them; each array exactly as large as it needs.
 struct Sorted {
   std::vector<uint64_t> keys;
@@ -100,9 +81,8 @@ bool expect_sorted(const std::vector<By>& by, Engine& engine, std::mt19937_64& r
   const Sorted sorted(tuples);
   keys->refine_ties(sorted.span, engine, job);
 
-  std::vector<uint64_t> expected(rows), actual(rows);
-  std::iota(expected.begin(), expected.end(), 0);
-  std::stable_sort(expected.begin(), expected.end(), [&](uint64_t a, uint64_t b) { return compare_rows(by, a, b) < 0; });
+  const std::vector<uint64_t> expected = sorted_rows(by);
+  std::vector<uint64_t> actual(rows);
   for (uint64_t i = 0; i < rows; ++i) actual[i] = sorted.row(i);
   EXPECT_EQ(actual, expected);
 

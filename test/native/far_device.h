@@ -64,6 +64,16 @@ class FarPrimitives final : public Primitives, public HashGroups {
   FarPrimitives(Primitives& host, const FarMemory& own, const std::vector<const FarMemory*>& all, bool groups)
       : host_(host), own_(own), all_(all), groups_(groups) {}
 
+  void value_range(const ColumnStretch& column, ValueRange* range, const Job& job, Stream& stream) override {
+    own(column);
+    host_.value_range(column, range, job, stream);
+  }
+  void encode_field(const ColumnStretch& column, const KeyField& field, bool first, uint8_t key_bytes, void* keys, const Job& job,
+                    Stream& stream) override {
+    own(column);
+    require(column.size == 0 || own_.holds(keys, column.size * key_bytes));
+    host_.encode_field(column, field, first, key_bytes, keys, job, stream);
+  }
   TupleSpan sort(TupleLayout layout, TupleView in, TupleSpan a, TupleSpan b, uint64_t bits, void* scratch, const Job& job,
                  Stream& stream) override {
     own(layout, in), own(layout, a.view()), own(layout, b.view());
@@ -313,6 +323,13 @@ class FarPrimitives final : public Primitives, public HashGroups {
     if (tuples.size == 0) return;
     require(own_.holds(tuples.keys, tuples.size * layout.key_bytes));
     if (tuples.values) require(own_.holds(tuples.values, tuples.size * layout.value_bytes));
+  }
+  void own(const ColumnStretch& column) const {
+    const auto holds_bits = [&](const void* bitmap) { return own_.holds(bitmap, (column.size + 63) / 64 * 8); };
+    if (column.size == 0) return;
+    const bool boolean = column.type.kind == ColumnKind::boolean;
+    require(boolean ? holds_bits(column.values) : own_.holds(column.values, column.size * column.type.width));
+    if (column.validity) require(holds_bits(column.validity));
   }
   void any(TupleLayout layout, TupleView tuples) const {
     if (tuples.size == 0) return;

@@ -1,8 +1,6 @@
 // Sorts of tables that lie on any devices, checked against a stable sort of row numbers.
 #pragma once
 
-#include <algorithm>
-#include <cstring>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -13,7 +11,8 @@
 
 namespace warpjoin::testing {
 
-/// Columns 0 to 3 are keys with ties, of both widths and signs; 4 to 7 are not: some are carried, some have nulls.
+/// Columns 0 to 3 are keys as they are, with ties, of both widths and signs; of the others some can be carried along, some have
+/// nulls.
 struct SortTable {
   std::vector<test::Values> values;
   std::vector<test::TestColumn> made;
@@ -30,34 +29,32 @@ struct SortTable {
         add(type, std::move(key), random);
       }
     }
-    for (const auto& [type, nulls] : {std::pair{test::floating_type(4), 0.0},
-                                      {test::signed_type(8), 0.3},
-                                      {test::boolean_type(), 0.3},
-                                      {test::opaque_type(16), 0.0}}) {
-      add(type, test::draw_values(type, rows, {.nulls = nulls}, random), random);
-    }
+    const auto draw = [&](const ColumnType& type, const test::Draw& how) {
+      add(type, test::draw_values(type, rows, how, random), random);
+    };
+    draw(test::floating_type(4), {});
+    draw(test::signed_type(8), {.nulls = 0.3, .distinct = keys});
+    draw(test::boolean_type(), {.nulls = 0.3});
+    draw(test::opaque_type(16), {});
+    draw(test::floating_type(8), {});
+    draw(test::floating_type(4), {.nulls = 0.1});
+    draw(test::floating_type(2), {.nulls = 0.5});
+    draw(test::unsigned_type(1), {});
+    draw(test::signed_type(2), {.nulls = 0.1});
+    draw(test::signed_type(4), {.nulls = 1});
+    draw(test::unsigned_type(8), {.nulls = 0.5, .distinct = 1});
     for (const test::TestColumn& column : made) columns.push_back(&column.column);
   }
 
   uint64_t rows() const { return values[0].size(); }
 
-  /// The rows in the order of a sort by `key`.
-  std::vector<uint64_t> order(size_t key, bool descending) const {
-    const ColumnType& type = columns[key]->type;
-    std::vector<int64_t> keys;
-    for (const test::Value& value : values[key]) {
-      int64_t number = 0;
-      std::memcpy(&number, value->data(), type.width);
-      if (type.width == 4 && type.order == KeyOrder::signed_integer) number = static_cast<int32_t>(number);
-      // Unsigned ones as signed ones of the same order.
-      if (type.width == 8 && type.order == KeyOrder::unsigned_integer) number = static_cast<int64_t>(number ^ INT64_MIN);
-      keys.push_back(number);
+  /// The rows in the order of a sort.
+  std::vector<uint64_t> order(const std::vector<TableSortColumn>& by) const {
+    std::vector<test::By> of;
+    for (const auto& [column, descending, nulls_last] : by) {
+      of.push_back({columns[column]->type, values[column], descending, nulls_last});
     }
-    std::vector<uint64_t> order(keys.size());
-    std::iota(order.begin(), order.end(), uint64_t{0});
-    std::stable_sort(order.begin(), order.end(),
-                     [&](uint64_t x, uint64_t y) { return descending ? keys[x] > keys[y] : keys[x] < keys[y]; });
-    return order;
+    return test::sorted_rows(of);
   }
 
  private:
@@ -67,7 +64,26 @@ struct SortTable {
   }
 };
 
-/// A sort by each key in either direction: of keys alone, with a payload that is carried along, and of all columns.
+/// Sorts a loaded table where it lies; `columns` of the result must be as in `order`.
+inline void check_table_sort(Engine& engine, const SortTable& of, const TableSortKeys& keys, const std::vector<size_t>& columns,
+                             const std::vector<uint64_t>& order) {
+  Job job;
+  const ResidentTable sorted = sort_table(engine, keys, columns, job);
+  EXPECT_EQ(job.planned(), job.done());
+  ASSERT_EQ(sorted.size(), of.rows());
+  std::vector<size_t> all(columns.size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  const std::vector<OwnedColumn> home = bring_home(engine, sorted, all, job);
+  for (const size_t i : all) {
+    const test::Values got = test::values_of(home[i], sorted.columns[i].type);
+    for (uint64_t row = 0; row < of.rows(); ++row) {
+      if (got[row] != of.values[columns[i]][order[row]]) FAIL() << "column " << columns[i] << ", row " << row;
+    }
+  }
+}
+
+/// Sorts by each key as it is in either direction, of keys alone, with a payload that is carried along, and of all columns; and
+/// sorts by what keys are made of.
 inline void check_table_sorts(Engine& engine, uint64_t rows, uint64_t keys) {
   SCOPED_TRACE(std::to_string(rows) + " rows of " + std::to_string(keys) + " keys");
   std::mt19937_64 random(rows + keys);
@@ -77,8 +93,8 @@ inline void check_table_sorts(Engine& engine, uint64_t rows, uint64_t keys) {
   {
     const ResidentTable table = load_table(engine, devices, of.columns, rows, job);
     for (size_t key = 0; key < 4; ++key) {
-      const bool descending = random() % 2 != 0;
-      const std::vector<uint64_t> order = of.order(key, descending);
+      const std::vector<TableSortColumn> by{{key, random() % 2 != 0}};
+      const std::vector<uint64_t> order = of.order(by);
       struct Case {
         std::optional<size_t> payload;
         std::vector<size_t> columns;
@@ -86,20 +102,18 @@ inline void check_table_sorts(Engine& engine, uint64_t rows, uint64_t keys) {
       for (const Case& c : {Case{{}, {key}}, Case{4, {4, key}}, Case{(key + 1) % 4, {(key + 1) % 4}},
                             Case{{}, {0, 1, 2, 3, 4, 5, 6, 7}}, Case{{}, {6}}}) {
         SCOPED_TRACE("by column " + std::to_string(key) + ", " + std::to_string(c.columns.size()) + " columns");
-        Job sorting;
-        const ResidentTable sorted = sort_table(engine, {&table, key, c.payload}, descending, c.columns, sorting);
-        EXPECT_EQ(sorting.planned(), sorting.done());
-        ASSERT_EQ(sorted.size(), rows);
-        std::vector<size_t> all(c.columns.size());
-        std::iota(all.begin(), all.end(), size_t{0});
-        const std::vector<OwnedColumn> home = bring_home(engine, sorted, all, job);
-        for (const size_t i : all) {
-          const test::Values got = test::values_of(home[i], sorted.columns[i].type);
-          for (uint64_t row = 0; row < rows; ++row) {
-            if (got[row] != of.values[c.columns[i]][order[row]]) FAIL() << "column " << c.columns[i] << ", row " << row;
-          }
-        }
+        const TableSortKeys as_it_is(table, by, c.payload, job);
+        EXPECT_TRUE(as_it_is.is_column());
+        check_table_sort(engine, of, as_it_is, c.columns, order);
       }
+    }
+    for (const std::vector<size_t>& columns : std::vector<std::vector<size_t>>{
+             {4}, {5}, {6}, {8}, {9}, {10}, {11}, {12}, {13}, {14}, {13, 14}, {0, 11}, {11, 0}, {6, 11, 12, 10, 6}, {14, 1, 6}}) {
+      std::vector<TableSortColumn> by;
+      for (const size_t column : columns) by.push_back({column, random() % 2 != 0, random() % 2 != 0});
+      SCOPED_TRACE("by column " + std::to_string(columns[0]) + " of " + std::to_string(columns.size()));
+      const TableSortKeys made(table, by, {}, job);
+      check_table_sort(engine, of, made, {columns[0], 2, 7}, of.order(by));
     }
   }
   for (Device* device : devices) EXPECT_EQ(device->memory().used_bytes() + device->memory().resident_bytes(), 0u);

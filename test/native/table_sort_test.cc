@@ -31,11 +31,14 @@ class TableSortErrors : public ::testing::Test {
  protected:
   TableSortErrors() : random(1), of(20'000, 700, random) {}
 
-  ErrorCode code_of(Engine& engine, size_t key, std::optional<size_t> payload, const std::vector<size_t>& columns) {
+  ErrorCode code_of(Engine& engine, const std::vector<size_t>& by, std::optional<size_t> payload,
+                    const std::vector<size_t>& columns) {
     Job job;
     const ResidentTable table = load_table(engine, all_devices(engine), of.columns, of.rows(), job);
+    std::vector<TableSortColumn> ascending;
+    for (const size_t column : by) ascending.push_back({column});
     try {
-      sort_table(engine, {&table, key, payload}, false, columns, job);
+      sort_table(engine, {table, ascending, payload, job}, columns, job);
     } catch (const Error& error) {
       return error.code();
     }
@@ -47,37 +50,68 @@ class TableSortErrors : public ::testing::Test {
   SortTable of;
 };
 
-TEST_F(TableSortErrors, RefuseKeysAndPayloadsThatDoNotServeAsTheyAre) {
+TEST_F(TableSortErrors, RefuseKeysAndPayloadsThatDoNotServe) {
   Engine engine(config(2));
-  EXPECT_EQ(code_of(engine, 4, {}, {4}), ErrorCode::not_supported);    // floats
-  EXPECT_EQ(code_of(engine, 6, {}, {6}), ErrorCode::not_supported);    // booleans
-  EXPECT_EQ(code_of(engine, 5, {}, {5}), ErrorCode::not_supported);    // nulls
-  EXPECT_EQ(code_of(engine, 0, 7, {7}), ErrorCode::not_supported);     // 16 bytes
-  EXPECT_EQ(code_of(engine, 0, 1, {1, 2}), ErrorCode::not_supported);  // carried along and gathered
+  EXPECT_EQ(code_of(engine, {}, {}, {4}), ErrorCode::option);            // no column
+  EXPECT_EQ(code_of(engine, {7}, {}, {7}), ErrorCode::key_type);         // 16 bytes
+  EXPECT_EQ(code_of(engine, {0}, 7, {7}), ErrorCode::not_supported);     // 16 bytes
+  EXPECT_EQ(code_of(engine, {0}, 1, {1, 2}), ErrorCode::not_supported);  // carried along and gathered
+  EXPECT_EQ(code_of(engine, {4}, 1, {1}), ErrorCode::not_supported);     // carried along with a key that is made
+  EXPECT_EQ(code_of(engine, {2, 3}, {}, {1}), ErrorCode::not_supported);
+  EXPECT_EQ(code_of(engine, {8, 11}, {}, {1}), ErrorCode::not_supported);
+}
+
+TEST(TableSortKeys, TakeAsFewBitsAsTheirValuesNeed) {
+  std::mt19937_64 random(3);
+  struct Case {
+    std::vector<int64_t> values;
+    bool null;
+    unsigned bits;
+  };
+  constexpr int64_t kLeast = INT64_MIN, kGreatest = INT64_MAX;
+  for (const auto& [values, null, bits] :
+       {Case{{5, 5}, false, 0}, Case{{5, 6}, false, 1}, Case{{5, 6}, true, 2}, Case{{-1, 2}, false, 2}, Case{{}, true, 0},
+        Case{{7}, true, 1}, Case{{kLeast, kGreatest - 1}, true, 64}, Case{{kLeast, kGreatest}, true, 65}}) {
+    test::Values column(1);
+    column[0] = std::nullopt;
+    if (!null) column.clear();
+    for (const int64_t value : values) column.push_back(test::value_of(value));
+    const test::TestColumn made("c", test::signed_type(8), column, random);
+    const test::TestColumn same("c", test::boolean_type(), test::Values(column.size(), std::string(1, '\1')), random);
+    for (const int devices : {1, 2}) {
+      Engine engine(config(devices));
+      Job job;
+      const ResidentTable table = load_table(engine, all_devices(engine), {&made.column, &same.column}, column.size(), job);
+      EXPECT_EQ(TableSortKeys(table, {{1}, {0}}, {}, job).bits(), bits);
+    }
+  }
 }
 
 TEST_F(TableSortErrors, GatherFromEvenStretchesAlone) {
   Engine engine(config(2));
   Job job;
   const ResidentTable table = load_table(engine, all_devices(engine), of.columns, of.rows(), job);
-  ResidentTable sorted = sort_table(engine, {&table, 0, {}}, false, {0, 1, 2}, job);
+  ResidentTable sorted = sort_table(engine, {table, {{0}}, {}, job}, {0, 1, 2}, job);
   ASSERT_FALSE(spread_evenly(sorted));
-  EXPECT_EQ(sort_table(engine, {&sorted, 1, 0}, true, {0, 1}, job).size(), of.rows());
-  EXPECT_THROW(sort_table(engine, {&sorted, 1, {}}, true, {0, 1}, job), Error);
+  EXPECT_EQ(sort_table(engine, {sorted, {{1, true}}, 0, job}, {0, 1}, job).size(), of.rows());
+  const TableSortKeys keys(sorted, {{1, true}}, {}, job);
+  EXPECT_THROW(sort_table(engine, keys, {0, 1}, job), Error);
 }
 
 TEST_F(TableSortErrors, TakeTheMemoryThatIsPlanned) {
   for (const int devices : {1, 2, 3}) {
-    const auto engine = make_far_engine(config(devices));
-    Job job;
-    const ResidentTable table = load_table(*engine, all_devices(*engine), of.columns, of.rows(), job);
-    for (const std::vector<size_t>& columns : {std::vector<size_t>{0}, {0, 1, 2, 3, 4, 5, 6, 7}}) {
-      const KeyedTable keyed{&table, 0, {}};
-      std::vector<size_t> before;
-      for (Device* device : table.devices) before.push_back(device->memory().resident_bytes());
-      const ResidentTable sorted = sort_table(*engine, keyed, false, columns, job);
-      for (size_t d = 0; d < before.size(); ++d) {
-        EXPECT_LE(table.devices[d]->memory().peak_bytes(), before[d] + sort_table_device_bytes(keyed, columns));
+    for (const std::vector<TableSortColumn>& by : std::vector<std::vector<TableSortColumn>>{{{0}}, {{10}}, {{8}}, {{0}, {11}}}) {
+      for (const std::vector<size_t>& columns : {std::vector<size_t>{0}, {0, 1, 2, 3, 4, 5, 6, 7}}) {
+        const auto engine = make_far_engine(config(devices));
+        Job job;
+        const ResidentTable table = load_table(*engine, all_devices(*engine), of.columns, of.rows(), job);
+        std::vector<size_t> before;
+        for (Device* device : table.devices) before.push_back(device->memory().resident_bytes());
+        const TableSortKeys keys(table, by, {}, job);
+        const ResidentTable sorted = sort_table(*engine, keys, columns, job);
+        for (size_t d = 0; d < before.size(); ++d) {
+          EXPECT_LE(table.devices[d]->memory().peak_bytes(), before[d] + sort_table_device_bytes(keys, columns));
+        }
       }
     }
   }
@@ -87,8 +121,9 @@ TEST_F(TableSortErrors, LeaveNothingBehind) {
   const auto engine = make_far_engine(config(2));
   const RepeatedCall call(*engine, [&](Job& job) {
     const ResidentTable table = load_table(*engine, all_devices(*engine), of.columns, of.rows(), job);
-    sort_table(*engine, {&table, 1, {}}, true, {0, 5, 6}, job);
-    sort_table(*engine, {&table, 0, 4}, false, {4, 0}, job);
+    sort_table(*engine, {table, {{1, true}}, {}, job}, {0, 5, 6}, job);
+    sort_table(*engine, {table, {{0}}, 4, job}, {4, 0}, job);
+    sort_table(*engine, {table, {{12}, {11}}, {}, job}, {4, 0}, job);
   });
   check_failed_allocations(*engine, 2, call);
   check_cancelled_calls(call);

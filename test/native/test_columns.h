@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <random>
 #include <string>
@@ -260,6 +262,35 @@ inline int compare_values(const ColumnType& a_type, const std::string& a, const 
     return x < y ? -1 : x > y;
   }
   return a.compare(b) < 0 ? -1 : a.compare(b) > 0;  // std::string compares as unsigned bytes
+}
+
+/// A column that rows are sorted by.
+struct By {
+  ColumnType type;
+  Values values;
+  bool descending = false, nulls_last = true;
+};
+
+/// Compares rows as a sort does: negative, 0, positive.
+inline int compare_rows(const std::vector<By>& by, uint64_t a, uint64_t b) {
+  for (const By& column : by) {
+    const Value &x = column.values[a], &y = column.values[b];
+    if (!x || !y) {
+      if (!x && !y) continue;
+      return (!x == column.nulls_last) ? 1 : -1;
+    }
+    const int order = compare_values(column.type, *x, column.type, *y);
+    if (order != 0) return column.descending ? -order : order;
+  }
+  return 0;
+}
+
+/// The rows in the order of a stable sort.
+inline std::vector<uint64_t> sorted_rows(const std::vector<By>& by) {
+  std::vector<uint64_t> rows(by[0].values.size());
+  std::iota(rows.begin(), rows.end(), uint64_t{0});
+  std::stable_sort(rows.begin(), rows.end(), [&](uint64_t a, uint64_t b) { return compare_rows(by, a, b) < 0; });
+  return rows;
 }
 
 /// The values of a column that an operator made. Checks its null count, and that bytes under nulls are zero,

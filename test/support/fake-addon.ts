@@ -21,6 +21,7 @@ import type {
   Side,
   SortColumnSpec,
   SortKeysHandle,
+  TableSortKeysHandle,
 } from '../../lib/native.js';
 
 export interface FakeSettings {
@@ -37,6 +38,8 @@ export interface FakeSettings {
   seemsSorted: boolean;
   isSorted: boolean;
   bytesPerTuple: number;
+  /** Of the keys that a loaded table is sorted by. */
+  keyBits: number;
   /** Fails the step with this name. */
   failing: { step: string; error: Error } | null;
   /** What memory() says is in use. */
@@ -94,6 +97,17 @@ class Resident extends FakeHandle {
   override release(): void {
     if (!this.released) for (const device of this.devices) device.residentBytes -= this.bytes;
     super.release();
+  }
+}
+class TableSortKeys extends FakeHandle {
+  readonly keyBytes = 8;
+  constructor(
+    readonly table: Resident,
+    readonly by: SortColumnSpec[],
+    readonly payload: number | null,
+    readonly bits: number,
+  ) {
+    super();
   }
 }
 class SortKeys extends FakeHandle {
@@ -247,6 +261,21 @@ function compareValues(a: NonNullable<Cell>['value'], b: NonNullable<Cell>['valu
   return a < b ? -1 : a > b ? 1 : 0;
 }
 
+const compareRows =
+  (columns: Column[], by: SortColumnSpec[]) =>
+  (a: number, b: number): number => {
+    for (const { column, descending, nullsLast } of by) {
+      const [one, other] = [columns[column]!.cells[a]!, columns[column]!.cells[b]!];
+      if (one === null || other === null) {
+        if (one !== other) return (one === null) === nullsLast ? 1 : -1;
+      } else {
+        const result = compareValues(one.value, other.value);
+        if (result !== 0) return descending ? -result : result;
+      }
+    }
+    return a - b;
+  };
+
 function makeColumn(info: NativeColumn, cells: Cell[]): NativeResultColumn {
   const nullCount = cells.filter((cell) => cell === null).length;
   const bits = (of: (cell: Cell) => boolean): ArrayBuffer => {
@@ -297,6 +326,7 @@ export function fakeAddon(settings: Partial<FakeSettings> = {}): FakeAddon {
       seemsSorted: false,
       isSorted: true,
       bytesPerTuple: 32,
+      keyBits: 64,
       failing: null,
       usedBytes: () => 0,
       plannedRows: null,
@@ -385,18 +415,7 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
 
   const sortKeysInto = (handle: SortKeysHandle, chunksetEnds: number[]): RunHandle[] => {
     const keys = use<SortKeys>(handle);
-    const compare = (a: number, b: number): number => {
-      for (const { column, descending, nullsLast } of keys.by) {
-        const [one, other] = [keys.relation.columns[column]!.cells[a]!, keys.relation.columns[column]!.cells[b]!];
-        if (one === null || other === null) {
-          if (one !== other) return (one === null) === nullsLast ? 1 : -1;
-        } else {
-          const result = compareValues(one.value, other.value);
-          if (result !== 0) return descending ? -result : result;
-        }
-      }
-      return a - b;
-    };
+    const compare = compareRows(keys.relation.columns, keys.by);
     const payload = keys.carriesPayload ? keys.relation.columns[keys.payload!]! : null;
     const column = keys.areValues ? keys.relation.columns[keys.by[0]!.column]! : null;
     return sortRuns([...Array(keys.rows).keys()], chunksetEnds, payload, compare, column) as unknown as RunHandle[];
@@ -634,19 +653,26 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
       step('joinTablesHome', job, () => matches(keysOf(left, right), request) as unknown as RowsHandle),
     joinTablesDeviceBytes: (left, right) =>
       Math.ceil(((left.table.rows + right.table.rows) / config.gpus.length) * options.bytesPerTuple),
-    sortTable: (job, table, descending, columns) =>
+    tableSortKeys: (job, table, by, payload) =>
+      step(
+        'tableSortKeys',
+        job,
+        () => new TableSortKeys(use(table), by, payload, options.keyBits) as unknown as TableSortKeysHandle,
+      ),
+    sortTable: (job, handle, columns) =>
       step('sortTable', job, () => {
-        const from = use<Resident>(table.table);
-        const keys = from.columns[table.key]!.cells.map((cell) => cell!.value);
-        const sign = descending ? -1 : 1;
-        const order = [...keys.keys()].sort((a, b) => sign * compareValues(keys[a]!, keys[b]!));
+        const { table: from, by, payload } = use<TableSortKeys>(handle);
+        if (payload !== null && columns.some((column) => column !== payload && column !== by[0]!.column))
+          throw coded('ERR_NOT_SUPPORTED', 'There are no row numbers');
+        const order = [...Array(from.rows).keys()].sort(compareRows(from.columns, by));
         const sorted = columns.map((column): Column => {
           const { info, cells } = from.columns[column]!;
           return { info, cells: order.map((row) => cells[row]!) };
         });
         return new Resident(sorted, from.rows, from.rows, from.devices, true) as unknown as ResidentHandle;
       }),
-    sortTableDeviceBytes: ({ table }) => Math.ceil((2 * table.rows * options.bytesPerTuple) / config.gpus.length),
+    sortTableDeviceBytes: (handle) =>
+      Math.ceil((2 * use<TableSortKeys>(handle).table.rows * options.bytesPerTuple) / config.gpus.length),
     failAllocation() {},
     leaveDeviceMemory() {},
   };

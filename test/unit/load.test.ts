@@ -339,10 +339,13 @@ describe('sorts of loaded tables', () => {
     { by: 'id', select: ['a'] },
     { by: { column: 'id', descending: true }, select: ['a', 'id'] },
     { by: 'id', select: ['c', 'n', 'id', 'a'], algorithm: 'sample' },
+    { by: { column: 'a', descending: true }, select: ['a'] },
+    { by: 'n', select: ['id'] },
+    { by: [{ column: 'c', nullsLast: false }, 'id'], select: ['c', 'id', 'a'] },
   ] as const)('run where it lies: %o', async (options) => {
     const { addon, engine, loaded } = await sorting();
     const sorted = await engine.sort(loaded, options);
-    expect(addon.calls).toEqual(['sortTable', 'bringHome']);
+    expect(addon.calls).toEqual(['tableSortKeys', 'sortTable', 'bringHome']);
     expect(rows(sorted)).toEqual(rows(await engine.sort(wide, options)));
     expect(sorted.stats).toMatchObject({ resident: ['input'], residentReason: 'sorted where it lies', outputRows: 4 });
     await engine.dispose();
@@ -355,7 +358,7 @@ describe('sorts of loaded tables', () => {
     expect([sorted.numRows, sorted.resident, sorted.schema.names]).toEqual([4, true, ['id', 'a']]);
     const again = await engine.sort(sorted, { by: { column: 'id', descending: true }, resident: true });
     expect(await engine.joinCount(again, loaded, { on: 'id' })).toBe(6);
-    expect(addon.calls).toEqual(['sortTable', 'sortTable', 'joinTablesHome']);
+    expect(addon.calls).toEqual(['tableSortKeys', 'sortTable', 'tableSortKeys', 'sortTable', 'joinTablesHome']);
     expect(rows(await again.toArrow()).map((row) => (row as { a: number }).a)).toEqual([0.5, 2.5, 1.5, 3.5]);
     await engine.dispose();
     expect(addon.liveHandles()).toBe(0);
@@ -369,16 +372,18 @@ describe('sorts of loaded tables', () => {
   });
 
   test.each([
-    ['the key is not an integer of 4 or 8 bytes', { by: 'a', select: ['a'] }],
-    ['it is sorted by several columns', { by: ['id', 'n'], select: ['a'] }],
+    ['its keys take 65 bits, more than 64', { by: ['a', 'n'], select: ['a'] }],
     ['merge was asked for', { by: 'id', select: ['a'], algorithm: 'merge' }],
-    ['key "n" has nulls', { by: 'n', select: ['a'] }],
     ['columns are in host memory alone: "t"', { by: 'id' }],
+    ['columns are in host memory alone: "t"', { by: ['id', 't'], select: ['id'] }],
   ] as const)('from host memory: %s', async (reason, options) => {
-    const { engine, loaded } = await sorting();
+    const { addon, engine, loaded } = await sorting();
+    addon.settings.keyBits = 65;
     const sorted = await engine.sort(loaded, { ...options, resident: true } as { by: 'id'; resident: true });
     expect(sorted.stats).toMatchObject({ resident: [], residentReason: `taken from host memory: ${reason}` });
     expect(sorted).toMatchObject({ numRows: 4, resident: true });
+    await engine.dispose();
+    expect(addon.liveHandles()).toBe(0);
   });
 
   test('gather from tables alone that are spread evenly', async () => {

@@ -18,6 +18,11 @@ class GpuPrimitives final : public Primitives, public HashGroups {
  public:
   GpuPrimitives(const Device& device, const GpuId& id, ResultSlots& results) : device_(device), id_(id), results_(results) {}
 
+  // encode.cu
+  void value_range(const ColumnStretch& column, ValueRange* host_range, const Job& job, Stream& stream) override;
+  void encode_field(const ColumnStretch& column, const KeyField& field, bool first, uint8_t key_bytes, void* keys, const Job& job,
+                    Stream& stream) override;
+
   // sort.cu
   TupleSpan sort(TupleLayout layout, TupleView in, TupleSpan a, TupleSpan b, uint64_t bits, void* scratch, const Job& job,
                  Stream& stream) override;

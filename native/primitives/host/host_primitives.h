@@ -13,6 +13,11 @@ class HostPrimitives final : public Primitives {
  public:
   explicit HostPrimitives(ThreadPool& pool) : pool_(pool) {}
 
+  // encode.cc
+  void value_range(const ColumnStretch& column, ValueRange* host_range, const Job& job, Stream& stream) override;
+  void encode_field(const ColumnStretch& column, const KeyField& field, bool first, uint8_t key_bytes, void* keys, const Job& job,
+                    Stream& stream) override;
+
   // sort.cc
   TupleSpan sort(TupleLayout layout, TupleView in, TupleSpan a, TupleSpan b, uint64_t bits, void* scratch, const Job& job,
                  Stream& stream) override;

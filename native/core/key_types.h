@@ -8,7 +8,7 @@
 #include "core/column.h"
 #include "core/error.h"
 
-namespace warpjoin::columns {
+namespace warpjoin {
 
 template <class Raw, KeyOrder order>
 struct KeyType;
@@ -79,7 +79,4 @@ auto with_key_type(const ColumnType& type, Body&& body) {
 inline bool is_text_key(const ColumnType& type) { return type.variable_width() && type.order == KeyOrder::bytes; }
 inline bool is_boolean_key(const ColumnType& type) { return type.kind == ColumnKind::boolean; }
 
-/// Throws Error(key_type), naming the column, for a type that can't be a key.
-void require_key_type(const Column& column);
-
-}  // namespace warpjoin::columns
+}  // namespace warpjoin

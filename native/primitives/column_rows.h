@@ -1,0 +1,57 @@
+// A column's rows, one after the other, as host threads and kernels encode them.
+#pragma once
+
+#include <cstdint>
+
+#include "core/key_types.h"
+#include "primitives/primitives.h"
+
+namespace warpjoin {
+
+/// The values of a KeyType.
+template <class Key>
+struct FixedValues {
+  using Raw = typename Key::Raw;
+  static constexpr uint64_t ordered(const Raw* values, uint64_t row) { return Key::ordered(values[row]); }
+};
+
+/// Those of a bitmap.
+struct BitValues {
+  using Raw = uint64_t;
+  static constexpr uint64_t ordered(const uint64_t* words, uint64_t row) { return (words[row / 64] >> (row % 64)) & 1; }
+};
+
+template <class Values>
+class ColumnRows {
+ public:
+  explicit ColumnRows(const ColumnStretch& stretch)
+      : values_(static_cast<const typename Values::Raw*>(stretch.values)),
+        validity_(static_cast<const uint64_t*>(stretch.validity)) {}
+
+  constexpr void add_to(ValueRange& range, uint64_t row) const {
+    if (is_null(row)) {
+      ++range.nulls;
+    } else {
+      const uint64_t bits = Values::ordered(values_, row);
+      range.add({0, bits, bits});
+    }
+  }
+  constexpr uint64_t part_of_key(const KeyField& field, uint64_t row) const {
+    return is_null(row) ? field.null_part : ((Values::ordered(values_, row) ^ field.flip) - field.base) << field.shift;
+  }
+
+ private:
+  constexpr bool is_null(uint64_t row) const { return validity_ && !BitValues::ordered(validity_, row); }
+
+  const typename Values::Raw* values_;
+  const uint64_t* validity_;
+};
+
+/// Calls body(ColumnRows); throws Error(key_type) for a type that has no order.
+template <class Body>
+void with_rows(const ColumnStretch& stretch, Body&& body) {
+  if (is_boolean_key(stretch.type)) return body(ColumnRows<BitValues>(stretch));
+  with_key_type(stretch.type, [&]<class Key>() { body(ColumnRows<FixedValues<Key>>(stretch)); });
+}
+
+}  // namespace warpjoin
