@@ -2,11 +2,12 @@
 //
 // sort() of an Arrow table in ordinary memory on all GPUs, through the public API, and of the same table loaded, with a result
 // that stays, beside DuckDB on all cores of the same host: rows of an int64 key, random, and int64 payload columns (1: it travels
-// with the keys; more are gathered). DuckDB makes its own table of the same shape, in memory, and sorts it into another one. Both
-// run in this process, one after the other.
+// with the keys; more are gathered). And of a loaded table of a float64 key, every 16th of which is null, and such payload: there
+// the devices make the keys. DuckDB makes its own tables of the same shape, in memory, and sorts them into others. Both run in this
+// process, one after the other.
 import { availableParallelism } from 'node:os';
 import { DuckDBInstance } from '@duckdb/node-api';
-import { Table } from 'apache-arrow';
+import { Float64, makeData, Table, Vector } from 'apache-arrow';
 import { createEngine } from '../../dist/index.js';
 import { int64, random } from '../workloads/random.mjs';
 import { column, options, range, showSteps, time, writeReport } from './gpu.mjs';
@@ -38,6 +39,30 @@ function check(sorted, keys) {
   }
 }
 
+/** Uniform in [0, 1), null in every 16th row. */
+function randomFloats(length) {
+  const { unit } = random(2);
+  const data = Float64Array.from({ length }, unit);
+  const nullBitmap = new Uint8Array(Math.ceil(length / 8)).map((_, byte) => (byte % 2 ? 0xff : 0xfe));
+  const nullCount = Math.ceil(length / 16);
+  return { data, vector: new Vector([makeData({ type: new Float64(), length, nullCount, data, nullBitmap })]) };
+}
+
+/** The same where the keys are those floats: nulls last. */
+function checkFloats(sorted, floats) {
+  const [gotKeys, gotValues] = [sorted.getChild('key'), sorted.getChild(payloads[0]).data[0].values];
+  const values = rows - Math.ceil(rows / 16);
+  if (sorted.numRows !== rows || gotKeys.nullCount !== rows - values) throw new Error(`${sorted.numRows} rows`);
+  const from = (at) => (at < values ? floats[Number(gotValues[at])] : Number.POSITIVE_INFINITY);
+  const step = Math.max(1, Math.floor(rows / 5e6));
+  for (let at = step; at < rows; at += step) {
+    const [before, here] = [from(at - 1), from(at)];
+    if (before > here || (before === here && gotValues[at - 1] >= gotValues[at])) throw new Error(`row ${at} is out of order`);
+    if (gotKeys.get(at) !== (at < values ? here : null)) throw new Error(`row ${at} has another row's key`);
+    if ((Number(gotValues[at]) % 16 === 0) !== at >= values) throw new Error(`row ${at} is null or is not`);
+  }
+}
+
 const keys = randomKeys(rows);
 const values = payloads.map((name, c) => [name, column(int64(rows, (row) => row + c))]);
 const table = new Table({ key: column(keys), ...Object.fromEntries(values) });
@@ -52,32 +77,55 @@ const own = await time(runs, async () => {
     checked = true;
   };
 });
-checked = false;
-const loaded = await engine.load(table);
-let residentStats;
-const resident = await time(runs, async () => {
-  const sorted = await engine.sort(loaded, { by: 'key', resident: true });
-  residentStats = sorted.stats;
-  return async () => {
-    if (!checked) check(await sorted.toArrow(), keys);
-    checked = true;
-    await sorted.dispose();
-  };
-});
-if (!residentStats.resident.length) throw new Error(`not resident: ${residentStats.residentReason}`);
+/** Sorts a loaded table, with a result that stays. */
+async function sortLoaded(of, checkResult) {
+  const loaded = await engine.load(of);
+  let stats;
+  let checked = false;
+  const milliseconds = await time(runs, async () => {
+    const sorted = await engine.sort(loaded, { by: 'key', resident: true });
+    stats = sorted.stats;
+    return async () => {
+      if (!checked) checkResult(await sorted.toArrow());
+      checked = true;
+      await sorted.dispose();
+    };
+  });
+  if (!stats.resident.length) throw new Error(`not resident: ${stats.residentReason}`);
+  await loaded.dispose();
+  return { milliseconds, stats };
+}
+const { milliseconds: resident, stats: residentStats } = await sortLoaded(table, (sorted) => check(sorted, keys));
+const floats = randomFloats(rows);
+const floatTable = new Table({ key: floats.vector, [payloads[0]]: values[0][1] });
+const made = await sortLoaded(floatTable, (sorted) => checkFloats(sorted, floats.data));
 const devices = engine.devices().map(({ name }) => name);
 await engine.dispose();
 console.log(`warpjoin  ${range(own)} on ${devices.length} GPUs`);
 showSteps(stats);
 console.log(`loaded    ${resident.median.toFixed(1)} ms (${resident.min.toFixed(1)} to ${resident.max.toFixed(1)})`);
 showSteps(residentStats);
+console.log(
+  `by floats ${made.milliseconds.median.toFixed(1)} ms (${made.milliseconds.min.toFixed(1)} to ${made.milliseconds.max.toFixed(1)})`,
+);
+showSteps(made.stats);
 
 const connection = await (await DuckDBInstance.create(':memory:')).connect();
 const selected = ['(hash(range) >> 1)::BIGINT AS key', ...payloads.map((name, c) => `range + ${c} AS ${name}`)];
 await connection.run(`CREATE TABLE t AS SELECT ${selected.join(', ')} FROM range(${rows})`);
-const peer = await time(runs, async () => {
-  await connection.run('CREATE OR REPLACE TEMP TABLE s AS SELECT * FROM t ORDER BY key');
-});
+const peerSort = () =>
+  time(runs, async () => {
+    await connection.run('CREATE OR REPLACE TEMP TABLE s AS SELECT * FROM t ORDER BY key');
+  });
+const peer = await peerSort();
 console.log(`DuckDB    ${range(peer)} on ${availableParallelism()} threads`);
+await connection.run(
+  `CREATE OR REPLACE TABLE t AS SELECT CASE WHEN range % 16 > 0 THEN hash(range)::DOUBLE / 2 ** 64 END AS key, range AS ${payloads[0]} FROM range(${rows})`,
+);
+const floatPeer = await peerSort();
+console.log(`DuckDB    ${range(floatPeer)} by floats`);
 console.log(`warpjoin is ${(peer.median / own.median).toFixed(2)}x, loaded ${(peer.median / resident.median).toFixed(1)}x`);
-if (json) writeReport(json, { rows, columns, runs, devices, warpjoin: own, resident, duckdb: peer, stats, residentStats });
+if (json) {
+  const byFloats = { resident: made.milliseconds, duckdb: floatPeer, stats: made.stats };
+  writeReport(json, { rows, columns, runs, devices, warpjoin: own, resident, byFloats, duckdb: peer, stats, residentStats });
+}

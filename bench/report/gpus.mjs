@@ -171,18 +171,24 @@ export function gpuSections(folder, table) {
         ]),
       ),
     ),
-    'gpu-table-sort': from('table-sort', ({ rows, threads, devices, warpjoin, resident, duckdb }) =>
+    'gpu-table-sort': from('table-sort', ({ rows, threads, devices, warpjoin, resident, byFloats, duckdb }) =>
       table(
         ['sort of', 'rows, 10^6', 'GPUs', 'host threads', 'warpjoin, ms', 'DuckDB, ms', 'warpjoin is'],
-        [['an Arrow table', warpjoin], ...(resident ? [['a loaded table', resident]] : [])].map(([what, own]) => [
-          what,
-          rows / 1e6,
-          devices.length,
-          threads,
-          range(own, own === resident ? 1 : 0),
-          range(duckdb, 0),
-          `${(duckdb.median / own.median).toFixed(2)}x`,
-        ]),
+        [
+          ['an Arrow table', warpjoin, duckdb, 0],
+          ['a loaded table', resident, duckdb, 1],
+          ['a loaded table, by floats and nulls', byFloats?.resident, byFloats?.duckdb, 1],
+        ]
+          .filter(([, own]) => own)
+          .map(([what, own, peer, digits]) => [
+            what,
+            rows / 1e6,
+            devices.length,
+            threads,
+            range(own, digits),
+            range(peer, 0),
+            `${(peer.median / own.median).toFixed(2)}x`,
+          ]),
       ),
     ),
     'gpu-table-join': from('table-join', ({ rows, columns, threads, devices, warpjoin, resident, duckdb }) =>
