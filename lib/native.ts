@@ -94,6 +94,10 @@ export interface TableSortKeysHandle extends Handle<'tableSortKeys'> {
   /** Of a key; tables are sorted by up to 64 of them. */
   readonly bits: number;
   readonly keyBytes: 4 | 8;
+  /** Whether sorted keys give back the columns that they are made of. */
+  readonly giveColumns: boolean;
+  /** Whether the payload is carried along, as it is where they do; false: row numbers are. */
+  readonly carriesPayload: boolean;
 }
 /** Where a column of a result that stays comes from: the keys, or a side: the column gathered there, or what its rows carry. */
 export type ResidentOrigin = { from: 'keys' } | { from: Side; column: number | null };
@@ -345,8 +349,8 @@ export interface NativeEngine {
   joinTablesDeviceBytes(left: KeyedTable, right: KeyedTable, request: NativeJoinRequest): number;
   /**
    * What a table on devices is sorted by; columns by their positions among those on the devices. The column is the key where it
-   * is the only one, of 4- or 8-byte integers without nulls: then a `payload` of 4 or 8 bytes without nulls may be carried along.
-   * Otherwise keys are made of all columns, which are read for that.
+   * is the only one, of 4- or 8-byte integers without nulls; otherwise keys are made of all columns, which are read for that.
+   * `payload`: of 4 or 8 bytes without nulls.
    */
   tableSortKeys(
     job: NativeJob,
@@ -355,8 +359,8 @@ export interface NativeEngine {
     payload: number | null,
   ): Promise<TableSortKeysHandle>;
   /**
-   * Sorts a table on devices into one of `columns` of it that stays there. With a payload these are the key and the payload;
-   * others are gathered by row number.
+   * Sorts a table on devices into one of `columns` of it that stays there. With a payload carried along these are it and what
+   * keys give; others are gathered by row number.
    */
   sortTable(job: NativeJob, keys: TableSortKeysHandle, columns: number[]): Promise<ResidentHandle>;
   /** Device memory of the sort and its result, on each device, beside the table. */

@@ -1,13 +1,13 @@
 /** Sorts of a loaded table where it lies, from which nothing but what is asked for comes home. */
 import { isForDevices } from '../columns/input.js';
 import type { TableSortKeysHandle } from '../native.js';
-import { type PlannedColumn, type Resources, readEachOther } from '../plan/plan.js';
+import { type ColumnOrigin, type PlannedColumn, type Resources, readEachOther } from '../plan/plan.js';
 import { planResidentSort } from '../plan/resident.js';
 import type { SortPlan } from '../plan/sort.js';
 import { list } from '../suggest.js';
 import type { Call } from './call.js';
 import type { Resident } from './load.js';
-import { carriedThere, isKeyThere, planThere, stayingTable, useThere } from './resident.js';
+import { carriedThere, planThere, stayingTable, useThere } from './resident.js';
 import { plannedWidth } from './shared.js';
 import type { Sorted, SortTask } from './sort.js';
 
@@ -33,18 +33,20 @@ export async function prepareResidentSort(call: Call, task: SortTask): Promise<R
   if (!(await useThere(call, contents))) return 'it was evicted, and there is no room for it';
   const resident = contents.resident!;
   const { handle, position } = resident;
-  const keyColumn = columnAsKey(task, resident);
-  const payload = keyColumn === null ? null : carriedOf(task, resident);
-  const from = columns.map(({ column }) => (column === keyColumn ? 'keys' : payload === null ? 'gathered' : 'payload'));
-  if (from.includes('gathered') && !handle.spreadEvenly) return 'its rows are not spread evenly over the devices';
   const by = task.by.map(({ descending, nullsLast }, index) => {
     return { column: position.get(task.keys[index]!)!, descending, nullsLast };
   });
+  const payload = carriedOf(task, resident);
   const keys = call.keep(await call.step('encode keys', () => call.native.tableSortKeys(call.job, handle, by, payload)));
-  if (keys.bits > MOST_KEY_BITS) {
+  const unsorted = (reason: string): string => {
     call.free(keys);
-    return `its keys take ${keys.bits} bits, more than ${MOST_KEY_BITS}`;
-  }
+    return reason;
+  };
+  if (keys.bits > MOST_KEY_BITS) return unsorted(`its keys take ${keys.bits} bits, more than ${MOST_KEY_BITS}`);
+  const from = columns.map(({ column }): ColumnOrigin => {
+    return keys.giveColumns && task.keys.includes(column) ? 'keys' : keys.carriesPayload ? 'payload' : 'gathered';
+  });
+  if (from.includes('gathered') && !handle.spreadEvenly) return unsorted('its rows are not spread evenly over the devices');
   const positions = columns.map(({ column }) => position.get(column)!);
   const planned = columns.map(({ name, column }, index): PlannedColumn => {
     return { name, from: from[index]!, width: plannedWidth(table, column) };
@@ -52,9 +54,7 @@ export async function prepareResidentSort(call: Call, task: SortTask): Promise<R
   const shape = { rows: table.rows, keyBytes: keys.keyBytes, columns: planned, comesHome: !task.resident };
   const deviceBytes = call.native.sortTableDeviceBytes(keys, positions);
   const fitting = await planThere(call, (resources) => planResidentSort(shape, deviceBytes, resources));
-  if (typeof fitting !== 'string') return { keys, positions, ...fitting };
-  call.free(keys);
-  return fitting;
+  return typeof fitting === 'string' ? unsorted(fitting) : { keys, positions, ...fitting };
 }
 
 /** Why a sort does not run where its table lies, as far as types and options say; or null. */
@@ -70,15 +70,9 @@ function refusalOf(call: Call, { table, keys, columns, algorithm }: SortTask): s
     : null;
 }
 
-/** The key column that is the key as it is; or null, where keys are made. */
-function columnAsKey({ table, keys }: SortTask, { handle, position }: Resident): number | null {
-  const [key] = keys;
-  return keys.length === 1 && isKeyThere(table, key!) && !handle.nullable[position.get(key!)!] ? key! : null;
-}
-
-/** The one column beside the key, by its position on the devices, that tuples can carry; or null. */
+/** The one column beside those that the table is sorted by, by its position on the devices, that tuples can carry; or null. */
 function carriedOf({ table, keys, columns }: SortTask, resident: Resident): number | null {
-  const others = columns.filter(({ column }) => column !== keys[0]);
+  const others = columns.filter(({ column }) => !keys.includes(column));
   return others.length === 1 ? carriedThere(table, others[0]!.column, resident) : null;
 }
 

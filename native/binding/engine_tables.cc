@@ -159,6 +159,8 @@ Napi::Value EngineWrap::table_sort_keys(const Napi::CallbackInfo& info) {
                      Napi::Object handle = to_handle(env, state);
                      handle.Set("bits", number(env, keys.bits()));
                      handle.Set("keyBytes", number(env, keys.layout().key_bytes));
+                     handle.Set("giveColumns", Napi::Boolean::New(env, keys.give_columns()));
+                     handle.Set("carriesPayload", Napi::Boolean::New(env, keys.payload().has_value()));
                      return handle;
                    };
                  });

@@ -7,6 +7,13 @@
 #include "core/error.h"
 
 namespace warpjoin {
+namespace {
+
+[[noreturn]] void refuse(const ResidentColumn& column, const char* what) {
+  throw Error(ErrorCode::not_supported, "Column '" + column.name + "' can't be " + what + " on devices");
+}
+
+}  // namespace
 
 TupleLayout KeyedTable::layout() const {
   const size_t value_bytes = payload ? table->columns.at(*payload).type.width : columns::row_bytes_for(table->size());
@@ -25,14 +32,13 @@ std::vector<TupleView> KeyedTable::chunks() const {
 }
 
 void KeyedTable::check() const {
-  const auto refuse = [](const ResidentColumn& column, const char* what) {
-    throw Error(ErrorCode::not_supported, "Column '" + column.name + "' can't be " + what + " on devices");
-  };
   if (key_column().nullable || !are_integer_keys(key_column().type)) refuse(key_column(), "a key");
-  if (!payload) return;
-  const ResidentColumn& carried = table->columns.at(*payload);
-  const bool fits = carried.type.kind == ColumnKind::fixed && (carried.type.width == 4 || carried.type.width == 8);
-  if (carried.nullable || !fits) refuse(carried, "carried along");
+  if (payload) check_payload(table->columns.at(*payload));
+}
+
+void check_payload(const ResidentColumn& column) {
+  const bool fits = column.type.kind == ColumnKind::fixed && (column.type.width == 4 || column.type.width == 8);
+  if (column.nullable || !fits) refuse(column, "carried along");
 }
 
 std::vector<Buffer> reserve_beside_tables(const std::vector<Device*>& devices, size_t bytes) {

@@ -28,6 +28,9 @@ struct KeyedTable {
   void check() const;
 };
 
+/// Throws Error(not_supported), naming the column, where tuples can't carry it along.
+void check_payload(const ResidentColumn& column);
+
 /// Reserves `bytes` beside what stays on each device; host devices give it back with the last of the buffers.
 [[nodiscard]] std::vector<Buffer> reserve_beside_tables(const std::vector<Device*>& devices, size_t bytes);
 

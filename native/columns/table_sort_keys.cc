@@ -1,5 +1,6 @@
 #include "columns/table_sort_keys.h"
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
@@ -20,31 +21,32 @@ void require_order(const ResidentColumn& column) {
 
 TableSortKeys::TableSortKeys(const ResidentTable& table, std::vector<TableSortColumn> by, std::optional<size_t> payload,
                              const Job& job)
-    : table_(&table), by_(std::move(by)) {
+    : table_(&table), by_(std::move(by)), payload_(payload) {
   if (by_.empty()) throw Error(ErrorCode::option, "A sort needs at least one column to sort by");
   for (const TableSortColumn& column : by_) require_order(table.columns.at(column.column));
+  if (payload_) check_payload(table.columns.at(*payload_));
   const ResidentColumn& first = table.columns[by_[0].column];
-  if (by_.size() == 1 && are_integer_keys(first.type) && !first.nullable) {
-    column_ = KeyedTable{&table, by_[0].column, payload};
-    column_->check();
+  column_ = by_.size() == 1 && are_integer_keys(first.type) && !first.nullable;
+  if (column_) {
     bits_ = 8 * first.type.width;
     flip_ = integer_flip(first.type, by_[0].descending);
-    return;
+  } else {
+    lay_out(ranges(job));
+    if (!give_columns_) payload_.reset();
   }
-  if (payload) {
-    throw Error(ErrorCode::not_supported,
-                "Column '" + table.columns.at(*payload).name + "' can't be carried along with keys that are made of columns");
-  }
-  lay_out(ranges(job));
+}
+
+bool TableSortKeys::give(size_t column) const {
+  const auto is = [&](const TableSortColumn& by) { return by.column == column; };
+  return give_columns_ && std::any_of(by_.begin(), by_.end(), is);
 }
 
 TupleLayout TableSortKeys::layout() const {
-  if (column_) return column_->layout();
-  return {static_cast<uint8_t>(bits_ <= 32 ? 4 : 8), columns::row_bytes_for(table_->size())};
+  const size_t value_bytes = payload_ ? table_->columns[*payload_].type.width : columns::row_bytes_for(table_->size());
+  return {static_cast<uint8_t>(bits_ <= 32 ? 4 : 8), static_cast<uint8_t>(value_bytes)};
 }
 
 std::vector<TupleView> TableSortKeys::chunks(std::vector<Buffer>& made, const Job& job) const {
-  if (column_) return column_->chunks();
   if (bits_ > kMostBits) {
     throw Error(ErrorCode::not_supported, "A key of " + std::to_string(bits_) + " bits is not supported yet on devices, where " +
                                               std::to_string(kMostBits) + " are the most");
@@ -55,14 +57,27 @@ std::vector<TupleView> TableSortKeys::chunks(std::vector<Buffer>& made, const Jo
   uint64_t begin = 0;
   for (size_t d = 0; d < devices.size(); ++d) {
     const uint64_t rows = table_->rows[d];
-    made.push_back(rows ? devices[d]->memory().allocate(made_bytes(rows)) : Buffer());
-    make(d, made.back().data(), job, *streams[d]);
-    chunks.push_back({made.back().data(), nullptr, begin, rows});
+    const void* keys = table_->columns[by_[0].column].stretches[d].values;
+    if (!column_) {
+      made.push_back(rows ? devices[d]->memory().allocate(made_bytes(rows)) : Buffer());
+      make(d, made.back().data(), job, *streams[d]);
+      keys = made.back().data();
+    }
+    chunks.push_back({keys, payload_ ? table_->columns[*payload_].stretches[d].values : nullptr, begin, rows});
     begin += rows;
   }
   synchronize_all(streams);
   job.check();
   return chunks;
+}
+
+void TableSortKeys::decode(size_t column, const void* keys, const ColumnRoom& out, Device& device, const Job& job,
+                           Stream& stream) const {
+  device.primitives().decode_field(keys, layout().key_bytes, part_of(column).field, out, job, stream);
+}
+
+const TableSortKeys::Part& TableSortKeys::part_of(size_t column) const {
+  return *std::find_if(parts_.begin(), parts_.end(), [&](const Part& part) { return part.column == column; });
 }
 
 ColumnStretch TableSortKeys::stretch(size_t column, size_t device) const {
@@ -95,17 +110,22 @@ void TableSortKeys::lay_out(const std::vector<ValueRange>& ranges) {
   for (size_t i = by_.size(); i-- > 0;) {
     const auto& [column, descending, nulls_last] = by_[i];
     const ValueRange& range = ranges[i];
+    if (range.canonicalized) give_columns_ = false;
+    KeyField& field = parts_.emplace_back(Part{column, {}}).field;
+    field.nulls = range.nulls > 0;
     if (range.empty()) continue;
     const uint64_t farthest = range.greatest - range.least;
-    const bool nulls = range.nulls > 0;
-    const unsigned shift = bits_;
-    bits_ += nulls && farthest == ~uint64_t{0} ? kMostBits + 1 : static_cast<unsigned>(std::bit_width(farthest + nulls));
-    if (bits_ == shift || bits_ > kMostBits) continue;  // all rows are the same in it, or no key can be made
-    KeyField field{.flip = 0, .base = range.least, .shift = shift, .null_part = 0};
-    if (descending) field.flip = ~uint64_t{0}, field.base = ~range.greatest;
-    if (nulls && nulls_last) field.null_part = (farthest + 1) << shift;
-    if (nulls && !nulls_last) --field.base;
-    parts_.push_back({column, field});
+    if (field.nulls && farthest == ~uint64_t{0}) {
+      bits_ += kMostBits + 1;
+      continue;
+    }
+    if (descending) field.flip = ~uint64_t{0};
+    field.base = descending ? ~range.greatest : range.least;
+    field.bits = static_cast<unsigned>(std::bit_width(farthest + field.nulls));
+    if (field.bits) field.shift = bits_;
+    if (field.nulls && nulls_last) field.null_code = farthest + 1;
+    if (field.nulls && !nulls_last) --field.base;
+    bits_ += field.bits;
   }
 }
 
@@ -114,10 +134,13 @@ void TableSortKeys::make(size_t device, void* keys, const Job& job, Stream& stre
   if (rows == 0) return;
   Device& on = *table_->devices[device];
   const uint8_t key_bytes = layout().key_bytes;
-  if (parts_.empty()) on.fill(keys, 0, rows * key_bytes, stream);
+  bool first = true;
   for (const Part& part : parts_) {
-    on.primitives().encode_field(stretch(part.column, device), part.field, &part == parts_.data(), key_bytes, keys, job, stream);
+    if (part.field.bits == 0) continue;
+    on.primitives().encode_field(stretch(part.column, device), part.field, std::exchange(first, false), key_bytes, keys, job,
+                                 stream);
   }
+  if (first) on.fill(keys, 0, rows * key_bytes, stream);  // all rows are the same
 }
 
 }  // namespace warpjoin

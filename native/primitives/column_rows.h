@@ -1,4 +1,4 @@
-// A column's rows, one after the other, as host threads and kernels encode them.
+// A column's rows, one after the other, as host threads and kernels encode and decode them.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,15 @@ template <class Key>
 struct FixedValues {
   using Raw = typename Key::Raw;
   static constexpr uint64_t ordered(const Raw* values, uint64_t row) { return Key::ordered(values[row]); }
+  static constexpr bool is_canonical(const Raw* values, uint64_t row) { return Key::canonical(values[row]) == values[row]; }
+  static constexpr Raw raw(uint64_t ordered) { return Key::raw(static_cast<Raw>(ordered)); }
 };
 
 /// Those of a bitmap.
 struct BitValues {
   using Raw = uint64_t;
   static constexpr uint64_t ordered(const uint64_t* words, uint64_t row) { return (words[row / 64] >> (row % 64)) & 1; }
+  static constexpr bool is_canonical(const uint64_t*, uint64_t) { return true; }
 };
 
 template <class Values>
@@ -33,11 +36,11 @@ class ColumnRows {
       ++range.nulls;
     } else {
       const uint64_t bits = Values::ordered(values_, row);
-      range.add({0, bits, bits});
+      range.add({0, bits, bits, !Values::is_canonical(values_, row)});
     }
   }
   constexpr uint64_t part_of_key(const KeyField& field, uint64_t row) const {
-    return is_null(row) ? field.null_part : ((Values::ordered(values_, row) ^ field.flip) - field.base) << field.shift;
+    return (is_null(row) ? field.null_code : field.code(Values::ordered(values_, row))) << field.shift;
   }
 
  private:
@@ -47,11 +50,17 @@ class ColumnRows {
   const uint64_t* validity_;
 };
 
-/// Calls body(ColumnRows); throws Error(key_type) for a type that has no order.
+/// Calls body.operator()<FixedValues or BitValues>(); throws Error(key_type) for a type that has no order.
+template <class Body>
+void with_values(const ColumnType& type, Body&& body) {
+  if (is_boolean_key(type)) return body.template operator()<BitValues>();
+  with_key_type(type, [&]<class Key>() { body.template operator()<FixedValues<Key>>(); });
+}
+
+/// Calls body(ColumnRows).
 template <class Body>
 void with_rows(const ColumnStretch& stretch, Body&& body) {
-  if (is_boolean_key(stretch.type)) return body(ColumnRows<BitValues>(stretch));
-  with_key_type(stretch.type, [&]<class Key>() { body(ColumnRows<FixedValues<Key>>(stretch)); });
+  with_values(stretch.type, [&]<class Values>() { body(ColumnRows<Values>(stretch)); });
 }
 
 }  // namespace warpjoin

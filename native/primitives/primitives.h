@@ -58,24 +58,40 @@ struct ColumnStretch {
   uint64_t size = 0;
 };
 
-/// What keys that hold a column need to know of its rows. Ordered bits are those of core/key_types.h; of booleans, 0 and 1.
+/// Room for rows of a column in a device's memory.
+struct ColumnRoom {
+  ColumnType type;
+  void* values = nullptr;    ///< as in ColumnStretch
+  void* validity = nullptr;  ///< null where no value can be null
+  uint64_t size = 0;
+};
+
+/// What keys that hold a column need to know of its rows. Ordered and canonical bits are those of core/key_types.h; of booleans,
+/// 0 and 1.
 struct ValueRange {
   uint64_t nulls = 0;
   uint64_t least = ~uint64_t{0}, greatest = 0;  ///< ordered bits; least > greatest if there are no values
+  bool canonicalized = false;                   ///< some value's bits are not canonical: ordered bits don't give them back
 
   constexpr bool empty() const { return least > greatest; }
   constexpr void add(const ValueRange& other) {
     nulls += other.nulls;
     least = other.least < least ? other.least : least;
     greatest = other.greatest > greatest ? other.greatest : greatest;
+    canonicalized |= other.canonicalized;
   }
 };
 
-/// A column's part of a key: ((ordered bits ^ flip) - base) << shift, and `null_part` where it is null.
+/// A column's part of a key: `bits` of it from bit `shift` on. They are (ordered bits ^ flip) - base, or `null_code` for a null.
 struct KeyField {
   uint64_t flip = 0, base = 0;
-  unsigned shift = 0;
-  uint64_t null_part = 0;
+  unsigned shift = 0, bits = 0;  ///< shift < 64
+  bool nulls = false;            ///< some rows are null
+  uint64_t null_code = 0;
+
+  constexpr uint64_t code(uint64_t ordered) const { return (ordered ^ flip) - base; }
+  constexpr uint64_t code_in(uint64_t key) const { return bits ? (key >> shift) & (~uint64_t{0} >> (64 - bits)) : 0; }
+  constexpr uint64_t ordered(uint64_t code) const { return (code + base) ^ flip; }
 };
 
 /// What a local join found.
@@ -139,6 +155,11 @@ class Primitives {
   /// ORs a column's field into `keys`, one for each row; `first`: writes it there.
   virtual void encode_field(const ColumnStretch& column, const KeyField& field, bool first, uint8_t key_bytes, void* keys,
                             const Job& job, Stream& stream) = 0;
+
+  /// Writes the column of out.size rows that a field of their keys holds. Values of nulls are zero, and so are a bitmap's bits
+  /// behind the last row.
+  virtual void decode_field(const void* keys, uint8_t key_bytes, const KeyField& field, const ColumnRoom& out, const Job& job,
+                            Stream& stream) = 0;
 
   // --- Sort -----------------------------------------------------------------------------------------------------
 

@@ -15,17 +15,19 @@
 namespace warpjoin {
 namespace {
 
+/// Whether the sorted tuples make a column; others are gathered by row number.
+bool is_sorted_along(const TableSortKeys& keys, size_t column) { return keys.give(column) || column == keys.payload(); }
+
 /// With values where the result needs some.
 TupleLayout layout_of(const TableSortKeys& keys, const std::vector<size_t>& columns) {
   TupleLayout layout = keys.layout();
-  if (std::all_of(columns.begin(), columns.end(), [&](size_t column) { return keys.is_key(column); })) layout.value_bytes = 0;
+  if (std::all_of(columns.begin(), columns.end(), [&](size_t column) { return keys.give(column); })) layout.value_bytes = 0;
   return layout;
 }
 
 void check(const TableSortKeys& keys, const std::vector<size_t>& columns) {
-  const bool gathers = !std::all_of(columns.begin(), columns.end(), [&](size_t c) { return keys.is_sorted_along(c); });
-  if (gathers && keys.carries_payload())
-    throw Error(ErrorCode::not_supported, "A sort that carries a payload along has no row numbers");
+  const bool gathers = !std::all_of(columns.begin(), columns.end(), [&](size_t c) { return is_sorted_along(keys, c); });
+  if (gathers && keys.payload()) throw Error(ErrorCode::not_supported, "A sort that carries a payload along has no row numbers");
 }
 
 /// Which key bits differ, on all devices together.
@@ -57,10 +59,42 @@ size_t working_bytes(const TableSortKeys& keys, TupleLayout layout) {
          sorting::sort_resident_bytes(*devices.at(0), layout, own, own * devices.size(), devices.size());
 }
 
+/// Sorted tuples of a device.
 struct Stretch {
   uint64_t size = 0;
   Buffer keys, values;
 };
+using Stretches = std::vector<Stretch>;
+
+/// Which part of the tuples is a column of the result; null: none.
+Buffer Stretch::*part_for(const TableSortKeys& keys, size_t column) {
+  if (keys.is_column() && keys.give(column)) return &Stretch::keys;
+  return column == keys.payload() ? &Stretch::values : nullptr;
+}
+
+ResidentColumn column_of(const ResidentColumn& like, const Stretches& stretches, Buffer Stretch::*part) {
+  ResidentColumn column{like.name, like.type, false, {}};
+  for (const Stretch& stretch : stretches) column.stretches.push_back({(stretch.*part).data(), nullptr});
+  return column;
+}
+
+/// Enqueues what makes a column of sorted keys, in memory that goes to `memory`.
+ResidentColumn decode(const TableSortKeys& keys, size_t column, const Stretches& stretches, std::vector<Buffer>& memory,
+                      const Streams& streams, const Job& job) {
+  const ResidentTable& table = keys.table();
+  const ResidentColumn& like = table.columns[column];
+  ResidentColumn made{like.name, like.type, keys.may_be_null(column), {}};
+  for (size_t d = 0; d < stretches.size(); ++d) {
+    const auto& [size, sorted, rows] = stretches[d];
+    const auto take = [&](size_t bytes) {
+      return bytes ? memory.emplace_back(table.devices[d]->memory().allocate_resident(bytes)).data() : nullptr;
+    };
+    const DeviceStretch& to =
+        made.stretches.emplace_back(take(values_bytes(like.type, size)), made.nullable ? take(bitmap_bytes(size)) : nullptr);
+    keys.decode(column, sorted.data(), {like.type, to.values, to.validity, size}, *table.devices[d], job, *streams[d]);
+  }
+  return made;
+}
 
 }  // namespace
 
@@ -69,7 +103,7 @@ ResidentTable sort_table(Engine& engine, const TableSortKeys& keys, const std::v
   const ResidentTable& table = keys.table();
   const std::vector<Device*>& devices = table.devices;
   const TupleLayout layout = layout_of(keys, columns);
-  std::vector<Stretch> stretches(devices.size());
+  Stretches stretches(devices.size());
   const auto stretch_of = [&](size_t d, uint64_t size) {
     const auto take = [&](size_t bytes) { return bytes ? devices[d]->memory().allocate_resident(bytes) : Buffer(); };
     stretches[d] = {size, take(size * layout.key_bytes), take(size * layout.value_bytes)};
@@ -85,35 +119,38 @@ ResidentTable sort_table(Engine& engine, const TableSortKeys& keys, const std::v
 
   ResidentTable result{devices, {}, {}, {}};
   for (const Stretch& stretch : stretches) result.rows.push_back(stretch.size);
-  result.columns.resize(columns.size());
+  Streams decoding;
   std::unique_ptr<TableGather> gathering;
-  for (size_t i = 0; i < columns.size(); ++i) {
-    const ResidentColumn& from = table.columns.at(columns[i]);
-    if (keys.is_sorted_along(columns[i])) {
-      const auto made = keys.is_key(columns[i]) ? &Stretch::keys : &Stretch::values;
-      result.columns[i] = {from.name, from.type, false, {}};
-      for (const Stretch& stretch : stretches) result.columns[i].stretches.push_back({(stretch.*made).data(), nullptr});
-      continue;
+  for (const size_t column : columns) {
+    const ResidentColumn& from = table.columns.at(column);
+    if (const auto part = part_for(keys, column)) {
+      result.columns.push_back(column_of(from, stretches, part));
+    } else if (keys.give(column)) {
+      if (decoding.empty()) decoding = create_streams(devices);
+      result.columns.push_back(decode(keys, column, stretches, result.memory, decoding, job));
+    } else {
+      if (!gathering) {
+        std::vector<RowNumbers> rows;
+        for (const Stretch& stretch : stretches) rows.push_back({stretch.values.data(), layout.value_bytes, stretch.size});
+        gathering = std::make_unique<TableGather>(engine, table, std::move(rows), false, job);
+      }
+      result.columns.push_back(gathering->gather(from, result.memory));
     }
-    if (!gathering) {
-      std::vector<RowNumbers> rows(stretches.size());
-      std::transform(stretches.begin(), stretches.end(), rows.begin(), [&](const Stretch& stretch) {
-        return RowNumbers{stretch.values.data(), layout.value_bytes, stretch.size};
-      });
-      gathering = std::make_unique<TableGather>(engine, table, std::move(rows), false, job);
-    }
-    result.columns[i] = gathering->gather(from, result.memory);
   }
-  if (gathering) {
-    const PhaseTimer timer(job, "gather");
-    gathering->wait();
+  if (gathering || !decoding.empty()) {
+    const PhaseTimer timer(job, "make columns");
+    synchronize_all(decoding);
+    if (gathering) gathering->wait();
     job.check();
   }
-  const bool keeps_keys = std::any_of(columns.begin(), columns.end(), [&](size_t c) { return keys.is_key(c); });
-  const bool keeps_payload = std::any_of(columns.begin(), columns.end(), [&](size_t c) { return keys.is_payload(c); });
-  for (Stretch& stretch : stretches) {
-    if (stretch.keys && keeps_keys) result.memory.push_back(std::move(stretch.keys));
-    if (stretch.values && keeps_payload) result.memory.push_back(std::move(stretch.values));
+  const auto stays = [&](Buffer Stretch::*part) {
+    return std::any_of(columns.begin(), columns.end(), [&](size_t column) { return part_for(keys, column) == part; });
+  };
+  for (const auto part : {&Stretch::keys, &Stretch::values}) {
+    if (!stays(part)) continue;
+    for (Stretch& stretch : stretches) {
+      if (stretch.*part) result.memory.push_back(std::move(stretch.*part));
+    }
   }
   return result;
 }
@@ -125,7 +162,7 @@ size_t sort_table_device_bytes(const TableSortKeys& keys, const std::vector<size
   const auto stays = [&](size_t bytes) { return bytes ? from.devices[0]->memory().resident_size(bytes) : 0; };
   size_t bytes = working_bytes(keys, layout) + stays(stretch * layout.key_bytes) + stays(stretch * layout.value_bytes);
   for (const size_t c : columns) {
-    if (keys.is_sorted_along(c)) continue;
+    if (part_for(keys, c)) continue;
     const ResidentColumn& column = from.columns.at(c);
     bytes += stays(values_bytes(column.type, stretch)) + (column.nullable ? stays(bitmap_bytes(stretch)) : 0);
   }

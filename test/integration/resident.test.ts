@@ -99,7 +99,7 @@ test.each([1, 3])('tables are loaded, joined where they lie, and come home, on %
 
   const by = [{ column: 0, descending: true, nullsLast: true }];
   const asItIs = await engine.tableSortKeys(job, l, by, null);
-  expect([asItIs.bits, asItIs.keyBytes]).toEqual([32, 4]);
+  expect(asItIs).toMatchObject({ bits: 32, keyBytes: 4, giveColumns: true, carriesPayload: false });
   const sorted = await engine.sortTable(job, asItIs, [0, 1, 2]);
   expect([sorted.rows, sorted.nullable]).toEqual([2000, [false, false, true]]);
   const order = [...Array(2000).keys()].sort((a, b) => left.get(b)!.k - left.get(a)!.k || a - b);
@@ -108,13 +108,16 @@ test.each([1, 3])('tables are loaded, joined where they lie, and come home, on %
   expect(new BigInt64Array(sortedValues!.values)).toEqual(BigInt64Array.from(order, (row) => BigInt(row) << 30n));
   expect(sortedBits!.nullCount).toBe(left.getChild('b')!.nullCount);
   expect(engine.sortTableDeviceBytes(asItIs, [0, 1])).toBeGreaterThan(0);
-  const two = await engine.tableSortKeys(job, l, [{ column: 2, descending: false, nullsLast: false }, by[0]!], null);
-  expect([two.bits, two.keyBytes]).toEqual([11, 4]);
-  const sortedByTwo = await engine.sortTable(job, two, [1]);
+  const two = await engine.tableSortKeys(job, l, [{ column: 2, descending: false, nullsLast: false }, by[0]!], 1);
+  expect(two).toMatchObject({ bits: 11, keyBytes: 4, giveColumns: true, carriesPayload: true });
+  const sortedByTwo = await engine.sortTable(job, two, [1, 0, 2]);
+  expect(sortedByTwo.nullable).toEqual([false, false, true]);
   const rank = (row: number) => (left.get(row)!.b === null ? 0 : left.get(row)!.b ? 2 : 1);
   const orderByTwo = [...Array(2000).keys()].sort((a, b) => rank(a) - rank(b) || left.get(b)!.k - left.get(a)!.k || a - b);
-  const [valuesByTwo] = await engine.bringHome(job, sortedByTwo, [0]);
+  const [valuesByTwo, keysByTwo, bitsByTwo] = await engine.bringHome(job, sortedByTwo, [0, 1, 2]);
   expect(new BigInt64Array(valuesByTwo!.values)).toEqual(BigInt64Array.from(orderByTwo, (row) => BigInt(row) << 30n));
+  expect([...new Int32Array(keysByTwo!.values)]).toEqual(orderByTwo.map((row) => left.get(row)!.k));
+  expect(bitsByTwo!.nullCount).toBe(left.getChild('b')!.nullCount);
 
   expect(() => engine.sortTable(job, asItIs, [3])).toThrow('columns is not a column of the table');
   expect(() => engine.tableSortKeys(job, l, [{ ...by[0]!, column: 3 }], null)).toThrow('by.column is not a column of the table');

@@ -74,6 +74,12 @@ class FarPrimitives final : public Primitives, public HashGroups {
     require(column.size == 0 || own_.holds(keys, column.size * key_bytes));
     host_.encode_field(column, field, first, key_bytes, keys, job, stream);
   }
+  void decode_field(const void* keys, uint8_t key_bytes, const KeyField& field, const ColumnRoom& out, const Job& job,
+                    Stream& stream) override {
+    own({out.type, out.values, out.validity, out.size});
+    require(out.size == 0 || own_.holds(keys, out.size * key_bytes));
+    host_.decode_field(keys, key_bytes, field, out, job, stream);
+  }
   TupleSpan sort(TupleLayout layout, TupleView in, TupleSpan a, TupleSpan b, uint64_t bits, void* scratch, const Job& job,
                  Stream& stream) override {
     own(layout, in), own(layout, a.view()), own(layout, b.view());

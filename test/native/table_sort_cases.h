@@ -43,6 +43,8 @@ struct SortTable {
     draw(test::signed_type(2), {.nulls = 0.1});
     draw(test::signed_type(4), {.nulls = 1});
     draw(test::unsigned_type(8), {.nulls = 0.5, .distinct = 1});
+    draw(test::floating_type(4), {.distinct = keys});
+    draw(test::floating_type(8), {.nulls = 0.1, .distinct = keys});
     for (const test::TestColumn& column : made) columns.push_back(&column.column);
   }
 
@@ -107,13 +109,35 @@ inline void check_table_sorts(Engine& engine, uint64_t rows, uint64_t keys) {
         check_table_sort(engine, of, as_it_is, c.columns, order);
       }
     }
-    for (const std::vector<size_t>& columns : std::vector<std::vector<size_t>>{
-             {4}, {5}, {6}, {8}, {9}, {10}, {11}, {12}, {13}, {14}, {13, 14}, {0, 11}, {11, 0}, {6, 11, 12, 10, 6}, {14, 1, 6}}) {
+    for (const std::vector<size_t>& columns : std::vector<std::vector<size_t>>{{4},
+                                                                               {5},
+                                                                               {6},
+                                                                               {8},
+                                                                               {9},
+                                                                               {10},
+                                                                               {11},
+                                                                               {12},
+                                                                               {13},
+                                                                               {14},
+                                                                               {15},
+                                                                               {16},
+                                                                               {13, 14},
+                                                                               {15, 11},
+                                                                               {0, 11},
+                                                                               {11, 0},
+                                                                               {6, 11, 12, 10, 6},
+                                                                               {14, 1, 6}}) {
       std::vector<TableSortColumn> by;
       for (const size_t column : columns) by.push_back({column, random() % 2 != 0, random() % 2 != 0});
       SCOPED_TRACE("by column " + std::to_string(columns[0]) + " of " + std::to_string(columns.size()));
       const TableSortKeys made(table, by, {}, job);
-      check_table_sort(engine, of, made, {columns[0], 2, 7}, of.order(by));
+      const std::vector<uint64_t> order = of.order(by);
+      check_table_sort(engine, of, made, {columns[0], 2, 7}, order);
+      const TableSortKeys carrying(table, by, 2, job);
+      EXPECT_EQ(carrying.payload().has_value(), carrying.give_columns());
+      std::vector<size_t> along = columns;
+      along.push_back(2);
+      check_table_sort(engine, of, carrying, along, order);
     }
   }
   for (Device* device : devices) EXPECT_EQ(device->memory().used_bytes() + device->memory().resident_bytes(), 0u);

@@ -56,7 +56,7 @@ TEST_F(TableSortErrors, RefuseKeysAndPayloadsThatDoNotServe) {
   EXPECT_EQ(code_of(engine, {7}, {}, {7}), ErrorCode::key_type);         // 16 bytes
   EXPECT_EQ(code_of(engine, {0}, 7, {7}), ErrorCode::not_supported);     // 16 bytes
   EXPECT_EQ(code_of(engine, {0}, 1, {1, 2}), ErrorCode::not_supported);  // carried along and gathered
-  EXPECT_EQ(code_of(engine, {4}, 1, {1}), ErrorCode::not_supported);     // carried along with a key that is made
+  EXPECT_EQ(code_of(engine, {11}, 1, {2}), ErrorCode::not_supported);    // the same with a key that is made
   EXPECT_EQ(code_of(engine, {2, 3}, {}, {1}), ErrorCode::not_supported);
   EXPECT_EQ(code_of(engine, {8, 11}, {}, {1}), ErrorCode::not_supported);
 }
@@ -87,6 +87,23 @@ TEST(TableSortKeys, TakeAsFewBitsAsTheirValuesNeed) {
   }
 }
 
+TEST(TableSortKeys, GiveColumnsButForZeroesAndNansOfOtherBits) {
+  std::mt19937_64 random(4);
+  const auto gives = [&](const std::vector<double>& numbers) {
+    test::Values values(1);
+    for (const double number : numbers) values.push_back(test::value_of(number));
+    const test::TestColumn column("c", test::floating_type(8), values, random);
+    Engine engine(config(2));
+    Job job;
+    const ResidentTable table = load_table(engine, all_devices(engine), {&column.column}, values.size(), job);
+    return TableSortKeys(table, {{0}}, {}, job).give_columns();
+  };
+  const double nan = std::bit_cast<double>(uint64_t{0x7FF8} << 48), other_nan = std::bit_cast<double>(uint64_t{0xFFF8} << 48);
+  EXPECT_TRUE(gives({0.0, 1.5, -2.5, INFINITY, nan}));
+  EXPECT_FALSE(gives({1.5, -0.0}));
+  EXPECT_FALSE(gives({other_nan, 1.5}));
+}
+
 TEST_F(TableSortErrors, GatherFromEvenStretchesAlone) {
   Engine engine(config(2));
   Job job;
@@ -100,7 +117,8 @@ TEST_F(TableSortErrors, GatherFromEvenStretchesAlone) {
 
 TEST_F(TableSortErrors, TakeTheMemoryThatIsPlanned) {
   for (const int devices : {1, 2, 3}) {
-    for (const std::vector<TableSortColumn>& by : std::vector<std::vector<TableSortColumn>>{{{0}}, {{10}}, {{8}}, {{0}, {11}}}) {
+    for (const std::vector<TableSortColumn>& by :
+         std::vector<std::vector<TableSortColumn>>{{{0}}, {{10}}, {{8}}, {{0}, {11}}, {{12}}}) {
       for (const std::vector<size_t>& columns : {std::vector<size_t>{0}, {0, 1, 2, 3, 4, 5, 6, 7}}) {
         const auto engine = make_far_engine(config(devices));
         Job job;
@@ -123,7 +141,8 @@ TEST_F(TableSortErrors, LeaveNothingBehind) {
     const ResidentTable table = load_table(*engine, all_devices(*engine), of.columns, of.rows(), job);
     sort_table(*engine, {table, {{1, true}}, {}, job}, {0, 5, 6}, job);
     sort_table(*engine, {table, {{0}}, 4, job}, {4, 0}, job);
-    sort_table(*engine, {table, {{12}, {11}}, {}, job}, {4, 0}, job);
+    sort_table(*engine, {table, {{12}, {11}}, {}, job}, {4, 11}, job);
+    sort_table(*engine, {table, {{12}, {11}}, 2, job}, {12, 2}, job);
   });
   check_failed_allocations(*engine, 2, call);
   check_cancelled_calls(call);

@@ -27,7 +27,7 @@ import type {
 export interface FakeSettings {
   /** Milliseconds that each step takes. */
   stepMilliseconds: number;
-  /** Whether decodeKeys gives columns. */
+  /** Whether keys give back what they are made of. */
   decodes: boolean;
   /** Whether keys are the left column's values. */
   keysAreLeftValues: boolean;
@@ -101,13 +101,16 @@ class Resident extends FakeHandle {
 }
 class TableSortKeys extends FakeHandle {
   readonly keyBytes = 8;
+  readonly carriesPayload: boolean;
   constructor(
     readonly table: Resident,
     readonly by: SortColumnSpec[],
-    readonly payload: number | null,
+    payload: number | null,
     readonly bits: number,
+    readonly giveColumns: boolean,
   ) {
     super();
+    this.carriesPayload = payload !== null && giveColumns;
   }
 }
 class SortKeys extends FakeHandle {
@@ -657,13 +660,13 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
       step(
         'tableSortKeys',
         job,
-        () => new TableSortKeys(use(table), by, payload, options.keyBits) as unknown as TableSortKeysHandle,
+        () => new TableSortKeys(use(table), by, payload, options.keyBits, options.decodes) as unknown as TableSortKeysHandle,
       ),
     sortTable: (job, handle, columns) =>
       step('sortTable', job, () => {
-        const { table: from, by, payload } = use<TableSortKeys>(handle);
-        if (payload !== null && columns.some((column) => column !== payload && column !== by[0]!.column))
-          throw coded('ERR_NOT_SUPPORTED', 'There are no row numbers');
+        const { table: from, by, carriesPayload } = use<TableSortKeys>(handle);
+        const others = new Set(columns.filter((column) => !by.some((key) => key.column === column)));
+        if (carriesPayload && others.size > 1) throw coded('ERR_NOT_SUPPORTED', 'There are no row numbers');
         const order = [...Array(from.rows).keys()].sort(compareRows(from.columns, by));
         const sorted = columns.map((column): Column => {
           const { info, cells } = from.columns[column]!;

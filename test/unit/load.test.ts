@@ -386,6 +386,15 @@ describe('sorts of loaded tables', () => {
     expect(addon.liveHandles()).toBe(0);
   });
 
+  test('gather the columns that their keys do not give back', async () => {
+    const { addon, engine, loaded } = await sorting();
+    addon.settings.decodes = false;
+    const by = { column: 'a', descending: true } as const;
+    const sorted = await engine.sort(loaded, { by, select: ['a', 'id'] });
+    expect(rows(sorted)).toEqual(rows(await engine.sort(wide, { by, select: ['a', 'id'] })));
+    expect(sorted.stats.resident).toEqual(['input']);
+  });
+
   test('gather from tables alone that are spread evenly', async () => {
     const { engine, loaded } = await sorting();
     const sorted = await engine.sort(loaded, { by: 'id', select: ['id', 'a', 'c'], resident: true });

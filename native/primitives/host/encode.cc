@@ -37,4 +37,34 @@ void HostPrimitives::encode_field(const ColumnStretch& column, const KeyField& f
   });
 }
 
+void HostPrimitives::decode_field(const void* keys, uint8_t key_bytes, const KeyField& field, const ColumnRoom& out,
+                                  const Job& job, Stream& stream) {
+  host(stream).enqueue([=, this, &job] {
+    with_values(out.type, [&]<class Values>() {
+      auto* const values = static_cast<typename Values::Raw*>(out.values);
+      auto* const validity = static_cast<uint64_t*>(out.validity);
+      const auto decode = [&](const auto* from) {
+        pool_.for_blocks((out.size + 63) / 64, host::kCheckRows / 64, job, [&](uint64_t begin, uint64_t end) {
+          for (uint64_t word = begin; word < end; ++word) {
+            uint64_t valid = 0, bits = 0;
+            for (uint64_t row = 64 * word; row < std::min(out.size, 64 * (word + 1)); ++row) {
+              const uint64_t code = field.code_in(from[row]);
+              const bool is_valid = !field.nulls || code != field.null_code;
+              valid |= uint64_t{is_valid} << (row % 64);
+              if constexpr (std::is_same_v<Values, BitValues>) {
+                bits |= (is_valid ? field.ordered(code) : 0) << (row % 64);
+              } else {
+                values[row] = is_valid ? Values::raw(field.ordered(code)) : typename Values::Raw{0};
+              }
+            }
+            if constexpr (std::is_same_v<Values, BitValues>) values[word] = bits;
+            if (validity) validity[word] = valid;
+          }
+        });
+      };
+      key_bytes == 4 ? decode(static_cast<const uint32_t*>(keys)) : decode(static_cast<const uint64_t*>(keys));
+    });
+  });
+}
+
 }  // namespace warpjoin

@@ -17,6 +17,8 @@ class HostPrimitives final : public Primitives {
   void value_range(const ColumnStretch& column, ValueRange* host_range, const Job& job, Stream& stream) override;
   void encode_field(const ColumnStretch& column, const KeyField& field, bool first, uint8_t key_bytes, void* keys, const Job& job,
                     Stream& stream) override;
+  void decode_field(const void* keys, uint8_t key_bytes, const KeyField& field, const ColumnRoom& out, const Job& job,
+                    Stream& stream) override;
 
   // sort.cc
   TupleSpan sort(TupleLayout layout, TupleView in, TupleSpan a, TupleSpan b, uint64_t bits, void* scratch, const Job& job,
