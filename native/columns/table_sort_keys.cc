@@ -119,12 +119,19 @@ void TableSortKeys::lay_out(const std::vector<ValueRange>& ranges) {
       bits_ += kMostBits + 1;
       continue;
     }
-    if (descending) field.flip = ~uint64_t{0};
-    field.base = descending ? ~range.greatest : range.least;
     field.bits = static_cast<unsigned>(std::bit_width(farthest + field.nulls));
     if (field.bits) field.shift = bits_;
-    if (field.nulls && nulls_last) field.null_code = farthest + 1;
-    if (field.nulls && !nulls_last) --field.base;
+    if (descending) field.flip = ~uint64_t{0};
+    field.base = descending ? ~range.greatest : range.least;
+    // Nulls are as far from values as there is room: then leading bits tell them apart.
+    if (field.nulls) {
+      const uint64_t last = ~uint64_t{0} >> (64 - field.bits);
+      if (nulls_last) {
+        field.null_code = last;
+      } else {
+        field.base -= last - farthest;
+      }
+    }
     bits_ += field.bits;
   }
 }

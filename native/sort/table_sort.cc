@@ -89,8 +89,8 @@ ResidentColumn decode(const TableSortKeys& keys, size_t column, const Stretches&
     const auto take = [&](size_t bytes) {
       return bytes ? memory.emplace_back(table.devices[d]->memory().allocate_resident(bytes)).data() : nullptr;
     };
-    const DeviceStretch& to =
-        made.stretches.emplace_back(take(values_bytes(like.type, size)), made.nullable ? take(bitmap_bytes(size)) : nullptr);
+    const DeviceStretch to{take(values_bytes(like.type, size)), made.nullable ? take(bitmap_bytes(size)) : nullptr};
+    made.stretches.push_back(to);
     keys.decode(column, sorted.data(), {like.type, to.values, to.validity, size}, *table.devices[d], job, *streams[d]);
   }
   return made;

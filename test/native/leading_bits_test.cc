@@ -65,10 +65,45 @@ TEST(DistinguishingBits, AreAllThatVaryWhereASampleTellsNothing) {
   const auto keys = draw_keys(uint64_t{1} << 16, [&] { return random(); });
   EXPECT_EQ(distinguishing_bits({}, 1000, 0xFF0), 0xFF0u);
   EXPECT_EQ(distinguishing_bits(sorted_sample_of(keys, 16), keys.size(), 0xFF0), 0xFF0u);
-  const auto few = draw_keys(uint64_t{1} << 16, [&] { return mix_key(random() % 100); });
+  const auto few = draw_keys(uint64_t{1} << 16, [&] { return mix_key(random() % 1000); });
   EXPECT_EQ(distinguishing_bits(sorted_sample_of(few, 4096), few.size(), ~uint64_t{0}), ~uint64_t{0});
   const std::vector<uint64_t> equal(4096, 7);
   EXPECT_EQ(distinguishing_bits(equal, uint64_t{1} << 40, 3), 3u);
+}
+
+TEST(DistinguishingBits, LeaveHeavyKeysAmongThemselves) {
+  std::mt19937_64 random(4);
+  constexpr uint64_t kSize = uint64_t{1} << 19;
+  const auto check = [&](const char* what, const auto& draw, int most_bits) {
+    const std::vector<uint64_t> keys = draw_keys(kSize, draw);
+    const uint64_t bits = distinguishing_bits(sorted_sample_of(keys, uint64_t{1} << 13), kSize, ~uint64_t{0});
+    SCOPED_TRACE(what);
+    EXPECT_LE(std::popcount(bits), most_bits);
+    std::vector<uint64_t> sorted = keys;
+    std::stable_sort(sorted.begin(), sorted.end(), [&](uint64_t x, uint64_t y) { return (x & bits) < (y & bits); });
+    // Keys that agree in these bits and are out of order: next to none are in ties of a heavy key.
+    uint64_t tied = 0, unsorted_long = 0;
+    for (uint64_t begin = 0, end; begin < kSize; begin = end) {
+      for (end = begin + 1; end < kSize && (sorted[begin] & bits) == (sorted[end] & bits);) ++end;
+      const bool in_order =
+          std::is_sorted(sorted.begin() + static_cast<std::ptrdiff_t>(begin), sorted.begin() + static_cast<std::ptrdiff_t>(end));
+      if (end - begin > 16) {
+        unsorted_long += !in_order;
+      } else {
+        tied += end - begin - 1;
+      }
+    }
+    EXPECT_LT(tied, kSize / 4);
+    EXPECT_EQ(unsorted_long, 0u);
+  };
+  check(
+      "last", [&] { return random() % 4 ? random() >> 1 : ~uint64_t{0}; }, 26);
+  check(
+      "one", [&] { return random() % 4 ? random() : uint64_t{5} << 60 | 12345; }, 30);
+  check(
+      "several", [&] { return random() % 4 ? random() : mix_key(random() % 20 + 1); }, 34);
+  check(
+      "nothing else", [&] { return mix_key(random() % 50); }, 24);
 }
 
 TEST(LeadingBits, TakeNoMorePassesThanTheBitsThatDistinguish) {
