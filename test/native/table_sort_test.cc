@@ -12,14 +12,14 @@ class TableSorts : public ::testing::TestWithParam<int> {};
 
 TEST_P(TableSorts, EqualAStableSortOfRowNumbers) {
   Engine engine(config(GetParam()));
-  check_table_sorts(engine, 20'000, 700);
+  check_table_sorts(engine, 7000, 700);
   check_table_sorts(engine, 3000, 100'000);
 }
 
 TEST_P(TableSorts, EqualItWhereDevicesReadNoHostMemory) {
   const auto engine = make_far_engine(config(GetParam()));
-  check_table_sorts(*engine, 20'000, 100'000);
-  check_table_sorts(*engine, 30'000, 3);
+  check_table_sorts(*engine, 9000, 100'000);
+  check_table_sorts(*engine, 9000, 3);
   check_table_sorts(*engine, 5, 10);
   check_table_sorts(*engine, 1, 1);
   check_table_sorts(*engine, 0, 1);
