@@ -7,7 +7,6 @@
 #include "columns/chunks.h"
 #include "columns/encode.h"
 #include "core/error.h"
-#include "core/key_types.h"
 
 namespace warpjoin {
 namespace {

@@ -16,8 +16,8 @@ struct TableSortColumn {
 };
 
 /// A key is one column as it is, where that is of 4- or 8-byte integers without nulls. Otherwise it is made of all columns, the
-/// first one topmost, each as its value less the least one, in as few bits as that needs. A null is one less than the least
-/// value, or one more than the greatest.
+/// first one topmost, each as its value's distance from the least one, in as few bits as that needs. Nulls are the first code or
+/// the last one, as far from the values as there is room.
 class TableSortKeys {
  public:
   static constexpr unsigned kMostBits = 64;
@@ -36,6 +36,7 @@ class TableSortKeys {
   bool give_columns() const { return give_columns_; }
   /// Whether they give back this one.
   bool give(size_t column) const;
+  /// The column that is carried along.
   const std::optional<size_t>& payload() const { return payload_; }
   TupleLayout layout() const;
   /// Keys come in order as unsigned ones do by key ^ this.
@@ -45,9 +46,9 @@ class TableSortKeys {
   size_t made_bytes(uint64_t rows) const { return column_ ? 0 : rows * layout().key_bytes; }
   /// The tuples of each device; row numbers are implied. Keys that have to be made go to `made`, memory of each device.
   std::vector<TupleView> chunks(std::vector<Buffer>& made, const Job& job) const;
-  /// Whether values may be null in a column that keys give.
+  /// Whether values may be null in a column that keys give, but are not.
   bool may_be_null(size_t column) const { return part_of(column).field.nulls; }
-  /// Enqueues what writes a column that keys give, but are not, to `out`.
+  /// Enqueues what writes such a column to `out`.
   void decode(size_t column, const void* keys, const ColumnRoom& out, Device& device, const Job& job, Stream& stream) const;
 
  private:
