@@ -91,8 +91,9 @@ export interface KeyedTable {
 }
 /** What a table on devices is sorted by there. */
 export interface TableSortKeysHandle extends Handle<'tableSortKeys'> {
-  /** Of a key; tables are sorted by up to 64 of them. */
+  /** Of a key; tables are sorted by up to `mostBits` of them. */
   readonly bits: number;
+  readonly mostBits: number;
   readonly keyBytes: 4 | 8;
   /** Whether sorted keys give back the columns that they are made of. */
   readonly giveColumns: boolean;

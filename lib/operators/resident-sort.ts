@@ -11,9 +11,6 @@ import { carriedThere, planThere, stayingTable, useThere } from './resident.js';
 import { plannedWidth } from './shared.js';
 import type { Sorted, SortTask } from './sort.js';
 
-/** The most bits of a key that the devices sort by. */
-const MOST_KEY_BITS = 64;
-
 /** A sort that runs where its table lies. */
 export interface ResidentSort {
   keys: TableSortKeysHandle;
@@ -42,7 +39,7 @@ export async function prepareResidentSort(call: Call, task: SortTask): Promise<R
     call.free(keys);
     return reason;
   };
-  if (keys.bits > MOST_KEY_BITS) return unsorted(`its keys take ${keys.bits} bits, more than ${MOST_KEY_BITS}`);
+  if (keys.bits > keys.mostBits) return unsorted(`its keys take ${keys.bits} bits, more than ${keys.mostBits}`);
   const from = columns.map(({ column }): ColumnOrigin => {
     return keys.giveColumns && task.keys.includes(column) ? 'keys' : keys.carriesPayload ? 'payload' : 'gathered';
   });

@@ -158,6 +158,7 @@ Napi::Value EngineWrap::table_sort_keys(const Napi::CallbackInfo& info) {
                      const TableSortKeys& keys = state->keys;
                      Napi::Object handle = to_handle(env, state);
                      handle.Set("bits", number(env, keys.bits()));
+                     handle.Set("mostBits", number(env, TableSortKeys::kMostBits));
                      handle.Set("keyBytes", number(env, keys.layout().key_bytes));
                      handle.Set("giveColumns", Napi::Boolean::New(env, keys.give_columns()));
                      handle.Set("carriesPayload", Napi::Boolean::New(env, keys.payload().has_value()));

@@ -99,7 +99,7 @@ test.each([1, 3])('tables are loaded, joined where they lie, and come home, on %
 
   const by = [{ column: 0, descending: true, nullsLast: true }];
   const asItIs = await engine.tableSortKeys(job, l, by, null);
-  expect(asItIs).toMatchObject({ bits: 32, keyBytes: 4, giveColumns: true, carriesPayload: false });
+  expect(asItIs).toMatchObject({ bits: 32, mostBits: 64, keyBytes: 4, giveColumns: true, carriesPayload: false });
   const sorted = await engine.sortTable(job, asItIs, [0, 1, 2]);
   expect([sorted.rows, sorted.nullable]).toEqual([2000, [false, false, true]]);
   const order = [...Array(2000).keys()].sort((a, b) => left.get(b)!.k - left.get(a)!.k || a - b);

@@ -101,6 +101,7 @@ class Resident extends FakeHandle {
 }
 class TableSortKeys extends FakeHandle {
   readonly keyBytes = 8;
+  readonly mostBits = 64;
   readonly carriesPayload: boolean;
   constructor(
     readonly table: Resident,
