@@ -81,13 +81,26 @@ export interface ResidentHandle extends Handle<'resident'> {
   readonly skew: number;
   readonly splitRows: number;
 }
-/** A table on devices to join there; columns by their positions among those on the devices. */
-export interface KeyedTable {
+/** A column that a table on devices is joined by there, by its position among those on the devices. */
+export interface TableKey {
   table: ResidentHandle;
-  /** 4- or 8-byte integers without nulls, of the same type as the other side's. */
   key: number;
-  /** 4 or 8 bytes without nulls, carried along; null: row numbers are. */
-  payload: number | null;
+}
+/** The keys of a join of two tables on devices. */
+export interface TableJoinKeysHandle extends Handle<'tableJoinKeys'> {
+  /** Of a key; tables are joined by up to `mostBits` of them. */
+  readonly bits: number;
+  readonly mostBits: number;
+  /** Whether keys are the columns as they are; otherwise they are made of them, and only the devices can decode them. */
+  readonly areColumns: boolean;
+  /** Whether keys give back the left column. */
+  readonly giveLeft: boolean;
+}
+/** Tables on devices to join there. */
+export interface KeyedTables {
+  keys: TableJoinKeysHandle;
+  /** Columns of 4 or 8 bytes without nulls, carried along; null: row numbers are. */
+  payload: Record<Side, number | null>;
 }
 /** What a table on devices is sorted by there. */
 export interface TableSortKeysHandle extends Handle<'tableSortKeys'> {
@@ -336,18 +349,17 @@ export interface NativeEngine {
   /** Copies columns of a table on devices, by their positions there, to host memory. */
   bringHome(job: NativeJob, table: ResidentHandle, columns: number[]): Promise<NativeResultColumn[]>;
 
+  /**
+   * The keys of a join of two tables on the same devices: integers, floats of one width, or booleans. They are the columns as they
+   * are where both are of one type, of 4- or 8-byte integers without nulls; otherwise keys are made, and columns read for that.
+   */
+  tableJoinKeys(job: NativeJob, left: TableKey, right: TableKey): Promise<TableJoinKeysHandle>;
   /** Joins tables on devices into one that stays there: by hash, as joinTablesHome does. */
-  joinTables(
-    job: NativeJob,
-    left: KeyedTable,
-    right: KeyedTable,
-    request: NativeJoinRequest,
-    columns: ResidentOrigin[],
-  ): Promise<ResidentHandle>;
+  joinTables(job: NativeJob, tables: KeyedTables, request: NativeJoinRequest, columns: ResidentOrigin[]): Promise<ResidentHandle>;
   /** The same into host memory: what the rows carry. */
-  joinTablesHome(job: NativeJob, left: KeyedTable, right: KeyedTable, request: NativeJoinRequest): Promise<RowsHandle>;
+  joinTablesHome(job: NativeJob, tables: KeyedTables, request: NativeJoinRequest): Promise<RowsHandle>;
   /** Device memory of either, on each device, beside the tables and a result that stays. */
-  joinTablesDeviceBytes(left: KeyedTable, right: KeyedTable, request: NativeJoinRequest): number;
+  joinTablesDeviceBytes(tables: KeyedTables, request: NativeJoinRequest): number;
   /**
    * What a table on devices is sorted by; columns by their positions among those on the devices. The column is the key where it
    * is the only one, of 4- or 8-byte integers without nulls; otherwise keys are made of all columns, which are read for that.

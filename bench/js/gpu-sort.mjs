@@ -7,10 +7,10 @@
 // process, one after the other.
 import { availableParallelism } from 'node:os';
 import { DuckDBInstance } from '@duckdb/node-api';
-import { Float64, makeData, Table, Vector } from 'apache-arrow';
+import { Table } from 'apache-arrow';
 import { createEngine } from '../../dist/index.js';
 import { int64, random } from '../workloads/random.mjs';
-import { column, options, range, showSteps, time, writeReport } from './gpu.mjs';
+import { column, floatsWithNulls, milliseconds, options, range, showSteps, time, writeReport } from './gpu.mjs';
 
 const { rows, columns, runs, json } = options();
 const payloads = Array.from({ length: columns }, (_, index) => `value${index}`);
@@ -43,9 +43,7 @@ function check(sorted, keys) {
 function randomFloats(length) {
   const { unit } = random(2);
   const data = Float64Array.from({ length }, unit);
-  const nullBitmap = new Uint8Array(Math.ceil(length / 8)).map((_, byte) => (byte % 2 ? 0xff : 0xfe));
-  const nullCount = Math.ceil(length / 16);
-  return { data, vector: new Vector([makeData({ type: new Float64(), length, nullCount, data, nullBitmap })]) };
+  return { data, vector: floatsWithNulls(data) };
 }
 
 /** The same where the keys are those floats: nulls last. */
@@ -82,7 +80,7 @@ async function sortLoaded(of, checkResult) {
   const loaded = await engine.load(of);
   let stats;
   let checked = false;
-  const milliseconds = await time(runs, async () => {
+  const took = await time(runs, async () => {
     const sorted = await engine.sort(loaded, { by: 'key', resident: true });
     stats = sorted.stats;
     return async () => {
@@ -93,9 +91,9 @@ async function sortLoaded(of, checkResult) {
   });
   if (!stats.resident.length) throw new Error(`not resident: ${stats.residentReason}`);
   await loaded.dispose();
-  return { milliseconds, stats };
+  return { took, stats };
 }
-const { milliseconds: resident, stats: residentStats } = await sortLoaded(table, (sorted) => check(sorted, keys));
+const { took: resident, stats: residentStats } = await sortLoaded(table, (sorted) => check(sorted, keys));
 const floats = randomFloats(rows);
 const floatTable = new Table({ key: floats.vector, [payloads[0]]: values[0][1] });
 const made = await sortLoaded(floatTable, (sorted) => checkFloats(sorted, floats.data));
@@ -103,11 +101,9 @@ const devices = engine.devices().map(({ name }) => name);
 await engine.dispose();
 console.log(`warpjoin  ${range(own)} on ${devices.length} GPUs`);
 showSteps(stats);
-console.log(`loaded    ${resident.median.toFixed(1)} ms (${resident.min.toFixed(1)} to ${resident.max.toFixed(1)})`);
+console.log(`loaded    ${milliseconds(resident)}`);
 showSteps(residentStats);
-console.log(
-  `by floats ${made.milliseconds.median.toFixed(1)} ms (${made.milliseconds.min.toFixed(1)} to ${made.milliseconds.max.toFixed(1)})`,
-);
+console.log(`by floats ${milliseconds(made.took)}`);
 showSteps(made.stats);
 
 const connection = await (await DuckDBInstance.create(':memory:')).connect();
@@ -126,6 +122,6 @@ const floatPeer = await peerSort();
 console.log(`DuckDB    ${range(floatPeer)} by floats`);
 console.log(`warpjoin is ${(peer.median / own.median).toFixed(2)}x, loaded ${(peer.median / resident.median).toFixed(1)}x`);
 if (json) {
-  const byFloats = { resident: made.milliseconds, duckdb: floatPeer, stats: made.stats };
+  const byFloats = { resident: made.took, duckdb: floatPeer, stats: made.stats };
   writeReport(json, { rows, columns, runs, devices, warpjoin: own, resident, byFloats, duckdb: peer, stats, residentStats });
 }

@@ -4,7 +4,7 @@ import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { Int64, makeData, Vector } from 'apache-arrow';
+import { Float64, Int64, makeData, Vector } from 'apache-arrow';
 import { summary } from './statistics.mjs';
 
 /** --rows N, --columns N, --runs N and --json FILE, or what they are without. */
@@ -22,6 +22,15 @@ export function options() {
 }
 
 export const column = (data) => new Vector([makeData({ type: new Int64(), length: data.length, nullCount: 0, data })]);
+
+/** Floats that are null in every 16th row. */
+export function floatsWithNulls(data) {
+  const { length } = data;
+  const nullBitmap = new Uint8Array(Math.ceil(length / 8)).map((_, byte) => (byte % 2 ? 0xff : 0xfe));
+  return new Vector([makeData({ type: new Float64(), length, nullCount: Math.ceil(length / 16), data, nullBitmap })]);
+}
+
+export const milliseconds = ({ median, min, max }) => `${median.toFixed(1)} ms (${min.toFixed(1)} to ${max.toFixed(1)})`;
 
 setFlagsFromString('--expose-gc');
 const collectGarbage = runInNewContext('gc');

@@ -191,7 +191,7 @@ export function gpuSections(folder, table) {
           ]),
       ),
     ),
-    'gpu-table-join': from('table-join', ({ rows, columns, threads, devices, warpjoin, resident, duckdb }) =>
+    'gpu-table-join': from('table-join', ({ rows, columns, threads, devices, warpjoin, resident, byFloats, duckdb }) =>
       table(
         [
           'call',
@@ -204,18 +204,19 @@ export function gpuSections(folder, table) {
           'warpjoin is',
         ],
         [
-          ['of Arrow tables', warpjoin],
-          ['of loaded tables', resident],
-        ].flatMap(([what, calls]) =>
+          ['of Arrow tables', columns, warpjoin, duckdb],
+          ['of loaded tables', columns, resident, duckdb],
+          ...(byFloats ? [['of loaded tables, by floats and nulls', 1, byFloats.resident, byFloats.duckdb]] : []),
+        ].flatMap(([what, payloads, calls, peer]) =>
           Object.keys(calls).map((call) => [
             `${call} ${what}`,
             rows / 1e6,
-            columns,
+            payloads,
             devices.length,
             threads,
             range(calls[call], calls[call].median < 20 ? 1 : 0),
-            range(duckdb[call], 0),
-            `${(duckdb[call].median / calls[call].median).toFixed(2)}x`,
+            range(peer[call], 0),
+            `${(peer[call].median / calls[call].median).toFixed(2)}x`,
           ]),
         ),
       ),

@@ -457,8 +457,9 @@ async function execute(call: Call, task: JoinTask, prepared: Prepared): Promise<
         break;
       }
       case 'residentJoin': {
-        const { left, right } = prepared.joined!;
-        rows = await call.step(step, () => native.joinTablesHome(job, left, right, request));
+        const { tables } = prepared.joined!;
+        rows = await call.step(step, () => native.joinTablesHome(job, tables, request));
+        call.free(tables.keys);
         break;
       }
       case 'crossJoin':

@@ -1,22 +1,20 @@
-/** Joins of two loaded tables where they lie: their key columns are the keys, and nothing but what is asked for comes home. */
-import { infoOf } from '../columns/input.js';
+/** Joins of two loaded tables where they lie, from which nothing but what is asked for comes home. */
+import { infoOf, isForDevices } from '../columns/input.js';
 import type { ResultColumn } from '../columns/layout.js';
 import { checkTableRows } from '../columns/result.js';
-import type { KeyedTable, NativeJoinRequest, ResidentOrigin, Side } from '../native.js';
+import type { KeyedTables, NativeJoinRequest, ResidentOrigin, Side, TableKey } from '../native.js';
 import type { JoinPlan } from '../plan/join.js';
 import type { ColumnOrigin, PlannedColumn, Resources } from '../plan/plan.js';
 import { planResidentJoin } from '../plan/resident.js';
-import { quote } from '../suggest.js';
 import type { Call } from './call.js';
 import type { Joined, JoinTask } from './join.js';
 import type { Resident } from './load.js';
-import { carriedThere, isKeyThere, planThere, stayingTable, useThere } from './resident.js';
+import { carriedThere, planThere, stayingTable, useThere } from './resident.js';
 import { plannedWidth } from './shared.js';
 
 /** A join that runs where its tables lie. */
 export interface ResidentJoin {
-  left: KeyedTable;
-  right: KeyedTable;
+  tables: KeyedTables;
   request: NativeJoinRequest;
   /** How the columns of a result are made that is made on the devices; null: its rows come home, and its columns are made there. */
   origins: ResidentOrigin[] | null;
@@ -35,21 +33,24 @@ export async function prepareResident(call: Call, task: JoinTask): Promise<Resid
   for (const side of SIDES) {
     if (!(await useThere(call, task[side].loaded!))) return `the ${side} table was evicted, and there is no room for it`;
   }
-  for (const side of SIDES) {
-    const key = task.keys![side];
+  const keyOf = (side: Side): TableKey => {
     const { handle, position } = residentOf(task, side);
-    if (handle.nullable[position.get(key)!]) return `key ${quote(task[side].columns[key]!.name)} of the ${side} table has nulls`;
-  }
+    return { table: handle, key: position.get(task.keys![side])! };
+  };
+  const keys = call.keep(
+    await call.step('encode keys', () => call.native.tableJoinKeys(call.job, keyOf('left'), keyOf('right'))),
+  );
+  const unjoined = (reason: string): string => {
+    call.free(keys);
+    return reason;
+  };
+  if (keys.bits > keys.mostBits) return unjoined(`the keys take ${keys.bits} bits, more than ${keys.mostBits}`);
   const { settings, want } = task;
   const columns = typeof want === 'string' ? [] : want.columns;
-  const carried = { left: carriedOf(task, columns, 'left'), right: carriedOf(task, columns, 'right') };
-  const from = columns.map((column): ColumnOrigin => {
-    if (column.source === 'coalesced') return 'coalesced';
-    if (isLeftKey(task, column)) return 'keys';
-    return carried[column.source] === null ? 'gathered' : 'payload';
-  });
-  const stays = settings.resident || from.includes('gathered');
-  const made = stays && columns.every((column, index) => isMadeThere(task, column, from[index]!));
+  let layout = layOut(task, columns, keys.giveLeft, keys.areColumns);
+  // Keys that are made can be decoded only where the result is made.
+  if (!keys.areColumns && !layout.made) layout = layOut(task, columns, false, false);
+  const { payload, from, made } = layout;
   const originOf = ({ source, column }: ResultColumn, index: number): ResidentOrigin => {
     if (from[index] === 'keys') return { from: 'keys' };
     const side = source as Side;
@@ -69,20 +70,37 @@ export async function prepareResident(call: Call, task: JoinTask): Promise<Resid
     wantRight: wants('right') && settings.how !== 'semi' && settings.how !== 'anti',
     maxRows: settings.maxOutputRows,
   };
-  const sideOf = (side: Side): KeyedTable => {
-    const { handle, position } = residentOf(task, side);
-    return { table: handle, key: position.get(task.keys![side])!, payload: carried[side] };
-  };
-  const [left, right] = [sideOf('left'), sideOf('right')];
   const planned = columns.map(({ name, source, column }, index): PlannedColumn => {
     const side = source === 'coalesced' ? null : source;
     return { name, from: from[index]!, width: plannedWidth(task[side ?? 'left'], column), side };
   });
   const [leftRows, rightRows, comesHome] = [task.left.rows, task.right.rows, !settings.resident || !made];
   const shape = { how: settings.how, buildLeft, leftRows, rightRows, columns: planned, made, comesHome };
-  const joinBytes = call.native.joinTablesDeviceBytes(left, right, request);
+  const tables = { keys, payload };
+  const joinBytes = call.native.joinTablesDeviceBytes(tables, request);
   const fitting = await planThere(call, (resources) => planResidentJoin(shape, joinBytes, resources));
-  return typeof fitting === 'string' ? fitting : { left, right, request, origins, planned, ...fitting };
+  return typeof fitting === 'string' ? unjoined(fitting) : { tables, request, origins, planned, ...fitting };
+}
+
+/** What rows carry of the result's columns, where these come from, and whether they are made on the devices. */
+interface Layout {
+  payload: KeyedTables['payload'];
+  from: ColumnOrigin[];
+  made: boolean;
+}
+
+/** `keysGive`: the left key column, which is they as they are if `asTheyAre`. */
+function layOut(task: JoinTask, columns: readonly ResultColumn[], keysGive: boolean, asTheyAre: boolean): Layout {
+  const isKey = (column: ResultColumn): boolean => keysGive && isLeftKey(task, column);
+  const others = columns.filter((column) => !isKey(column));
+  const payload = { left: carriedOf(task, others, 'left'), right: carriedOf(task, others, 'right') };
+  const from = columns.map((column): ColumnOrigin => {
+    if (column.source === 'coalesced') return 'coalesced';
+    if (isKey(column)) return 'keys';
+    return payload[column.source] === null ? 'gathered' : 'payload';
+  });
+  const stays = task.settings.resident || from.includes('gathered') || (from.includes('keys') && !asTheyAre);
+  return { payload, from, made: stays && columns.every((column, index) => isMadeThere(task, column, from[index]!)) };
 }
 
 const residentOf = (task: JoinTask, side: Side): Resident => task[side].loaded!.resident!;
@@ -104,14 +122,15 @@ function refusalOf(call: Call, { left, right, keys, settings }: JoinTask): strin
   if (!left.loaded || !right.loaded) return `the ${left.loaded ? 'right' : 'left'} table is not loaded`;
   if (!keys) return 'a cross join has no keys';
   if (settings.algorithm === 'sort-merge') return 'sort-merge was asked for';
+  // Both, as text compares with text alone.
+  if (!isForDevices(left, keys.left)) return 'the keys are in host memory alone';
   const [one, other] = [infoOf(left, keys.left), infoOf(right, keys.right)];
-  const same = one.order === other.order && one.width === other.width;
-  return isKeyThere(left, keys.left) && same ? null : 'the keys are not integers of 4 or 8 bytes of one type';
+  return one.order === 'floating' && one.width !== other.width ? 'the keys are floats of two widths' : null;
 }
 
-/** The one column of a side, by its position on the devices, that rows can carry; or null. */
+/** The one of these columns of a side, by its position on the devices, that rows can carry; or null. */
 function carriedOf(task: JoinTask, columns: readonly ResultColumn[], side: Side): number | null {
-  const moved = columns.filter((column) => column.source === side && !isLeftKey(task, column));
+  const moved = columns.filter(({ source }) => source === side);
   if (task.settings.how !== 'inner' || moved.length !== 1) return null;
   return carriedThere(task[side], moved[0]!.column, residentOf(task, side));
 }
@@ -120,13 +139,14 @@ function carriedOf(task: JoinTask, columns: readonly ResultColumn[], side: Side)
 export async function executeResident(
   call: Call,
   task: JoinTask,
-  { left, right, request, plan }: ResidentJoin,
+  { tables, request, plan }: ResidentJoin,
   origins: ResidentOrigin[],
 ): Promise<Joined> {
   const { native, job } = call;
   const [join, home] = plan.steps;
   call.follow(plan);
-  const made = call.keep(await call.step(join!, () => native.joinTables(job, left, right, request, origins)));
+  const made = call.keep(await call.step(join!, () => native.joinTables(job, tables, request, origins)));
+  call.free(tables.keys);
   const { rows } = made;
   const inputRows = [task.left.rows, task.right.rows];
   const result = { columns: [], left: null, right: null, table: null, rows };

@@ -15,12 +15,6 @@ export async function useThere(call: Call, contents: Contents): Promise<boolean>
   return true;
 }
 
-/** Whether a column without nulls is a key on the devices as it is: integers of 4 or 8 bytes. */
-export function isKeyThere(input: Input, column: number): boolean {
-  const { order, width } = infoOf(input, column);
-  return (order === 'signed' || order === 'unsigned') && (width === 4 || width === 8);
-}
-
 /** The position on the devices of a column that tuples can carry; or null. */
 export function carriedThere(input: Input, column: number, { handle, position }: Resident): number | null {
   const { kind, width } = infoOf(input, column);

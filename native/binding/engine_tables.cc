@@ -40,16 +40,29 @@ std::optional<size_t> optional_column(const ResidentTable& table, const Napi::Va
   return required_column(table, index, what);
 }
 
-/// A table to join on devices, and what holds it.
-struct HeldTable {
+/// A column that a table on devices is joined by, and what holds it.
+struct HeldColumn {
   std::shared_ptr<ResidentState> held;
-  KeyedTable keyed;
+  size_t column = 0;
 
-  explicit HeldTable(const Napi::Value& value) {
+  explicit HeldColumn(const Napi::Value& value) {
     const Napi::Object object = to_object(value, "table");
     held = from_handle<ResidentState>(object.Get("table"));
-    keyed = {&held->table, required_column(held->table, object.Get("key"), "table.key"),
-             optional_column(held->table, object.Get("payload"), "table.payload")};
+    column = required_column(held->table, object.Get("key"), "table.key");
+  }
+};
+
+/// Tables to join on devices, and what holds them.
+struct HeldTables {
+  std::shared_ptr<TableJoinKeysState> held;
+  KeyedTables keyed;
+
+  explicit HeldTables(const Napi::Value& value) {
+    const Napi::Object object = to_object(value, "tables");
+    held = from_handle<TableJoinKeysState>(object.Get("keys"));
+    const Napi::Object payload = to_object(object.Get("payload"), "tables.payload");
+    keyed = {&held->keys, optional_column(held->left->table, payload.Get("left"), "tables.payload.left"),
+             optional_column(held->right->table, payload.Get("right"), "tables.payload.right")};
   }
 };
 
@@ -74,7 +87,7 @@ std::vector<TableSortColumn> to_sort_columns(const ResidentTable& table, const N
   return by;
 }
 
-std::vector<ResidentOrigin> to_origins(const Napi::Value& value, const KeyedTable& left, const KeyedTable& right) {
+std::vector<ResidentOrigin> to_origins(const Napi::Value& value, const TableJoinKeysState& joined) {
   if (!value.IsArray()) throw Napi::TypeError::New(value.Env(), "Expected an array for columns");
   const auto array = value.As<Napi::Array>();
   std::vector<ResidentOrigin> origins;
@@ -86,7 +99,7 @@ std::vector<ResidentOrigin> to_origins(const Napi::Value& value, const KeyedTabl
       continue;
     }
     const bool of_left = to_side_is_left(origin.Get("from"));
-    const ResidentTable& table = *(of_left ? left : right).table;
+    const ResidentTable& table = (of_left ? joined.left : joined.right)->table;
     origins.push_back({of_left ? ResidentOrigin::From::left : ResidentOrigin::From::right,
                        optional_column(table, origin.Get("column"), "columns.column")});
   }
@@ -122,27 +135,44 @@ Napi::Value EngineWrap::bring_home(const Napi::CallbackInfo& info) {
                  });
 }
 
+Napi::Value EngineWrap::table_join_keys(const Napi::CallbackInfo& info) {
+  const HeldColumn left(info[1]), right(info[2]);
+  return enqueue(info, {left.held, right.held}, [left, right](Engine&, Job& job) -> MakeResult {
+    const PhaseTimer timer(job, "encode");
+    auto state = std::make_shared<TableJoinKeysState>(TableJoinKeysState{
+        left.held, right.held, TableJoinKeys(left.held->table, left.column, right.held->table, right.column, job)});
+    return [state = std::move(state)](Napi::Env env) -> Napi::Value {
+      const TableJoinKeys& keys = state->keys;
+      Napi::Object handle = to_handle(env, state);
+      handle.Set("bits", number(env, keys.bits()));
+      handle.Set("mostBits", number(env, TableJoinKeys::kMostBits));
+      handle.Set("areColumns", Napi::Boolean::New(env, keys.are_columns()));
+      handle.Set("giveLeft", Napi::Boolean::New(env, keys.left().given));
+      return handle;
+    };
+  });
+}
+
 Napi::Value EngineWrap::join_tables(const Napi::CallbackInfo& info) {
-  const HeldTable left(info[1]), right(info[2]);
-  return enqueue(info, {left.held, right.held},
-                 [left = left.keyed, right = right.keyed, request = to_join_request(info[3]), owner = engine_,
-                  origins = to_origins(info[4], left.keyed, right.keyed)](Engine& engine, Job& job) {
-                   return resident_to_handle(owner, warpjoin::join_tables(engine, left, right, request, origins, job));
+  const HeldTables tables(info[1]);
+  return enqueue(info, {tables.held},
+                 [tables = tables.keyed, request = to_join_request(info[2]), owner = engine_,
+                  origins = to_origins(info[3], *tables.held)](Engine& engine, Job& job) {
+                   return resident_to_handle(owner, warpjoin::join_tables(engine, tables, request, origins, job));
                  });
 }
 
 Napi::Value EngineWrap::join_tables_home(const Napi::CallbackInfo& info) {
-  const HeldTable left(info[1]), right(info[2]);
-  return enqueue(info, {left.held, right.held},
-                 [left = left.keyed, right = right.keyed, request = to_join_request(info[3])](Engine& engine, Job& job) {
-                   return rows_to_handle(warpjoin::join_tables_home(engine, left, right, request, job));
-                 });
+  const HeldTables tables(info[1]);
+  return enqueue(info, {tables.held}, [tables = tables.keyed, request = to_join_request(info[2])](Engine& engine, Job& job) {
+    return rows_to_handle(warpjoin::join_tables_home(engine, tables, request, job));
+  });
 }
 
 Napi::Value EngineWrap::join_tables_device_bytes(const Napi::CallbackInfo& info) {
   return guarded(info.Env(), [&]() -> Napi::Value {
-    const HeldTable left(info[0]), right(info[1]);
-    return number(info.Env(), warpjoin::join_tables_device_bytes(engine(), left.keyed, right.keyed, to_join_request(info[2])));
+    const HeldTables tables(info[0]);
+    return number(info.Env(), warpjoin::join_tables_device_bytes(engine(), tables.keyed, to_join_request(info[1])));
   });
 }
 

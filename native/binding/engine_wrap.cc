@@ -50,6 +50,7 @@ Napi::Function EngineWrap::define(Napi::Env env) {
                       InstanceMethod<&EngineWrap::resident_bytes>("residentBytes"),
                       InstanceMethod<&EngineWrap::load_table>("loadTable"),
                       InstanceMethod<&EngineWrap::bring_home>("bringHome"),
+                      InstanceMethod<&EngineWrap::table_join_keys>("tableJoinKeys"),
                       InstanceMethod<&EngineWrap::join_tables>("joinTables"),
                       InstanceMethod<&EngineWrap::join_tables_home>("joinTablesHome"),
                       InstanceMethod<&EngineWrap::join_tables_device_bytes>("joinTablesDeviceBytes"),

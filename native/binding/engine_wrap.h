@@ -52,6 +52,7 @@ class EngineWrap : public Napi::ObjectWrap<EngineWrap> {
   Napi::Value resident_bytes(const Napi::CallbackInfo& info);
   Napi::Value load_table(const Napi::CallbackInfo& info);
   Napi::Value bring_home(const Napi::CallbackInfo& info);
+  Napi::Value table_join_keys(const Napi::CallbackInfo& info);
   Napi::Value join_tables(const Napi::CallbackInfo& info);
   Napi::Value join_tables_home(const Napi::CallbackInfo& info);
   Napi::Value join_tables_device_bytes(const Napi::CallbackInfo& info);

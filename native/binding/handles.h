@@ -9,6 +9,7 @@
 
 #include "columns/encode.h"
 #include "columns/resident_table.h"
+#include "columns/table_join_keys.h"
 #include "columns/table_sort_keys.h"
 #include "core/column.h"
 #include "core/job.h"
@@ -53,6 +54,11 @@ struct TableSortKeysState {
   TableSortKeys keys;
 };
 
+struct TableJoinKeysState {
+  std::shared_ptr<ResidentState> left, right;
+  TableJoinKeys keys;
+};
+
 template <class State>
 struct HandleTraits;
 template <>
@@ -95,6 +101,11 @@ template <>
 struct HandleTraits<TableSortKeysState> {
   static constexpr const char* name = "tableSortKeys";
   static constexpr napi_type_tag tag = {0x77617270'6a6f696e, 8};
+};
+template <>
+struct HandleTraits<TableJoinKeysState> {
+  static constexpr const char* name = "tableJoinKeys";
+  static constexpr napi_type_tag tag = {0x77617270'6a6f696e, 9};
 };
 
 namespace detail {

@@ -4,7 +4,6 @@
 #include <bit>
 #include <utility>
 
-#include "columns/chunks.h"
 #include "columns/encode.h"
 #include "core/error.h"
 
@@ -30,7 +29,9 @@ TableSortKeys::TableSortKeys(const ResidentTable& table, std::vector<TableSortCo
     bits_ = 8 * first.type.width;
     flip_ = integer_flip(first.type, by_[0].descending);
   } else {
-    lay_out(ranges(job));
+    std::vector<size_t> columns;
+    for (const TableSortColumn& column : by_) columns.push_back(column.column);
+    lay_out(value_ranges(table, columns, job));
     if (!give_columns_) payload_.reset();
   }
 }
@@ -40,68 +41,20 @@ bool TableSortKeys::give(size_t column) const {
   return give_columns_ && std::any_of(by_.begin(), by_.end(), is);
 }
 
-TupleLayout TableSortKeys::layout() const {
-  const size_t value_bytes = payload_ ? table_->columns[*payload_].type.width : columns::row_bytes_for(table_->size());
-  return {static_cast<uint8_t>(bits_ <= 32 ? 4 : 8), static_cast<uint8_t>(value_bytes)};
-}
+TupleLayout TableSortKeys::layout() const { return tuple_layout(*table_, bits_ <= 32 ? 4 : 8, payload_); }
 
 std::vector<TupleView> TableSortKeys::chunks(std::vector<Buffer>& made, const Job& job) const {
   if (bits_ > kMostBits) {
     throw Error(ErrorCode::not_supported, "A key of " + std::to_string(bits_) + " bits is not supported yet on devices, where " +
                                               std::to_string(kMostBits) + " are the most");
   }
-  const std::vector<Device*>& devices = table_->devices;
-  const Streams streams = create_streams(devices);
-  std::vector<TupleView> chunks;
-  uint64_t begin = 0;
-  for (size_t d = 0; d < devices.size(); ++d) {
-    const uint64_t rows = table_->rows[d];
-    const void* keys = table_->columns[by_[0].column].stretches[d].values;
-    if (!column_) {
-      made.push_back(rows ? devices[d]->memory().allocate(made_bytes(rows)) : Buffer());
-      make(d, made.back().data(), job, *streams[d]);
-      keys = made.back().data();
-    }
-    chunks.push_back({keys, payload_ ? table_->columns[*payload_].stretches[d].values : nullptr, begin, rows});
-    begin += rows;
-  }
-  synchronize_all(streams);
-  job.check();
-  return chunks;
+  if (column_) return tuples_of(*table_, keys_in(*table_, by_[0].column), payload_);
+  const auto make_there = [&](size_t device, void* keys, Stream& stream) { make(device, keys, job, stream); };
+  return tuples_of(*table_, make_keys(*table_, layout().key_bytes, made, job, make_there), payload_);
 }
 
-void TableSortKeys::decode(size_t column, const void* keys, const ColumnRoom& out, Device& device, const Job& job,
-                           Stream& stream) const {
-  device.primitives().decode_field(keys, layout().key_bytes, part_of(column).field, out, job, stream);
-}
-
-const TableSortKeys::Part& TableSortKeys::part_of(size_t column) const {
-  return *std::find_if(parts_.begin(), parts_.end(), [&](const Part& part) { return part.column == column; });
-}
-
-ColumnStretch TableSortKeys::stretch(size_t column, size_t device) const {
-  const ResidentColumn& from = table_->columns[column];
-  const DeviceStretch& at = from.stretches[device];
-  return {from.type, at.values, from.nullable ? at.validity : nullptr, table_->rows[device]};
-}
-
-// Of each column, on all devices together.
-std::vector<ValueRange> TableSortKeys::ranges(const Job& job) const {
-  const std::vector<Device*>& devices = table_->devices;
-  std::vector<std::vector<ValueRange>> found(devices.size(), std::vector<ValueRange>(by_.size()));
-  const Streams streams = create_streams(devices);
-  for (size_t d = 0; d < devices.size(); ++d) {
-    for (size_t i = 0; i < by_.size(); ++i) {
-      devices[d]->primitives().value_range(stretch(by_[i].column, d), &found[d][i], job, *streams[d]);
-    }
-  }
-  synchronize_all(streams);
-  job.check();
-  std::vector<ValueRange> ranges(by_.size());
-  for (const std::vector<ValueRange>& of_device : found) {
-    for (size_t i = 0; i < by_.size(); ++i) ranges[i].add(of_device[i]);
-  }
-  return ranges;
+const KeyField& TableSortKeys::field(size_t column) const {
+  return std::find_if(parts_.begin(), parts_.end(), [&](const Part& part) { return part.column == column; })->field;
 }
 
 // From the last column, whose bits are the lowest, to the first.
@@ -136,17 +89,15 @@ void TableSortKeys::lay_out(const std::vector<ValueRange>& ranges) {
 }
 
 void TableSortKeys::make(size_t device, void* keys, const Job& job, Stream& stream) const {
-  const uint64_t rows = table_->rows[device];
-  if (rows == 0) return;
   Device& on = *table_->devices[device];
   const uint8_t key_bytes = layout().key_bytes;
   bool first = true;
   for (const Part& part : parts_) {
     if (part.field.bits == 0) continue;
-    on.primitives().encode_field(stretch(part.column, device), part.field, std::exchange(first, false), key_bytes, keys, job,
-                                 stream);
+    on.primitives().encode_field(stretch_of(*table_, part.column, device), part.field, std::exchange(first, false), key_bytes,
+                                 keys, job, stream);
   }
-  if (first) on.fill(keys, 0, rows * key_bytes, stream);  // all rows are the same
+  if (first) on.fill(keys, 0, made_bytes(table_->rows[device]), stream);  // all rows are the same
 }
 
 }  // namespace warpjoin

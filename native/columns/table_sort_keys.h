@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "columns/keyed_table.h"
+#include "columns/table_columns.h"
 
 namespace warpjoin {
 
@@ -46,10 +46,8 @@ class TableSortKeys {
   size_t made_bytes(uint64_t rows) const { return column_ ? 0 : rows * layout().key_bytes; }
   /// The tuples of each device; row numbers are implied. Keys that have to be made go to `made`, memory of each device.
   std::vector<TupleView> chunks(std::vector<Buffer>& made, const Job& job) const;
-  /// Whether values may be null in a column that keys give, but are not.
-  bool may_be_null(size_t column) const { return part_of(column).field.nulls; }
-  /// Enqueues what writes such a column to `out`.
-  void decode(size_t column, const void* keys, const ColumnRoom& out, Device& device, const Job& job, Stream& stream) const;
+  /// What keys hold of a column that they give, but are not.
+  const KeyField& field(size_t column) const;
 
  private:
   struct Part {
@@ -57,11 +55,8 @@ class TableSortKeys {
     KeyField field;
   };
 
-  ColumnStretch stretch(size_t column, size_t device) const;
-  std::vector<ValueRange> ranges(const Job& job) const;
   void lay_out(const std::vector<ValueRange>& ranges);
   void make(size_t device, void* keys, const Job& job, Stream& stream) const;
-  const Part& part_of(size_t column) const;
 
   const ResidentTable* table_;
   std::vector<TableSortColumn> by_;

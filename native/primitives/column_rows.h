@@ -40,7 +40,8 @@ class ColumnRows {
     }
   }
   constexpr uint64_t part_of_key(const KeyField& field, uint64_t row) const {
-    return (is_null(row) ? field.null_code : field.code(Values::ordered(values_, row))) << field.shift;
+    const uint64_t null_code = field.distinct_nulls ? field.null_code + row : field.null_code;
+    return (is_null(row) ? null_code : field.code(Values::ordered(values_, row))) << field.shift;
   }
 
  private:

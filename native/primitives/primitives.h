@@ -88,6 +88,7 @@ struct KeyField {
   unsigned shift = 0, bits = 0;  ///< shift < 64
   bool nulls = false;            ///< some rows are null
   uint64_t null_code = 0;
+  bool distinct_nulls = false;  ///< that of row r is null_code + r; keys of nulls are not decoded then
 
   constexpr uint64_t code(uint64_t ordered) const { return (ordered ^ flip) - base; }
   constexpr uint64_t code_in(uint64_t key) const { return bits ? (key >> shift) & (~uint64_t{0} >> (64 - bits)) : 0; }

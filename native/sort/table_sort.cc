@@ -78,24 +78,6 @@ ResidentColumn column_of(const ResidentColumn& like, const Stretches& stretches,
   return column;
 }
 
-/// Enqueues what makes a column of sorted keys, in memory that goes to `memory`.
-ResidentColumn decode(const TableSortKeys& keys, size_t column, const Stretches& stretches, std::vector<Buffer>& memory,
-                      const Streams& streams, const Job& job) {
-  const ResidentTable& table = keys.table();
-  const ResidentColumn& like = table.columns[column];
-  ResidentColumn made{like.name, like.type, keys.may_be_null(column), {}};
-  for (size_t d = 0; d < stretches.size(); ++d) {
-    const auto& [size, sorted, rows] = stretches[d];
-    const auto take = [&](size_t bytes) {
-      return bytes ? memory.emplace_back(table.devices[d]->memory().allocate_resident(bytes)).data() : nullptr;
-    };
-    const DeviceStretch to{take(values_bytes(like.type, size)), made.nullable ? take(bitmap_bytes(size)) : nullptr};
-    made.stretches.push_back(to);
-    keys.decode(column, sorted.data(), {like.type, to.values, to.validity, size}, *table.devices[d], job, *streams[d]);
-  }
-  return made;
-}
-
 }  // namespace
 
 ResidentTable sort_table(Engine& engine, const TableSortKeys& keys, const std::vector<size_t>& columns, Job& job) {
@@ -127,7 +109,10 @@ ResidentTable sort_table(Engine& engine, const TableSortKeys& keys, const std::v
       result.columns.push_back(column_of(from, stretches, part));
     } else if (keys.give(column)) {
       if (decoding.empty()) decoding = create_streams(devices);
-      result.columns.push_back(decode(keys, column, stretches, result.memory, decoding, job));
+      std::vector<TupleView> sorted;
+      for (const Stretch& stretch : stretches) sorted.push_back({stretch.keys.data(), nullptr, 0, stretch.size});
+      result.columns.push_back(
+          decode_column(table, column, keys.field(column), layout.key_bytes, sorted, result.memory, decoding, job));
     } else {
       if (!gathering) {
         std::vector<RowNumbers> rows;

@@ -41,7 +41,15 @@ describeDevices((devices) => {
     expect(residentBytes(own)).toBe(0);
   });
 
+  const byKeysThatAreMade = [
+    { leftOn: 'w', rightOn: 'k', select: ['k', 'w', 'w_right'] },
+    { on: 'f', select: ['f', 'k', 'w_right'] },
+    { on: 'f', select: ['w', 'k_right'] },
+    { on: 'f', how: 'full', coalesce: false, select: ['f', 'b', 'f_right', 'k_right'] },
+    { on: 'f', how: 'anti', select: ['f', 'k'] },
+  ] as const;
   const joins = [
+    ...byKeysThatAreMade,
     { on: 'k' },
     { on: 'w', select: ['w', 'k', 'k_right'] },
     { on: 'k', select: ['f', 'b', 'w_right'] },
@@ -67,6 +75,9 @@ describeDevices((devices) => {
     });
     expect([stays.numRows, stays.schema.names]).toEqual([joined.numRows, joined.schema.names]);
     expect(unordered(rows(await stays.toArrow()))).toEqual(expected);
+    if (onGpus && (byKeysThatAreMade as readonly object[]).includes(options)) {
+      expect([joined, stays].map(({ stats }) => stats.residentReason)).toEqual(Array(2).fill('joined where they lie'));
+    }
     const { select, coalesce, ...match } = { select: [], coalesce: false, ...options };
     expect(await own.joinCount<TableInput, TableInput>(one, other, match as { on: string })).toBe(joined.numRows);
   });

@@ -55,10 +55,13 @@ test.each([1, 3])('tables are loaded, joined where they lie, and come home, on %
   expect(new Int32Array(k!.values)).toEqual(left.getChild('k')!.toArray());
 
   const [one, other] = [
-    { table: l, key: 0, payload: 1 },
-    { table: r, key: 0, payload: 1 },
+    { table: l, key: 0 },
+    { table: r, key: 0 },
   ];
-  const rows = await engine.joinTablesHome(job, one, other, request);
+  const joinKeys = await engine.tableJoinKeys(job, one, other);
+  expect(joinKeys).toMatchObject({ bits: 32, mostBits: 64, areColumns: true, giveLeft: true });
+  const tables = { keys: joinKeys, payload: { left: 1, right: 1 } };
+  const rows = await engine.joinTablesHome(job, tables, request);
   const pairs = (keys: ArrayBuffer, a: ArrayBuffer, b: ArrayBuffer, size: number) => {
     const [lefts, rights] = [new BigInt64Array(a, 0, size), new BigInt64Array(b, 0, size)];
     return [...new Int32Array(keys, 0, size)].map((key, row) => `${key} ${lefts[row]} ${rights[row]}`).sort();
@@ -77,7 +80,7 @@ test.each([1, 3])('tables are loaded, joined where they lie, and come home, on %
   }
   expect(atHome).toEqual(expected.sort());
 
-  const stays = await engine.joinTables(job, one, other, request, [
+  const stays = await engine.joinTables(job, tables, request, [
     { from: 'right', column: null },
     { from: 'keys' },
     { from: 'left', column: null },
@@ -85,17 +88,28 @@ test.each([1, 3])('tables are loaded, joined where they lie, and come home, on %
   expect([stays.rows, stays.nullable]).toEqual([rows.size, [false, false, false]]);
   const [v, keys, u] = await engine.bringHome(job, stays, [0, 1, 2]);
   expect(pairs(keys!.values, u!.values, v!.values, stays.rows)).toEqual(atHome);
-  expect(engine.joinTablesDeviceBytes(one, other, request)).toBeGreaterThan(0);
+  expect(engine.joinTablesDeviceBytes(tables, request)).toBeGreaterThan(0);
 
   const gathered = await engine.joinTables(
     job,
-    { ...one, payload: null },
-    { ...other, payload: null },
+    { keys: joinKeys, payload: { left: null, right: null } },
     { ...request, kind: 'left', wantKeys: false },
     [{ from: 'right', column: 2 }],
   );
   expect(gathered.nullable).toEqual([true]);
   expect((await engine.bringHome(job, gathered, [0]))[0]!.nullCount).toBeGreaterThan(0);
+
+  // 0 to 399 with 0 to 1499 shifted by 30 bits: only 0 is on both sides
+  const twoTypes = await engine.tableJoinKeys(job, one, { table: r, key: 1 });
+  expect(twoTypes).toMatchObject({ bits: 41, areColumns: false, giveLeft: true });
+  const zeroes = await engine.joinTables(job, { keys: twoTypes, payload: { left: 1, right: 1 } }, request, [
+    { from: 'keys' },
+    { from: 'left', column: null },
+  ]);
+  const [zero, ofLeft] = await engine.bringHome(job, zeroes, [0, 1]);
+  const zeroRows = [...left.getChild('k')!].flatMap((k, row) => (k === 0 ? [BigInt(row) << 30n] : []));
+  expect([...new BigInt64Array(ofLeft!.values, 0, zeroes.rows)].sort()).toEqual(zeroRows.sort());
+  expect(new Int32Array(zero!.values, 0, zeroes.rows)).toEqual(new Int32Array(zeroRows.length));
 
   const by = [{ column: 0, descending: true, nullsLast: true }];
   const asItIs = await engine.tableSortKeys(job, l, by, null);
@@ -126,12 +140,14 @@ test.each([1, 3])('tables are loaded, joined where they lie, and come home, on %
   await expect(engine.sortTable(job, carrying, [2])).rejects.toMatchObject({ code: 'ERR_NOT_SUPPORTED' });
   await expect(engine.tableSortKeys(job, l, [], null)).rejects.toMatchObject({ code: 'ERR_OPTION' });
   expect(() => engine.bringHome(job, l, [3])).toThrow('columns is not a column of the table');
-  expect(() => engine.joinTables(job, { ...one, key: 9 }, other, request, [])).toThrow('table.key is not a column');
-  expect(() => engine.joinTables(job, one, other, request, [{ from: 'both' as 'left', column: 0 }])).toThrow("'left' or 'right'");
-  await expect(engine.joinTablesHome(job, { ...one, key: 2 }, other, request)).rejects.toMatchObject({
-    code: 'ERR_NOT_SUPPORTED',
-  });
-  for (const handle of [l, r, rows, stays, gathered, asItIs, sorted, two, sortedByTwo, carrying]) handle.release();
+  expect(() => engine.tableJoinKeys(job, { ...one, key: 9 }, other)).toThrow('table.key is not a column');
+  expect(() => engine.joinTablesHome(job, { ...tables, payload: { left: null, right: 3 } }, request)).toThrow(
+    'tables.payload.right is not a column',
+  );
+  expect(() => engine.joinTables(job, tables, request, [{ from: 'both' as 'left', column: 0 }])).toThrow("'left' or 'right'");
+  await expect(engine.tableJoinKeys(job, { ...one, key: 2 }, other)).rejects.toMatchObject({ code: 'ERR_NOT_SUPPORTED' });
+  for (const handle of [l, r, joinKeys, twoTypes, rows, stays, gathered, zeroes, asItIs, sorted, two, sortedByTwo, carrying])
+    handle.release();
   expect(residentBytes()).toEqual(ordinals.map(() => 0));
   await engine.dispose();
 });

@@ -25,6 +25,14 @@ TEST_P(GpuTables, AreJoinedWhereTheyLie) {
   check_table_joins(*engine, 100, 0, 10, 8);
 }
 
+TEST_P(GpuTables, AreJoinedByKeysThatAreMade) {
+  SKIP_WITHOUT_GPUS(GetParam());
+  const auto engine = make_gpu_engine(GetParam());
+  check_joins_by_made_keys(*engine, 40'000, 30'000);
+  check_joins_by_made_keys(*engine, 0, 3);
+  check_joins_by_few_keys(*engine);
+}
+
 TEST_P(GpuTables, AreSortedWhereTheyLie) {
   SKIP_WITHOUT_GPUS(GetParam());
   const auto engine = make_gpu_engine(GetParam());
@@ -45,6 +53,7 @@ TEST_P(GpuTables, AreJoinedALittleForTheSanitizers) {
   SKIP_WITHOUT_GPUS(GetParam());
   const auto engine = make_gpu_engine(GetParam());
   check_table_joins(*engine, 700, 500, 300, 8);
+  check_joins_by_made_keys(*engine, 200, 130);
 }
 
 INSTANTIATE_TEST_SUITE_P(Gpus, GpuTables, ::testing::Values(1, 2, 3, 4, 8),

@@ -12,28 +12,33 @@
 
 namespace warpjoin::testing {
 
-/// A key and columns of several types; keys are below `keys`.
+/// A key, column 0, and columns of several types.
 struct JoinTable {
   std::vector<test::Values> values;
   std::vector<test::TestColumn> made;
   std::vector<const Column*> columns;
   uint64_t rows;
 
-  JoinTable(uint64_t rows, uint64_t keys, uint32_t width, std::mt19937_64& random) : rows(rows) {
-    test::Values key(rows);
-    for (test::Value& one : key) {
-      const uint64_t drawn = random() % keys;
-      one = width == 4 ? test::value_of(static_cast<uint32_t>(drawn)) : test::value_of(drawn << 20);
-    }
-    add(test::unsigned_type(width), std::move(key), random);
-    for (const auto& [type, nulls] : {std::pair{test::signed_type(8), 0.0},
-                                      {test::floating_type(4), 0.0},
-                                      {test::boolean_type(), 0.3},
-                                      {test::opaque_type(16), 0.3},
-                                      {test::boolean_type(), 0.0}}) {
-      add(type, test::draw_values(type, rows, {.nulls = nulls}, random), random);
+  JoinTable(const ColumnType& type, test::Values keys, std::mt19937_64& random) : rows(keys.size()) {
+    add(type, std::move(keys), random);
+    for (const auto& [other, nulls] : {std::pair{test::signed_type(8), 0.0},
+                                       {test::floating_type(4), 0.0},
+                                       {test::boolean_type(), 0.3},
+                                       {test::opaque_type(16), 0.3},
+                                       {test::boolean_type(), 0.0}}) {
+      add(other, test::draw_values(other, rows, {.nulls = nulls}, random), random);
     }
     for (const test::TestColumn& column : made) columns.push_back(&column.column);
+  }
+
+  /// The key of a row, the same for equal ones of both sides; nothing for a null.
+  std::optional<std::string> key(uint64_t row) const {
+    const ColumnType& type = columns[0]->type;
+    const test::Value& value = values[0][row];
+    if (!value || type.kind == ColumnKind::boolean) return value;
+    if (type.order != KeyOrder::floating) return std::to_string(static_cast<long double>(test::integer_of(type, *value)));
+    const double number = test::floating_of(type, *value);
+    return std::isnan(number) ? "NaN" : *test::value_of(number == 0 ? 0.0 : number);
   }
 
  private:
@@ -43,11 +48,20 @@ struct JoinTable {
   }
 };
 
+/// Keys below `keys` that serve as they are.
+inline JoinTable join_table(uint64_t rows, uint64_t keys, uint32_t width, std::mt19937_64& random) {
+  test::Values key(rows);
+  for (test::Value& one : key) {
+    const uint64_t drawn = random() % keys;
+    one = width == 4 ? test::value_of(static_cast<uint32_t>(drawn)) : test::value_of(drawn << 20);
+  }
+  return {test::unsigned_type(width), std::move(key), random};
+}
+
 using ResultRow = std::vector<test::Value>;
 
 inline std::vector<ResultRow> expected_rows(const JoinTable& left, const JoinTable& right, JoinKind kind,
-                                            const std::vector<ResidentOrigin>& origins, const KeyedTable& l,
-                                            const KeyedTable& r) {
+                                            const std::vector<ResidentOrigin>& origins, const KeyedTables& tables) {
   std::vector<ResultRow> rows;
   const auto add = [&](uint64_t i, uint64_t j) {
     ResultRow& row = rows.emplace_back();
@@ -55,16 +69,19 @@ inline std::vector<ResultRow> expected_rows(const JoinTable& left, const JoinTab
       const bool of_left = origin.from != ResidentOrigin::From::right;
       const size_t column = origin.from == ResidentOrigin::From::keys ? 0
                             : origin.column                           ? *origin.column
-                                                                      : (of_left ? l : r).payload.value();
+                                            : (of_left ? tables.left_payload : tables.right_payload).value();
       const uint64_t at = of_left ? i : j;
       row.push_back(at == UINT64_MAX ? std::nullopt : (of_left ? left : right).values[column][at]);
     }
   };
   std::unordered_multimap<std::string, uint64_t> build;
-  for (uint64_t j = 0; j < right.rows; ++j) build.emplace(*right.values[0][j], j);
+  for (uint64_t j = 0; j < right.rows; ++j) {
+    if (const auto key = right.key(j)) build.emplace(*key, j);
+  }
   std::vector<bool> matched(right.rows);
   for (uint64_t i = 0; i < left.rows; ++i) {
-    const auto [begin, end] = build.equal_range(*left.values[0][i]);
+    const auto key = left.key(i);
+    const auto [begin, end] = key ? build.equal_range(*key) : std::pair(build.end(), build.end());
     for (auto found = begin; found != end; ++found) {
       matched[found->second] = true;
       if (!left_rows_only(kind)) add(i, found->second);
@@ -92,45 +109,89 @@ inline std::vector<ResultRow> rows_at_home(Engine& engine, const ResidentTable& 
 }
 
 /// All kinds of joins with gathered columns, inner joins with what rows carry, and joins of a result.
-inline void check_table_joins(Engine& engine, uint64_t left_rows, uint64_t right_rows, uint64_t keys, uint32_t width) {
-  SCOPED_TRACE(std::to_string(left_rows) + " with " + std::to_string(right_rows) + " rows of " + std::to_string(keys) + " keys");
+inline void check_table_joins(Engine& engine, const JoinTable& left, const JoinTable& right) {
+  SCOPED_TRACE(std::to_string(left.rows) + " with " + std::to_string(right.rows) + " rows, keys " +
+               test::type_name(left.columns[0]->type) + " with " + test::type_name(right.columns[0]->type));
   using From = ResidentOrigin::From;
-  std::mt19937_64 random(left_rows + 3 * right_rows);
-  const JoinTable left(left_rows, keys, width, random), right(right_rows, keys, width, random);
   const std::vector<Device*> devices = all_devices(engine);
+  const bool build_left = left.rows <= right.rows;
   Job job;
   {
-    const ResidentTable l = load_table(engine, devices, left.columns, left_rows, job);
-    const ResidentTable r = load_table(engine, devices, right.columns, right_rows, job);
+    const ResidentTable l = load_table(engine, devices, left.columns, left.rows, job);
+    const ResidentTable r = load_table(engine, devices, right.columns, right.rows, job);
+    const TableJoinKeys keys(l, 0, r, 0, job);
     for (const JoinKind kind :
          {JoinKind::inner, JoinKind::left, JoinKind::right, JoinKind::full, JoinKind::semi, JoinKind::anti}) {
       SCOPED_TRACE(static_cast<int>(kind));
-      const KeyedTable ls{&l, 0, {}}, rs{&r, 0, {}};
+      const KeyedTables tables{&keys, {}, {}};
       std::vector<ResidentOrigin> origins;
       for (size_t c = 0; c < left.columns.size(); ++c) origins.push_back({From::left, c});
-      for (size_t c = 1; c < right.columns.size() && !left_rows_only(kind); ++c) origins.push_back({From::right, c});
-      const JoinRequest request{.kind = kind, .build_left = left_rows <= right_rows, .want_right = !left_rows_only(kind)};
-      const ResidentTable joined = join_tables(engine, ls, rs, request, origins, job);
-      EXPECT_TRUE(rows_at_home(engine, joined, job) == expected_rows(left, right, kind, origins, ls, rs));
+      for (size_t c = 0; c < right.columns.size() && !left_rows_only(kind); ++c) origins.push_back({From::right, c});
+      const JoinRequest request{.kind = kind, .build_left = build_left, .want_right = !left_rows_only(kind)};
+      const ResidentTable joined = join_tables(engine, tables, request, origins, job);
+      EXPECT_TRUE(rows_at_home(engine, joined, job) == expected_rows(left, right, kind, origins, tables));
       JoinRequest counting = request;
       counting.count_only = true;
-      EXPECT_EQ(join_tables_home(engine, ls, rs, counting, job).size, joined.size());
+      EXPECT_EQ(join_tables_home(engine, tables, counting, job).size, joined.size());
     }
-    const KeyedTable ls{&l, 0, 1}, rs{&r, 0, 2};
-    const std::vector<ResidentOrigin> origins{{From::right, {}}, {From::keys, {}}, {From::left, {}}};
-    const JoinRequest request{.build_left = left_rows <= right_rows, .want_keys = true};
-    const ResidentTable joined = join_tables(engine, ls, rs, request, origins, job);
-    EXPECT_TRUE(rows_at_home(engine, joined, job) == expected_rows(left, right, JoinKind::inner, origins, ls, rs));
-    const JoinRows home = join_tables_home(engine, ls, rs, request, job);
-    EXPECT_EQ(home.size, joined.size());
+    const KeyedTables carried{&keys, 1, 2};
+    const JoinRequest request{.build_left = build_left, .want_keys = true};
+    EXPECT_EQ(join_tables_home(engine, carried, request, job).size, join_tables(engine, carried, request, {}, job).size());
+    if (keys.left().given) {
+      const std::vector<ResidentOrigin> origins{{From::right, {}}, {From::keys, {}}, {From::left, {}}, {From::keys, {}}};
+      const ResidentTable joined = join_tables(engine, carried, request, origins, job);
+      EXPECT_TRUE(rows_at_home(engine, joined, job) == expected_rows(left, right, JoinKind::inner, origins, carried));
 
-    const JoinRequest count{.count_only = true};
-    const uint64_t again = join_tables_home(engine, {&joined, 1, {}}, {&l, 0, {}}, count, job).size;
-    const uint64_t expected = join_tables(engine, {&joined, 1, 2}, {&l, 0, 1}, request, {{From::left, {}}}, job).size();
-    EXPECT_EQ(again, expected);
-    EXPECT_GE(again, joined.size());
+      const TableJoinKeys of_result(joined, 1, l, 0, job);
+      const uint64_t again = join_tables_home(engine, {&of_result, {}, {}}, {.count_only = true}, job).size;
+      const uint64_t expected = join_tables(engine, {&of_result, 2, 1}, request, {{From::left, {}}}, job).size();
+      EXPECT_EQ(again, expected);
+      EXPECT_GE(again, joined.size());
+    }
   }
   for (Device* device : devices) EXPECT_EQ(device->memory().used_bytes() + device->memory().resident_bytes(), 0u);
+}
+
+/// By keys below `keys` that serve as they are.
+inline void check_table_joins(Engine& engine, uint64_t left_rows, uint64_t right_rows, uint64_t keys, uint32_t width) {
+  std::mt19937_64 random(left_rows + 3 * right_rows);
+  const JoinTable left = join_table(left_rows, keys, width, random), right = join_table(right_rows, keys, width, random);
+  check_table_joins(engine, left, right);
+}
+
+/// By keys that have to be made: with nulls, of types that are no keys as they are, of two types of integers.
+inline void check_joins_by_made_keys(Engine& engine, uint64_t left_rows, uint64_t right_rows) {
+  std::mt19937_64 random(left_rows + 5 * right_rows);
+  struct Side {
+    ColumnType type;
+    test::Draw draw;
+  };
+  const uint64_t some = left_rows / 4 + 1;
+  const auto check = [&](const Side& left, const Side& right) {
+    const JoinTable l(left.type, test::draw_values(left.type, left_rows, left.draw, random), random);
+    const JoinTable r(right.type, test::draw_values(right.type, right_rows, right.draw, random), random);
+    check_table_joins(engine, l, r);
+  };
+  const auto check_both = [&](const ColumnType& type, const test::Draw& draw) { check({type, draw}, {type, draw}); };
+  check_both(test::floating_type(8), {.distinct = some});
+  check_both(test::floating_type(4), {.nulls = 0.3, .distinct = some});
+  check_both(test::signed_type(8), {.nulls = 0.2, .distinct = some});
+  check_both(test::unsigned_type(4), {.nulls = 0.1});
+  check_both(test::signed_type(4), {.nulls = 1});
+  check({test::signed_type(2), {.distinct = some}}, {test::signed_type(2), {.nulls = 0.2, .distinct = some / 2 + 1}});
+  check({test::signed_type(8), {.nulls = 0.3, .distinct = some}}, {test::unsigned_type(8), {.distinct = some}});
+  check({test::unsigned_type(1), {}}, {test::signed_type(4), {.distinct = some}});
+  check({test::unsigned_type(4), {}}, {test::signed_type(8), {.nulls = 0.5, .distinct = some}});
+}
+
+/// The same where many pairs match: zeroes and NaNs of several bits, small integers and booleans.
+inline void check_joins_by_few_keys(Engine& engine) {
+  std::mt19937_64 random(7);
+  for (const ColumnType& type : {test::floating_type(8), test::floating_type(2), test::unsigned_type(1), test::boolean_type()}) {
+    const JoinTable left(type, test::draw_values(type, 300, {.nulls = 0.2}, random), random);
+    const JoinTable right(type, test::draw_values(type, 150, {.nulls = 0.4}, random), random);
+    check_table_joins(engine, left, right);
+  }
 }
 
 }  // namespace warpjoin::testing

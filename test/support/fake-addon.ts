@@ -5,7 +5,7 @@
 import type {
   DeviceDescription,
   JoinKeysHandle,
-  KeyedTable,
+  KeyedTables,
   LinkSpeeds,
   NativeAddon,
   NativeColumn,
@@ -21,6 +21,8 @@ import type {
   Side,
   SortColumnSpec,
   SortKeysHandle,
+  TableJoinKeysHandle,
+  TableKey,
   TableSortKeysHandle,
 } from '../../lib/native.js';
 
@@ -38,7 +40,7 @@ export interface FakeSettings {
   seemsSorted: boolean;
   isSorted: boolean;
   bytesPerTuple: number;
-  /** Of the keys that a loaded table is sorted by. */
+  /** Of the keys that loaded tables are sorted or joined by. */
   keyBits: number;
   /** Fails the step with this name. */
   failing: { step: string; error: Error } | null;
@@ -114,6 +116,25 @@ class TableSortKeys extends FakeHandle {
     this.carriesPayload = payload !== null && giveColumns;
   }
 }
+class TableJoinKeys extends FakeHandle {
+  readonly mostBits = 64;
+  readonly areColumns: boolean;
+  readonly giveLeft: boolean;
+  constructor(
+    readonly left: TableKey,
+    readonly right: TableKey,
+    readonly bits: number,
+    decodes: boolean,
+  ) {
+    super();
+    const columns = [left, right].map(({ table, key }) => use<Resident>(table).columns[key]!);
+    const { order, width } = columns[0]!.info;
+    const isKey = (column: Column): boolean =>
+      column.info.order === order && column.info.width === width && !column.cells.includes(null);
+    this.areColumns = order !== 'floating' && width >= 4 && columns.every(isKey);
+    this.giveLeft = this.areColumns || decodes;
+  }
+}
 class SortKeys extends FakeHandle {
   readonly keyBytes = 8;
   readonly valueBytes: 4 | 8;
@@ -158,12 +179,14 @@ class JoinKeys extends FakeHandle {
     readonly sides: Record<Side, { relation: Relation; column: number; payload: number | null }>,
     readonly plannedRows: number | null,
     readonly seemsSorted: boolean,
+    /** Whether nulls are tuples, too. */
+    readonly takesNulls = false,
   ) {
     super();
   }
   #side(side: Side) {
     const { relation, column, payload } = this.sides[side];
-    const tuples = relation.columns[column]!.cells.filter((cell) => cell !== null).length;
+    const tuples = relation.columns[column]!.cells.filter((cell) => this.takesNulls || cell !== null).length;
     const carriesPayload = payload !== null && tuples === relation.rows && this.exact;
     const valueBytes = (carriesPayload ? relation.columns[payload]!.info.width : 4) as 4 | 8;
     return {
@@ -449,12 +472,14 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
       throw coded('ERR_MEMORY_LIMIT', `The join has ${pairs.length} rows, more than ${request.maxRows}`);
     return new Rows(pairs, pairs.length, keys, request);
   }
-  const keysOf = (left: KeyedTable, right: KeyedTable): JoinKeys => {
-    const of = ({ table, key, payload }: KeyedTable) => {
+  const keysOf = ({ keys: handle, payload }: KeyedTables): JoinKeys => {
+    const of = ({ table, key }: TableKey, payload: number | null) => {
       const { rows, columns } = use<Resident>(table);
       return { relation: { rows, columns } as Relation, column: key, payload };
     };
-    const keys = new JoinKeys(8, true, true, { left: of(left), right: of(right) }, null, false);
+    const { left, right } = use<TableJoinKeys>(handle);
+    const sides = { left: of(left, payload.left), right: of(right, payload.right) };
+    const keys = new JoinKeys(8, true, true, sides, null, false, true);
     keys.release();
     return keys;
   };
@@ -641,22 +666,35 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
         const from = use<Resident>(table);
         return columns.map((column) => makeColumn(from.columns[column]!.info, from.columns[column]!.cells));
       }),
-    joinTables: (job, left, right, request, origins) =>
+    tableJoinKeys: (job, left, right) =>
+      step('tableJoinKeys', job, () => {
+        return new TableJoinKeys(left, right, options.keyBits, options.decodes) as unknown as TableJoinKeysHandle;
+      }),
+    joinTables: (job, tables, request, origins) =>
       step('joinTables', job, () => {
-        const joined = matches(keysOf(left, right), request);
+        const { left, right, giveLeft } = use<TableJoinKeys>(tables.keys);
+        const joined = matches(keysOf(tables), request);
         const columns = origins.map((origin): Column => {
-          const from = origin.from === 'right' ? right : left;
-          const column = use<Resident>(from.table).columns[origin.from === 'keys' ? left.key : (origin.column ?? from.payload!)]!;
-          return { info: column.info, cells: rowCells(column, side(joined, origin.from === 'right' ? 'right' : 'left')) };
+          if (origin.from === 'keys' && !giveLeft) throw coded('ERR_INTERNAL', 'The keys do not give the left column');
+          const from = origin.from === 'keys' ? 'left' : origin.from;
+          const of = from === 'left' ? left : right;
+          const index = origin.from === 'keys' ? left.key : (origin.column ?? tables.payload[from]!);
+          const column = use<Resident>(of.table).columns[index]!;
+          return { info: column.info, cells: rowCells(column, side(joined, from)) };
         });
         joined.release();
         const on = use<Resident>(left.table).devices;
         return new Resident(columns, joined.size, joined.size, on, true) as unknown as ResidentHandle;
       }),
-    joinTablesHome: (job, left, right, request) =>
-      step('joinTablesHome', job, () => matches(keysOf(left, right), request) as unknown as RowsHandle),
-    joinTablesDeviceBytes: (left, right) =>
-      Math.ceil(((left.table.rows + right.table.rows) / config.gpus.length) * options.bytesPerTuple),
+    joinTablesHome: (job, tables, request) =>
+      step('joinTablesHome', job, () => {
+        if (request.wantKeys && !tables.keys.areColumns) throw coded('ERR_INTERNAL', 'The keys are not the left column');
+        return matches(keysOf(tables), request) as unknown as RowsHandle;
+      }),
+    joinTablesDeviceBytes: ({ keys }) => {
+      const { left, right } = use<TableJoinKeys>(keys);
+      return Math.ceil(((left.table.rows + right.table.rows) / config.gpus.length) * options.bytesPerTuple);
+    },
     tableSortKeys: (job, table, by, payload) =>
       step(
         'tableSortKeys',

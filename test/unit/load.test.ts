@@ -199,13 +199,13 @@ describe('joins of loaded tables', () => {
     const { addon, engine, one, other } = await joining();
     const joined = await engine.join(one, other, { on: 'id' });
     expect(unordered(rows(joined))).toEqual(unordered(rows(await engine.join(of, right, { on: 'id' }))));
-    expect(addon.calls[0]).toBe('joinTablesHome');
-    expect(addon.calls.slice(1)).toEqual(['relation', 'relation', 'joinKeys', 'hashJoin']);
+    expect(addon.calls.slice(0, 2)).toEqual(['tableJoinKeys', 'joinTablesHome']);
+    expect(addon.calls.slice(2)).toEqual(['relation', 'relation', 'joinKeys', 'hashJoin']);
     expect(joined.stats).toMatchObject({ resident: ['left', 'right'], residentReason: 'joined where they lie' });
     expect(await engine.joinCount(one, other, { on: 'id', how: 'left' })).toBe(6);
     const { left: l, right: r } = await engine.joinIndices(one, other, { on: 'id', how: 'semi' });
     expect([[...l], r]).toEqual([[0, 1, 2], null]);
-    expect(addon.calls.slice(5)).toEqual(['joinTablesHome', 'joinTablesHome']);
+    expect(addon.calls.slice(6)).toEqual(['tableJoinKeys', 'joinTablesHome', 'tableJoinKeys', 'joinTablesHome']);
   });
 
   test('gather more columns there, and bring them home', async () => {
@@ -215,7 +215,7 @@ describe('joins of loaded tables', () => {
     expect(unordered(rows(joined))).toEqual(
       unordered(rows(await engine.join(of, wide, { on: 'id', how: 'full', coalesce: false, select }))),
     );
-    expect(addon.calls.slice(0, 2)).toEqual(['joinTables', 'bringHome']);
+    expect(addon.calls.slice(0, 3)).toEqual(['tableJoinKeys', 'joinTables', 'bringHome']);
   });
 
   test.each([
@@ -225,9 +225,11 @@ describe('joins of loaded tables', () => {
     const { addon, engine, one, wide: loaded } = await joining();
     const ask = (l: TableInput, r: TableInput) => engine.join<TableInput, TableInput, { on: string }>(l, r, options as never);
     const joined = await ask(one, loaded);
-    expect(addon.calls.filter((call) => !call.startsWith('gather'))).toEqual(
-      ['relation', 'relation', 'joinTablesHome'].slice(names === 't' ? 1 : 0),
-    );
+    expect(addon.calls.filter((call) => !call.startsWith('gather'))).toEqual([
+      'tableJoinKeys',
+      ...['relation', 'relation'].slice(names === 't' ? 1 : 0),
+      'joinTablesHome',
+    ]);
     expect(joined.stats.residentReason).toBe(`joined where they lie, but for columns that come from host memory: ${names}`);
     expect(unordered(rows(joined))).toEqual(unordered(rows(await ask(of, wide))));
     await engine.dispose();
@@ -240,7 +242,7 @@ describe('joins of loaded tables', () => {
     expect([joined.numRows, joined.resident, joined.schema.names]).toEqual([5, true, ['id', 'a', 'b']]);
     expect(await engine.joinCount(joined, one, { on: 'id' })).toBe(9);
     const again = await engine.join(joined, other, { on: 'id', select: ['id', 'b'], resident: true });
-    expect(addon.calls).toEqual(['joinTables', 'joinTablesHome', 'joinTables']);
+    expect(addon.calls.filter((call) => call !== 'tableJoinKeys')).toEqual(['joinTables', 'joinTablesHome', 'joinTables']);
     const host = await engine.join(of, right, { on: 'id' });
     expect(unordered(rows(await joined.toArrow()))).toEqual(unordered(rows(host)));
     expect(await joined.toArrow()).toBe(await joined.toArrow());
@@ -269,23 +271,67 @@ describe('joins of loaded tables', () => {
 
   test.each([
     ['the right table is not loaded', { on: 'id' }, 'other'],
-    ['the keys are not integers of 4 or 8 bytes of one type', { leftOn: 'a', rightOn: 'a' }, 'one'],
+    ['the keys are in host memory alone', { on: 't' }, 'texts'],
     ['a cross join has no keys', { how: 'cross' }, 'one'],
     ['sort-merge was asked for', { on: 'id', algorithm: 'sort-merge' }, 'one'],
   ] as const)('from host memory: %s', async (reason, options, with_) => {
     const { engine, ...tables } = await joining();
-    const second = with_ === 'other' ? right : tables[with_];
-    const plan = await engine.explain('join', tables.one, second, options as never);
+    const texts = await engine.load(table({ id: new arrow.Int32(), t: new arrow.Utf8() }, { id: [1], t: ['x'] }));
+    const one = with_ === 'texts' ? texts : tables.one;
+    const second = { other: right, texts, one }[with_];
+    const plan = await engine.explain('join', one, second, options as never);
     expect(plan).toContain(`  loaded   taken from host memory: ${reason}\n`);
-    const joined = await engine.join<TableInput, TableInput, { on: string }>(tables.one, second, options as never);
+    const joined = await engine.join<TableInput, TableInput, { on: string }>(one, second, options as never);
     expect([joined.stats.resident, joined.stats.residentReason]).toEqual([[], `taken from host memory: ${reason}`]);
   });
 
-  test('where keys have nulls they come from host memory', async () => {
-    const { engine, one } = await joining();
-    const nulls = await engine.load(table({ id: new arrow.Int32() }, { id: [1, null] }));
-    const { stats } = await engine.join(one, nulls, { on: 'id' });
-    expect(stats.residentReason).toBe('taken from host memory: key "id" of the right table has nulls');
+  describe('by keys that are made there', () => {
+    const withNulls = table(
+      { id: new arrow.Int32(), b: new arrow.Int64(), t: new arrow.Utf8() },
+      { id: [2, null, 3, null, 2], b: [1n, 2n, 3n, 4n, 5n], t: ['v', 'w', 'x', 'y', 'z'] },
+    );
+    async function making() {
+      const tables = await joining();
+      return { ...tables, nulls: await tables.engine.load(withNulls) };
+    }
+
+    test.each([
+      ['what keys and rows carry', { on: 'id', select: ['id', 'b'] }, true, ['joinTables', 'bringHome']],
+      ['no key', { on: 'id', select: ['b', 'a'] }, true, ['joinTablesHome']],
+      ['a key that they do not give', { on: 'id', select: ['id', 'b'] }, false, ['joinTablesHome']],
+      ['a key that they do not give, gathered', { on: 'id', select: ['id', 'a', 'b'] }, false, ['joinTables', 'bringHome']],
+      ['a column that is not there', { on: 'id', select: ['id', 't'] }, true, ['relation', 'joinTablesHome']],
+      ['all rows', { on: 'id', how: 'full', coalesce: false }, true, ['relation', 'relation', 'joinTablesHome']],
+      ['left rows', { on: 'id', how: 'anti' }, true, ['joinTables', 'bringHome']],
+    ] as const)('give %s', async (_, options, decodes, calls) => {
+      const { addon, engine, one, nulls } = await making();
+      addon.settings.decodes = decodes;
+      addon.calls.length = 0;
+      const ask = (l: TableInput, r: TableInput) => engine.join<TableInput, TableInput, { on: string }>(l, r, options as never);
+      const joined = await ask(one, nulls);
+      const made = addon.calls.filter((call) => !call.startsWith('gather'));
+      expect(made).toEqual(['tableJoinKeys', ...calls]);
+      expect(joined.stats.resident).toEqual(['left', 'right']);
+      expect(unordered(rows(joined))).toEqual(unordered(rows(await ask(of, withNulls))));
+      await engine.dispose();
+      expect(addon.liveHandles()).toBe(0);
+    });
+
+    test('come from host memory where they take too many bits', async () => {
+      const { addon, engine, one, nulls } = await making();
+      addon.settings.keyBits = 65;
+      const { stats } = await engine.join(one, nulls, { on: 'id' });
+      expect(stats.residentReason).toBe('taken from host memory: the keys take 65 bits, more than 64');
+      await engine.dispose();
+      expect(addon.liveHandles()).toBe(0);
+    });
+
+    test('come from host memory where floats are of two widths', async () => {
+      const { engine } = await making();
+      const [one, other] = [new arrow.Float32(), new arrow.Float64()].map((f) => engine.load(table({ f }, { f: [1, 2] })));
+      const { stats } = await engine.join(await one!, await other!, { on: 'f' });
+      expect(stats.residentReason).toBe('taken from host memory: the keys are floats of two widths');
+    });
   });
 
   test('evict other tables for their room, then go on from host memory', async () => {
@@ -307,7 +353,7 @@ describe('joins of loaded tables', () => {
     await big.dispose();
     addon.calls.length = 0;
     expect(await engine.joinCount(one, other, { on: 'id' })).toBe(5);
-    expect(addon.calls).toEqual(['relation', 'loadTable', 'joinTablesHome']);
+    expect(addon.calls).toEqual(['relation', 'loadTable', 'tableJoinKeys', 'joinTablesHome']);
   });
 
   test('a device that runs out of memory leaves them to host memory', async () => {
@@ -358,7 +404,8 @@ describe('sorts of loaded tables', () => {
     expect([sorted.numRows, sorted.resident, sorted.schema.names]).toEqual([4, true, ['id', 'a']]);
     const again = await engine.sort(sorted, { by: { column: 'id', descending: true }, resident: true });
     expect(await engine.joinCount(again, loaded, { on: 'id' })).toBe(6);
-    expect(addon.calls).toEqual(['tableSortKeys', 'sortTable', 'tableSortKeys', 'sortTable', 'joinTablesHome']);
+    const sorts = ['tableSortKeys', 'sortTable', 'tableSortKeys', 'sortTable'];
+    expect(addon.calls).toEqual([...sorts, 'tableJoinKeys', 'joinTablesHome']);
     expect(rows(await again.toArrow()).map((row) => (row as { a: number }).a)).toEqual([0.5, 2.5, 1.5, 3.5]);
     await engine.dispose();
     expect(addon.liveHandles()).toBe(0);

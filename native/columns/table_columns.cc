@@ -1,0 +1,168 @@
+#include "columns/table_columns.h"
+
+#include <utility>
+
+#include "columns/chunks.h"
+#include "core/error.h"
+
+namespace warpjoin {
+ColumnStretch stretch_of(const ResidentTable& table, size_t column, size_t device) {
+  const ResidentColumn& from = table.columns.at(column);
+  const DeviceStretch& at = from.stretches[device];
+  return {from.type, at.values, from.nullable ? at.validity : nullptr, table.rows[device]};
+}
+
+std::vector<ValueRange> value_ranges(const ResidentTable& table, const std::vector<size_t>& columns, const Job& job) {
+  const std::vector<Device*>& devices = table.devices;
+  std::vector<std::vector<ValueRange>> found(devices.size(), std::vector<ValueRange>(columns.size()));
+  const Streams streams = create_streams(devices);
+  for (size_t d = 0; d < devices.size(); ++d) {
+    for (size_t i = 0; i < columns.size(); ++i) {
+      devices[d]->primitives().value_range(stretch_of(table, columns[i], d), &found[d][i], job, *streams[d]);
+    }
+  }
+  synchronize_all(streams);
+  job.check();
+  std::vector<ValueRange> ranges(columns.size());
+  for (const std::vector<ValueRange>& of_device : found) {
+    for (size_t i = 0; i < columns.size(); ++i) ranges[i].add(of_device[i]);
+  }
+  return ranges;
+}
+
+std::vector<const void*> keys_in(const ResidentTable& table, size_t column) {
+  std::vector<const void*> keys;
+  for (const DeviceStretch& stretch : table.columns.at(column).stretches) keys.push_back(stretch.values);
+  return keys;
+}
+
+std::vector<const void*> make_keys(const ResidentTable& table, uint8_t key_bytes, std::vector<Buffer>& made, const Job& job,
+                                   const std::function<void(size_t device, void* keys, Stream& stream)>& make) {
+  const Streams streams = create_streams(table.devices);
+  std::vector<const void*> keys(table.devices.size());
+  for (size_t d = 0; d < keys.size(); ++d) {
+    if (table.rows[d] == 0) continue;
+    void* const to = made.emplace_back(table.devices[d]->memory().allocate(table.rows[d] * key_bytes)).data();
+    make(d, to, *streams[d]);
+    keys[d] = to;
+  }
+  synchronize_all(streams);
+  job.check();
+  return keys;
+}
+
+TupleLayout tuple_layout(const ResidentTable& table, uint8_t key_bytes, const std::optional<size_t>& payload) {
+  const size_t value_bytes = payload ? table.columns.at(*payload).type.width : columns::row_bytes_for(table.size());
+  return {key_bytes, static_cast<uint8_t>(value_bytes)};
+}
+
+std::vector<TupleView> tuples_of(const ResidentTable& table, const std::vector<const void*>& keys,
+                                 const std::optional<size_t>& payload) {
+  std::vector<TupleView> tuples;
+  uint64_t begin = 0;
+  for (size_t d = 0; d < keys.size(); ++d) {
+    const void* const values = payload ? table.columns.at(*payload).stretches[d].values : nullptr;
+    tuples.push_back({keys[d], values, begin, table.rows[d]});
+    begin += table.rows[d];
+  }
+  return tuples;
+}
+
+void check_payload(const ResidentColumn& column) {
+  const bool fits = column.type.kind == ColumnKind::fixed && (column.type.width == 4 || column.type.width == 8);
+  if (!column.nullable && fits) return;
+  throw Error(ErrorCode::not_supported, "Column '" + column.name + "' can't be carried along on devices");
+}
+
+std::vector<Buffer> reserve_beside_tables(const std::vector<Device*>& devices, size_t bytes) {
+  std::vector<Buffer> held;
+  for (Device* device : devices) {
+    StackAllocator& memory = device->memory();
+    // What an earlier call has left larger may be in the way of the result, which is about as large as what the call takes.
+    if (memory.resident_bytes() + memory.reserved_bytes() + bytes > memory.limit_bytes()) memory.release();
+    memory.reserve(bytes);
+    held.push_back(memory.allocate(1));
+  }
+  return held;
+}
+
+ResidentColumn decode_column(const ResidentTable& table, size_t column, const KeyField& field, uint8_t key_bytes,
+                             const std::vector<TupleView>& keys, std::vector<Buffer>& memory, const Streams& streams,
+                             const Job& job) {
+  const ResidentColumn& like = table.columns.at(column);
+  ResidentColumn made{like.name, like.type, field.nulls, {}};
+  for (size_t d = 0; d < keys.size(); ++d) {
+    const uint64_t rows = keys[d].size;
+    const auto take = [&](size_t bytes) {
+      return bytes ? memory.emplace_back(table.devices[d]->memory().allocate_resident(bytes)).data() : nullptr;
+    };
+    const DeviceStretch to{take(values_bytes(like.type, rows)), made.nullable ? take(bitmap_bytes(rows)) : nullptr};
+    made.stretches.push_back(to);
+    table.devices[d]->primitives().decode_field(keys[d].keys, key_bytes, field, {like.type, to.values, to.validity, rows}, job,
+                                                *streams[d]);
+  }
+  return made;
+}
+
+TableGather::TableGather(const Engine& engine, const ResidentTable& from, std::vector<RowNumbers> rows, bool may_be_missing,
+                         const Job& job)
+    : from_(from),
+      sharding_(Sharding::of(from.size(), from.devices.size())),
+      rows_(std::move(rows)),
+      may_be_missing_(may_be_missing),
+      job_(job) {
+  if (!spread_evenly(from_)) throw Error(ErrorCode::not_supported, "Columns of a result can't be gathered on devices");
+  for (const Device* a : from_.devices) {
+    for (const Device* b : from_.devices) {
+      if (a == b || engine.topology.link(a->info().ordinal, b->info().ordinal).direct) continue;
+      throw Error(ErrorCode::not_supported,
+                  "Device '" + a->info().name + "' does not read the memory of '" + b->info().name + "'");
+    }
+  }
+  streams_ = create_streams(from_.devices);
+  if (may_be_missing) fill_ones();
+}
+
+ResidentColumn TableGather::gather(const ResidentColumn& column, std::vector<Buffer>& memory) {
+  ResidentColumn made{column.name, column.type, may_be_missing_ || column.nullable, {}};
+  ShardedColumn values{sharding_, {}}, validity{sharding_, {}};
+  for (size_t d = 0; d < streams_.size(); ++d) {
+    values.shards.push_back(column.stretches[d].values);
+    validity.shards.push_back(column.nullable ? column.stretches[d].validity : may_be_missing_ ? ones_[d].data() : nullptr);
+  }
+  for (size_t d = 0; d < streams_.size(); ++d) {
+    Device& device = *from_.devices[d];
+    const RowNumbers& rows = rows_[d];
+    const auto allocate = [&](size_t bytes) {
+      return bytes ? memory.emplace_back(device.memory().allocate_resident(bytes)).data() : nullptr;
+    };
+    const DeviceStretch to{allocate(values_bytes(column.type, rows.size)),
+                           made.nullable ? allocate(bitmap_bytes(rows.size)) : nullptr};
+    made.stretches.push_back(to);
+    if (rows.size == 0) continue;
+    if (to.validity) device.primitives().gather_bits(validity, rows, nullptr, to.validity, job_, *streams_[d]);
+    if (column.type.kind == ColumnKind::boolean) {
+      device.primitives().gather_bits(values, rows, to.validity, to.values, job_, *streams_[d]);
+    } else {
+      device.primitives().gather(values, static_cast<uint8_t>(column.type.width), rows, to.validity, to.values, job_,
+                                 *streams_[d]);
+    }
+  }
+  return made;
+}
+
+void TableGather::wait() const { synchronize_all(streams_); }
+
+// Columns without nulls have a valid value in every row but those that are not there.
+void TableGather::fill_ones() {
+  for (size_t d = 0; d < streams_.size(); ++d) {
+    Device& device = *from_.devices[d];
+    const size_t bytes = bitmap_bytes(from_.rows[d]);
+    device.memory().reserve(bytes);
+    ones_.push_back(device.memory().allocate(bytes));
+    device.fill(ones_[d].data(), 0xFF, bytes, *streams_[d]);
+  }
+  wait();
+}
+
+}  // namespace warpjoin
