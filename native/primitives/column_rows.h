@@ -31,13 +31,11 @@ class ColumnRows {
       : values_(static_cast<const typename Values::Raw*>(stretch.values)),
         validity_(static_cast<const uint64_t*>(stretch.validity)) {}
 
+  /// Reads the value of a null, too, so that no load waits for another.
   constexpr void add_to(ValueRange& range, uint64_t row) const {
-    if (is_null(row)) {
-      ++range.nulls;
-    } else {
-      const uint64_t bits = Values::ordered(values_, row);
-      range.add({0, bits, bits, !Values::is_canonical(values_, row)});
-    }
+    const bool null = is_null(row);
+    const uint64_t bits = Values::ordered(values_, row);
+    range.add({null, null ? ~uint64_t{0} : bits, null ? 0 : bits, !null && !Values::is_canonical(values_, row)});
   }
   constexpr uint64_t part_of_key(const KeyField& field, uint64_t row) const {
     const uint64_t null_code = field.distinct_nulls ? field.null_code + row : field.null_code;

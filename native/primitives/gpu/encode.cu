@@ -6,7 +6,7 @@
 namespace warpjoin {
 namespace {
 
-constexpr unsigned kRangeBlocks = 512;
+constexpr unsigned kRangeBlocks = 1024, kRangeRows = 4;  // enough rows on their way to keep memory busy
 
 // Each block leaves its part in `blocks`: atomics on host memory are not to be had on every link.
 template <class Rows>
@@ -20,7 +20,12 @@ __global__ void find_range(const Rows rows, uint64_t size, ValueRange* blocks) {
   }
   __syncthreads();
   ValueRange range;
-  for (uint64_t row = gpu::loop_begin(); row < size; row += gpu::loop_step()) rows.add_to(range, row);
+  uint64_t row = gpu::loop_begin();
+  for (const uint64_t step = gpu::loop_step(); row + (kRangeRows - 1) * step < size; row += kRangeRows * step) {
+#pragma unroll
+    for (unsigned i = 0; i < kRangeRows; ++i) rows.add_to(range, row + i * step);
+  }
+  for (; row < size; row += gpu::loop_step()) rows.add_to(range, row);
   if (range.nulls) atomicAdd(&nulls, static_cast<unsigned long long>(range.nulls));
   if (!range.empty()) {
     atomicMin(&least, static_cast<unsigned long long>(range.least));
