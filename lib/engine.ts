@@ -135,10 +135,10 @@ export class Engine implements AsyncDisposable {
 
   /**
    * Keeps a table on the engine's GPUs, an equal part of its rows on each, so that calls that are given what this gives need
-   * not bring it there again: joins of two loaded tables by integers of 4 or 8 bytes without nulls run where the tables are, and so do
-   * sorts of one by columns that are there, of at most 64 bits together, into such columns.
-   * Other calls take it from host memory: `explain` and `stats` say which. The table must not change as long as it is loaded.
-   * Its columns of text, and other widths than 1, 2, 4, 8 and 16 bytes, stay in host memory.
+   * not bring it there again: joins of two loaded tables by columns that are there run where the tables are, and so do sorts of
+   * one by such columns, of at most 64 bits together, into such columns. Other calls, and joins by floats of two widths, take it
+   * from host memory: `explain` and `stats` say which. The table must not change as long as it is loaded. Its columns of text, and
+   * other widths than 1, 2, 4, 8 and 16 bytes, stay in host memory.
    *
    * Memory is freed by dispose() (`await using orders = await engine.load(table)`), or when nobody holds the table any more and
    * it is garbage collected. Where a call finds too little device memory beside loaded tables, those that were not used for the

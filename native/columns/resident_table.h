@@ -1,11 +1,13 @@
 // Columns that stay in the memory of devices between calls.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "columns/column_source.h"
 #include "device/device.h"
+#include "primitives/primitives.h"
 
 namespace warpjoin {
 
@@ -15,6 +17,8 @@ struct ResidentColumn {
   ColumnType type;
   bool nullable = false;  ///< stretches of rows have a validity bitmap
   std::vector<DeviceStretch> stretches;
+  /// Once a call has read it: further keys made of the column need not. Calls on an engine run one after the other.
+  mutable std::optional<ValueRange> range = {};
 };
 
 /// Columns of the same rows, each in one stretch a device; a bitmap's stretch begins at a word's first bit. Must go before the

@@ -13,20 +13,27 @@ ColumnStretch stretch_of(const ResidentTable& table, size_t column, size_t devic
 }
 
 std::vector<ValueRange> value_ranges(const ResidentTable& table, const std::vector<size_t>& columns, const Job& job) {
+  std::vector<size_t> unread;
+  for (const size_t column : columns) {
+    if (!table.columns.at(column).range) unread.push_back(column);
+  }
   const std::vector<Device*>& devices = table.devices;
-  std::vector<std::vector<ValueRange>> found(devices.size(), std::vector<ValueRange>(columns.size()));
+  std::vector<std::vector<ValueRange>> found(devices.size(), std::vector<ValueRange>(unread.size()));
   const Streams streams = create_streams(devices);
   for (size_t d = 0; d < devices.size(); ++d) {
-    for (size_t i = 0; i < columns.size(); ++i) {
-      devices[d]->primitives().value_range(stretch_of(table, columns[i], d), &found[d][i], job, *streams[d]);
+    for (size_t i = 0; i < unread.size(); ++i) {
+      devices[d]->primitives().value_range(stretch_of(table, unread[i], d), &found[d][i], job, *streams[d]);
     }
   }
   synchronize_all(streams);
   job.check();
-  std::vector<ValueRange> ranges(columns.size());
-  for (const std::vector<ValueRange>& of_device : found) {
-    for (size_t i = 0; i < columns.size(); ++i) ranges[i].add(of_device[i]);
+  for (size_t i = 0; i < unread.size(); ++i) {
+    ValueRange all;
+    for (const std::vector<ValueRange>& of_device : found) all.add(of_device[i]);
+    table.columns[unread[i]].range = all;
   }
+  std::vector<ValueRange> ranges;
+  for (const size_t column : columns) ranges.push_back(*table.columns[column].range);
   return ranges;
 }
 

@@ -18,7 +18,7 @@ namespace warpjoin {
 /// Rows of a column on a device.
 ColumnStretch stretch_of(const ResidentTable& table, size_t column, size_t device);
 
-/// What is known of the rows of each column, on all devices together. Reads them once.
+/// What is known of the rows of each column, on all devices together. Reads columns that no call has read before.
 std::vector<ValueRange> value_ranges(const ResidentTable& table, const std::vector<size_t>& columns, const Job& job);
 
 /// Keys on each device: a column's values.

@@ -25,7 +25,7 @@ class TableJoinKeys {
     const ResidentColumn& key() const { return table->columns.at(column); }
   };
 
-  /// Reads columns that are not keys as they are once, on their devices. Throws Error(not_supported), naming the columns, where
+  /// Reads columns that are not keys as they are, once for all calls. Throws Error(not_supported), naming the columns, where
   /// they are not integers, floats of one width or booleans, and where the tables lie on different devices.
   TableJoinKeys(const ResidentTable& left, size_t left_column, const ResidentTable& right, size_t right_column, const Job& job);
 

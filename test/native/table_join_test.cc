@@ -1,6 +1,7 @@
 // Joins of tables on host devices, and on such as behave like GPUs.
 #include <map>
 
+#include "columns/table_sort_keys.h"
 #include "failure_cases.h"
 #include "far_device.h"
 #include "table_join_cases.h"
@@ -151,6 +152,19 @@ TEST_F(TableJoinKeysOf, TakeAsFewBitsAsValuesAndNullsNeed) {
   check(side<int64_t>(i64, {}, 4), side<int64_t>(i64, {}, 5), 4, false);
   check(side<int64_t>(i64, {}, 4), side<int64_t>(i64, {kLeast}), 3, false);
   check(side<uint8_t>(u8, {}), side<uint8_t>(u8, {}), 0, false);
+}
+
+TEST_F(TableJoinKeysOf, AreMadeOfColumnsThatAreReadOnce) {
+  std::mt19937_64 random(6);
+  const KeySide numbers = side<int16_t>(test::signed_type(2), {-3, 4, 0, 1, 2, 2, 3}, 1);
+  const test::TestColumn column("c", numbers.type, numbers.values, random);
+  Engine engine(config(2));
+  Job job;
+  const ResidentTable table = load_table(engine, all_devices(engine), {&column.column}, numbers.values.size(), job);
+  EXPECT_EQ(TableSortKeys(table, {{0}}, {}, job).bits(), 4u);
+  static_cast<int16_t*>(table.columns[0].stretches[0].values)[3] = 30'000;
+  EXPECT_EQ(TableSortKeys(table, {{0}}, {}, job).bits(), 4u);
+  EXPECT_EQ(TableJoinKeys(table, 0, table, 0, job).bits(), 5u);  // 8 values, and 16 nulls at most
 }
 
 TEST_F(TableJoinKeysOf, GiveEachNullAKeyOfItsOwn) {
