@@ -17,7 +17,7 @@ const keyTypes = fc.oneof(
   { weight: 1, arbitrary: fc.tuple(fc.constantFrom(...FLOATS), fc.constantFrom(...FLOATS)) },
 );
 
-const joinCase = fc.record({
+const inputs = {
   seed: seeds,
   types: keyTypes,
   leftRows: rowCounts,
@@ -30,38 +30,47 @@ const joinCase = fc.record({
   rightChunks: fc.integer({ min: 1, max: 4 }),
   how: fc.constantFrom('inner' as const, 'left' as const, 'right' as const, 'full' as const, 'semi' as const, 'anti' as const),
   devices: fc.constantFrom(...DEVICE_COUNTS),
-  algorithm: fc.constantFrom('auto' as const, 'radix-hash' as const, 'sort-merge' as const),
   buildSide: fc.constantFrom('auto' as const, 'left' as const, 'right' as const),
+};
+const joinCase = fc.record({
+  ...inputs,
+  algorithm: fc.constantFrom('auto' as const, 'radix-hash' as const, 'sort-merge' as const),
   chunksets: fc.constantFrom(1, 1, 2, 3, 5, 9, 12),
 });
 
 const MOST_PAIRS = 200_000;
 
+type JoinInputs = { [K in keyof typeof inputs]: (typeof inputs)[K] extends fc.Arbitrary<infer T> ? T : never };
+
+/** Two tables to join, and the pairs of their rows that DuckDB gives. */
+async function joinInputs(c: JoinInputs) {
+  // Products of two constant columns get large fast; a smaller side keeps the case and not the cost.
+  const heavy = (spread: string) =>
+    ['equal', 'few', 'extreme'].includes(spread) || c.types.some((t) => ['bool', 'int8', 'uint8'].includes(t));
+  const bound = heavy(c.leftSpread) || heavy(c.rightSpread) ? MOST_PAIRS / Math.max(1, c.leftRows) : Number.POSITIVE_INFINITY;
+  const rightRows = Math.floor(Math.min(c.rightRows, bound));
+  const left = makeTable(c.seed, 'l_', c.leftRows, c.leftChunks, [
+    { name: 'k', type: c.types[0], spread: c.leftSpread, nullRate: c.leftNulls },
+  ]);
+  const right = makeTable(c.seed + 1, 'r_', rightRows, c.rightChunks, [
+    { name: 'k', type: c.types[1], spread: c.rightSpread, nullRate: c.rightNulls },
+  ]);
+  await setup.oracle.load('l', left);
+  await setup.oracle.load('r', right);
+  const leftOnly = c.how === 'semi' || c.how === 'anti';
+  const columns = leftOnly ? 'l.row' : 'l.row, r.row';
+  // HUGEINT and DOUBLE hold every integer and float type, so the oracle compares by value.
+  const exact = (side: string, type: KeyType) =>
+    INTEGERS.includes(type) ? `${side}.k::HUGEINT` : FLOATS.includes(type) ? `${side}.k::DOUBLE` : `${side}.k`;
+  const sql = `SELECT ${columns} FROM l ${c.how} JOIN r ON ${exact('l', c.types[0])} = ${exact('r', c.types[1])}`;
+  return { left, right, leftOnly, expected: pairsOf(await setup.oracle.columns(sql)) };
+}
+
 test('join gives the rows that DuckDB gives', async () => {
   const seen = { algorithms: new Set<string>(), chunksets: new Set<number>() };
   await fc.assert(
     fc.asyncProperty(joinCase, async (c) => {
-      // Products of two constant columns get large fast; a smaller side keeps the case and not the cost.
-      const heavy = (spread: string) =>
-        ['equal', 'few', 'extreme'].includes(spread) || c.types.some((t) => ['bool', 'int8', 'uint8'].includes(t));
-      const bound = heavy(c.leftSpread) || heavy(c.rightSpread) ? MOST_PAIRS / Math.max(1, c.leftRows) : Number.POSITIVE_INFINITY;
-      const rightRows = Math.floor(Math.min(c.rightRows, bound));
-      const left = makeTable(c.seed, 'l_', c.leftRows, c.leftChunks, [
-        { name: 'k', type: c.types[0], spread: c.leftSpread, nullRate: c.leftNulls },
-      ]);
-      const right = makeTable(c.seed + 1, 'r_', rightRows, c.rightChunks, [
-        { name: 'k', type: c.types[1], spread: c.rightSpread, nullRate: c.rightNulls },
-      ]);
-      await setup.oracle.load('l', left);
-      await setup.oracle.load('r', right);
-      const leftOnly = c.how === 'semi' || c.how === 'anti';
-      const columns = leftOnly ? 'l.row' : 'l.row, r.row';
-      // HUGEINT and DOUBLE hold every integer and float type, so the oracle compares by value.
-      const exact = (side: string, type: KeyType) =>
-        INTEGERS.includes(type) ? `${side}.k::HUGEINT` : FLOATS.includes(type) ? `${side}.k::DOUBLE` : `${side}.k`;
-      const sql = `SELECT ${columns} FROM l ${c.how} JOIN r ON ${exact('l', c.types[0])} = ${exact('r', c.types[1])}`;
-      const expected = pairsOf(await setup.oracle.columns(sql));
-
+      const { left, right, leftOnly, expected } = await joinInputs(c);
       const run = async (engine: Engine) => {
         const options = { on: 'k', how: c.how, algorithm: c.algorithm, buildSide: c.buildSide, coalesce: false } as const;
         const joined = await engine.join(left.table, right.table, options);
@@ -72,8 +81,8 @@ test('join gives the rows that DuckDB gives', async () => {
         expect(pairsOf(leftOnly ? [leftRows] : [leftRows, rightRows_])).toEqual(expected);
         expect(checkPayload(joined, 'l_', leftRows)).toBeUndefined();
         if (!leftOnly) expect(checkPayload(joined, 'r_', rightRows_)).toBeUndefined();
-        checkKeys(joined, 'k', left.table, leftRows);
-        if (!leftOnly) checkKeys(joined, 'k_right', right.table, rightRows_);
+        checkColumn(joined, 'k', left.table, 'k', leftRows);
+        if (!leftOnly) checkColumn(joined, 'k_right', right.table, 'k', rightRows_);
         expect(await engine.joinCount(left.table, right.table, { on: 'k', how: c.how, algorithm: c.algorithm })).toBe(
           joined.numRows,
         );
@@ -90,6 +99,41 @@ test('join gives the rows that DuckDB gives', async () => {
   if (!onGpus) expect(Math.max(...seen.chunksets)).toBeGreaterThanOrEqual(9);
 });
 
+test('loaded tables are joined where they lie', async () => {
+  const there = fc.record({
+    ...inputs,
+    types: keyTypes.filter(([left, right]) => left !== 'utf8' && (left === right || INTEGERS.includes(left))),
+    columns: fc.subarray(['k', 'k_right', 'l_flag', 'r_real']),
+  });
+  let joinedThere = 0;
+  await fc.assert(
+    fc.asyncProperty(there, async (c) => {
+      const { left, right, leftOnly, expected } = await joinInputs(c);
+      await setup.onEngine({ devices: c.devices, chunksets: 1, bytes: () => 0 }, async (engine) => {
+        await using one = await engine.load(left.table);
+        await using other = await engine.load(right.table);
+        const ofLeft = (name: string) => name === 'k' || name === 'l_flag';
+        const wanted = leftOnly ? ['l_row', ...c.columns.filter(ofLeft)] : ['l_row', 'r_row', ...c.columns];
+        const { how, buildSide } = c;
+        const options = { on: 'k', how, buildSide, coalesce: false, select: wanted, resident: true } as const;
+        await using joined = await engine.join(one, other, options);
+        if (joined.stats.residentReason === 'joined where they lie') joinedThere++;
+        const home = await joined.toArrow();
+        const leftRows = rowsOf(home, 'l_row');
+        const rightRows = leftOnly ? [] : rowsOf(home, 'r_row');
+        expect(pairsOf(leftOnly ? [leftRows] : [leftRows, rightRows])).toEqual(expected);
+        for (const name of wanted.slice(leftOnly ? 1 : 2)) {
+          const [source, rows] = ofLeft(name) ? [left.table, leftRows] : [right.table, rightRows];
+          checkColumn(home, name, source, name === 'k_right' ? 'k' : name, rows);
+        }
+        expect(await engine.joinCount(one, other, { on: 'k', how })).toBe(joined.numRows);
+      });
+    }),
+    parameters(150),
+  );
+  expect(joinedThere > 100).toBe(onGpus);
+});
+
 /** Row pairs as sorted text, for comparing as multisets. */
 function pairsOf(columns: ArrayLike<unknown>[]): string[] {
   return Array.from({ length: columns[0]?.length ?? 0 }, (_, i) => columns.map((column) => String(column[i])).join(' ')).sort();
@@ -103,14 +147,15 @@ function rowsOf(
   return Array.from({ length: column.length }, (_, i) => column.get(i) as number | null);
 }
 
-function checkKeys(
+function checkColumn(
   joined: { getChild(name: string): unknown },
   name: string,
   from: { getChild(name: string): unknown },
+  of: string,
   rows: (number | null)[],
 ) {
   const got = joined.getChild(name) as { get(i: number): unknown };
-  const source = from.getChild('k') as { get(i: number): unknown };
+  const source = from.getChild(of) as { get(i: number): unknown };
   rows.forEach((row, i) => {
     const want = row === null ? null : source.get(row);
     if (!Object.is(got.get(i), want)) expect.fail(`${name}[${i}] is ${got.get(i)}, not ${want}`);
