@@ -145,7 +145,7 @@ Napi::Value EngineWrap::table_join_keys(const Napi::CallbackInfo& info) {
       const TableJoinKeys& keys = state->keys;
       Napi::Object handle = to_handle(env, state);
       handle.Set("bits", number(env, keys.bits()));
-      handle.Set("mostBits", number(env, TableJoinKeys::kMostBits));
+      handle.Set("mostBits", number(env, kMostKeyBits));
       handle.Set("areColumns", Napi::Boolean::New(env, keys.are_columns()));
       handle.Set("giveLeft", Napi::Boolean::New(env, keys.left().given));
       return handle;
@@ -188,7 +188,7 @@ Napi::Value EngineWrap::table_sort_keys(const Napi::CallbackInfo& info) {
                      const TableSortKeys& keys = state->keys;
                      Napi::Object handle = to_handle(env, state);
                      handle.Set("bits", number(env, keys.bits()));
-                     handle.Set("mostBits", number(env, TableSortKeys::kMostBits));
+                     handle.Set("mostBits", number(env, kMostKeyBits));
                      handle.Set("keyBytes", number(env, keys.layout().key_bytes));
                      handle.Set("giveColumns", Napi::Boolean::New(env, keys.give_columns()));
                      handle.Set("carriesPayload", Napi::Boolean::New(env, keys.payload().has_value()));

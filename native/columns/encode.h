@@ -11,6 +11,7 @@
 
 #include "core/column.h"
 #include "core/engine.h"
+#include "core/key_types.h"
 #include "core/tuples.h"
 
 namespace warpjoin {
@@ -44,8 +45,7 @@ struct SortColumn {
 
 /// Whether values without nulls are keys as they are: integers of 4 or 8 bytes.
 inline bool are_integer_keys(const ColumnType& type) {
-  const bool integers = type.order == KeyOrder::signed_integer || type.order == KeyOrder::unsigned_integer;
-  return integers && type.kind == ColumnKind::fixed && (type.width == 4 || type.width == 8);
+  return is_integer_key(type) && type.kind == ColumnKind::fixed && (type.width == 4 || type.width == 8);
 }
 /// They come in order as unsigned keys do by key ^ this.
 inline uint64_t integer_flip(const ColumnType& type, bool descending) {

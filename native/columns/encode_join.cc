@@ -38,16 +38,12 @@ struct Side {
   }
 };
 
-bool is_integer(const ColumnType& type) {
-  return type.order == KeyOrder::signed_integer || type.order == KeyOrder::unsigned_integer;
-}
-
 void require_comparable(const Column& left, const Column& right) {
   require_key_type(left);
   require_key_type(right);
   const ColumnType &a = left.type, &b = right.type;
   if (is_text_key(a) == is_text_key(b) && is_boolean_key(a) == is_boolean_key(b)) {
-    if (is_text_key(a) || is_boolean_key(a) || (is_integer(a) && is_integer(b)) || a.order == b.order) return;
+    if (is_text_key(a) || is_boolean_key(a) || (is_integer_key(a) && is_integer_key(b)) || a.order == b.order) return;
   }
   throw Error(ErrorCode::key_type,
               "Columns '" + left.name + "' and '" + right.name + "' can't be compared: their types order differently");
@@ -56,7 +52,7 @@ void require_comparable(const Column& left, const Column& right) {
 /// Restricts a side's integers to those that the other side's type can hold.
 void restrict_to(Side& side, const ColumnType& other) {
   const ColumnType& own = side.chunks.type();
-  if (!is_integer(own)) return;
+  if (!is_integer_key(own)) return;
   using Wide = __int128;
   const auto least_of = [](const ColumnType& type) {
     return type.order == KeyOrder::signed_integer ? -(Wide{1} << (8 * type.width - 1)) : Wide{0};
@@ -276,7 +272,7 @@ JoinSide encode_side(const Side& side, KeyForm form, const Column* payload, Engi
 /// Integers that are all there, and are joined with integers of their own type, need not be read.
 bool serves_unread(const Side& side, const ColumnType& other, Engine& engine, const Job& job) {
   const ColumnType& own = side.chunks.type();
-  return is_integer(own) && own.order == other.order && own.width == other.width && own.width >= 4 &&
+  return is_integer_key(own) && own.order == other.order && own.width == other.width && own.width >= 4 &&
          aliasable(side.chunks, own.width) && count_nulls(side.chunks, engine, job) == 0;
 }
 

@@ -43,13 +43,17 @@ std::vector<const void*> keys_in(const ResidentTable& table, size_t column) {
   return keys;
 }
 
-std::vector<const void*> make_keys(const ResidentTable& table, uint8_t key_bytes, std::vector<Buffer>& made, const Job& job,
+std::vector<const void*> make_keys(const ResidentTable& table, unsigned bits, std::vector<Buffer>& made, const Job& job,
                                    const std::function<void(size_t device, void* keys, Stream& stream)>& make) {
+  if (bits > kMostKeyBits) {
+    throw Error(ErrorCode::not_supported, "A key of " + std::to_string(bits) + " bits is not supported yet on devices, where " +
+                                              std::to_string(kMostKeyBits) + " are the most");
+  }
   const Streams streams = create_streams(table.devices);
   std::vector<const void*> keys(table.devices.size());
   for (size_t d = 0; d < keys.size(); ++d) {
     if (table.rows[d] == 0) continue;
-    void* const to = made.emplace_back(table.devices[d]->memory().allocate(table.rows[d] * key_bytes)).data();
+    void* const to = made.emplace_back(table.devices[d]->memory().allocate(table.rows[d] * key_bytes_for(bits))).data();
     make(d, to, *streams[d]);
     keys[d] = to;
   }

@@ -21,10 +21,15 @@ ColumnStretch stretch_of(const ResidentTable& table, size_t column, size_t devic
 /// What is known of the rows of each column, on all devices together. Reads columns that no call has read before.
 std::vector<ValueRange> value_ranges(const ResidentTable& table, const std::vector<size_t>& columns, const Job& job);
 
+/// The most bits of a key that is made of columns.
+constexpr unsigned kMostKeyBits = 64;
+constexpr uint8_t key_bytes_for(unsigned bits) { return bits <= 32 ? 4 : 8; }
+
 /// Keys on each device: a column's values.
 std::vector<const void*> keys_in(const ResidentTable& table, size_t column);
-/// What `make` enqueues to write to each device, in memory of it that goes to `made`.
-std::vector<const void*> make_keys(const ResidentTable& table, uint8_t key_bytes, std::vector<Buffer>& made, const Job& job,
+/// What `make` enqueues to write to each device, in memory of it that goes to `made`. Throws Error(not_supported) for keys of
+/// more bits than kMostKeyBits.
+std::vector<const void*> make_keys(const ResidentTable& table, unsigned bits, std::vector<Buffer>& made, const Job& job,
                                    const std::function<void(size_t device, void* keys, Stream& stream)>& make);
 
 /// Of tuples that carry a payload of the table along: a column of 4 or 8 bytes without nulls; or otherwise row numbers.

@@ -6,15 +6,12 @@
 
 #include "columns/encode.h"
 #include "core/error.h"
+#include "core/key_types.h"
 
 namespace warpjoin {
 namespace {
 
 using Wide = __int128;  // holds any integer value
-
-bool is_integer(const ColumnType& type) {
-  return type.order == KeyOrder::signed_integer || type.order == KeyOrder::unsigned_integer;
-}
 
 bool is_one_type(const ColumnType& a, const ColumnType& b) {
   return a.kind == b.kind && a.order == b.order && a.width == b.width;
@@ -33,7 +30,7 @@ TableJoinKeys::TableJoinKeys(const ResidentTable& left, size_t left_column, cons
   const ResidentColumn &l = left_.key(), &r = right_.key();
   const bool same = is_one_type(l.type, r.type);
   const bool ordered = l.type.order != KeyOrder::none && l.type.order != KeyOrder::bytes;
-  if (!(same && ordered) && !(is_integer(l.type) && is_integer(r.type))) {
+  if (!(same && ordered) && !(is_integer_key(l.type) && is_integer_key(r.type))) {
     throw Error(ErrorCode::not_supported, "Columns '" + l.name + "' and '" + r.name + "' can't be joined by on devices");
   }
   if (left.devices != right.devices) {
@@ -51,17 +48,13 @@ std::vector<TupleView> TableJoinKeys::chunks(const Side& side, const std::option
                                              const Job& job) const {
   const ResidentTable& table = *side.table;
   if (are_columns_) return tuples_of(table, keys_in(table, side.column), payload);
-  if (bits_ > kMostBits) {
-    throw Error(ErrorCode::not_supported, "Keys of " + std::to_string(bits_) + " bits are not supported yet on devices, where " +
-                                              std::to_string(kMostBits) + " are the most");
-  }
   const auto make = [&](size_t device, void* keys, Stream& stream) {
     KeyField field = side.field;
     field.null_code += std::accumulate(table.rows.begin(), table.rows.begin() + device, uint64_t{0});
     table.devices[device]->primitives().encode_field(stretch_of(table, side.column, device), field, true, key_bytes(), keys, job,
                                                      stream);
   };
-  return tuples_of(table, make_keys(table, key_bytes(), made, job, make), payload);
+  return tuples_of(table, make_keys(table, bits_, made, job, make), payload);
 }
 
 // Values have the codes from 0 on, then come those of the left nulls, then those of the right ones.

@@ -13,8 +13,6 @@ namespace warpjoin {
 /// other row has, behind those of all values: it matches nothing, as the semantics of joins want it, in any kind of join.
 class TableJoinKeys {
  public:
-  static constexpr unsigned kMostBits = 64;
-
   /// A table, and the column that it is joined by.
   struct Side {
     const ResidentTable* table;
@@ -31,11 +29,11 @@ class TableJoinKeys {
 
   const Side& left() const { return left_; }
   const Side& right() const { return right_; }
-  /// Of a key; tables can be joined by kMostBits at most.
+  /// Of a key; it can be made of kMostKeyBits at most.
   unsigned bits() const { return bits_; }
   /// Whether keys are the columns as they are.
   bool are_columns() const { return are_columns_; }
-  uint8_t key_bytes() const { return bits_ <= 32 ? 4 : 8; }
+  uint8_t key_bytes() const { return key_bytes_for(bits_); }
 
   /// Device memory for the keys of so many rows.
   size_t made_bytes(uint64_t rows) const { return are_columns_ ? 0 : rows * key_bytes(); }

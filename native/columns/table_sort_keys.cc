@@ -41,16 +41,12 @@ bool TableSortKeys::give(size_t column) const {
   return give_columns_ && std::any_of(by_.begin(), by_.end(), is);
 }
 
-TupleLayout TableSortKeys::layout() const { return tuple_layout(*table_, bits_ <= 32 ? 4 : 8, payload_); }
+TupleLayout TableSortKeys::layout() const { return tuple_layout(*table_, key_bytes_for(bits_), payload_); }
 
 std::vector<TupleView> TableSortKeys::chunks(std::vector<Buffer>& made, const Job& job) const {
-  if (bits_ > kMostBits) {
-    throw Error(ErrorCode::not_supported, "A key of " + std::to_string(bits_) + " bits is not supported yet on devices, where " +
-                                              std::to_string(kMostBits) + " are the most");
-  }
   if (column_) return tuples_of(*table_, keys_in(*table_, by_[0].column), payload_);
   const auto make_there = [&](size_t device, void* keys, Stream& stream) { make(device, keys, job, stream); };
-  return tuples_of(*table_, make_keys(*table_, layout().key_bytes, made, job, make_there), payload_);
+  return tuples_of(*table_, make_keys(*table_, bits_, made, job, make_there), payload_);
 }
 
 const KeyField& TableSortKeys::field(size_t column) const {
@@ -68,7 +64,7 @@ void TableSortKeys::lay_out(const std::vector<ValueRange>& ranges) {
     if (range.empty()) continue;
     const uint64_t farthest = range.greatest - range.least;
     if (field.nulls && farthest == ~uint64_t{0}) {
-      bits_ += kMostBits + 1;
+      bits_ += kMostKeyBits + 1;
       continue;
     }
     field.bits = static_cast<unsigned>(std::bit_width(farthest + field.nulls));

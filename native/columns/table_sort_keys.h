@@ -20,15 +20,13 @@ struct TableSortColumn {
 /// the last one, as far from the values as there is room.
 class TableSortKeys {
  public:
-  static constexpr unsigned kMostBits = 64;
-
   /// Reads columns that are not a key as they are, once for all calls. `payload`: a column of 4 or 8 bytes without nulls to be
   /// carried along where keys give back what they are made of; without one, or where they don't, row numbers are. Throws
   /// Error(key_type), naming the column, for one that has no order, and Error(not_supported) for a payload that can't be carried.
   TableSortKeys(const ResidentTable& table, std::vector<TableSortColumn> by, std::optional<size_t> payload, const Job& job);
 
   const ResidentTable& table() const { return *table_; }
-  /// The bits of a key; it can be made of kMostBits at most.
+  /// The bits of a key; it can be made of kMostKeyBits at most.
   unsigned bits() const { return bits_; }
   /// Whether the key is a column as it is.
   bool is_column() const { return column_; }

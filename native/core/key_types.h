@@ -76,6 +76,9 @@ auto with_key_type(const ColumnType& type, Body&& body) {
   throw Error(ErrorCode::key_type, "The column's type has no order");
 }
 
+inline bool is_integer_key(const ColumnType& type) {
+  return type.order == KeyOrder::signed_integer || type.order == KeyOrder::unsigned_integer;
+}
 inline bool is_text_key(const ColumnType& type) { return type.variable_width() && type.order == KeyOrder::bytes; }
 inline bool is_boolean_key(const ColumnType& type) { return type.kind == ColumnKind::boolean; }
 

@@ -120,7 +120,7 @@ class TableJoinKeysOf : public ::testing::Test {
       EXPECT_EQ(keys.bits(), bits);
       EXPECT_EQ(keys.are_columns(), are_columns);
       EXPECT_EQ(keys.left().given, given);
-      if (bits <= TableJoinKeys::kMostBits) continue;
+      if (bits <= kMostKeyBits) continue;
       const KeyedTables tables{&keys, {}, {}};
       EXPECT_THROW(join_tables_home(engine, tables, {}, job), Error);
     }
