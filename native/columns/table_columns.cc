@@ -33,6 +33,7 @@ std::vector<ValueRange> value_ranges(const ResidentTable& table, const std::vect
     table.columns[unread[i]].range = all;
   }
   std::vector<ValueRange> ranges;
+  ranges.reserve(columns.size());
   for (const size_t column : columns) ranges.push_back(*table.columns[column].range);
   return ranges;
 }
