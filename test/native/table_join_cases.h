@@ -194,7 +194,7 @@ inline void check_joins_by_made_keys(Engine& engine, uint64_t left_rows, uint64_
 inline void check_joins_by_any_values(Engine& engine) {
   for (const ColumnType& type :
        {test::floating_type(8), test::floating_type(2), test::unsigned_type(4), test::unsigned_type(1), test::boolean_type()}) {
-    check_table_joins(engine, 300, 150, {type, {.nulls = 0.2}}, {type, {.nulls = 0.4}});
+    check_table_joins(engine, 120, 60, {type, {.nulls = 0.2}}, {type, {.nulls = 0.4}});
   }
 }
 
