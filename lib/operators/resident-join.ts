@@ -89,7 +89,7 @@ interface Layout {
   made: boolean;
 }
 
-/** `keysGive`: the left key column, which is they as they are if `asTheyAre`. */
+/** `keysGive`: keys give the left key column; `asTheyAre`: they are its values, which may come home as they are. */
 function layOut(task: JoinTask, columns: readonly ResultColumn[], keysGive: boolean, asTheyAre: boolean): Layout {
   const isKey = (column: ResultColumn): boolean => keysGive && isLeftKey(task, column);
   const others = columns.filter((column) => !isKey(column));

@@ -54,15 +54,12 @@ void restrict_to(Side& side, const ColumnType& other) {
   const ColumnType& own = side.chunks.type();
   if (!is_integer_key(own)) return;
   using Wide = __int128;
-  const auto least_of = [](const ColumnType& type) {
-    return type.order == KeyOrder::signed_integer ? -(Wide{1} << (8 * type.width - 1)) : Wide{0};
-  };
   const auto greatest_of = [](const ColumnType& type) {
     return (Wide{1} << (type.order == KeyOrder::signed_integer ? 8 * type.width - 1 : 8 * type.width)) - 1;
   };
   // Ordered bits count from the least value of the type.
-  side.least_allowed = static_cast<uint64_t>(std::max(least_of(own), least_of(other)) - least_of(own));
-  side.greatest_allowed = static_cast<uint64_t>(std::min(greatest_of(own), greatest_of(other)) - least_of(own));
+  side.least_allowed = static_cast<uint64_t>(std::max(least_value(own), least_value(other)) - least_value(own));
+  side.greatest_allowed = static_cast<uint64_t>(std::min(greatest_of(own), greatest_of(other)) - least_value(own));
 }
 
 uint32_t widen_half(uint16_t half) {

@@ -17,11 +17,6 @@ bool is_one_type(const ColumnType& a, const ColumnType& b) {
   return a.kind == b.kind && a.order == b.order && a.width == b.width;
 }
 
-// What ordered bits of 0 stand for: ordered bits count integers from the least value of their type.
-Wide origin_of(const ColumnType& type) {
-  return type.order == KeyOrder::signed_integer ? -(Wide{1} << (8 * type.width - 1)) : Wide{0};
-}
-
 }  // namespace
 
 TableJoinKeys::TableJoinKeys(const ResidentTable& left, size_t left_column, const ResidentTable& right, size_t right_column,
@@ -62,9 +57,9 @@ void TableJoinKeys::lay_out(const ValueRange& left, const ValueRange& right) {
   struct Found {
     Side* side;
     const ValueRange& range;
-    Wide origin;
+    Wide origin;  // what ordered bits of 0 stand for
   };
-  const Found both[] = {{&left_, left, origin_of(left_.key().type)}, {&right_, right, origin_of(right_.key().type)}};
+  const Found both[] = {{&left_, left, least_value(left_.key().type)}, {&right_, right, least_value(right_.key().type)}};
   Wide begin = 0, end = 0;
   for (const auto& [side, range, origin] : both) {
     if (range.empty()) continue;

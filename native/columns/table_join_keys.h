@@ -18,7 +18,7 @@ class TableJoinKeys {
     const ResidentTable* table;
     size_t column;
     KeyField field = {};  ///< of keys that are made
-    bool given = true;    ///< keys give the column's values back, and not those with -0.0 or an unusual NaN among them
+    bool given = true;    ///< keys give the column back: not where -0.0 or an unusual NaN is in it
 
     const ResidentColumn& key() const { return table->columns.at(column); }
   };

@@ -79,6 +79,10 @@ auto with_key_type(const ColumnType& type, Body&& body) {
 inline bool is_integer_key(const ColumnType& type) {
   return type.order == KeyOrder::signed_integer || type.order == KeyOrder::unsigned_integer;
 }
+/// The least value of a type of integers, whose ordered bits are 0; 0 for other types.
+inline __int128 least_value(const ColumnType& type) {
+  return type.order == KeyOrder::signed_integer ? -(__int128{1} << (8 * type.width - 1)) : __int128{0};
+}
 inline bool is_text_key(const ColumnType& type) { return type.variable_width() && type.order == KeyOrder::bytes; }
 inline bool is_boolean_key(const ColumnType& type) { return type.kind == ColumnKind::boolean; }
 
