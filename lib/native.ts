@@ -56,9 +56,10 @@ export interface SortKeysHandle extends Handle<'sortKeys'> {
 }
 export interface JoinKeysHandle extends Handle<'joinKeys'> {
   readonly keyBytes: 4 | 8;
-  readonly exact: boolean;
   /** Key bits are the left column's values: an inner join can give them as the key column. */
   readonly keysAreLeftValues: boolean;
+  /** The side whose keys are its row numbers, which lookupJoin looks up; null: neither. */
+  readonly rowsAreKeysOf: Side | null;
   readonly left: JoinSideInfo;
   readonly right: JoinSideInfo;
 }
@@ -299,6 +300,8 @@ export interface NativeEngine {
   sortMergeJoinDeviceBytes(keys: JoinKeysHandle, devices: number, request: NativeJoinRequest): number;
   /** Sorts both sides and merges them in the joint memory of devices that read each other's. */
   sortMergeJoin(job: NativeJob, keys: JoinKeysHandle, request: NativeJoinRequest, devices: number[]): Promise<RowsHandle>;
+  /** Joins by keys that are the row numbers of one side. */
+  lookupJoin(job: NativeJob, keys: JoinKeysHandle, request: NativeJoinRequest): Promise<RowsHandle>;
   crossJoin(job: NativeJob, leftRows: number, rightRows: number, maxRows: number): Promise<RowsHandle>;
   /** Hands over the rows' keys (the key column's values) or one side's values, zero-copy. */
   takeJoinKeys(rows: RowsHandle): ArrayBuffer;
@@ -379,6 +382,8 @@ export interface NativeEngine {
   /** Device memory of the sort and its result, on each device, beside the table. */
   sortTableDeviceBytes(keys: TableSortKeysHandle, columns: number[]): number;
 
+  /** For tests: keeps so many bits of the hashes of texts, so that different texts have equal ones; 64 switches it off. */
+  narrowHash(bits: number): void;
   /** For tests: lets the n-th allocation from now fail, in host memory or on each device; 0 switches it off. */
   failAllocation(where: 'memory' | 'devices', n: number): void;
   /** For tests: as if others had left only so many bytes of each device's memory; Infinity switches it off. */

@@ -304,11 +304,11 @@ uint64_t count_by_sorting(Engine& engine, const std::vector<Device*>& devices, c
   for (const Device* device : devices) plan.devices.push_back(device->info().ordinal);
   if (sort_merge_join_device_bytes(left.layout, left.view.size, right.layout, right.view.size, devices.size(), request, engine) <=
       devices[0]->memory().limit_bytes()) {
-    return sort_merge_join(engine, keys, {}, request, plan.devices, job).size;
+    return sort_merge_join(engine, keys, request, plan.devices, job).size;
   }
   const SortedRun sorted_left = sort_side(engine, devices, left.layout, left.view, job);
   const SortedRun sorted_right = sort_side(engine, devices, right.layout, right.view, job);
-  return merge_join(engine, sorted_left.view(), sorted_right.view(), keys, {}, request, plan, job).size;
+  return merge_join(engine, sorted_left.view(), sorted_right.view(), keys, request, plan, job).size;
 }
 
 /// The sides of a workload in filled memory, build side left.
@@ -484,7 +484,7 @@ void measure_home(Engine& whole, EngineConfig config, bool out_of_core, const Op
       for (unsigned run = 0; run <= options.runs; ++run) {
         Job job;
         JoinRows rows;
-        const double took = milliseconds_of([&] { rows = hash_join(engine, keys, {}, {.count_only = count_only}, plan, job); });
+        const double took = milliseconds_of([&] { rows = hash_join(engine, keys, {.count_only = count_only}, plan, job); });
         if (run > 0) each.milliseconds.push_back(took);
         each.phases = phases_of(job);
         each.good = each.good && rows.size == load.probe;

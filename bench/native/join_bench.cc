@@ -135,7 +135,7 @@ void operator_hash(benchmark::State& state) {
   for (auto _ : state) {
     Job job;
     const auto start = std::chrono::steady_clock::now();
-    const JoinRows rows = hash_join(engine, keys, {}, request, {.devices = {0}}, job);
+    const JoinRows rows = hash_join(engine, keys, request, {.devices = {0}}, job);
     benchmark::DoNotOptimize(rows.size);
     const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     if (ms < best) phases = job.phases();
@@ -176,8 +176,7 @@ void operator_merge(benchmark::State& state) {
   for (auto _ : state) {
     Job job;
     const auto start = std::chrono::steady_clock::now();
-    const JoinRows rows =
-        merge_join(engine, runs[0].view(), runs[1].view(), keys, {}, {.want_keys = true}, {.devices = {0}}, job);
+    const JoinRows rows = merge_join(engine, runs[0].view(), runs[1].view(), keys, {.want_keys = true}, {.devices = {0}}, job);
     benchmark::DoNotOptimize(rows.size);
     const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     if (ms < best) phases = job.phases();

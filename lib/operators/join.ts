@@ -295,23 +295,19 @@ async function prepareFromHost(call: Call, task: JoinTask, why: string | null): 
     (request.wantRight ? keys.right.valueBytes : 0);
   const shape = shapeOf(task, keys, request, planned, rowBytes);
   const inputs = (side: Side, of: readonly number[]): number[] => of.map((index) => position[side].get(columns[index]!.column)!);
-  // Keys that only narrow are joined for candidates, whatever is wanted in the end.
-  const candidates = { ...request, kind: 'inner' as const, countOnly: false, wantLeft: true, wantRight: true };
-  const joined = keys.exact ? request : candidates;
   const deviceBytes: JoinDeviceBytes = {
     sort: ({ keyBytes, valueBytes }, tuples, devices, algorithm, several) =>
       call.native.sortDeviceBytes(keyBytes, valueBytes, tuples, devices, algorithm, several),
-    hash: (devices, buildLeft, rounds) => call.native.hashJoinDeviceBytes(keys, devices, { ...joined, buildLeft }, rounds),
+    hash: (devices, buildLeft, rounds) => call.native.hashJoinDeviceBytes(keys, devices, { ...request, buildLeft }, rounds),
     mergeJoin: (devices, subpartitions) => call.native.mergeJoinDeviceBytes(keys, devices, subpartitions),
-    sortMergeJoin: (devices) => call.native.sortMergeJoinDeviceBytes(keys, devices, joined),
+    sortMergeJoin: (devices) => call.native.sortMergeJoinDeviceBytes(keys, devices, request),
     gather: (side, of, rows, devices) =>
       call.native.gatherDeviceBytes(
         relations[side]!,
         inputs(side, of),
         {
           size: Math.ceil(rows),
-          // Candidates that are verified have row numbers as wide as those of the wider side.
-          rowBytes: keys.exact ? keys[side].valueBytes : Math.max(keys.left.valueBytes, keys.right.valueBytes),
+          rowBytes: keys[side].valueBytes,
           mayBeMissing: settings.how === 'full' || settings.how === (side === 'left' ? 'right' : 'left'),
         },
         devices,
@@ -389,14 +385,24 @@ function shapeOf(
   const shape = (side: Side, wanted: boolean) => {
     const { rows, tuples, valueBytes, carriesPayload, seemsSorted } = keys[side];
     // The row numbers of all rows are implied.
-    const needed = wanted || !keys.exact;
-    const sentBytes = keyBytes + (needed && (carriesPayload || tuples < rows) ? valueBytes : 0);
-    const homeBytes = (needed ? valueBytes : 0) + (side === 'left' && wantKeys ? keyBytes : 0);
+    const sentBytes = keyBytes + (wanted && (carriesPayload || tuples < rows) ? valueBytes : 0);
+    const homeBytes = (wanted ? valueBytes : 0) + (side === 'left' && wantKeys ? keyBytes : 0);
     return { rows, tuples, keyBytes, valueBytes, sorted: seemsSorted, sentBytes, homeBytes };
   };
   const [left, right] = [shape('left', wantLeft), shape('right', wantRight)];
   const how = settings.how === 'cross' ? 'inner' : settings.how;
-  return { how, countOnly, algorithm, sortAlgorithm, buildSide, left, right, columns, rowBytes };
+  return {
+    how,
+    countOnly,
+    algorithm,
+    sortAlgorithm,
+    buildSide,
+    rowsAreKeysOf: keys.rowsAreKeysOf,
+    left,
+    right,
+    columns,
+    rowBytes,
+  };
 }
 
 async function execute(call: Call, task: JoinTask, prepared: Prepared): Promise<Joined> {
@@ -462,6 +468,9 @@ async function execute(call: Call, task: JoinTask, prepared: Prepared): Promise<
         call.free(tables.keys);
         break;
       }
+      case 'lookupJoin':
+        rows = await call.step(step, () => native.lookupJoin(job, keys!, request));
+        break;
       case 'crossJoin':
         rows = await call.step(step, () => native.crossJoin(job, task.left.rows, task.right.rows, request.maxRows));
         break;

@@ -13,6 +13,7 @@ import {
   deviceLimitError,
   type Estimate,
   type HashJoinStep,
+  type LookupJoinStep,
   type MergeJoinStep,
   type Plan,
   type PlannedColumn,
@@ -48,6 +49,8 @@ export interface JoinSideShape extends Tuples {
 export interface JoinRequestShape extends Pick<JoinSettings, 'algorithm' | 'sortAlgorithm' | 'buildSide'> {
   how: Exclude<JoinKind, 'cross'>;
   countOnly: boolean;
+  /** The side whose keys are its row numbers; null: neither. */
+  rowsAreKeysOf: Side | null;
   left: JoinSideShape;
   right: JoinSideShape;
   columns: readonly PlannedColumn[];
@@ -117,7 +120,8 @@ export function planColumns(
   const tableRows = (side: Side | null | undefined): number => (side ? request[side].rows : rows);
   const made = columns.map((column, index) => columnStep(column, index, rows, resources.threads, tableRows(column.side)));
   const joins = plan.steps.filter(({ op }) => op !== 'column' && op !== 'gather');
-  const join = joins.at(-1) as HashJoinStep | MergeJoinStep | SortMergeJoinStep;
+  const join = joins.at(-1) as HashJoinStep | MergeJoinStep | SortMergeJoinStep | LookupJoinStep;
+  const devices = join.op === 'lookupJoin' ? resources.devices.map(({ ordinal }) => ordinal) : join.devices;
   const gathers = SIDES.flatMap((side) => {
     const gathering = {
       side,
@@ -129,7 +133,7 @@ export function planColumns(
     };
     const steps = made.filter(({ column }) => columns[column]!.side === side);
     const bytes = (of: readonly number[], devices: number): number => deviceBytes.gather(side, of, rows, devices);
-    return gatherStep(gathering, steps, join.devices, bytes, resources) ?? [];
+    return gatherStep(gathering, steps, devices, bytes, resources) ?? [];
   });
   const gathered = new Set(gathers.flatMap(({ step }) => step.columns));
   plan.steps = [...joins, ...gathers.map(({ step }) => step), ...made.filter(({ column }) => !gathered.has(column))];
@@ -148,6 +152,7 @@ function choose(context: Context): JoinPlan {
   const { algorithm } = context.request;
   if (algorithm === 'radix-hash') return { ...hashJoin(context), reason: 'asked for' };
   if (algorithm === 'sort-merge') return { ...mergeJoin(context), reason: 'asked for' };
+  if (context.request.rowsAreKeysOf) return lookupJoin(context, context.request.rowsAreKeysOf);
   const [hash, noHash] = attempt(() => hashJoin(context));
   const [merge, noMerge] = attempt(() => mergeJoin(context));
   if (!hash) {
@@ -170,6 +175,32 @@ const runBytes = (request: JoinRequestShape): number =>
 const bytesOf = ({ tuples, keyBytes, valueBytes }: Tuples): number => tuples * (keyBytes + valueBytes);
 const sentBytes = ({ tuples, sentBytes }: JoinSideShape): number => tuples * sentBytes;
 const onGpus = ({ devices }: Resources): boolean => devices.every(({ kind }) => kind === 'gpu');
+
+/** Nothing else takes less: every row of the other side is read once, whatever the devices. */
+function lookupJoin({ request, leastRowsBytes, resources }: Context, side: Side): JoinPlan {
+  const { left, right, how, rowBytes, countOnly } = request;
+  const probe = side === 'left' ? right : left;
+  const out = countOnly ? 0 : expectedRows(how, left.rows, right.rows);
+  const bytes = probe.tuples * probe.keyBytes + out * rowBytes;
+  const step: LookupJoinStep = {
+    op: 'lookupJoin',
+    label: `look up rows of ${side}`,
+    estimate: {
+      ...estimate(1, COSTS.sequential * probe.tuples + COSTS.emit * out, bytes, resources.threads),
+      rows: probe.tuples,
+    },
+  };
+  return {
+    algorithm: 'lookup',
+    reason: `the keys of ${side} are its row numbers`,
+    chunksets: 1,
+    rounds: 1,
+    inOrder: [],
+    hostBytes: leastRowsBytes,
+    deviceBytes: 0,
+    steps: [step],
+  };
+}
 
 function hashJoin(context: Context): JoinPlan {
   const { left, right, how, rowBytes } = context.request;

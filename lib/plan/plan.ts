@@ -58,6 +58,8 @@ export interface SortMergeJoinStep extends StepOf<'sortMergeJoin'> {
   devices: number[];
   devicesReason: string | null;
 }
+/** Joins by keys that are the row numbers of one side: each row of the other says which row it matches. */
+export interface LookupJoinStep extends StepOf<'lookupJoin'> {}
 export interface CrossJoinStep extends StepOf<'crossJoin'> {}
 /** Makes one result column. */
 export interface ColumnStep extends StepOf<'column'> {
@@ -92,6 +94,7 @@ export type Step =
   | HashJoinStep
   | MergeJoinStep
   | SortMergeJoinStep
+  | LookupJoinStep
   | CrossJoinStep
   | ColumnStep
   | GatherStep

@@ -24,25 +24,28 @@ Napi::Value EngineWrap::join_keys(const Napi::CallbackInfo& info) {
   const auto state = std::make_shared<JoinKeysState>();
   state->left = from_handle<Relation>(info[1]);
   state->right = from_handle<Relation>(info[4]);
-  state->columns = {&column_at(*state->left, info[2], "leftColumn"), &column_at(*state->right, info[5], "rightColumn")};
+  const Column* left_key = &column_at(*state->left, info[2], "leftColumn");
+  const Column* right_key = &column_at(*state->right, info[5], "rightColumn");
   const Column* left_payload = optional_column_at(*state->left, info[3], "leftPayload");
   const Column* right_payload = optional_column_at(*state->right, info[6], "rightPayload");
-  return enqueue(
-      info, {state},
-      [state = state.get(), held = std::weak_ptr(state), left_payload, right_payload](Engine& engine, Job& job) -> MakeResult {
-        const PhaseTimer timer(job, "encode");
-        state->keys = encode_join_keys(*state->columns.left, *state->columns.right, left_payload, right_payload, engine, job);
-        return [held](Napi::Env env) -> Napi::Value {
-          const auto made = held.lock();
-          Napi::Object handle = to_handle(env, made);
-          handle.Set("keyBytes", number(env, made->keys.left.tuples.layout.key_bytes));
-          handle.Set("exact", Napi::Boolean::New(env, made->keys.exact));
-          handle.Set("keysAreLeftValues", Napi::Boolean::New(env, made->keys.keys_are_left_values));
-          handle.Set("left", describe_side(env, made->keys.left));
-          handle.Set("right", describe_side(env, made->keys.right));
-          return handle;
-        };
-      });
+  return enqueue(info, {state},
+                 [state = state.get(), held = std::weak_ptr(state), left_key, right_key, left_payload, right_payload](
+                     Engine& engine, Job& job) -> MakeResult {
+                   const PhaseTimer timer(job, "encode");
+                   state->keys = encode_join_keys(*left_key, *right_key, left_payload, right_payload, engine, job);
+                   return [held](Napi::Env env) -> Napi::Value {
+                     const auto made = held.lock();
+                     Napi::Object handle = to_handle(env, made);
+                     handle.Set("keyBytes", number(env, made->keys.left.tuples.layout.key_bytes));
+                     handle.Set("keysAreLeftValues", Napi::Boolean::New(env, made->keys.keys_are_left_values));
+                     handle.Set("rowsAreKeysOf", made->keys.left.keys_are_rows    ? Napi::Value(Napi::String::New(env, "left"))
+                                                 : made->keys.right.keys_are_rows ? Napi::Value(Napi::String::New(env, "right"))
+                                                                                  : env.Null());
+                     handle.Set("left", describe_side(env, made->keys.left));
+                     handle.Set("right", describe_side(env, made->keys.right));
+                     return handle;
+                   };
+                 });
 }
 
 Napi::Value EngineWrap::hash_join_device_bytes(const Napi::CallbackInfo& info) {
@@ -77,7 +80,7 @@ Napi::Value EngineWrap::hash_join(const Napi::CallbackInfo& info) {
                           static_cast<uint32_t>(to_count(plan_object.Get("rounds"), "plan.rounds")),
                           static_cast<uint32_t>(to_count(plan_object.Get("partitions"), "plan.partitions"))};
   return enqueue(info, {keys}, [keys = keys.get(), request = to_join_request(info[2]), plan](Engine& engine, Job& job) {
-    return rows_to_handle(warpjoin::hash_join(engine, keys->keys, keys->columns, request, plan, job));
+    return rows_to_handle(warpjoin::hash_join(engine, keys->keys, request, plan, job));
   });
 }
 
@@ -114,7 +117,7 @@ Napi::Value EngineWrap::merge_join(const Napi::CallbackInfo& info) {
                      return run ? run->run.view() : side.tuples.view;
                    };
                    return rows_to_handle(warpjoin::merge_join(engine, view(left, keys->keys.left), view(right, keys->keys.right),
-                                                              keys->keys, keys->columns, request, plan, job));
+                                                              keys->keys, request, plan, job));
                  });
 }
 
@@ -134,8 +137,15 @@ Napi::Value EngineWrap::sort_merge_join(const Napi::CallbackInfo& info) {
   return enqueue(info, {keys},
                  [keys = keys.get(), request = to_join_request(info[2]), devices = to_ordinals(info[3], "devices")](
                      Engine& engine, Job& job) {
-                   return rows_to_handle(warpjoin::sort_merge_join(engine, keys->keys, keys->columns, request, devices, job));
+                   return rows_to_handle(warpjoin::sort_merge_join(engine, keys->keys, request, devices, job));
                  });
+}
+
+Napi::Value EngineWrap::lookup_join(const Napi::CallbackInfo& info) {
+  const auto keys = from_handle<JoinKeysState>(info[1]);
+  return enqueue(info, {keys}, [keys = keys.get(), request = to_join_request(info[2])](Engine& engine, Job& job) {
+    return rows_to_handle(warpjoin::lookup_join(engine, keys->keys, request, job));
+  });
 }
 
 Napi::Value EngineWrap::cross_join(const Napi::CallbackInfo& info) {

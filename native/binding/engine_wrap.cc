@@ -40,6 +40,7 @@ Napi::Function EngineWrap::define(Napi::Env env) {
                       InstanceMethod<&EngineWrap::merge_join>("mergeJoin"),
                       InstanceMethod<&EngineWrap::sort_merge_join_device_bytes>("sortMergeJoinDeviceBytes"),
                       InstanceMethod<&EngineWrap::sort_merge_join>("sortMergeJoin"),
+                      InstanceMethod<&EngineWrap::lookup_join>("lookupJoin"),
                       InstanceMethod<&EngineWrap::cross_join>("crossJoin"),
                       InstanceMethod<&EngineWrap::take_join_keys>("takeJoinKeys"),
                       InstanceMethod<&EngineWrap::take_join_values>("takeJoinValues"),
@@ -57,6 +58,7 @@ Napi::Function EngineWrap::define(Napi::Env env) {
                       InstanceMethod<&EngineWrap::table_sort_keys>("tableSortKeys"),
                       InstanceMethod<&EngineWrap::sort_table>("sortTable"),
                       InstanceMethod<&EngineWrap::sort_table_device_bytes>("sortTableDeviceBytes"),
+                      InstanceMethod<&EngineWrap::narrow_hash>("narrowHash"),
                       InstanceMethod<&EngineWrap::fail_allocation>("failAllocation"),
                       InstanceMethod<&EngineWrap::leave_device_memory>("leaveDeviceMemory")});
 }
@@ -380,6 +382,15 @@ Napi::Value EngineWrap::gather_on_devices(const Napi::CallbackInfo& info) {
                    const PhaseTimer timer(job, "gather on devices");
                    return columns_result(warpjoin::gather_on_devices(engine, engine.select(ordinals), columns, list(), job));
                  });
+}
+
+Napi::Value EngineWrap::narrow_hash(const Napi::CallbackInfo& info) {
+  return guarded(info.Env(), [&]() -> Napi::Value {
+    const uint64_t bits = to_count(info[0], "bits");
+    if (bits > 64) throw Napi::RangeError::New(info.Env(), "Expected at most 64 bits");
+    engine().text_hash = BytesHash::seeded_at_random(static_cast<unsigned>(bits));
+    return info.Env().Undefined();
+  });
 }
 
 Napi::Value EngineWrap::fail_allocation(const Napi::CallbackInfo& info) {

@@ -42,6 +42,7 @@ class EngineWrap : public Napi::ObjectWrap<EngineWrap> {
   Napi::Value merge_join(const Napi::CallbackInfo& info);
   Napi::Value sort_merge_join_device_bytes(const Napi::CallbackInfo& info);
   Napi::Value sort_merge_join(const Napi::CallbackInfo& info);
+  Napi::Value lookup_join(const Napi::CallbackInfo& info);
   Napi::Value cross_join(const Napi::CallbackInfo& info);
   Napi::Value take_join_keys(const Napi::CallbackInfo& info);
   Napi::Value take_join_values(const Napi::CallbackInfo& info);
@@ -59,6 +60,7 @@ class EngineWrap : public Napi::ObjectWrap<EngineWrap> {
   Napi::Value table_sort_keys(const Napi::CallbackInfo& info);
   Napi::Value sort_table(const Napi::CallbackInfo& info);
   Napi::Value sort_table_device_bytes(const Napi::CallbackInfo& info);
+  Napi::Value narrow_hash(const Napi::CallbackInfo& info);
   Napi::Value fail_allocation(const Napi::CallbackInfo& info);
   Napi::Value leave_device_memory(const Napi::CallbackInfo& info);
 

@@ -32,7 +32,6 @@ struct SortKeysState {
 
 struct JoinKeysState {
   std::shared_ptr<Relation> left, right;
-  JoinColumns columns;
   JoinKeys keys;
 };
 

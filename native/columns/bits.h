@@ -50,6 +50,21 @@ inline uint64_t leading_bytes(const uint8_t* text, uint64_t size, const uint8_t*
   return __builtin_bswap64(word) & ~low_bits(static_cast<unsigned>(64 - 8 * size));
 }
 
+/// Whether two texts of `size` bytes are the same.
+inline bool equal_bytes(const uint8_t* a, const uint8_t* b, uint64_t size) {
+  if (size < 4) {
+    for (uint64_t i = 0; i < size; ++i) {
+      if (a[i] != b[i]) return false;
+    }
+    return true;
+  }
+  if (size < 8) return load<uint32_t>(a) == load<uint32_t>(b) && load<uint32_t>(a + size - 4) == load<uint32_t>(b + size - 4);
+  for (uint64_t i = 0; i + 8 < size; i += 8) {
+    if (load<uint64_t>(a + i) != load<uint64_t>(b + i)) return false;
+  }
+  return load<uint64_t>(a + size - 8) == load<uint64_t>(b + size - 8);
+}
+
 /// How many leading bytes of two texts of `size` bytes agree.
 inline uint64_t common_bytes(const uint8_t* a, const uint8_t* b, uint64_t size) {
   uint64_t i = 0;

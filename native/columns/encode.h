@@ -87,11 +87,13 @@ std::unique_ptr<SortKeys> encode_sort_keys(std::span<const SortColumn> by, const
 /// One side of a join.
 struct JoinSide {
   EncodedTuples tuples;  ///< rows that can match
-  HostBuffer excluded;   ///< row numbers, ascending, of the rows that can't: null keys, keys outside the other side's type
+  HostBuffer excluded;   ///< row numbers, ascending, of the rows that can't: null keys, and keys that the other side can't have
   uint64_t excluded_rows = 0;
   uint64_t rows = 0;             ///< tuples.view.size + excluded_rows
   bool carries_payload = false;  ///< values are the payload column; otherwise row numbers
   bool scanned = true;           ///< tuples.varying_bits are known; otherwise the keys have not been read
+  /// Each tuple's key is its row number, and every key of the other side is the key of a tuple: see lookup_join.
+  bool keys_are_rows = false;
 };
 
 /// The key bits that differ between some two keys of a side: a pass over the keys where they have not been read.
@@ -99,19 +101,13 @@ uint64_t varying_bits(const JoinSide& side, Engine& engine, const Job& job);
 
 struct JoinKeys {
   JoinSide left, right;
-  bool exact = true;                  ///< equal keys mean equal values; otherwise (utf8: hashes) verify_pairs decides
   bool keys_are_left_values = false;  ///< the tuples' key bits are the left column's values: they can become the key column
 };
 
 /// Encodes both key columns alike. Types must be comparable (same order class; JavaScript has checked the logical types);
 /// throws Error(key_type) otherwise. Payloads as for sort, one a side, null for row numbers; a side's payload is carried
-/// only if nothing is excluded there and the keys are exact.
+/// only if nothing is excluded there. Texts become codes (columns/text_codes.h).
 JoinKeys encode_join_keys(const Column& left, const Column& right, const Column* left_payload, const Column* right_payload,
                           Engine& engine, const Job& job);
-
-/// Keeps the pairs whose keys are really equal, in order; returns their number. `left_rows` and `right_rows` are arrays of
-/// `pairs` row numbers of `row_bytes` (4 or 8) each, compacted in place.
-uint64_t verify_pairs(const Column& left, const Column& right, void* left_rows, void* right_rows, uint8_t row_bytes,
-                      uint64_t pairs, Engine& engine, const Job& job);
 
 }  // namespace warpjoin

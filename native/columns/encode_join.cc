@@ -5,7 +5,7 @@
 #include <string>
 
 #include "columns/encoded_sort_keys.h"
-#include "columns/hash_bytes.h"
+#include "columns/text_codes.h"
 #include "core/error.h"
 #include "core/key_types.h"
 
@@ -17,7 +17,7 @@ constexpr uint64_t kExactTextBytes = 7;  // texts up to this size are their own 
 
 /// What both sides' keys become.
 struct KeyForm {
-  enum class Kind : uint8_t { number, boolean, short_text, hash } kind;
+  enum class Kind : uint8_t { number, boolean, short_text, text } kind;
   uint8_t key_bytes;
 };
 
@@ -98,26 +98,17 @@ template <class Target, class Body>
 void with_keys(const Side& side, KeyForm form, Body&& body) {
   const auto allow_all = [](const ColumnChunk&, uint64_t) { return true; };
   const auto with_text = [&]<class Offset>() {
-    if (form.kind == KeyForm::Kind::hash) {
-      body(
-          [](const ColumnChunk& chunk, uint64_t index) {
-            const Text text = text_at<Offset>(chunk, index);
-            return static_cast<Target>(hash_bytes(text.data, text.size));
-          },
-          allow_all);
-    } else {
-      body(
-          [](const ColumnChunk& chunk, uint64_t index) {
-            const Text text = text_at<Offset>(chunk, index);
-            constexpr unsigned kBits = 8 * sizeof(Target) - 8;
-            const uint64_t bytes = leading_bytes(text.data, text.size, text.end) >> (64 - kBits);
-            return static_cast<Target>(text.size << kBits | bytes);
-          },
-          allow_all);
-    }
+    body(
+        [](const ColumnChunk& chunk, uint64_t index) {
+          const Text text = text_at<Offset>(chunk, index);
+          constexpr unsigned kBits = 8 * sizeof(Target) - 8;
+          const uint64_t bytes = leading_bytes(text.data, text.size, text.end) >> (64 - kBits);
+          return static_cast<Target>(text.size << kBits | bytes);
+        },
+        allow_all);
   };
   switch (form.kind) {
-    case KeyForm::Kind::hash:
+    case KeyForm::Kind::text: return;  // encode_texts
     case KeyForm::Kind::short_text:
       if (side.chunks.type().kind == ColumnKind::utf8) {
         with_text.template operator()<int32_t>();
@@ -260,9 +251,8 @@ JoinSide encode_side(const Side& side, KeyForm form, const Column* payload, Engi
       }
     });
     tuples.view.keys = tuples.keys.data();
-    if (form.kind == KeyForm::Kind::hash) tuples.varying_bits = ~uint64_t{0};
   }
-  if (all && form.kind != KeyForm::Kind::hash) out.carries_payload = carry_payload(tuples, payload, engine, job);
+  if (all) out.carries_payload = carry_payload(tuples, payload, engine, job);
   return out;
 }
 
@@ -285,7 +275,7 @@ KeyForm scan_sides(Side& left, Side& right, Engine& engine, const Job& job) {
   }
   if (left.is_text()) {
     const uint64_t longest = std::max(left.text.greatest_size, right.text.greatest_size);
-    if (longest > kExactTextBytes) return {KeyForm::Kind::hash, 8};
+    if (longest > kExactTextBytes) return {KeyForm::Kind::text, 0};
     return {KeyForm::Kind::short_text, static_cast<uint8_t>(longest > 3 ? 8 : 4)};
   }
   if (is_boolean_key(left.chunks.type())) return {KeyForm::Kind::boolean, 4};
@@ -319,9 +309,17 @@ JoinKeys encode_join_keys(const Column& left, const Column& right, const Column*
   Side left_side(left), right_side(right);
   const KeyForm form = scan_sides(left_side, right_side, engine, job);
   JoinKeys keys;
-  keys.exact = form.kind != KeyForm::Kind::hash;
   keys.keys_are_left_values =
       form.kind == KeyForm::Kind::number && left.type.width == form.key_bytes && !left_side.fixed.canonicalized;
+  if (form.kind == KeyForm::Kind::text) {
+    encode_texts(left_side.chunks, right_side.chunks, keys.left, keys.right, engine, job);
+    const auto carry = [&](JoinSide& side, const Column* payload) {
+      if (side.excluded_rows == 0) side.carries_payload = carry_payload(side.tuples, payload, engine, job);
+    };
+    carry(keys.left, left_payload);
+    carry(keys.right, right_payload);
+    return keys;
+  }
   const auto encode = [&](const Side& side, const Column* payload) {
     return form.key_bytes == 4 ? encode_side<uint32_t>(side, form, payload, engine, job)
                                : encode_side<uint64_t>(side, form, payload, engine, job);

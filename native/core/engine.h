@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/bytes_hash.h"
 #include "core/host_memory.h"
 #include "core/thread_pool.h"
 #include "device/device.h"
@@ -38,6 +39,7 @@ struct Engine {
   Topology topology;
   PinnedPool pinned;
   TransferStreams transfer_streams;
+  BytesHash text_hash = BytesHash::seeded_at_random();  ///< of texts that are keys; no result depends on it
 
   /// How many threads take part in a transfer: so many keep all links busy.
   unsigned transfer_threads() const;

@@ -5,7 +5,6 @@
 #include "join/growing_rows.h"
 #include "join/join_rows.h"
 #include "join/local_joins.h"
-#include "join/resolve.h"
 #include "join/rounds.h"
 #include "join/row_writer.h"
 #include "join/waiting_rows.h"
@@ -34,7 +33,10 @@ size_t round_rows_bytes(const JoinKeys& keys, const JoinRequest& request, uint32
                  (wants_right(request) ? right.value_bytes : 0));
 }
 
-JoinRows join_exact(Engine& engine, const JoinKeys& keys, const JoinRequest& request, const HashJoinPlan& plan, Job& job) {
+}  // namespace
+
+JoinRows hash_join(Engine& engine, const JoinKeys& keys, const JoinRequest& request, const HashJoinPlan& plan, Job& job) {
+  check_request(keys, request);
   const std::vector<Device*> devices = engine.select(plan.devices);
   if (devices.empty()) throw Error(ErrorCode::option, "A hash join needs at least one device");
   const Relation left = relation(keys.left, wants_left(request)), right = relation(keys.right, wants_right(request));
@@ -88,16 +90,6 @@ JoinRows join_exact(Engine& engine, const JoinKeys& keys, const JoinRequest& req
   rows.skew = skew;
   rows.split_rows = split_rows;
   return rows;
-}
-
-}  // namespace
-
-JoinRows hash_join(Engine& engine, const JoinKeys& keys, JoinColumns columns, const JoinRequest& request,
-                   const HashJoinPlan& plan, Job& job) {
-  check_request(keys, request);
-  if (keys.exact) return join_exact(engine, keys, request, plan, job);
-  return resolve_pairs(engine, keys, request, join_exact(engine, keys, candidate_request(request), plan, job),
-                       column_verifier(columns, engine, job), job);
 }
 
 size_t hash_join_device_bytes(TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows, size_t devices,

@@ -18,7 +18,7 @@ struct JoinRequest {
   JoinKind kind = JoinKind::inner;
   bool build_left = true;  ///< which side is the build side (R); the planner picks the smaller
   bool count_only = false;
-  bool want_keys = false;  ///< inner joins with exact keys only
+  bool want_keys = false;  ///< inner joins only
   bool want_left = true;
   bool want_right = true;          ///< ignored by semi and anti joins, which give left rows alone
   uint64_t max_rows = UINT64_MAX;  ///< more throw Error(memory_limit)
@@ -37,12 +37,6 @@ struct JoinRows {
   uint64_t split_rows = 0;
 };
 
-/// The columns behind inexact keys, for verify_pairs.
-struct JoinColumns {
-  const Column* left = nullptr;
-  const Column* right = nullptr;
-};
-
 struct HashJoinPlan {
   std::vector<int> devices;
   uint32_t rounds = 1;      ///< power of two: parts of the key space joined one after the other, as device memory is short
@@ -52,8 +46,7 @@ struct HashJoinPlan {
 /// Radix-partitioned hash join: each device partitions its chunks by hash, sends every partition to its owner, and joins
 /// the partitions that it owns. Device memory: see hash_join_device_bytes, and with rounds > 1 the rows of a round where there is
 /// room for them: they go home while the next round arrives. Host memory: the result, and with rounds > 1 the partitioned inputs.
-JoinRows hash_join(Engine& engine, const JoinKeys& keys, JoinColumns columns, const JoinRequest& request,
-                   const HashJoinPlan& plan, Job& job);
+JoinRows hash_join(Engine& engine, const JoinKeys& keys, const JoinRequest& request, const HashJoinPlan& plan, Job& job);
 /// Device memory of a hash join in `rounds` rounds, on each device, where hashing spreads the keys evenly. Where one key
 /// has most of the tuples more may be needed, and the join throws Error(device) if the device has no more.
 size_t hash_join_device_bytes(TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows, size_t devices,
@@ -67,8 +60,8 @@ struct MergeJoinPlan {
 /// Joins two sorted relations: merge-path partitions for the devices and subpartitions for their three streams, with
 /// boundary validation so that equal keys never straddle two; match ranges on the devices; materialization on the host.
 /// `left` and `right` are the tuples of `keys` in ascending order, in host memory: runs, or these tuples where they are in order.
-JoinRows merge_join(Engine& engine, TupleView left, TupleView right, const JoinKeys& keys, JoinColumns columns,
-                    const JoinRequest& request, const MergeJoinPlan& plan, Job& job);
+JoinRows merge_join(Engine& engine, TupleView left, TupleView right, const JoinKeys& keys, const JoinRequest& request,
+                    const MergeJoinPlan& plan, Job& job);
 /// Device memory of a merge join, on each device.
 size_t merge_join_device_bytes(TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows, size_t devices,
                                uint32_t subpartitions, Engine& engine);
@@ -77,11 +70,15 @@ size_t merge_join_device_bytes(TupleLayout build, uint64_t build_rows, TupleLayo
 /// then each device collects a range of both, sorts it and finds its matches, while the values of the range before go home in
 /// order, and its match ranges. Keys cross the links once. Materialization on the host; the rows are those of merge_join, in the
 /// same order. Devices must address each other's memory. Host memory: the result, the values that it takes, match ranges.
-JoinRows sort_merge_join(Engine& engine, const JoinKeys& keys, JoinColumns columns, const JoinRequest& request,
-                         const std::vector<int>& devices, Job& job);
+JoinRows sort_merge_join(Engine& engine, const JoinKeys& keys, const JoinRequest& request, const std::vector<int>& devices,
+                         Job& job);
 /// Device memory that it takes on each device, at most.
 size_t sort_merge_join_device_bytes(TupleLayout left, uint64_t left_rows, TupleLayout right, uint64_t right_rows, size_t devices,
                                     const JoinRequest& request, Engine& engine);
+
+/// Joins by looking up rows: one side's keys are its row numbers (JoinSide::keys_are_rows), so that every tuple of the other side
+/// says which row it matches. Pairs come in the order of that side. Host memory: the result, and a bit a row.
+JoinRows lookup_join(Engine& engine, const JoinKeys& keys, const JoinRequest& request, Job& job);
 
 /// Every left row with every right row.
 JoinRows cross_join(Engine& engine, uint64_t left_rows, uint64_t right_rows, uint64_t max_rows, Job& job);

@@ -27,12 +27,11 @@ size_t column_bytes(uint64_t rows, uint8_t width) {
 }
 
 void check_request(const JoinKeys& keys, const JoinRequest& request) {
-  if (request.want_keys && (request.kind != JoinKind::inner || !keys.exact)) {
-    throw Error(ErrorCode::not_supported, "Only inner joins with exact keys give the keys");
+  if (request.want_keys && request.kind != JoinKind::inner) {
+    throw Error(ErrorCode::not_supported, "Only inner joins give the keys");
   }
-  const bool left_missing = (wants_left(request) || !keys.exact) && keys.left.tuples.layout.value_bytes == 0;
-  const bool right_missing = (wants_right(request) || !keys.exact) && keys.right.tuples.layout.value_bytes == 0;
-  if (left_missing || right_missing) {
+  const auto missing = [](bool wanted, const JoinSide& side) { return wanted && side.tuples.layout.value_bytes == 0; };
+  if (missing(wants_left(request), keys.left) || missing(wants_right(request), keys.right)) {
     throw Error(ErrorCode::not_supported, "A join gives the values of tuples only where they have some");
   }
 }

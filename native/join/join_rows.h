@@ -40,7 +40,7 @@ uint64_t multiply_rows(uint64_t a, uint64_t b);
 /// Bytes of a result column; throws Error(memory_limit) where no memory could hold it.
 size_t column_bytes(uint64_t rows, uint8_t width);
 
-/// Throws Error(not_supported) for what no join does: keys of other than exact inner joins, values that tuples lack.
+/// Throws Error(not_supported) for what no join does: keys of other than inner joins, values that tuples lack.
 void check_request(const JoinKeys& keys, const JoinRequest& request);
 
 /// The sections of a join of so many tuples, without excluded rows.

@@ -2,7 +2,6 @@
 #include <optional>
 
 #include "join/match_parts.h"
-#include "join/resolve.h"
 
 namespace warpjoin {
 namespace {
@@ -70,8 +69,11 @@ size_t subpartitions_of(uint32_t asked, uint64_t rows, uint8_t key_bytes, const 
   return all_address_host_memory(on) ? asked : std::max<size_t>(asked, parts_beyond_link(rows, key_bytes, devices));
 }
 
-JoinRows join_exact(Engine& engine, TupleView left, TupleView right, const JoinKeys& keys, const JoinRequest& request,
+}  // namespace
+
+JoinRows merge_join(Engine& engine, TupleView left, TupleView right, const JoinKeys& keys, const JoinRequest& request,
                     const MergeJoinPlan& plan, Job& job) {
+  check_request(keys, request);
   const std::vector<Device*> devices = engine.select(plan.devices);
   if (devices.empty()) throw Error(ErrorCode::option, "A merge join needs at least one device");
   if (plan.subpartitions < kLeastSubpartitions) {
@@ -110,16 +112,6 @@ JoinRows join_exact(Engine& engine, TupleView left, TupleView right, const JoinK
   JoinRows rows = rows_of_matches(engine, keys, request, left, right, std::move(lists), job);
   rows.skew = skew;
   return rows;
-}
-
-}  // namespace
-
-JoinRows merge_join(Engine& engine, TupleView left, TupleView right, const JoinKeys& keys, JoinColumns columns,
-                    const JoinRequest& request, const MergeJoinPlan& plan, Job& job) {
-  check_request(keys, request);
-  if (keys.exact) return join_exact(engine, left, right, keys, request, plan, job);
-  return resolve_pairs(engine, keys, request, join_exact(engine, left, right, keys, candidate_request(request), plan, job),
-                       column_verifier(columns, engine, job), job);
 }
 
 size_t merge_join_device_bytes(TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows, size_t devices,

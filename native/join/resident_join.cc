@@ -126,10 +126,8 @@ ResidentRows resident_hash_join(Engine& engine, std::span<Device* const> devices
 ResidentRows hash_join_there(Engine& engine, std::span<Device* const> devices, const JoinKeys& keys, const JoinRequest& request,
                              uint64_t result_rows, Job& job, uint32_t partitions) {
   check_request(keys, request);
-  if (!keys.exact || (keeps_left(request.kind) && keys.left.excluded_rows) ||
-      (keeps_right(request.kind) && keys.right.excluded_rows)) {
-    throw Error(ErrorCode::not_supported,
-                "A join whose result stays on the devices has exact keys, and only rows that can match");
+  if ((keeps_left(request.kind) && keys.left.excluded_rows) || (keeps_right(request.kind) && keys.right.excluded_rows)) {
+    throw Error(ErrorCode::not_supported, "A join whose result stays on the devices gives only rows that can match");
   }
   const auto relation = [](const EncodedTuples& tuples) { return Relation{tuples.layout, {tuples.view}}; };
   const TupleLayout left = keys.left.tuples.layout, right = keys.right.tuples.layout;

@@ -40,7 +40,7 @@ struct ResidentRows {
   uint64_t size() const;
 };
 
-/// Joins exact keys of equal width; all kinds of joins, and count_only, which gives the chunks' sizes alone. Tuples cross to
+/// Joins keys of equal width; all kinds of joins, and count_only, which gives the chunks' sizes alone. Tuples cross to
 /// other devices once; on one device they are matched where they lie. The relations are only read. `partitions`: over all
 /// devices, a power of two; 0: by size.
 ///
@@ -54,7 +54,7 @@ ResidentRows resident_hash_join(Engine& engine, std::span<Device* const> devices
 JoinRows resident_hash_join_home(Engine& engine, std::span<Device* const> devices, const ResidentRelation& left,
                                  const ResidentRelation& right, const JoinRequest& request, Job& job, uint32_t partitions = 0);
 
-/// Joins tuples in host memory with exact keys to a result that stays on the devices. Device memory is reserved as for
+/// Joins tuples in host memory to a result that stays on the devices. Device memory is reserved as for
 /// hash_join in one round, and more where that leaves room for a result of `result_rows` rows, evenly spread. The result takes
 /// what the limit leaves, that of an inner join up to a 30th more than its rows need; Error(device) where they do not fit.
 /// Throws Error(not_supported) for rows that can't match but belong in the result.

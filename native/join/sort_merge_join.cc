@@ -7,7 +7,6 @@
 
 #include "device/streams.h"
 #include "join/match_lists.h"
-#include "join/resolve.h"
 #include "primitives/primitives.h"
 #include "sort/lanes.h"
 #include "sort/parts.h"
@@ -397,11 +396,14 @@ class SortMergeJoin {
   std::vector<Lane> lanes_;
 };
 
-/// The values of a side are wanted on the devices where the result, or what verifies it, has them.
+/// The values of a side are wanted on the devices where the result has them.
 TupleLayout layout_of(TupleLayout layout, bool wanted) { return {layout.key_bytes, wanted ? layout.value_bytes : uint8_t{0}}; }
 
-JoinRows join_exact(Engine& engine, const JoinKeys& keys, const JoinRequest& request, const std::vector<int>& ordinals,
-                    Job& job) {
+}  // namespace
+
+JoinRows sort_merge_join(Engine& engine, const JoinKeys& keys, const JoinRequest& request, const std::vector<int>& ordinals,
+                         Job& job) {
+  check_request(keys, request);
   const std::vector<Device*> devices = engine.select(ordinals);
   if (devices.empty()) throw Error(ErrorCode::option, "A sort-merge join needs at least one device");
   if (sorting::runnable(SortAlgorithm::sample, engine, devices) != SortAlgorithm::sample) {
@@ -437,16 +439,6 @@ JoinRows join_exact(Engine& engine, const JoinKeys& keys, const JoinRequest& req
                                   home[right_side].view(right.view.size), std::move(lists), job);
   rows.skew = skew;
   return rows;
-}
-
-}  // namespace
-
-JoinRows sort_merge_join(Engine& engine, const JoinKeys& keys, JoinColumns columns, const JoinRequest& request,
-                         const std::vector<int>& devices, Job& job) {
-  check_request(keys, request);
-  if (keys.exact) return join_exact(engine, keys, request, devices, job);
-  return resolve_pairs(engine, keys, request, join_exact(engine, keys, candidate_request(request), devices, job),
-                       column_verifier(columns, engine, job), job);
 }
 
 size_t sort_merge_join_device_bytes(TupleLayout left, uint64_t left_rows, TupleLayout right, uint64_t right_rows, size_t devices,

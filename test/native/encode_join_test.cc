@@ -3,7 +3,7 @@
 #include <map>
 
 #include "columns/encode.h"
-#include "columns/hash_bytes.h"
+#include "core/bytes_hash.h"
 #include "core/error.h"
 #include "test_columns.h"
 
@@ -17,10 +17,6 @@ uint64_t read(const void* array, uint8_t width, uint64_t i) {
   std::memcpy(&value, static_cast<const char*>(array) + i * width, width);
   return value;
 }
-
-struct Pairs {
-  std::vector<uint64_t> left, right;
-};
 
 /// Checks that a side's tuples and excluded rows are its rows, each once; returns row and key of its tuples.
 std::vector<std::pair<uint64_t, uint64_t>> tuples_of(const JoinSide& side, uint64_t rows) {
@@ -51,7 +47,7 @@ std::vector<std::pair<uint64_t, uint64_t>> tuples_of(const JoinSide& side, uint6
   return tuples;
 }
 
-/// The pairs that a join of the keys finds, verified where they are not exact, against the pairs of equal values.
+/// The pairs that a join of the keys finds, against the pairs of equal values.
 void expect_joined(const ColumnType& left_type, const Values& left, const ColumnType& right_type, const Values& right,
                    Engine& engine, std::mt19937_64& random) {
   const Job job;
@@ -67,16 +63,6 @@ void expect_joined(const ColumnType& left_type, const Values& left, const Column
     if (keys.keys_are_left_values) {
       EXPECT_EQ(std::string(reinterpret_cast<const char*>(&key), left_type.width), *left[row]);
     }
-  }
-  if (!keys.exact) {
-    std::vector<uint32_t> l, r;
-    for (const auto& [x, y] : found) {
-      l.push_back(static_cast<uint32_t>(x));
-      r.push_back(static_cast<uint32_t>(y));
-    }
-    const uint64_t kept = verify_pairs(left_test.column, right_test.column, l.data(), r.data(), 4, l.size(), engine, job);
-    EXPECT_EQ(kept, found.size());  // a good hash has no collisions here
-    for (uint64_t i = 0; i < kept; ++i) EXPECT_EQ(found[i], std::make_pair(uint64_t{l[i]}, uint64_t{r[i]}));
   }
   for (uint64_t x = 0; x < left.size(); ++x) {
     for (uint64_t y = 0; y < right.size(); ++y) {
@@ -177,9 +163,8 @@ TEST(JoinKeys, CarryPayloadsOnlyWhereNothingIsExcluded) {
     EXPECT_EQ(read(keys.left.tuples.view.values, 8, i), number_of<uint64_t>(*payload_values[i]));
   }
   const TestColumn text("t", utf8_type(), draw_values(utf8_type(), 100, {.longest = 40}, random), random);
-  const JoinKeys hashed = encode_join_keys(text.column, text.column, &payload.column, nullptr, engine, job);
-  EXPECT_FALSE(hashed.exact);
-  EXPECT_FALSE(hashed.left.carries_payload);
+  const JoinKeys texts = encode_join_keys(text.column, text.column, &payload.column, nullptr, engine, job);
+  EXPECT_TRUE(texts.left.carries_payload);
 }
 
 TEST(JoinKeys, WorkOverSeveralBlocks) {
@@ -204,50 +189,99 @@ TEST(JoinKeys, WorkOverSeveralBlocks) {
   }
 }
 
-TEST(VerifyPairs, KeepsEqualPairsInOrder) {
+TEST(JoinKeys, MatchTextsWhoseHashesCollide) {
   std::mt19937_64 random(7);
   Engine engine = make_engine(3);
-  const Job job;
-  for (const ColumnType& right_type : {utf8_type(), large_utf8_type()}) {
-    const Draw draw{.distinct = 300, .longest = 40};
-    const Values left = draw_values(utf8_type(), 1000, draw, random), right = draw_values(right_type, 1000, draw, random);
-    const TestColumn l("l", utf8_type(), left, random), r("r", right_type, right, random);
-    for (const uint64_t pairs : {0, 1, 31, 33, 1000, 140000}) {
-      for (const uint8_t row_bytes : {4, 8}) {
-        std::vector<uint8_t> left_rows(pairs * row_bytes), right_rows(pairs * row_bytes);
-        Pairs expected;
-        for (uint64_t i = 0; i < pairs; ++i) {
-          uint64_t x = random() % left.size(), y = random() % right.size();
-          if (random() % 2) {
-            for (int tries = 0; tries < 200 && *left[x] != *right[y]; ++tries) y = random() % right.size();
-          }
-          std::memcpy(left_rows.data() + i * row_bytes, &x, row_bytes);
-          std::memcpy(right_rows.data() + i * row_bytes, &y, row_bytes);
-          if (*left[x] == *right[y]) {
-            expected.left.push_back(x);
-            expected.right.push_back(y);
-          }
+  for (const unsigned bits : {0, 1, 4, 8}) {
+    engine.text_hash = BytesHash(bits, bits);
+    for (const ColumnType& right_type : {utf8_type(), large_utf8_type()}) {
+      for (const uint64_t distinct : {1, 30, 0}) {
+        const Draw draw{.nulls = distinct ? 0.1 : 0, .distinct = distinct, .longest = 40};
+        SCOPED_TRACE(type_name(right_type) + " of " + std::to_string(distinct) + " texts, " + std::to_string(bits) + " bits");
+        // The side with fewer rows gives the codes.
+        for (const auto& [left, right] : {std::pair{100, 300}, {300, 100}, {200, 200}}) {
+          expect_joined(utf8_type(), draw_values(utf8_type(), left, draw, random), right_type,
+                        draw_values(right_type, right, draw, random), engine, random);
         }
-        const uint64_t kept =
-            verify_pairs(l.column, r.column, left_rows.data(), right_rows.data(), row_bytes, pairs, engine, job);
-        ASSERT_EQ(kept, expected.left.size());
-        for (uint64_t i = 0; i < kept; ++i) {
-          ASSERT_EQ(read(left_rows.data(), row_bytes, i), expected.left[i]);
-          ASSERT_EQ(read(right_rows.data(), row_bytes, i), expected.right[i]);
-        }
+        if (testing::Test::HasFailure()) return;
       }
     }
   }
 }
 
-TEST(HashBytes, SpreadsTextsThatDifferInOneByteOrInSize) {
+TEST(JoinKeys, GiveATextTheFirstRowThatHoldsIt) {
+  std::mt19937_64 random(8);
+  Engine engine = make_engine(3);
+  const Job job;
+  const uint64_t rows = 140000;  // several blocks, which threads look at in any order
+  for (const unsigned bits : {64, 6}) {
+    engine.text_hash = BytesHash(1, bits);
+    const Values values = draw_values(utf8_type(), rows, {.nulls = 0.1, .distinct = 5000, .longest = 40}, random);
+    const TestColumn test("c", utf8_type(), values, random);
+    const JoinKeys keys = encode_join_keys(test.column, test.column, nullptr, nullptr, engine, job);
+    std::map<std::string, uint64_t> first;
+    for (uint64_t row = 0; row < rows; ++row) {
+      if (values[row]) first.try_emplace(*values[row], row);
+    }
+    for (const JoinSide* side : {&keys.left, &keys.right}) {
+      for (const auto& [row, key] : tuples_of(*side, rows)) ASSERT_EQ(key, first.at(*values[row]));
+    }
+  }
+}
+
+TEST(JoinKeys, ExcludeTextsThatTheShorterColumnLacks) {
+  std::mt19937_64 random(9);
+  Engine engine = make_engine();
+  const Job job;
+  const auto texts = [](std::vector<const char*> all) { return Values(all.begin(), all.end()); };
+  const TestColumn few("few", utf8_type(), texts({"United States", "United Kingdom"}), random);
+  const TestColumn many("many", utf8_type(), texts({"United Kingdom", "New Zealand", "United States", "United States"}), random);
+  const JoinKeys keys = encode_join_keys(many.column, few.column, nullptr, nullptr, engine, job);
+  EXPECT_EQ(keys.left.excluded_rows, 1u);
+  EXPECT_EQ(read(keys.left.excluded.data(), 4, 0), 1u);
+  EXPECT_EQ(keys.right.excluded_rows, 0u);
+  EXPECT_EQ(tuples_of(keys.left, 4), (std::vector<std::pair<uint64_t, uint64_t>>{{0, 1}, {2, 0}, {3, 0}}));
+}
+
+TEST(BytesHash, KeepsEveryFewBits) {
+  for (const unsigned bits : {0u, 3u, 64u}) {
+    const BytesHash hash(5, bits);
+    std::map<uint64_t, int> seen;
+    for (uint64_t i = 0; i < 1000; ++i) ++seen[hash(reinterpret_cast<const uint8_t*>(&i), sizeof i)];
+    EXPECT_EQ(seen.size(), bits == 64 ? 1000u : uint64_t{1} << bits);
+  }
+}
+
+TEST(BytesHash, LetsNoFactorOfZeroEraseATextsOtherWords) {
+  constexpr uint64_t kSeed = 11;
+  const BytesHash hash(kSeed);
+  std::mt19937_64 random(kSeed);
+  std::vector<uint64_t> factors(4);
+  for (uint64_t& factor : factors) factor = random();
+  std::mt19937_64 words(1);
+  for (const uint64_t factor : factors) {
+    for (size_t at = 0; at < 12; ++at) {
+      std::map<uint64_t, int> seen;
+      for (int draw = 0; draw < 100; ++draw) {
+        uint64_t text[12] = {};
+        text[at] = factor;
+        text[at ^ 1] = words();
+        ++seen[hash(reinterpret_cast<const uint8_t*>(text), sizeof text)];
+      }
+      EXPECT_EQ(seen.size(), 100u) << at;
+    }
+  }
+}
+
+TEST(BytesHash, SpreadsTextsThatDifferInOneByteOrInSize) {
+  const BytesHash hash(7);
   std::map<uint64_t, std::string> seen;
   for (size_t size = 0; size < 130; ++size) {
     for (size_t at = 0; at <= size; ++at) {
       std::string text(size, '\0');
       if (at < size) text[at] = 1;
       const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
-      const auto [it, fresh] = seen.insert({columns::hash_bytes(bytes, size), text});
+      const auto [it, fresh] = seen.insert({hash(bytes, size), text});
       EXPECT_TRUE(fresh || it->second == text) << size << " " << at;
     }
   }

@@ -169,17 +169,16 @@ inline std::vector<int> all_devices(const Engine& engine) {
   return devices;
 }
 
-inline JoinRows join(Engine& engine, const JoinKeys& keys, const JoinRequest& request, const Plan& plan, Job& job,
-                     JoinColumns columns = {}) {
-  if (plan.joint) return sort_merge_join(engine, keys, columns, request, all_devices(engine), job);
-  if (!plan.merge) return hash_join(engine, keys, columns, request, {all_devices(engine), plan.rounds, plan.partitions}, job);
+inline JoinRows join(Engine& engine, const JoinKeys& keys, const JoinRequest& request, const Plan& plan, Job& job) {
+  if (plan.joint) return sort_merge_join(engine, keys, request, all_devices(engine), job);
+  if (!plan.merge) return hash_join(engine, keys, request, {all_devices(engine), plan.rounds, plan.partitions}, job);
   SortedRun left, right;
   const auto sorted = [&](const JoinSide& side, SortedRun& run) {
     if (is_sorted(side.tuples, engine, job)) return side.tuples.view;
     run = make_run(engine, side);
     return run.view();
   };
-  return merge_join(engine, sorted(keys.left, left), sorted(keys.right, right), keys, columns, request,
+  return merge_join(engine, sorted(keys.left, left), sorted(keys.right, right), keys, request,
                     {all_devices(engine), plan.subpartitions}, job);
 }
 
@@ -350,7 +349,7 @@ inline RepeatedCall repeated_join(Engine& engine, const Plan& plan, size_t left_
     *right_run = make_run(engine, keys->right);
   }
   return RepeatedCall(engine, [=, &engine, expected = naive(left, right, request)](Job& job) {
-    const JoinRows rows = plan.merge ? merge_join(engine, left_run->view(), right_run->view(), *keys, {}, request,
+    const JoinRows rows = plan.merge ? merge_join(engine, left_run->view(), right_run->view(), *keys, request,
                                                   {all_devices(engine), plan.subpartitions}, job)
                                      : join(engine, *keys, request, plan, job);
     ASSERT_EQ(read(rows, request), expected);

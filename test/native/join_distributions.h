@@ -277,7 +277,7 @@ inline void check_distribution(Engine& engine, const JoinDistribution& distribut
                                           << ", build left " << build_left);
         const auto run = [&](JoinRequest request) {
           request.build_left = build_left;
-          return plan.merge ? merge_join(engine, left.view(), right.view(), keys, {}, request, {devices, plan.subpartitions}, job)
+          return plan.merge ? merge_join(engine, left.view(), right.view(), keys, request, {devices, plan.subpartitions}, job)
                             : join(engine, keys, request, plan, job);
         };
         for (const JoinKind kind : {kKinds[turn % 6], kKinds[(turn + 3) % 6]}) {

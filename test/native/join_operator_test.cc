@@ -12,7 +12,6 @@
 #include "core/engine.h"
 #include "far_device.h"
 #include "join/join.h"
-#include "join/resolve.h"
 #include "join_cases.h"
 #include "places.h"
 
@@ -97,59 +96,6 @@ TEST_P(FarJoinOperator, FitsTheMemoryThatItAnnounces) {
   check_announced_bytes(make, 20000, 30000, 8, JoinKind::full);
 }
 
-/// Strings whose hashes collide: the key is the number modulo 13.
-struct Strings {
-  Column column;
-  std::string bytes;
-  std::vector<int32_t> offsets{0};
-  Rows values, hashes;
-
-  Strings(std::mt19937_64& random, size_t rows, uint64_t domain) {
-    for (size_t i = 0; i < rows; ++i) {
-      const uint64_t number = random() % domain;
-      const bool excluded = random() % 10 == 0;
-      bytes += "key " + std::to_string(number);
-      offsets.push_back(static_cast<int32_t>(bytes.size()));
-      values.push_back(excluded ? std::nullopt : std::optional(number));
-      hashes.push_back(excluded ? std::nullopt : std::optional(number % 13));
-    }
-    column.type.kind = ColumnKind::utf8;
-    column.type.order = KeyOrder::bytes;
-    column.length = rows;
-    column.chunks.push_back({.values = bytes.data(),
-                             .offsets = offsets.data(),
-                             .length = rows,
-                             .values_bytes = bytes.size(),
-                             .offsets_bytes = offsets.size() * 4});
-  }
-};
-
-TEST_P(JoinOperator, VerifiesInexactKeysForAllKinds) {
-  const auto [devices, place] = GetParam();
-  const auto engine = make_engine(devices, place);
-  std::mt19937_64 random(13 + static_cast<uint64_t>(devices));
-  for (const JoinKind kind : kKinds) {
-    for (const Plan& plan : {Plan{.partitions = 4}, Plan{.merge = true}, Plan{.joint = true}}) {
-      if (plan.joint && place == Place::apart) continue;
-      for (const size_t size : {0, 1, 500}) {
-        constexpr Shape shapes[] = {{8, 4, 4}, {8, 8, 4}, {4, 4, 8}};
-        const Strings left(random, size, 100), right(random, 300, 100);
-        JoinKeys keys = make_keys(*engine, left.hashes, right.hashes, shapes[random() % 3]);
-        keys.exact = false;
-        JoinRequest request{.kind = kind, .build_left = random() % 2 == 0};
-        const std::vector<Row> expected = naive(left.values, right.values, request);
-        Job job;
-        const JoinColumns columns{&left.column, &right.column};
-        ASSERT_EQ(read(join(*engine, keys, request, plan, job, columns), request), expected);
-        request.count_only = true;
-        ASSERT_EQ(join(*engine, keys, request, plan, job, columns).size, expected.size());
-        request.max_rows = expected.size() - 1;
-        if (!expected.empty()) ASSERT_THROW(join(*engine, keys, request, plan, job, columns), Error);
-      }
-    }
-  }
-}
-
 /// Every other plan: what one setup leaves out is tried on the same number of devices of the other kind.
 std::vector<Plan> plans_for(int devices, Place place) {
   constexpr Plan plans[] = {{}, {.partitions = 16}, {.rounds = 2, .partitions = 4}, {.rounds = 4}, {.merge = true}};
@@ -223,12 +169,12 @@ TEST(JoinOperators, RefuseWhatTheyCannotDo) {
     }
     return ErrorCode::internal;
   };
-  EXPECT_EQ(code([&] { hash_join(*engine, keys, {}, {}, {{0}, 3, 0}, job); }), ErrorCode::option);
-  EXPECT_EQ(code([&] { hash_join(*engine, keys, {}, {}, {{0}, 1, 5}, job); }), ErrorCode::option);
-  EXPECT_EQ(code([&] { hash_join(*engine, keys, {}, {}, {{}, 1, 1}, job); }), ErrorCode::option);
-  EXPECT_EQ(code([&] { hash_join(*engine, keys, {}, {}, {{2}, 1, 1}, job); }), ErrorCode::option);
+  EXPECT_EQ(code([&] { hash_join(*engine, keys, {}, {{0}, 3, 0}, job); }), ErrorCode::option);
+  EXPECT_EQ(code([&] { hash_join(*engine, keys, {}, {{0}, 1, 5}, job); }), ErrorCode::option);
+  EXPECT_EQ(code([&] { hash_join(*engine, keys, {}, {{}, 1, 1}, job); }), ErrorCode::option);
+  EXPECT_EQ(code([&] { hash_join(*engine, keys, {}, {{2}, 1, 1}, job); }), ErrorCode::option);
   EXPECT_EQ(code([&] {
-              hash_join(*engine, keys, {}, {.kind = JoinKind::left, .want_keys = true}, {{0}, 1, 0}, job);
+              hash_join(*engine, keys, {.kind = JoinKind::left, .want_keys = true}, {{0}, 1, 0}, job);
             }),
             ErrorCode::not_supported);
   EXPECT_EQ(code([&] { join(*engine, keys, {}, {.merge = true, .subpartitions = 2}, job); }), ErrorCode::option);

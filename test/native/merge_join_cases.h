@@ -84,7 +84,7 @@ inline JoinRows run_merge_join(Engine& engine, const MergeJoinSides& sides, cons
                                Job& job) {
   std::vector<int> devices(engine.devices.size());
   std::iota(devices.begin(), devices.end(), 0);
-  return merge_join(engine, sides.left.view(), sides.right.view(), sides.keys, {}, request, {devices, subpartitions}, job);
+  return merge_join(engine, sides.left.view(), sides.right.view(), sides.keys, request, {devices, subpartitions}, job);
 }
 
 inline void expect_same_rows(const JoinRows& rows, const JoinRows& expected) {

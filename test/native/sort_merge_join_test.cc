@@ -72,7 +72,7 @@ TEST(SortMergeJoins, AddUpOnTheDevicesWhatIsOnlyCounted) {
   for (uint64_t i = 0; i < rows.size(); ++i) rows[i] = i / 2;
   const JoinKeys keys = make_keys(*engine, rows, rows, {});
   Job job;
-  EXPECT_EQ(sort_merge_join(*engine, keys, {}, {.count_only = true}, {0, 1, 2}, job).size, 2 * rows.size());
+  EXPECT_EQ(sort_merge_join(*engine, keys, {.count_only = true}, {0, 1, 2}, job).size, 2 * rows.size());
   uint64_t ranges = 0;
   for (const auto& device : engine->devices) ranges += static_cast<FarDevice&>(*device).primitives().summed_ranges;
   EXPECT_EQ(ranges, rows.size() / 2);
@@ -82,9 +82,9 @@ TEST(SortMergeJoins, NeedDirectLinks) {
   const auto engine = make_far_engine({.threads = 2, .host_devices = 2, .memory_limit_bytes = size_t{1} << 30}, false);
   const JoinKeys keys = make_keys(*engine, Rows(3, 1), Rows(3, 1), {});
   Job job;
-  EXPECT_THROW(sort_merge_join(*engine, keys, {}, {}, {0, 1}, job), Error);
-  EXPECT_THROW(sort_merge_join(*engine, keys, {}, {}, {}, job), Error);
-  EXPECT_EQ(sort_merge_join(*engine, keys, {}, {}, {1}, job).size, 9u);
+  EXPECT_THROW(sort_merge_join(*engine, keys, {}, {0, 1}, job), Error);
+  EXPECT_THROW(sort_merge_join(*engine, keys, {}, {}, job), Error);
+  EXPECT_EQ(sort_merge_join(*engine, keys, {}, {1}, job).size, 9u);
 }
 
 }  // namespace

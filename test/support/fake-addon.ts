@@ -33,8 +33,11 @@ export interface FakeSettings {
   decodes: boolean;
   /** Whether keys are the left column's values. */
   keysAreLeftValues: boolean;
+  /** The side of a join whose keys are its row numbers. */
+  rowsAreKeysOf: Side | null;
   complete: boolean;
-  exact: boolean;
+  /** Whether join keys carry a payload where no row is excluded. */
+  carriesPayload: boolean;
   /** Whether sort keys are in order, and whether a join's sides seem to be and are. */
   sorted: boolean;
   seemsSorted: boolean;
@@ -174,8 +177,9 @@ class Run extends FakeHandle {
 class JoinKeys extends FakeHandle {
   constructor(
     readonly keyBytes: 4 | 8,
-    readonly exact: boolean,
+    readonly mayCarry: boolean,
     readonly keysAreLeftValues: boolean,
+    readonly rowsAreKeysOf: Side | null,
     readonly sides: Record<Side, { relation: Relation; column: number; payload: number | null }>,
     readonly plannedRows: number | null,
     readonly seemsSorted: boolean,
@@ -187,7 +191,7 @@ class JoinKeys extends FakeHandle {
   #side(side: Side) {
     const { relation, column, payload } = this.sides[side];
     const tuples = relation.columns[column]!.cells.filter((cell) => this.takesNulls || cell !== null).length;
-    const carriesPayload = payload !== null && tuples === relation.rows && this.exact;
+    const carriesPayload = payload !== null && tuples === relation.rows && this.mayCarry;
     const valueBytes = (carriesPayload ? relation.columns[payload]!.info.width : 4) as 4 | 8;
     return {
       rows: this.plannedRows ?? relation.rows,
@@ -347,8 +351,9 @@ export function fakeAddon(settings: Partial<FakeSettings> = {}): FakeAddon {
       stepMilliseconds: 0,
       decodes: true,
       keysAreLeftValues: true,
+      rowsAreKeysOf: null,
       complete: true,
-      exact: true,
+      carriesPayload: true,
       sorted: false,
       seemsSorted: false,
       isSorted: true,
@@ -479,7 +484,7 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
     };
     const { left, right } = use<TableJoinKeys>(handle);
     const sides = { left: of(left, payload.left), right: of(right, payload.right) };
-    const keys = new JoinKeys(8, true, true, sides, null, false, true);
+    const keys = new JoinKeys(8, true, true, null, sides, null, false, true);
     keys.release();
     return keys;
   };
@@ -566,9 +571,16 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
           right: { relation: use<Relation>(right), column: rightColumn, payload: rightPayload },
         };
         const { width } = sides.left.relation.columns[leftColumn]!.info;
-        const { exact, keysAreLeftValues, plannedRows, seemsSorted } = options;
-        const keyBytes = width === 4 ? 4 : 8;
-        return new JoinKeys(keyBytes, exact, keysAreLeftValues, sides, plannedRows, seemsSorted) as unknown as JoinKeysHandle;
+        const { carriesPayload, keysAreLeftValues, rowsAreKeysOf, plannedRows, seemsSorted } = options;
+        return new JoinKeys(
+          width === 4 ? 4 : 8,
+          carriesPayload,
+          keysAreLeftValues,
+          rowsAreKeysOf,
+          sides,
+          plannedRows,
+          seemsSorted,
+        ) as unknown as JoinKeysHandle;
       }),
     hashJoinDeviceBytes: (handle, count, _request, rounds) => {
       const keys = use<JoinKeys>(handle);
@@ -604,6 +616,7 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
       return ((keys.left.tuples + keys.right.tuples) / count) * options.bytesPerTuple;
     },
     sortMergeJoin: (job, keys, request) => step('sortMergeJoin', job, () => matches(use(keys), request) as unknown as RowsHandle),
+    lookupJoin: (job, keys, request) => step('lookupJoin', job, () => matches(use(keys), request) as unknown as RowsHandle),
     crossJoin: (job, left, right) =>
       step('crossJoin', job, () => {
         const pairs = Array.from({ length: left * right }, (_, row): [number, number] => [Math.floor(row / right), row % right]);
@@ -715,6 +728,7 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
       }),
     sortTableDeviceBytes: (handle) =>
       Math.ceil((2 * use<TableSortKeys>(handle).table.rows * options.bytesPerTuple) / config.gpus.length),
+    narrowHash() {},
     failAllocation() {},
     leaveDeviceMemory() {},
   };

@@ -39,11 +39,19 @@ describe('what a join asks for', () => {
     expect(addon.liveHandles()).toBe(0);
   });
 
-  test('inexact keys carry nothing', async () => {
-    const addon = fakeAddon({ exact: false, keysAreLeftValues: false });
+  test('what keys do not carry is gathered', async () => {
+    const addon = fakeAddon({ carriesPayload: false, keysAreLeftValues: false });
     const out = await engineOn(addon).join(left, right, { on: 'id', select: ['a', 'b'] });
     expect(unordered(rows(out))).toEqual(unordered(inner.map(({ a, b }) => ({ a, b }))));
     expect(addon.calls.filter((call) => call === 'gather')).toHaveLength(2);
+  });
+
+  test('rows are looked up where they are keys', async () => {
+    const addon = fakeAddon({ rowsAreKeysOf: 'right' });
+    const out = await engineOn(addon).join(left, right, { on: 'id' });
+    expect(unordered(rows(out))).toEqual(unordered(inner));
+    expect(addon.calls.slice(0, 4)).toEqual(['relation', 'relation', 'joinKeys', 'lookupJoin']);
+    expect(out.stats.algorithm).toBe('lookup');
   });
 
   test('columns that are not selected are not even checked', async () => {
@@ -202,7 +210,7 @@ describe('failures', () => {
     'a failing step %s releases everything, and the engine goes on',
     async (step) => {
       const native = Object.assign(new Error('no room'), { code: 'ERR_MEMORY_LIMIT' });
-      const addon = fakeAddon({ failing: { step, error: native }, exact: false });
+      const addon = fakeAddon({ failing: { step, error: native }, carriesPayload: false });
       const engine = engineOn(addon);
       const error = await failure(engine.join(left, right, { on: 'id' }));
       expect(error).toBeInstanceOf(WarpjoinError);
@@ -287,7 +295,7 @@ test('calls on one engine run one after the other', async () => {
 
 describe('progress', () => {
   test('never falls, and ends with 1', async () => {
-    const addon = fakeAddon({ stepMilliseconds: 60, exact: false });
+    const addon = fakeAddon({ stepMilliseconds: 60, carriesPayload: false });
     const seen: number[] = [];
     const steps = new Set<string>();
     await engineOn(addon).join(left, right, {

@@ -286,6 +286,7 @@ describe('joins', () => {
   const request: JoinRequestShape = {
     how: 'inner',
     countOnly: false,
+    rowsAreKeysOf: null,
     algorithm: 'auto',
     sortAlgorithm: 'auto',
     buildSide: 'auto',
@@ -294,6 +295,18 @@ describe('joins', () => {
     columns: [{ name: 'a', from: 'gathered', width: 8, side: 'left' }],
     rowBytes: 16,
   };
+
+  test('by looking rows up where keys are row numbers, unless an algorithm is asked for', () => {
+    const looked: JoinRequestShape = { ...request, rowsAreKeysOf: 'left' };
+    expect(planJoin(looked, joinBytes, resources(2, GIB))).toMatchObject({
+      algorithm: 'lookup',
+      reason: 'the keys of left are its row numbers',
+      deviceBytes: 0,
+      steps: [{ op: 'lookupJoin', label: 'look up rows of left' }, { op: 'column' }],
+    });
+    expect(planJoin({ ...looked, algorithm: 'radix-hash' }, joinBytes, resources(2, GIB)).algorithm).toBe('radix-hash');
+    expect(planJoin({ ...looked, algorithm: 'sort-merge' }, joinBytes, resources(2, GIB)).algorithm).toBe('sort-merge');
+  });
 
   test('by hash in one round where that fits, building the smaller side', () => {
     const plan = planJoin(request, joinBytes, resources(2, GIB));
@@ -452,6 +465,7 @@ describe('joins on GPUs', () => {
   const request: JoinRequestShape = {
     how: 'inner',
     countOnly: false,
+    rowsAreKeysOf: null,
     algorithm: 'auto',
     sortAlgorithm: 'auto',
     buildSide: 'auto',

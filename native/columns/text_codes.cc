@@ -1,0 +1,276 @@
+#include "columns/text_codes.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <string_view>
+#include <vector>
+
+#include "core/bytes_hash.h"
+#include "core/error.h"
+#include "primitives/host/first_rows.h"
+
+namespace warpjoin::columns {
+namespace {
+
+template <class Code>
+constexpr Code kNoCode = static_cast<Code>(~Code{0});
+
+/// Rows looked at together: texts may be long.
+constexpr uint64_t kRowsAtOnce = 4096;
+
+/// The hashes of a column's texts as the keys of tuples, without the null rows.
+struct HashedTexts {
+  HostBuffer hashes, rows;
+  TupleLayout layout;
+  TupleView view;
+};
+
+template <class Row>
+HashedTexts hash_texts(const ChunkIndex& chunks, Engine& engine, const Job& job) {
+  HashedTexts out;
+  out.layout = {8, sizeof(Row)};
+  std::vector<uint64_t> starts(block_count(chunks.rows()) + 1, 0);
+  if (chunks.nullable()) {
+    for_row_blocks(engine, chunks.rows(), job, [&](uint64_t block, uint64_t begin, uint64_t end) {
+      uint64_t valid_rows = 0;
+      chunks.for_pieces(begin, end, [&](const ColumnChunk& chunk, uint64_t first, uint64_t count, uint64_t) {
+        for_groups(chunk, first, count,
+                   [&](uint64_t, unsigned, uint64_t valid) { valid_rows += static_cast<unsigned>(std::popcount(valid)); });
+      });
+      starts[block + 1] = valid_rows;
+    });
+    std::partial_sum(starts.begin(), starts.end(), starts.begin());
+    out.rows = engine.memory->allocate(starts.back() * sizeof(Row), "the rows of join keys");
+  } else {
+    for (uint64_t block = 0; block < block_count(chunks.rows()); ++block)
+      starts[block + 1] = std::min(chunks.rows(), (block + 1) * kBlockRows);
+  }
+  out.hashes = engine.memory->allocate(starts.back() * sizeof(uint64_t), "the hashes of join keys");
+  const auto hash_rows = [&]<class Offset>() {
+    for_row_blocks(engine, chunks.rows(), job, [&, hash = engine.text_hash](uint64_t block, uint64_t begin, uint64_t end) {
+      uint64_t at = starts[block];
+      const uint64_t last = starts[block + 1];
+      auto* const hashes = out.hashes.as<uint64_t>();
+      auto* const rows = out.rows.as<Row>();
+      for (uint64_t from = begin; from < end; from += kRowsAtOnce) {
+        job.check();
+        chunks.for_pieces(from, std::min(end, from + kRowsAtOnce),
+                          [&](const ColumnChunk& borrowed, uint64_t first, uint64_t count, uint64_t row) {
+                            const ColumnChunk chunk = borrowed;  // a local copy: its pointers stay in registers
+                            const auto hash_at = [&](uint64_t index) {
+                              const Text text = text_at<Offset>(chunk, index);
+                              return hash(text.data, text.size);
+                            };
+                            if (!rows) {
+                              for (uint64_t i = 0; i < count; ++i) hashes[at++] = hash_at(first + i);
+                              return;
+                            }
+                            for_groups(chunk, first, count, [&](uint64_t index, unsigned, uint64_t valid) {
+                              for_set_bits(valid, [&](unsigned bit) {
+                                if (at == last)
+                                  throw Error(ErrorCode::invalid_table, "The nulls of a key column changed during the call");
+                                hashes[at] = hash_at(index + bit);
+                                rows[at++] = static_cast<Row>(row + (index - first) + bit);
+                              });
+                            });
+                          });
+      }
+      if (at != last) throw Error(ErrorCode::invalid_table, "The nulls of a key column changed during the call");
+    });
+  };
+  if (chunks.type().kind == ColumnKind::utf8) {
+    hash_rows.template operator()<int32_t>();
+  } else {
+    hash_rows.template operator()<int64_t>();
+  }
+  out.view = {out.hashes.data(), chunks.nullable() ? out.rows.data() : nullptr, 0, starts.back()};
+  return out;
+}
+
+host::PartitionedKeys partition_texts(const ChunkIndex& chunks, unsigned bits, Engine& engine, const Job& job) {
+  const HashedTexts hashed =
+      row_bytes_for(chunks.rows()) == 4 ? hash_texts<uint32_t>(chunks, engine, job) : hash_texts<uint64_t>(chunks, engine, job);
+  return host::partition_keys(engine.pool, *engine.memory, hashed.layout, hashed.view, bits, job);
+}
+
+bool equal(const Text& a, const Text& b) { return a.size == b.size && equal_bytes(a.data, b.data, a.size); }
+
+/// Texts that share their hash with another one that comes first, each with its first row.
+class CollidingTexts {
+ public:
+  void add(const Text& text, uint64_t row) {
+    const std::lock_guard lock(mutex_);
+    const auto [at, fresh] = rows_.try_emplace(view(text), row);
+    if (!fresh) at->second = std::min(at->second, row);
+  }
+  /// All ones if it is not there.
+  uint64_t first_row(const Text& text) const {
+    const auto found = rows_.find(view(text));
+    return found == rows_.end() ? ~uint64_t{0} : found->second;
+  }
+  bool empty() const { return rows_.empty(); }
+
+ private:
+  static std::string_view view(const Text& text) { return {reinterpret_cast<const char*>(text.data), text.size}; }
+
+  std::mutex mutex_;
+  std::map<std::string_view, uint64_t> rows_;
+};
+
+/// Compares the texts of rows with those of the rows that their codes name; calls differ(row, text, code) where they are not the
+/// same. Offsets are prefetched two batches ahead of the comparison, and bytes one.
+template <class Code, class Differ>
+void compare_texts(const ChunkIndex& column, const ChunkIndex& named, Code* codes, Engine& engine, const Job& job,
+                   Differ&& differ) {
+  constexpr uint64_t kBatch = 32;
+  const ColumnKind kind = column.type().kind, named_kind = named.type().kind;
+  const bool same = &column == &named;
+  for_row_blocks(engine, column.rows(), job, [&](uint64_t, uint64_t begin, uint64_t end) {
+    struct Pair {
+      Text own, named;
+    };
+    Pair batches[2][kBatch];
+    const auto compared = [&](uint64_t row) { return codes[row] != kNoCode<Code> && !(same && codes[row] == row); };
+    const auto prefetch_offsets = [&](uint64_t from) {
+      for (uint64_t row = from; row < std::min(end, from + kBatch); ++row) {
+        if (compared(row)) prefetch_offset(named_kind, named.at(codes[row]));
+      }
+    };
+    const auto find_texts = [&](uint64_t from) {
+      Pair* pair = batches[from / kBatch % 2];
+      for (uint64_t row = from; row < std::min(end, from + kBatch); ++row, ++pair) {
+        if (!compared(row)) continue;
+        const Place a = column.at(row), b = named.at(codes[row]);
+        *pair = {text_at(kind, *a.chunk, a.index), text_at(named_kind, *b.chunk, b.index)};
+        if (pair->named.size == 0) continue;
+        __builtin_prefetch(pair->named.data);
+        __builtin_prefetch(pair->named.data + pair->named.size - 1);  // short texts are often on two lines
+      }
+    };
+    prefetch_offsets(begin);
+    find_texts(begin);
+    prefetch_offsets(begin + kBatch);
+    for (uint64_t from = begin; from < end; from += kBatch) {
+      job.check();  // texts may be long
+      find_texts(from + kBatch);
+      prefetch_offsets(from + 2 * kBatch);
+      const Pair* pair = batches[from / kBatch % 2];
+      for (uint64_t row = from; row < std::min(end, from + kBatch); ++row, ++pair) {
+        if (compared(row) && !equal(pair->own, pair->named)) differ(row, pair->own, codes[row]);
+      }
+    }
+  });
+}
+
+/// Makes a side's tuples of the codes of its rows; those without one are excluded.
+template <class Code, class Row>
+JoinSide coded_side(HostBuffer codes, uint64_t rows, Engine& engine, const Job& job) {
+  std::vector<uint64_t> starts(block_count(rows) + 1, 0);
+  for_row_blocks(engine, rows, job, [&](uint64_t block, uint64_t begin, uint64_t end) {
+    const Code* const all = codes.as<Code>();
+    starts[block + 1] = end - begin - static_cast<uint64_t>(std::count(all + begin, all + end, kNoCode<Code>));
+  });
+  std::partial_sum(starts.begin(), starts.end(), starts.begin());
+  JoinSide out;
+  out.rows = rows;
+  out.excluded_rows = rows - starts.back();
+  EncodedTuples& tuples = out.tuples;
+  tuples.layout = {sizeof(Code), sizeof(Row)};
+  tuples.view.size = starts.back();
+  if (out.excluded_rows == 0) {
+    tuples.keys = std::move(codes);
+  } else {
+    tuples.keys = engine.memory->allocate(tuples.view.size * sizeof(Code), "join keys");
+    tuples.values = engine.memory->allocate(tuples.view.size * sizeof(Row), "the rows of join keys");
+    out.excluded = engine.memory->allocate(out.excluded_rows * sizeof(Row), "rows without a match");
+    for_row_blocks(engine, rows, job, [&](uint64_t block, uint64_t begin, uint64_t end) {
+      Code* keys = tuples.keys.as<Code>() + starts[block];
+      Row* numbers = tuples.values.as<Row>() + starts[block];
+      Row* excluded = out.excluded.as<Row>() + (begin - starts[block]);
+      for (uint64_t row = begin; row < end; ++row) {
+        const Code code = codes.as<Code>()[row];
+        if (code == kNoCode<Code>) {
+          *excluded++ = static_cast<Row>(row);
+        } else {
+          *keys++ = code;
+          *numbers++ = static_cast<Row>(row);
+        }
+      }
+    });
+    tuples.view.values = tuples.values.data();
+  }
+  tuples.view.keys = tuples.keys.data();
+  return out;
+}
+
+template <class Code>
+JoinSide coded_side(HostBuffer codes, uint64_t rows, Engine& engine, const Job& job) {
+  return row_bytes_for(rows) == 4 ? coded_side<Code, uint32_t>(std::move(codes), rows, engine, job)
+                                  : coded_side<Code, uint64_t>(std::move(codes), rows, engine, job);
+}
+
+/// `shorter` gives the codes.
+template <class Code>
+void encode(const ChunkIndex& shorter, const ChunkIndex& longer, JoinSide& shorter_out, JoinSide& longer_out, Engine& engine,
+            const Job& job) {
+  HostBuffer own = engine.memory->allocate(shorter.rows() * sizeof(Code), "the codes of a join key");
+  HostBuffer other = engine.memory->allocate(longer.rows() * sizeof(Code), "the codes of a join key");
+  Code *const own_codes = own.as<Code>(), *const other_codes = other.as<Code>();
+  for_row_blocks(engine, shorter.rows(), job, [&](uint64_t, uint64_t begin, uint64_t end) {
+    shorter.for_pieces(begin, end, [&](const ColumnChunk& chunk, uint64_t first, uint64_t count, uint64_t row) {
+      for_groups(chunk, first, count, [&](uint64_t index, unsigned group, uint64_t valid) {
+        const uint64_t at = row + (index - first);
+        for (unsigned i = 0; i < group; ++i) own_codes[at + i] = valid >> i & 1 ? static_cast<Code>(at + i) : kNoCode<Code>;
+      });
+    });
+  });
+  if (longer.nullable()) {
+    for_row_blocks(engine, longer.rows(), job, [&](uint64_t, uint64_t begin, uint64_t end) {
+      std::fill(other_codes + begin, other_codes + end, kNoCode<Code>);
+    });
+  }
+  uint64_t repeated;
+  {
+    const unsigned bits = host::first_rows_bits(shorter.rows());
+    const host::PartitionedKeys own_keys = partition_texts(shorter, bits, engine, job);
+    const host::PartitionedKeys other_keys = partition_texts(longer, bits, engine, job);
+    repeated =
+        host::find_first_rows(engine.pool, *engine.memory, own_keys, other_keys, sizeof(Code), own_codes, other_codes, job);
+  }
+  CollidingTexts colliding;
+  if (repeated) {
+    compare_texts(shorter, shorter, own_codes, engine, job,
+                  [&](uint64_t row, const Text& text, Code) { colliding.add(text, row); });
+    if (!colliding.empty()) {
+      compare_texts(shorter, shorter, own_codes, engine, job,
+                    [&](uint64_t row, const Text& text, Code) { own_codes[row] = static_cast<Code>(colliding.first_row(text)); });
+    }
+  }
+  compare_texts(longer, shorter, other_codes, engine, job,
+                [&](uint64_t row, const Text& text, Code) { other_codes[row] = static_cast<Code>(colliding.first_row(text)); });
+  shorter_out = coded_side<Code>(std::move(own), shorter.rows(), engine, job);
+  shorter_out.keys_are_rows = repeated == 0;
+  longer_out = coded_side<Code>(std::move(other), longer.rows(), engine, job);
+}
+
+}  // namespace
+
+void encode_texts(const ChunkIndex& left, const ChunkIndex& right, JoinSide& left_out, JoinSide& right_out, Engine& engine,
+                  const Job& job) {
+  const bool left_gives = left.rows() <= right.rows();
+  const ChunkIndex &shorter = left_gives ? left : right, &longer = left_gives ? right : left;
+  JoinSide &shorter_out = left_gives ? left_out : right_out, &longer_out = left_gives ? right_out : left_out;
+  if (row_bytes_for(shorter.rows()) == 4) {
+    encode<uint32_t>(shorter, longer, shorter_out, longer_out, engine, job);
+  } else {
+    encode<uint64_t>(shorter, longer, shorter_out, longer_out, engine, job);
+  }
+  // Codes are rows of the shorter column.
+  left_out.tuples.varying_bits = right_out.tuples.varying_bits = low_bits(static_cast<unsigned>(std::bit_width(shorter.rows())));
+}
+
+}  // namespace warpjoin::columns
