@@ -1,6 +1,8 @@
 /** Tables as they come in: Arrow tables of any apache-arrow version, read structurally, or IPC bytes. No row is touched. */
+import { types } from 'node:util';
 import * as arrow from 'apache-arrow';
 import { WarpjoinError } from '../errors.js';
+import { readIpcBytes } from '../ipc/reader.js';
 import type { NativeChunk, NativeColumn } from '../native.js';
 import type { Contents } from '../operators/load.js';
 import { didYouMean, list, quote, show } from '../suggest.js';
@@ -115,24 +117,19 @@ function isTable(value: unknown): value is ForeignTable {
 }
 
 function fromBytes(value: unknown, argument: string): ForeignTable {
-  const bytes = value instanceof ArrayBuffer ? new Uint8Array(value) : value;
-  if (!(bytes instanceof Uint8Array)) {
+  const bytes = types.isArrayBuffer(value) ? new Uint8Array(value) : value;
+  if (!types.isUint8Array(bytes)) {
     throw new WarpjoinError(
       'ERR_INVALID_TABLE',
       `Expected an apache-arrow Table, or Arrow IPC bytes (a Uint8Array or ArrayBuffer), for the ${argument} table but received ${show(value)}.`,
     );
   }
   if (bytes.byteLength === 0) throw invalid(argument, 'has no bytes: its buffer is empty or detached');
-  let table: arrow.Table;
   try {
-    table = arrow.tableFromIPC(bytes);
+    return readIpcBytes(bytes) as unknown as ForeignTable;
   } catch (cause) {
     throw invalid(argument, `is not readable as Arrow IPC bytes: ${(cause as Error).message}`, { cause });
   }
-  // tableFromIPC takes any bytes without a schema message for an empty stream.
-  if (table.schema.fields.length === 0)
-    throw invalid(argument, 'is not readable as Arrow IPC bytes: there is no schema with columns in them');
-  return table as unknown as ForeignTable;
 }
 
 function addChunk(column: InputColumn, data: ForeignData, argument: string): void {
@@ -162,7 +159,7 @@ function addChunk(column: InputColumn, data: ForeignData, argument: string): voi
 /** Whether the view's buffer was transferred away: then it can't be sliced. */
 function isDetached(view: ArrayBufferView): boolean {
   const { buffer } = view;
-  if (!(buffer instanceof ArrayBuffer) || buffer.byteLength > 0) return false;
+  if (!types.isArrayBuffer(buffer) || buffer.byteLength > 0) return false;
   try {
     buffer.slice(0, 0);
     return false;
