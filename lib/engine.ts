@@ -1,5 +1,6 @@
 /** Engines: devices, memory limits and the queue of calls. */
 import { availableParallelism, totalmem } from 'node:os';
+import { type Signal, untilAborted } from './abort.js';
 import type { KeyArray } from './columns/input.js';
 import { WarpjoinError } from './errors.js';
 import { Links, type MeasuredLinks } from './links.js';
@@ -53,7 +54,7 @@ function physicalMemory(): number {
 class Queue {
   #last: Promise<unknown> = Promise.resolve();
 
-  async run<T>(signal: AbortSignal | undefined, task: () => Promise<T>): Promise<T> {
+  async run<T>(signal: Signal | undefined, task: () => Promise<T>): Promise<T> {
     const before = this.#last;
     let leave!: () => void;
     this.#last = new Promise<void>((resolve) => {
@@ -65,23 +66,6 @@ class Queue {
     } finally {
       leave();
     }
-  }
-}
-
-/** Waits for `promise`, but rejects with the signal's reason as soon as it aborts. */
-async function untilAborted(promise: Promise<unknown>, signal: AbortSignal): Promise<void> {
-  let abort: (() => void) | undefined;
-  try {
-    await Promise.race([
-      promise,
-      new Promise<never>((_, reject) => {
-        abort = () => reject(signal.reason);
-        signal.addEventListener('abort', abort, { once: true });
-      }),
-    ]);
-    signal.throwIfAborted();
-  } finally {
-    if (abort) signal.removeEventListener('abort', abort);
   }
 }
 
@@ -128,7 +112,7 @@ export class Engine implements AsyncDisposable {
     };
   }
 
-  async #enqueue<T>(signal: AbortSignal | undefined, task: () => Promise<T>): Promise<T> {
+  async #enqueue<T>(signal: Signal | undefined, task: () => Promise<T>): Promise<T> {
     if (this.#disposal) throw new WarpjoinError('ERR_OPTION', 'Expected an engine in use but received one that was disposed.');
     return this.#queue.run(signal, task);
   }
@@ -241,7 +225,7 @@ export class Engine implements AsyncDisposable {
    * How fast the links of the GPUs are, in bytes a second: alone, together, and to each other. Measured once a host, in
    * a second or two, and kept in a file in WARPJOIN_CACHE_DIR, else in the user's cache directory. null without GPUs.
    */
-  linkSpeeds(options: LinkSpeedsOptions = {}): Promise<MeasuredLinks | null> {
+  async linkSpeeds(options: LinkSpeedsOptions = {}): Promise<MeasuredLinks | null> {
     const { measure, signal } = parse(linkSpeedsSchema, 'linkSpeeds', options);
     return runCall(this.#core, { signal, onProgress: undefined }, (call) => call.linkSpeeds(measure));
   }

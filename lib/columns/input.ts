@@ -1,12 +1,12 @@
 /** Tables as they come in: Arrow tables of any apache-arrow version, read structurally, or IPC bytes. No row is touched. */
 import { types } from 'node:util';
 import * as arrow from 'apache-arrow';
-import { WarpjoinError } from '../errors.js';
+import { messageOf, readingFor, WarpjoinError } from '../errors.js';
 import { readIpcBytes } from '../ipc/reader.js';
 import type { NativeChunk, NativeColumn } from '../native.js';
 import type { Contents } from '../operators/load.js';
 import { didYouMean, list, quote, show } from '../suggest.js';
-import { type ForeignType, type TypeInfo, typeInfo, typeName } from './types.js';
+import { type ForeignType, hasPlainParameters, type TypeInfo, typeInfo, typeName } from './types.js';
 
 /** One column of an input. */
 export interface InputColumn {
@@ -59,9 +59,12 @@ function invalid(argument: string, problem: string, options?: ErrorOptions): War
   return new WarpjoinError('ERR_INVALID_TABLE', `The ${argument} table ${problem}.`, options);
 }
 
+const readable = <T>(argument: string, read: () => T): T =>
+  readingFor('ERR_INVALID_TABLE', `The ${argument} table can't be read`, read);
+
 /** A table argument as a table. Throws ERR_INVALID_TABLE, naming the argument, for anything that is none. */
 export function tableOf(value: unknown, argument: string): ForeignTable {
-  return isTable(value) ? value : fromBytes(value, argument);
+  return readable(argument, () => (isTable(value) ? value : fromBytes(value, argument)));
 }
 
 /**
@@ -70,12 +73,18 @@ export function tableOf(value: unknown, argument: string): ForeignTable {
  */
 export function readTable(value: unknown, argument: string): Input {
   const table = tableOf(value, argument);
+  return readable(argument, () => readColumns(table, argument));
+}
+
+function readColumns(table: ForeignTable, argument: string): Input {
   const { fields, metadata } = table.schema;
   const columns: InputColumn[] = [];
   const seen = new Set<string>();
   for (const field of fields) {
     if (typeof field?.name !== 'string' || typeof field.type?.typeId !== 'number')
       throw invalid(argument, 'has a field without a name or type');
+    if (!hasPlainParameters(field.type))
+      throw invalid(argument, `has a column ${quote(field.name)} of a type that makes no sense`);
     if (seen.has(field.name)) throw invalid(argument, `has two columns named ${quote(field.name)}; expected distinct names`);
     seen.add(field.name);
     columns.push({
@@ -83,7 +92,7 @@ export function readTable(value: unknown, argument: string): Input {
       info: typeInfo(field.type),
       foreignType: field.type,
       nullable: field.nullable !== false,
-      metadata: field.metadata,
+      metadata: textsOf(field.metadata, argument, `the column ${quote(field.name)}`),
       withoutNulls: true,
       chunks: [],
     });
@@ -92,7 +101,7 @@ export function readTable(value: unknown, argument: string): Input {
   for (const [number, batch] of table.batches.entries()) {
     const length = batch?.data?.length;
     const children = batch?.data?.children;
-    if (!Number.isSafeInteger(length) || !Array.isArray(children) || children.length !== fields.length) {
+    if (!isCount(length) || !Array.isArray(children) || children.length !== fields.length) {
       throw invalid(argument, `has a record batch (${number}) that doesn't fit its schema`);
     }
     rows += length;
@@ -108,7 +117,16 @@ export function readTable(value: unknown, argument: string): Input {
       if (column.info) addChunk(column, data, argument);
     }
   }
-  return { argument, rows, columns, metadata };
+  return { argument, rows, columns, metadata: textsOf(metadata, argument, 'its schema') };
+}
+
+const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;
+
+/** Custom metadata as it is now. */
+function textsOf(metadata: unknown, argument: string, of: string): Map<string, string> | undefined {
+  if (metadata === undefined || metadata === null) return undefined;
+  if (!types.isMap(metadata)) throw invalid(argument, `has metadata of ${of} that is no Map`);
+  return new Map(metadata as Map<string, string>);
 }
 
 function isTable(value: unknown): value is ForeignTable {
@@ -128,7 +146,7 @@ function fromBytes(value: unknown, argument: string): ForeignTable {
   try {
     return readIpcBytes(bytes) as unknown as ForeignTable;
   } catch (cause) {
-    throw invalid(argument, `is not readable as Arrow IPC bytes: ${(cause as Error).message}`, { cause });
+    throw invalid(argument, `is not readable as Arrow IPC bytes: ${messageOf(cause)}`, { cause });
   }
 }
 
@@ -140,7 +158,9 @@ function addChunk(column: InputColumn, data: ForeignData, argument: string): voi
     return buffer;
   };
   const bitmap = view(data.nullBitmap, 'validity bits');
-  const nulls = data._nullCount ?? -1;
+  const { offset = 0 } = data;
+  if (!isCount(offset)) throw invalid(argument, `has a column ${quote(column.name)} with the offset ${show(offset)}`);
+  const nulls = typeof data._nullCount === 'number' ? data._nullCount : -1;
   // A bitmap of no bytes stands for "no nulls", but not where nulls were counted: then its buffer is gone.
   const validity =
     nulls === 0 || (nulls < 0 && (bitmap === null || (bitmap.byteLength === 0 && !isDetached(bitmap))))
@@ -149,7 +169,7 @@ function addChunk(column: InputColumn, data: ForeignData, argument: string): voi
   if (validity) column.withoutNulls = false;
   column.chunks.push({
     length: data.length,
-    bitOffset: data.offset ?? 0,
+    bitOffset: offset,
     validity,
     values: view(data.values, 'values'),
     offsets: view(data.valueOffsets, 'offsets'),

@@ -9,12 +9,19 @@ import { typeInfo } from './types.js';
 /** apache-arrow numbers a table's rows with 32 bits. */
 export const MAX_TABLE_ROWS = 2 ** 32 - 1;
 
-/** Throws ERR_NOT_SUPPORTED where no Arrow table can hold the rows. */
-export function checkTableRows(rows: number): void {
+/** What would do in place of a result that no table can hold. */
+const WAYS_OUT = {
+  join: 'Expected a smaller join: set maxOutputRows, or use joinIndices.',
+  sort: 'Expected a smaller table: sort slices of it, or its keys with row numbers as values through sortPairs, which gives no table.',
+  loaded: 'Expected a smaller loaded table: joinCount, and joins and sorts with resident: true, take it as it is.',
+};
+
+/** Throws ERR_NOT_SUPPORTED where no Arrow table can hold the rows that `what` gives. */
+export function checkTableRows(rows: number, what: keyof typeof WAYS_OUT): void {
   if (rows > MAX_TABLE_ROWS) {
     throw new WarpjoinError(
       'ERR_NOT_SUPPORTED',
-      `The result has ${rows} rows; an apache-arrow table holds at most ${MAX_TABLE_ROWS}. Expected a smaller join: set maxOutputRows, or use joinIndices.`,
+      `The result has ${rows} rows; an apache-arrow table holds at most ${MAX_TABLE_ROWS}. ${WAYS_OUT[what]}`,
     );
   }
 }

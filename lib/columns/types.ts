@@ -28,8 +28,43 @@ export interface TypeInfo {
 
 const UNITS = ['s', 'ms', 'us', 'ns'];
 
-/** How columns of this type are handled, or null for a type that is not supported even as payload. */
+/** Whether the parameters of a caller's type can be shown: numbers, texts and booleans. */
+export function hasPlainParameters(foreign: ForeignType): boolean {
+  const { bitWidth, isSigned, precision, scale, unit, timezone, byteWidth } = foreign;
+  return [bitWidth, isSigned, precision, scale, unit, timezone, byteWidth].every(
+    (parameter) => parameter === null || !['object', 'function', 'symbol'].includes(typeof parameter),
+  );
+}
+
+/** Whether Arrow has the type with these parameters: a caller may make any. */
+function exists({ typeId, bitWidth, precision, scale, unit, byteWidth }: ForeignType): boolean {
+  const unitBelow = (units: number) => unit !== undefined && unit >= 0 && unit < units && Number.isInteger(unit);
+  switch (typeId) {
+    case arrow.Type.Int:
+      return [8, 16, 32, 64].includes(bitWidth!);
+    case arrow.Type.Float:
+      return [0, 1, 2].includes(precision!);
+    case arrow.Type.Decimal:
+      return [32, 64, 128, 256].includes(bitWidth ?? 128) && Number.isInteger(precision) && Number.isInteger(scale);
+    case arrow.Type.Date:
+      return unitBelow(2);
+    case arrow.Type.Time:
+      return unitBelow(4) && bitWidth === (unit! < 2 ? 32 : 64);
+    case arrow.Type.Timestamp:
+    case arrow.Type.Duration:
+      return unitBelow(4);
+    case arrow.Type.Interval:
+      return unitBelow(3);
+    case arrow.Type.FixedSizeBinary:
+      return Number.isSafeInteger(byteWidth) && byteWidth! >= 0;
+    default:
+      return true;
+  }
+}
+
+/** How columns of this type are handled, or null for a type that is not supported even as payload, or that Arrow doesn't have. */
 export function typeInfo(foreign: ForeignType): TypeInfo | null {
+  if (!exists(foreign)) return null;
   const fixed = (type: arrow.DataType, width: number, order: KeyOrder = 'none', comparesAs: string | null = null): TypeInfo => ({
     type,
     kind: 'fixed',

@@ -1,4 +1,5 @@
 /** One user-visible call: its native job and handles, its progress, abort, errors and stats. */
+import type { Signal } from '../abort.js';
 import type { Input } from '../columns/input.js';
 import { type ErrorCode, WarpjoinError } from '../errors.js';
 import type { Links, MeasuredLinks } from '../links.js';
@@ -22,7 +23,7 @@ export interface EngineCore {
   readonly onProcessor: ((deviceReason: string) => EngineCore) | null;
   readonly links: Links;
   /** Runs `task` when all calls before it have ended; rejects at once if `signal` aborts while it waits. */
-  enqueue<T>(signal: AbortSignal | undefined, task: () => Promise<T>): Promise<T>;
+  enqueue<T>(signal: Signal | undefined, task: () => Promise<T>): Promise<T>;
   /** Runs `task` when all calls before it have ended, of an engine that was disposed, too. */
   after<T>(task: () => Promise<T>): Promise<T>;
   readonly tables: Tables;
@@ -322,9 +323,9 @@ async function attempt<T>(
   const call = new Call(core, running, shortage);
   let succeeded = false;
   const abort = (): void => call.job.cancel();
-  signal?.addEventListener('abort', abort, { once: true });
   const timer = onProgress ? setInterval(() => call.reportProgress(false), PROGRESS_INTERVAL_MS).unref() : undefined;
   try {
+    signal?.addEventListener('abort', abort);
     const result = await body(call);
     call.check();
     clearInterval(timer);

@@ -487,7 +487,7 @@ async function execute(call: Call, task: JoinTask, prepared: Prepared): Promise<
 /** Now that the number of rows is known: throws where the result can't be made. */
 function checkRows({ size }: RowsHandle, { want }: JoinTask, { planned, rowBytes, resources }: Prepared): void {
   if (want === 'count') return;
-  if (want !== 'indices') checkTableRows(size);
+  if (want !== 'indices') checkTableRows(size, 'join');
   checkHostBytes(`The result of ${size} rows`, size * rowBytes + resultBytes(size, planned), resources);
 }
 

@@ -1,4 +1,5 @@
 /** Tables that an engine keeps on its GPUs between calls: loading, eviction, and the way home. */
+import { types } from 'node:util';
 import type * as arrow from 'apache-arrow';
 import {
   type ForeignTable,
@@ -106,7 +107,8 @@ function checkInUse({ disposed }: Contents, argument: string): void {
 
 /** A table argument of a call on this engine: a table, or one that the engine has loaded. */
 export function readInput(core: EngineCore, value: unknown, argument: string): Input {
-  if (!(value instanceof LoadedTable)) return readTable(value, argument);
+  // A proxy has no class to ask for, and may throw.
+  if (types.isProxy(value) || !(value instanceof LoadedTable)) return readTable(value, argument);
   const { contents } = value;
   if (value.core !== core) {
     throw new WarpjoinError(
@@ -251,7 +253,7 @@ export class Tables {
   async bringHome(call: Call, contents: Contents): Promise<void> {
     if (contents.host) return;
     const { columns, rows, metadata, resident } = contents;
-    checkTableRows(rows);
+    checkTableRows(rows, 'loaded');
     const made = await call.step('bring home', () => call.native.bringHome(call.job, resident!.handle, [...columns.keys()]));
     const table = buildTable(columns.map(fieldOf), made, rows, metadata);
     for (const [index, { chunks }] of readTable(table, 'loaded').columns.entries()) columns[index]!.chunks = chunks;

@@ -2,6 +2,7 @@
 import { type Input, type KeyArray, readArrays } from '../columns/input.js';
 import { joinLayout, sortLayout } from '../columns/layout.js';
 import { valuesOf } from '../columns/result.js';
+import { readingFor } from '../errors.js';
 import type { NativeResultColumn } from '../native.js';
 import { joinKeysSchema, joinSchema, joinSettings, type Running, sortPairsSchema } from '../options.js';
 import { expected, parse, pick } from '../schema.js';
@@ -53,7 +54,8 @@ export async function joinKeys<K extends KeyArray, R extends KeyArray, S extends
 
 function readPairs(pairs: unknown, argument: string): Input {
   if (typeof pairs !== 'object' || pairs === null) throw expected('{ keys, values }, two typed arrays,', argument, pairs);
-  const { keys, values } = pairs as Partial<Pairs<unknown, unknown>>;
+  const read = (): Partial<Pairs<unknown, unknown>> => ({ ...pairs });
+  const { keys, values } = readingFor('ERR_INVALID_TABLE', `${argument} can't be read`, read);
   return readArrays({ keys, values }, argument);
 }
 

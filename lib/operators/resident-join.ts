@@ -155,7 +155,7 @@ export async function executeResident(
     const table = stayingTable(call, columns, task.left.metadata, made);
     return { ...result, table, stats: call.stats(plan, inputRows, rows, made) };
   }
-  checkTableRows(rows);
+  checkTableRows(rows, 'join');
   const columns = await call.step(home!, () => native.bringHome(job, made, [...origins.keys()]));
   call.free(made);
   return { ...result, columns, stats: call.stats(plan, inputRows, rows, made) };

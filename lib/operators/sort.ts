@@ -49,7 +49,7 @@ export interface Sorted {
 export async function sortTable(core: EngineCore, table: unknown, options: unknown): Promise<ResultTable | ResidentTable> {
   const { task, running } = readTask(core, table, options, 'sort');
   return runCall(placeSort(core, task), running, async (call) => {
-    if (!task.resident) checkTableRows(task.table.rows);
+    if (!task.resident) checkTableRows(task.table.rows, 'sort');
     const { columns, table, rows, stats } = await runSort(call, task);
     if (table) return withStats(table, stats);
     const made = buildTable(task.columns, columns, rows, task.table.metadata);

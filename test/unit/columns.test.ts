@@ -373,11 +373,13 @@ describe('results', () => {
   });
 
   test('of more rows than a table holds are refused', () => {
-    expect(() => checkTableRows(2 ** 32 - 1)).not.toThrow();
-    expect(refusal(() => checkTableRows(2 ** 32))).toMatchObject({
-      code: 'ERR_NOT_SUPPORTED',
-      message: expect.stringContaining('4294967296 rows'),
-    });
+    expect(() => checkTableRows(2 ** 32 - 1, 'join')).not.toThrow();
+    const refused = (what: Parameters<typeof checkTableRows>[1]) => refusal(() => checkTableRows(2 ** 32, what));
+    expect(refused('join')).toMatchObject({ code: 'ERR_NOT_SUPPORTED', message: expect.stringContaining('4294967296 rows') });
+    expect(refused('join').message).toContain('maxOutputRows');
+    // Options that only joins have don't help a sort.
+    for (const what of ['sort', 'loaded'] as const) expect(refused(what).message).not.toMatch(/maxOutputRows|joinIndices/);
+    expect(refused('sort').message).toContain('sortPairs');
   });
 
   test('row numbers tell their width by their size', () => {
