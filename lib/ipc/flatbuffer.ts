@@ -25,7 +25,7 @@ const deepest = 128;
  * Offsets of damaged bytes may lead to one place many times, so that reading takes longer than in proportion to the bytes.
  * Writers may share a text or two.
  */
-const sharedBytes = 1 << 22;
+const sharedBytes = 1 << 20;
 
 /** What reading a table counts as: its own bytes may be few, and others' too. */
 const bytesPerTable = 16;

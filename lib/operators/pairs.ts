@@ -18,7 +18,7 @@ export async function sortPairs<K extends KeyArray, V extends KeyArray>(
   options: unknown,
 ): Promise<SortedPairs<K, V>> {
   const { descending, algorithm, ...running } = parse(sortPairsSchema, 'sortPairs', options);
-  const table = readArrays({ keys, values }, 'sortPairs');
+  const table = readPairs({ keys, values }, 'sortPairs');
   const columns = sortLayout(table, undefined);
   const by = [{ column: 'keys', descending, nullsLast: true }];
   const task = { table, by, keys: [0], columns, algorithm, resident: false };
@@ -54,9 +54,10 @@ export async function joinKeys<K extends KeyArray, R extends KeyArray, S extends
 
 function readPairs(pairs: unknown, argument: string): Input {
   if (typeof pairs !== 'object' || pairs === null) throw expected('{ keys, values }, two typed arrays,', argument, pairs);
-  const read = (): Partial<Pairs<unknown, unknown>> => ({ ...pairs });
-  const { keys, values } = readingFor('ERR_INVALID_TABLE', `${argument} can't be read`, read);
-  return readArrays({ keys, values }, argument);
+  return readingFor('ERR_INVALID_TABLE', `${argument} can't be read`, () => {
+    const { keys, values } = pairs as Partial<Pairs<unknown, unknown>>;
+    return readArrays({ keys, values }, argument);
+  });
 }
 
 function arrays(table: Input, columns: readonly NativeResultColumn[]): ArrayBufferView[] {
