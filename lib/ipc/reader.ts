@@ -77,23 +77,22 @@ function* readFile(size: number): Reading {
     throw new IpcError(`its footer of ${footerLength} bytes does not fit the file of ${size} bytes`);
   const footerBytes = yield { position: footerStart, length: footerLength };
   let builder: TableBuilder;
-  let blocks: { block: Block; kind: BatchKind }[];
+  let places: { kind: BatchKind; offset: number; end: number }[];
   try {
     const { schema, version, dictionaries, recordBatches } = readRoot(footerBytes, footer);
     if (!schema) throw new IpcError('it has no schema');
     builder = new TableBuilder(readSchema(schema, version), false);
-    checkBlocks([...dictionaries, ...recordBatches], footerStart);
-    blocks = [
-      ...dictionaries.map((block) => ({ block, kind: 'dictionary batch' as const })),
-      ...recordBatches.map((block) => ({ block, kind: 'record batch' as const })),
-    ];
+    const ends = endsOf([...dictionaries, ...recordBatches], footerStart);
+    const placesOf = (kind: BatchKind, list: readonly Block[]) =>
+      list.map(({ offset }) => ({ kind, offset, end: ends.get(offset)! }));
+    places = [...placesOf('dictionary batch', dictionaries), ...placesOf('record batch', recordBatches)];
   } catch (error) {
     throw within(`footer at byte ${footerStart}`, error);
   }
-  for (const { block, kind } of blocks) {
-    const found = yield* readMessage(block.offset, footerStart);
+  for (const { kind, offset, end } of places) {
+    const found = yield* readMessage(offset, end);
     if (!found || messageKinds[found.metadata.headerType] !== kind)
-      throw new IpcError(`there is no ${kind} at byte ${block.offset}, where its footer says that there is one`);
+      throw new IpcError(`there is no ${kind} at byte ${offset}, where its footer says that there is one`);
     yield* builder.add(found);
   }
   return builder.table();
@@ -102,14 +101,13 @@ function* readFile(size: number): Reading {
 type Block = Decoded<typeof footer>['recordBatches'][number];
 type BatchKind = 'dictionary batch' | 'record batch';
 
-/** No message is read twice. */
-function checkBlocks(blocks: readonly Block[], end: number): void {
-  let free = fileStart;
-  for (const { offset, metadataLength, bodyLength } of blocks.toSorted((a, b) => a.offset - b.offset)) {
-    if (offset < free || offset + metadataLength + bodyLength > end)
-      throw new IpcError(`the message at byte ${offset} overlaps with what is before or after it`);
-    free = offset + metadataLength + bodyLength;
-  }
+/** Where the messages at these offsets must end, by their offsets: none is read twice, or as a part of another one. */
+function endsOf(blocks: readonly Block[], end: number): Map<number, number> {
+  const offsets = blocks.map(({ offset }) => offset).sort((a, b) => a - b);
+  const ends = new Map(offsets.map((offset, index) => [offset, offsets[index + 1] ?? end]));
+  if (offsets[0]! < fileStart) throw new IpcError(`one of its messages is at byte ${offsets[0]}, before they begin`);
+  if (ends.size < offsets.length) throw new IpcError('two of its messages are at one place');
+  return ends;
 }
 
 /** The message at `position`, without its body; null where a marker says that the stream ends. */
@@ -125,7 +123,7 @@ function* readMessage(position: number, end: number): Generator<Range, Message |
   if (length === 0) return null;
   const start = position + (prefixed ? 8 : 4);
   if (length < 0 || start + length > end) {
-    if (position === 0) throw new IpcError('not an Arrow IPC file or stream');
+    if (position === 0 && !prefixed) throw new IpcError('not an Arrow IPC file or stream');
     throw new IpcError(`${label}: its metadata of ${length} bytes does not fit the ${end - start} bytes that are left`);
   }
   const bytes = yield { position: start, length };

@@ -42,7 +42,7 @@ async function run(random) {
     await result?.dispose?.();
     counts.results++;
   } catch (error) {
-    if (error === reason || error?.name === 'AbortError' || isReasonOf(args.at(-1), error)) counts.aborted++;
+    if (error === reason || isReasonOf(args.at(-1), error) || error?.name === 'AbortError') counts.aborted++;
     else if (error instanceof WarpjoinError && error.code !== 'ERR_INTERNAL') counts.refused++;
     else throw new Error(`${name} rejected with ${describe(error)}`);
   }

@@ -180,10 +180,24 @@ describe('what is wrong is refused with what and where', () => {
     return copy;
   };
 
+  const batches = arrow.tableToIPC(chunked(new arrow.Table({ k: people.getChild('k')! }), [1]), 'file');
+  /** Where its record batches are. */
+  const offsets = [8, 8 + part(batches.subarray(8), 0).length];
+  /** The same file, but its footer has another place for the second batch. */
+  const relisted = (place: () => number) =>
+    changed(batches, (view) => {
+      for (let at = offsets[1]! + 8; at + 24 <= view.byteLength; at++)
+        if (view.getBigInt64(at, true) === BigInt(offsets[1]!)) view.setBigInt64(at, BigInt(place()), true);
+    });
+
   test.each<[string, () => Uint8Array, RegExp]>([
     ['text', () => new TextEncoder().encode('id,name\n1,a\n'), /^not an Arrow IPC file or stream$/],
     ['three bytes', () => stream.slice(0, 3), /^message at byte 0 is cut off$/],
-    ['a stream cut off in its schema', () => stream.slice(0, 100), /^not an Arrow IPC|does not fit/],
+    [
+      'a stream cut off in its schema',
+      () => stream.slice(0, 100),
+      /^message at byte 0: its metadata of \d+ bytes does not fit the 92 /,
+    ],
     [
       'a stream cut off in a body',
       () => stream.slice(0, -20),
@@ -196,7 +210,23 @@ describe('what is wrong is refused with what and where', () => {
       /^its footer of 1073741824 bytes/,
     ],
     ['a negative footer', () => changed(file, (v) => v.setInt32(v.byteLength - 10, -5, true)), /^its footer of -5 bytes/],
-    ['a length of metadata of 2 GiB', () => changed(stream, (v) => v.setInt32(4, 2 ** 31 - 1, true)), /^not an Arrow IPC file/],
+    [
+      'a length of metadata of 2 GiB',
+      () => changed(stream, (v) => v.setInt32(4, 2 ** 31 - 1, true)),
+      /^message at byte 0: its metadata of 2147483647 bytes/,
+    ],
+    [
+      'a file that lists a batch twice',
+      () => relisted(() => offsets[0]!),
+      /^footer at byte \d+: two of its messages are at one place$/,
+    ],
+    ['a file that lists a part of a batch', () => relisted(() => offsets[0]! + 16), /does not fit the \d+ bytes that are left$/],
+    [
+      'a file that lists its magic',
+      () => relisted(() => 0),
+      /^footer at byte \d+: one of its messages is at byte 0, before they begin$/,
+    ],
+    ['a file that lists what is behind it', () => relisted(() => 1 << 20), /^message at byte 1048576 is cut off$/],
     [
       'a stream that starts with a batch',
       () => concat(part(stream, 1), part(stream, 2)),
