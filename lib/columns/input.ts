@@ -158,7 +158,7 @@ function addChunk(column: InputColumn, data: ForeignData, argument: string): voi
     return buffer;
   };
   const bitmap = view(data.nullBitmap, 'validity bits');
-  const { offset = 0 } = data;
+  const offset = data.offset ?? 0;
   if (!isCount(offset)) throw invalid(argument, `has a column ${quote(column.name)} with the offset ${show(offset)}`);
   const nulls = typeof data._nullCount === 'number' ? data._nullCount : -1;
   // A bitmap of no bytes stands for "no nulls", but not where nulls were counted: then its buffer is gone.

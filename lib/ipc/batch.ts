@@ -25,7 +25,7 @@ export function readColumns(
   }
   const reader = new ColumnReader(batch, body, version, dictionaries);
   const columns = fields.map((field) => {
-    const column = reader.column(field.type, JSON.stringify(field.name));
+    const column = reader.column(field);
     if (column.length !== batch.length)
       throw new IpcError(`column ${JSON.stringify(field.name)} has ${column.length} rows in a batch of ${batch.length}`);
     return column;
@@ -33,6 +33,9 @@ export function readColumns(
   reader.end();
   return columns;
 }
+
+/** What messages call a column. They are rare, and its name and its parents' may be long. */
+type Label = () => string;
 
 /** Goes through nodes and buffers in the order of the schema's fields, parents before children. */
 class ColumnReader {
@@ -58,14 +61,15 @@ class ColumnReader {
     left('columns of views', this.#variadic, variadicBufferCounts);
   }
 
-  column(type: arrow.DataType, name: string): arrow.Data {
+  column({ name, type }: arrow.Field, parent?: Label): arrow.Data {
+    const label = () => `${parent ? `${parent()}.` : ''}${JSON.stringify(name)}`;
     const node = this.batch.nodes[this.#nodes++];
     if (!node)
-      throw new IpcError(`it lists ${this.batch.nodes.length} columns but its schema has more: column ${name} is missing`);
+      throw new IpcError(`it lists ${this.batch.nodes.length} columns but its schema has more: column ${label()} is missing`);
     const { length, nullCount } = node;
-    const buffer = (what: string, least: number) => this.#buffer(`the ${what} of column ${name}`, least);
+    const buffer = (what: string, least: number) => this.#buffer(what, label, least);
     const validity = () => {
-      if (nullCount < 0 || nullCount > length) throw new IpcError(`column ${name} has ${nullCount} nulls in ${length} rows`);
+      if (nullCount < 0 || nullCount > length) throw new IpcError(`column ${label()} has ${nullCount} nulls in ${length} rows`);
       const bits = buffer('validity bits', nullCount > 0 ? bytesOfBits(length) : 0);
       return { nullCount, nullBitmap: nullCount > 0 ? bits : new Uint8Array(0) };
     };
@@ -75,7 +79,7 @@ class ColumnReader {
     const values = (of: arrow.DataType) =>
       aligned(buffer('values', length * (typeInfo(of)?.width ?? 0)), of.ArrayType.BYTES_PER_ELEMENT);
     // Some versions of apache-arrow write fewer values than the parents say, so their numbers are not compared.
-    const child = (field: arrow.Field) => this.column(field.type, `${name}.${JSON.stringify(field.name)}`);
+    const child = (field: arrow.Field) => this.column(field, label);
     const make = (parts: object): arrow.Data => arrow.makeData({ type, length, ...parts } as never);
 
     switch (type.typeId) {
@@ -89,7 +93,7 @@ class ColumnReader {
       case arrow.Type.LargeBinary: {
         const large = type.typeId === arrow.Type.LargeUtf8 || type.typeId === arrow.Type.LargeBinary;
         const parts = { ...validity(), valueOffsets: offsets(large ? 8 : 4) };
-        const end = length > 0 ? lastOffset(parts.valueOffsets, length, large, name) : 0;
+        const end = length > 0 ? lastOffset(parts.valueOffsets, length, large, label) : 0;
         return make({ ...parts, data: buffer('bytes', end) });
       }
       case arrow.Type.Utf8View:
@@ -98,7 +102,7 @@ class ColumnReader {
         const count = this.batch.variadicBufferCounts[this.#variadic++];
         if (count === undefined || count > this.batch.buffers.length - this.#buffers)
           throw new IpcError(
-            `column ${name} has views of ${count ?? 'an unknown number of'} buffers; expected those that are listed`,
+            `column ${label()} has views of ${count ?? 'an unknown number of'} buffers; expected those that are listed`,
           );
         return make({ ...parts, variadicBuffers: Array.from({ length: count }, () => buffer('bytes', 0)) });
       }
@@ -124,7 +128,7 @@ class ColumnReader {
         const parts = { ...validity(), data: values(indices) };
         const dictionary = this.dictionaries.get(id);
         if (!dictionary && nullCount < length)
-          throw new IpcError(`column ${name} needs dictionary ${id}, which no message before it has`);
+          throw new IpcError(`column ${label()} needs dictionary ${id}, which no message before it has`);
         return make({ ...parts, ...(dictionary && { dictionary }) });
       }
       default:
@@ -133,22 +137,23 @@ class ColumnReader {
   }
 
   /** The next buffer, which needs at least `least` bytes. */
-  #buffer(what: string, least: number): Uint8Array {
+  #buffer(what: string, label: Label, least: number): Uint8Array {
+    const problem = (text: string) => new IpcError(`the ${what} of column ${label()} ${text}`);
     const range = this.batch.buffers[this.#buffers++];
-    if (!range) throw new IpcError(`it lists ${this.batch.buffers.length} buffers but its schema has more: ${what} are missing`);
+    if (!range) throw problem(`are missing: it lists ${this.batch.buffers.length} buffers and its schema has more`);
     const { offset, length } = range;
     const size = this.body.byteLength;
-    if (offset + length > size) throw new IpcError(`${what} are ${length} bytes at byte ${offset} of a body of ${size}`);
-    if (length < least) throw new IpcError(`${what} are ${length} bytes; its rows need ${least}`);
+    if (offset + length > size) throw problem(`are ${length} bytes at byte ${offset} of a body of ${size}`);
+    if (length < least) throw problem(`are ${length} bytes; its rows need ${least}`);
     return this.body.subarray(offset, offset + length);
   }
 }
 
 /** The offset where the last text or bytes end. */
-function lastOffset(offsets: Uint8Array, length: number, large: boolean, name: string): number {
+function lastOffset(offsets: Uint8Array, length: number, large: boolean, label: Label): number {
   const view = new DataView(offsets.buffer, offsets.byteOffset, offsets.byteLength);
   const end = large ? Number(view.getBigInt64(length * 8, true)) : view.getInt32(length * 4, true);
-  if (end < 0) throw new IpcError(`the last offset of column ${name} is ${end}`);
+  if (end < 0) throw new IpcError(`the last offset of column ${label()} is ${end}`);
   return end;
 }
 
