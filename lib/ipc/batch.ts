@@ -71,7 +71,7 @@ class ColumnReader {
     const validity = () => {
       if (nullCount < 0 || nullCount > length) throw new IpcError(`column ${label()} has ${nullCount} nulls in ${length} rows`);
       const bits = buffer('validity bits', nullCount > 0 ? bytesOfBits(length) : 0);
-      return { nullCount, nullBitmap: nullCount > 0 ? bits : new Uint8Array(0) };
+      return { nullCount, nullBitmap: nullCount > 0 ? bits : bits.subarray(0, 0) };
     };
     /** One offset more than there are values, unless there are none. */
     const offsets = (width: 4 | 8) => aligned(buffer('offsets', length > 0 ? (length + 1) * width : 0), width);
