@@ -122,6 +122,7 @@ export class Engine implements AsyncDisposable {
       deviceReason: reason,
       onProcessor: auto && gpus.length > 0 ? onProcessor : null,
       links: new Links(this.#native, addon.backend),
+      givesArrays: false,
       enqueue: (signal, task) => this.#enqueue(signal, task),
       after: (task) => this.#queue.run(undefined, task),
       tables: new Tables(),

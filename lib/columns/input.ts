@@ -4,6 +4,7 @@ import { WarpjoinError } from '../errors.js';
 import type { NativeChunk, NativeColumn } from '../native.js';
 import type { Contents } from '../operators/load.js';
 import { didYouMean, list, quote, show } from '../suggest.js';
+import { type Library, libraryOf, ownLibrary } from './library.js';
 import { type ForeignType, type TypeInfo, typeInfo, typeName } from './types.js';
 
 /** One column of an input. */
@@ -25,6 +26,8 @@ export interface Input {
   rows: number;
   columns: readonly InputColumn[];
   metadata: Map<string, string> | undefined;
+  /** Whose classes it is made of. */
+  library: Library;
   /** Where the engine has loaded it: columns may be on the devices, and have no chunks before they come home. */
   loaded?: Contents;
   /** The loaded table itself: as long as it is held, `loaded` is not freed. */
@@ -106,7 +109,7 @@ export function readTable(value: unknown, argument: string): Input {
       if (column.info) addChunk(column, data, argument);
     }
   }
-  return { argument, rows, columns, metadata };
+  return { argument, rows, columns, metadata, library: libraryOf(table) };
 }
 
 function isTable(value: unknown): value is ForeignTable {
@@ -284,5 +287,5 @@ export function readArrays(arrays: Readonly<Record<string, unknown>>, argument: 
       chunks: rows === 0 ? [] : [{ length: rows, bitOffset: 0, validity: null, values: typed, offsets: null }],
     });
   }
-  return { argument, rows: rows ?? 0, columns, metadata: undefined };
+  return { argument, rows: rows ?? 0, columns, metadata: undefined, library: ownLibrary };
 }
