@@ -106,6 +106,7 @@ export class Engine implements AsyncDisposable {
       deviceReason: reason,
       onProcessor: auto && gpus.length > 0 ? onProcessor : null,
       links: new Links(this.#native, addon.backend),
+      givesArrays: false,
       enqueue: (signal, task) => this.#enqueue(signal, task),
       after: (task) => this.#queue.run(undefined, task),
       tables: new Tables(),
@@ -134,7 +135,8 @@ export class Engine implements AsyncDisposable {
   }
 
   /**
-   * Joins two tables. Row order is unspecified. Rejects with a WarpjoinError, or with the signal's reason.
+   * Joins two tables. Row order is unspecified. Rejects with a WarpjoinError, or with the signal's reason. The result has the
+   * classes of the left table's apache-arrow, and several record batches where a buffer would exceed 1 GiB.
    *
    * | how | rows |
    * | --- | --- |
@@ -161,7 +163,8 @@ export class Engine implements AsyncDisposable {
 
   /**
    * The row numbers of a join: row i joins row left[i] with row right[i]. Uint32Array for a side of fewer than 2^32 - 1
-   * rows, else BigUint64Array; a row that is not there (outer joins) has all bits set.
+   * rows, else BigUint64Array; a row that is not there (outer joins) has all bits set. Rejects with
+   * ERR_NOT_SUPPORTED where a typed array of this Node.js can't hold them: before Node.js 22 it has at most 4 GiB.
    */
   joinIndices<L extends TableInput, R extends TableInput>(
     left: L,
@@ -181,7 +184,8 @@ export class Engine implements AsyncDisposable {
   }
 
   /**
-   * Sorts a table, stable. NaN is the greatest value, -0.0 equals 0.0, strings compare by their UTF-8 bytes.
+   * Sorts a table, stable. NaN is the greatest value, -0.0 equals 0.0, strings compare by their UTF-8 bytes. The result has
+   * the classes of the table's apache-arrow, and several record batches where a buffer would exceed 1 GiB.
    *
    * With `resident: true` the result stays on the GPUs, to go into further calls: a LoadedTable with `stats`.
    */

@@ -6,6 +6,7 @@ import { readIpcBytes } from '../ipc/reader.js';
 import type { NativeChunk, NativeColumn } from '../native.js';
 import type { Contents } from '../operators/load.js';
 import { didYouMean, list, quote, show } from '../suggest.js';
+import { type Library, libraryOf, ownLibrary } from './library.js';
 import { type ForeignType, hasPlainParameters, type TypeInfo, typeInfo, typeName } from './types.js';
 
 /** One column of an input. */
@@ -27,6 +28,8 @@ export interface Input {
   rows: number;
   columns: readonly InputColumn[];
   metadata: Map<string, string> | undefined;
+  /** Whose classes it is made of. */
+  library: Library;
   /** Where the engine has loaded it: columns may be on the devices, and have no chunks before they come home. */
   loaded?: Contents;
   /** The loaded table itself: as long as it is held, `loaded` is not freed. */
@@ -117,7 +120,7 @@ function readColumns(table: ForeignTable, argument: string): Input {
       if (column.info) addChunk(column, data, argument);
     }
   }
-  return { argument, rows, columns, metadata: textsOf(metadata, argument, 'its schema') };
+  return { argument, rows, columns, metadata: textsOf(metadata, argument, 'its schema'), library: libraryOf(table) };
 }
 
 const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;
@@ -301,5 +304,5 @@ export function readArrays(arrays: Readonly<Record<string, unknown>>, argument: 
       chunks: rows === 0 ? [] : [{ length: rows, bitOffset: 0, validity: null, values: typed, offsets: null }],
     });
   }
-  return { argument, rows: rows ?? 0, columns, metadata: undefined };
+  return { argument, rows: rows ?? 0, columns, metadata: undefined, library: ownLibrary };
 }
