@@ -1,5 +1,6 @@
 /** Engines: devices, memory limits and the queue of calls. */
 import { availableParallelism, totalmem } from 'node:os';
+import { type Signal, untilAborted } from './abort.js';
 import type { KeyArray } from './columns/input.js';
 import { WarpjoinError } from './errors.js';
 import { Links, type MeasuredLinks } from './links.js';
@@ -53,7 +54,7 @@ function physicalMemory(): number {
 class Queue {
   #last: Promise<unknown> = Promise.resolve();
 
-  async run<T>(signal: AbortSignal | undefined, task: () => Promise<T>): Promise<T> {
+  async run<T>(signal: Signal | undefined, task: () => Promise<T>): Promise<T> {
     const before = this.#last;
     let leave!: () => void;
     this.#last = new Promise<void>((resolve) => {
@@ -65,23 +66,6 @@ class Queue {
     } finally {
       leave();
     }
-  }
-}
-
-/** Waits for `promise`, but rejects with the signal's reason as soon as it aborts. */
-async function untilAborted(promise: Promise<unknown>, signal: AbortSignal): Promise<void> {
-  let abort: (() => void) | undefined;
-  try {
-    await Promise.race([
-      promise,
-      new Promise<never>((_, reject) => {
-        abort = () => reject(signal.reason);
-        signal.addEventListener('abort', abort, { once: true });
-      }),
-    ]);
-    signal.throwIfAborted();
-  } finally {
-    if (abort) signal.removeEventListener('abort', abort);
   }
 }
 
@@ -122,13 +106,14 @@ export class Engine implements AsyncDisposable {
       deviceReason: reason,
       onProcessor: auto && gpus.length > 0 ? onProcessor : null,
       links: new Links(this.#native, addon.backend),
+      givesArrays: false,
       enqueue: (signal, task) => this.#enqueue(signal, task),
       after: (task) => this.#queue.run(undefined, task),
       tables: new Tables(),
     };
   }
 
-  async #enqueue<T>(signal: AbortSignal | undefined, task: () => Promise<T>): Promise<T> {
+  async #enqueue<T>(signal: Signal | undefined, task: () => Promise<T>): Promise<T> {
     if (this.#disposal) throw new WarpjoinError('ERR_OPTION', 'Expected an engine in use but received one that was disposed.');
     return this.#queue.run(signal, task);
   }
@@ -150,7 +135,8 @@ export class Engine implements AsyncDisposable {
   }
 
   /**
-   * Joins two tables. Row order is unspecified. Rejects with a WarpjoinError, or with the signal's reason.
+   * Joins two tables. Row order is unspecified. Rejects with a WarpjoinError, or with the signal's reason. The result has the
+   * classes of the left table's apache-arrow, and several record batches where a buffer would exceed 1 GiB.
    *
    * | how | rows |
    * | --- | --- |
@@ -177,7 +163,8 @@ export class Engine implements AsyncDisposable {
 
   /**
    * The row numbers of a join: row i joins row left[i] with row right[i]. Uint32Array for a side of fewer than 2^32 - 1
-   * rows, else BigUint64Array; a row that is not there (outer joins) has all bits set.
+   * rows, else BigUint64Array; a row that is not there (outer joins) has all bits set. Rejects with
+   * ERR_NOT_SUPPORTED where a typed array of this Node.js can't hold them: before Node.js 22 it has at most 4 GiB.
    */
   joinIndices<L extends TableInput, R extends TableInput>(
     left: L,
@@ -197,7 +184,8 @@ export class Engine implements AsyncDisposable {
   }
 
   /**
-   * Sorts a table, stable. NaN is the greatest value, -0.0 equals 0.0, strings compare by their UTF-8 bytes.
+   * Sorts a table, stable. NaN is the greatest value, -0.0 equals 0.0, strings compare by their UTF-8 bytes. The result has
+   * the classes of the table's apache-arrow, and several record batches where a buffer would exceed 1 GiB.
    *
    * With `resident: true` the result stays on the GPUs, to go into further calls: a LoadedTable with `stats`.
    */
@@ -241,7 +229,7 @@ export class Engine implements AsyncDisposable {
    * How fast the links of the GPUs are, in bytes a second: alone, together, and to each other. Measured once a host, in
    * a second or two, and kept in a file in WARPJOIN_CACHE_DIR, else in the user's cache directory. null without GPUs.
    */
-  linkSpeeds(options: LinkSpeedsOptions = {}): Promise<MeasuredLinks | null> {
+  async linkSpeeds(options: LinkSpeedsOptions = {}): Promise<MeasuredLinks | null> {
     const { measure, signal } = parse(linkSpeedsSchema, 'linkSpeeds', options);
     return runCall(this.#core, { signal, onProgress: undefined }, (call) => call.linkSpeeds(measure));
   }

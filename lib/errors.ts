@@ -1,3 +1,5 @@
+import { types } from 'node:util';
+
 /** The codes that a WarpjoinError can carry. They are stable; messages are not. */
 export type ErrorCode =
   | 'ERR_COLUMN_NOT_FOUND'
@@ -11,6 +13,29 @@ export type ErrorCode =
   | 'ERR_NOT_SUPPORTED'
   | 'ERR_FILE'
   | 'ERR_INTERNAL';
+
+/** What a thrown value says, in one line: a caller's code may throw anything. */
+export function messageOf(thrown: unknown): string {
+  try {
+    const { message = thrown } = (thrown ?? {}) as { message?: unknown };
+    return String(message).split('\n', 1)[0]!;
+  } catch {
+    return 'something that has no text';
+  }
+}
+
+/**
+ * What `read` gives, which reads what a caller gave: getters and proxies may throw. Then it is the error of this code that begins
+ * with `problem`; a WarpjoinError passes as it is.
+ */
+export function readingFor<T>(code: ErrorCode, problem: string, read: () => T): T {
+  try {
+    return read();
+  } catch (cause) {
+    if (!types.isProxy(cause) && cause instanceof WarpjoinError) throw cause;
+    throw new WarpjoinError(code, `${problem}: ${messageOf(cause)}`, { cause });
+  }
+}
 
 /** Every error that warpjoin itself raises. The message names the column, option, device or limit and what would do. */
 export class WarpjoinError extends Error {

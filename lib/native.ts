@@ -131,12 +131,19 @@ export interface RowsHandle extends Handle<'rows'> {
   readonly rightMayBeMissing: boolean;
 }
 
-/** A column that the addon made: buffers to build an Arrow Data from. `validity` is null where nullCount is 0. */
+/** A column that the addon made: buffers to build Arrow Data from. */
 export interface NativeResultColumn {
   length: number;
   nullCount: number;
+  /** Of all rows; null where nullCount is 0. */
   validity: ArrayBuffer | null;
+  /** At least one; more where one would have too large a buffer. */
+  chunks: NativeResultChunk[];
+}
+export interface NativeResultChunk {
+  length: number;
   values: ArrayBuffer;
+  /** Where the width varies: length + 1, which begin at 0. */
   offsets: ArrayBuffer | null;
 }
 
@@ -221,7 +228,11 @@ export interface NativeEngine {
   memory(): { usedBytes: number; peakBytes: number; limitBytes: number };
   /** Restarts the peaks of memory() and devices(). */
   resetPeaks(): void;
-  createJob(): NativeJob;
+  /**
+   * Columns that the job's steps make have no buffer of more than `maxBufferBytes` but for single values that are longer:
+   * 1 GiB where it is not given.
+   */
+  createJob(maxBufferBytes?: number): NativeJob;
   /** Waits for running steps, then frees all memory. Later calls reject. */
   dispose(): Promise<void>;
 
@@ -261,9 +272,9 @@ export interface NativeEngine {
   /** The sort column computed from the run's keys, or null where that is not exact. */
   decodeKeys(job: NativeJob, keys: SortKeysHandle, sortColumn: number, run: RunHandle): Promise<NativeResultColumn | null>;
   /** Hands the run's values over (row numbers, or the carried payload), zero-copy. */
-  takeValues(run: RunHandle): ArrayBuffer;
+  takeValues(job: NativeJob, run: RunHandle): NativeResultColumn;
   /** Hands the run's keys over, zero-copy. */
-  takeKeys(run: RunHandle): ArrayBuffer;
+  takeKeys(job: NativeJob, run: RunHandle): NativeResultColumn;
 
   joinKeys(
     job: NativeJob,
@@ -304,8 +315,8 @@ export interface NativeEngine {
   lookupJoin(job: NativeJob, keys: JoinKeysHandle, request: NativeJoinRequest): Promise<RowsHandle>;
   crossJoin(job: NativeJob, leftRows: number, rightRows: number, maxRows: number): Promise<RowsHandle>;
   /** Hands over the rows' keys (the key column's values) or one side's values, zero-copy. */
-  takeJoinKeys(rows: RowsHandle): ArrayBuffer;
-  takeJoinValues(rows: RowsHandle, side: Side): ArrayBuffer;
+  takeJoinKeys(job: NativeJob, rows: RowsHandle): NativeResultColumn;
+  takeJoinValues(job: NativeJob, rows: RowsHandle, side: Side): NativeResultColumn;
 
   /** Gathers a column by the row numbers of a run, or of one side of a join's rows. */
   gather(

@@ -1,4 +1,5 @@
 /** The options of every call, once: types, validation, defaults and documentation. */
+import type { Signal } from './abort.js';
 import { WarpjoinError } from './errors.js';
 import {
   abortSignal,
@@ -201,7 +202,7 @@ export type SortAlgorithm = Exclude<SortAlgorithmChoice, 'auto'>;
 /** What every call can be given besides what it works on. */
 export interface Running {
   onProgress: ((progress: Progress) => void) | undefined;
-  signal: AbortSignal | undefined;
+  signal: Signal | undefined;
 }
 
 /** Checks what the schema can't: which options go together. `call` names the function in messages. */

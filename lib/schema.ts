@@ -2,7 +2,8 @@
  * Option schemas: one gives the TypeScript type, the validation and the documentation of a call's options.
  * Every refusal reads "Expected <what would do> for <option> but received <value>".
  */
-import { WarpjoinError } from './errors.js';
+import { CallerSignal, type Signal } from './abort.js';
+import { readingFor, WarpjoinError } from './errors.js';
 import { parseSize, SIZE, type Size } from './sizes.js';
 import { didYouMean, list, quote, show } from './suggest.js';
 
@@ -34,8 +35,15 @@ export function notSupported(what: string): WarpjoinError {
   return new WarpjoinError('ERR_NOT_SUPPORTED', `${what} is not supported yet.`);
 }
 
-/** Checks `value` against the schema of `call` and fills in defaults. */
+const readable = <T>(what: string, read: () => T): T =>
+  readingFor('ERR_OPTION', `Expected plain values for ${what} but reading them threw`, read);
+
+/** Checks `value` against the schema of `call` and fills in defaults. What it gives doesn't change with what the caller gave. */
 export function parse<S extends Schema>(schema: S, call: string, value: unknown): Parsed<S> {
+  return readable(`the options of ${call}`, () => parseObject(schema, call, value));
+}
+
+function parseObject<S extends Schema>(schema: S, call: string, value: unknown): Parsed<S> {
   if (value !== undefined && (typeof value !== 'object' || value === null || Array.isArray(value))) {
     throw expected('an object', `the options of ${call}`, value);
   }
@@ -48,14 +56,13 @@ export function parse<S extends Schema>(schema: S, call: string, value: unknown)
   }
   const parsed: Record<string, unknown> = {};
   for (const [name, option] of Object.entries(schema)) {
-    const one = given[name];
-    if (one === undefined) {
-      parsed[name] = option.fallback;
-      continue;
-    }
-    const result = option.parse(one, name);
-    if (result === undefined) throw expected(option.expected, name, one);
-    parsed[name] = result;
+    parsed[name] = readable(name, () => {
+      const one = given[name];
+      if (one === undefined) return option.fallback;
+      const result = option.parse(one, name);
+      if (result === undefined) throw expected(option.expected, name, one);
+      return result;
+    });
   }
   return parsed as Parsed<S>;
 }
@@ -121,8 +128,8 @@ export function names(description: string): Option<string | readonly string[], r
     description,
     fallback: undefined,
     parse(value) {
-      const all = typeof value === 'string' ? [value] : value;
-      return Array.isArray(all) && all.length > 0 && all.every((name) => typeof name === 'string') ? all : undefined;
+      const all = typeof value === 'string' ? [value] : Array.isArray(value) ? Array.from(value) : [];
+      return all.length > 0 && all.every((name) => typeof name === 'string') ? all : undefined;
     },
   };
 }
@@ -162,12 +169,9 @@ export function ordinals(description: string): Option<readonly number[], readonl
     description,
     fallback: undefined,
     parse(value) {
-      const fits =
-        Array.isArray(value) &&
-        value.length > 0 &&
-        new Set(value).size === value.length &&
-        value.every((ordinal) => Number.isSafeInteger(ordinal) && ordinal >= 0);
-      return fits ? value : undefined;
+      const all: unknown[] = Array.isArray(value) ? Array.from(value) : [];
+      const isOrdinal = (ordinal: unknown): ordinal is number => Number.isSafeInteger(ordinal) && (ordinal as number) >= 0;
+      return all.length > 0 && new Set(all).size === all.length && all.every(isOrdinal) ? all : undefined;
     },
   };
 }
@@ -186,7 +190,7 @@ export function callback<T extends (...args: any[]) => unknown>(description: str
   };
 }
 
-export function abortSignal(description: string): Option<AbortSignal, AbortSignal | undefined> {
+export function abortSignal(description: string): Option<AbortSignal, Signal | undefined> {
   return {
     expected: 'an AbortSignal',
     description,
@@ -195,7 +199,7 @@ export function abortSignal(description: string): Option<AbortSignal, AbortSigna
       const signal = value as AbortSignal | null;
       const fits =
         typeof signal === 'object' && typeof signal?.aborted === 'boolean' && typeof signal.addEventListener === 'function';
-      return fits ? (signal as AbortSignal) : undefined;
+      return fits ? new CallerSignal(signal) : undefined;
     },
   };
 }

@@ -52,10 +52,24 @@ export function list(names: readonly string[], most = 12): string {
 
 /** A value as an error message shows it: short, and never its whole contents. */
 export function show(value: unknown): string {
+  try {
+    return shown(value);
+  } catch {
+    return 'an object that throws'; // a getter or a proxy
+  }
+}
+
+function shown(value: unknown): string {
   if (typeof value === 'string') return quote(value.length > 60 ? `${value.slice(0, 60)}…` : value);
   if (typeof value === 'bigint') return `${value}n`;
   if (typeof value === 'function') return 'a function';
-  if (Array.isArray(value)) return value.length > 4 ? `an array of ${value.length}` : `[${value.map(show).join(', ')}]`;
-  if (typeof value === 'object' && value !== null) return `an object of type ${value.constructor?.name || 'Object'}`;
+  if (Array.isArray(value)) {
+    const element = (one: unknown) => (Array.isArray(one) ? 'an array' : show(one)); // it may hold itself
+    return value.length > 4 ? `an array of ${value.length}` : `[${value.map(element).join(', ')}]`;
+  }
+  if (typeof value === 'object' && value !== null) {
+    const name: unknown = value.constructor?.name;
+    return `an object of type ${(typeof name === 'string' && name) || 'Object'}`;
+  }
   return String(value);
 }

@@ -10,21 +10,32 @@ const wrongUsage = 2;
 /** Codes of errors that the command line itself caused. */
 const usageCodes = new Set(['ERR_OPTION']);
 
+type Signal = 'SIGINT' | 'SIGTERM';
+const exitCodes: Readonly<Record<Signal, number>> = { SIGINT: 130, SIGTERM: 143 };
+
 class Interrupted extends Error {
-  constructor(readonly exitCode: number) {
+  constructor(readonly signal: Signal) {
     super('interrupted');
   }
 }
 
+/** How long an interrupted process may take to end by itself, in milliseconds. */
+const patience = 500;
+
+/** Ends the process at once. process.exit() waits for reads that are under way: a pipe without a writer never ends one. */
+function die(signal: Signal): void {
+  process.removeAllListeners(signal);
+  process.kill(process.pid, signal);
+}
+
 async function main(argv: readonly string[]): Promise<number> {
   const interrupt = new AbortController();
-  const stop = (signal: 'SIGINT' | 'SIGTERM', exitCode: number) =>
+  for (const signal of Object.keys(exitCodes) as Signal[]) {
     process.on(signal, () => {
-      if (interrupt.signal.aborted) process.exit(exitCode); // asked twice
-      interrupt.abort(new Interrupted(exitCode));
+      if (interrupt.signal.aborted) die(signal); // asked twice
+      interrupt.abort(new Interrupted(signal));
     });
-  stop('SIGINT', 130);
-  stop('SIGTERM', 143);
+  }
   try {
     const request = parseCommandLine(argv);
     const version = () => (createRequire(import.meta.url)('../../package.json') as { version: string }).version;
@@ -35,7 +46,8 @@ async function main(argv: readonly string[]): Promise<number> {
   } catch (error) {
     if (error instanceof Interrupted) {
       console.error('warpjoin: interrupted');
-      return error.exitCode;
+      setTimeout(() => die(error.signal), patience).unref();
+      return exitCodes[error.signal];
     }
     const { message, code } = error as Error & { code?: string };
     console.error(`warpjoin: ${String(message ?? error).replace(/\s*\n\s*/g, ' ')}`);

@@ -1,5 +1,6 @@
 /** A table's first rows as aligned text. */
-import type { Data, DataType, Table } from 'apache-arrow';
+import type { Data, Table } from 'apache-arrow';
+import { type ForeignType, typeName } from '../columns/types.js';
 import { textOf } from '../io/text.js';
 
 const widestCell = 40;
@@ -12,13 +13,6 @@ function cellText(text: string): string {
 }
 
 const lengthOf = (text: string) => [...text].length;
-/** `Timestamp<MICROSECOND, UTC>` as `timestamp[us, UTC]`. */
-function typeName(type: DataType): string {
-  const [, name, inner] = /^([^<]*)(?:<(.*)>)?$/s.exec(String(type))!;
-  if (inner === undefined || name === 'Date32') return name!.toLowerCase();
-  return `${name!.toLowerCase()}[${inner.replace(/\b(SECOND|MILLISECOND|MICROSECOND|NANOSECOND)\b/, (unit) => units[unit]!)}]`;
-}
-const units: Record<string, string> = { SECOND: 's', MILLISECOND: 'ms', MICROSECOND: 'us', NANOSECOND: 'ns' };
 
 const isNumber = (type: string) => /^(Int|Uint|Float|Decimal)/.test(type);
 
@@ -36,7 +30,7 @@ export function renderTable(table: Table, rows: number, width = Number.POSITIVE_
         cells.push(cellText((text ? text(row) : String(vector?.get(row))) ?? 'null'));
       }
     }
-    const all = [cellText(name), cellText(typeName(type)), ...cells];
+    const all = [cellText(name), cellText(typeName(type as unknown as ForeignType)), ...cells];
     const columnWidth = Math.max(...all.map(lengthOf));
     const pad = (text: string) => {
       const space = ' '.repeat(columnWidth - lengthOf(text));

@@ -1,10 +1,13 @@
 /** Tables as they come in: Arrow tables of any apache-arrow version, read structurally, or IPC bytes. No row is touched. */
+import { types } from 'node:util';
 import * as arrow from 'apache-arrow';
-import { WarpjoinError } from '../errors.js';
+import { messageOf, readingFor, WarpjoinError } from '../errors.js';
+import { readIpcBytes } from '../ipc/reader.js';
 import type { NativeChunk, NativeColumn } from '../native.js';
 import type { Contents } from '../operators/load.js';
 import { didYouMean, list, quote, show } from '../suggest.js';
-import { type ForeignType, type TypeInfo, typeInfo, typeName } from './types.js';
+import { type Library, libraryOf, ownLibrary } from './library.js';
+import { type ForeignType, hasPlainParameters, type TypeInfo, typeInfo, typeName } from './types.js';
 
 /** One column of an input. */
 export interface InputColumn {
@@ -25,6 +28,8 @@ export interface Input {
   rows: number;
   columns: readonly InputColumn[];
   metadata: Map<string, string> | undefined;
+  /** Whose classes it is made of. */
+  library: Library;
   /** Where the engine has loaded it: columns may be on the devices, and have no chunks before they come home. */
   loaded?: Contents;
   /** The loaded table itself: as long as it is held, `loaded` is not freed. */
@@ -57,9 +62,12 @@ function invalid(argument: string, problem: string, options?: ErrorOptions): War
   return new WarpjoinError('ERR_INVALID_TABLE', `The ${argument} table ${problem}.`, options);
 }
 
+const readable = <T>(argument: string, read: () => T): T =>
+  readingFor('ERR_INVALID_TABLE', `The ${argument} table can't be read`, read);
+
 /** A table argument as a table. Throws ERR_INVALID_TABLE, naming the argument, for anything that is none. */
 export function tableOf(value: unknown, argument: string): ForeignTable {
-  return isTable(value) ? value : fromBytes(value, argument);
+  return readable(argument, () => (isTable(value) ? value : fromBytes(value, argument)));
 }
 
 /**
@@ -68,12 +76,18 @@ export function tableOf(value: unknown, argument: string): ForeignTable {
  */
 export function readTable(value: unknown, argument: string): Input {
   const table = tableOf(value, argument);
+  return readable(argument, () => readColumns(table, argument));
+}
+
+function readColumns(table: ForeignTable, argument: string): Input {
   const { fields, metadata } = table.schema;
   const columns: InputColumn[] = [];
   const seen = new Set<string>();
   for (const field of fields) {
     if (typeof field?.name !== 'string' || typeof field.type?.typeId !== 'number')
       throw invalid(argument, 'has a field without a name or type');
+    if (!hasPlainParameters(field.type))
+      throw invalid(argument, `has a column ${quote(field.name)} of a type that makes no sense`);
     if (seen.has(field.name)) throw invalid(argument, `has two columns named ${quote(field.name)}; expected distinct names`);
     seen.add(field.name);
     columns.push({
@@ -81,7 +95,7 @@ export function readTable(value: unknown, argument: string): Input {
       info: typeInfo(field.type),
       foreignType: field.type,
       nullable: field.nullable !== false,
-      metadata: field.metadata,
+      metadata: textsOf(field.metadata, argument, `the column ${quote(field.name)}`),
       withoutNulls: true,
       chunks: [],
     });
@@ -90,7 +104,7 @@ export function readTable(value: unknown, argument: string): Input {
   for (const [number, batch] of table.batches.entries()) {
     const length = batch?.data?.length;
     const children = batch?.data?.children;
-    if (!Number.isSafeInteger(length) || !Array.isArray(children) || children.length !== fields.length) {
+    if (!isCount(length) || !Array.isArray(children) || children.length !== fields.length) {
       throw invalid(argument, `has a record batch (${number}) that doesn't fit its schema`);
     }
     rows += length;
@@ -106,7 +120,16 @@ export function readTable(value: unknown, argument: string): Input {
       if (column.info) addChunk(column, data, argument);
     }
   }
-  return { argument, rows, columns, metadata };
+  return { argument, rows, columns, metadata: textsOf(metadata, argument, 'its schema'), library: libraryOf(table) };
+}
+
+const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;
+
+/** Custom metadata as it is now. */
+function textsOf(metadata: unknown, argument: string, of: string): Map<string, string> | undefined {
+  if (metadata === undefined || metadata === null) return undefined;
+  if (!types.isMap(metadata)) throw invalid(argument, `has metadata of ${of} that is no Map`);
+  return new Map(metadata as Map<string, string>);
 }
 
 function isTable(value: unknown): value is ForeignTable {
@@ -115,24 +138,19 @@ function isTable(value: unknown): value is ForeignTable {
 }
 
 function fromBytes(value: unknown, argument: string): ForeignTable {
-  const bytes = value instanceof ArrayBuffer ? new Uint8Array(value) : value;
-  if (!(bytes instanceof Uint8Array)) {
+  const bytes = types.isArrayBuffer(value) ? new Uint8Array(value) : value;
+  if (!types.isUint8Array(bytes)) {
     throw new WarpjoinError(
       'ERR_INVALID_TABLE',
       `Expected an apache-arrow Table, or Arrow IPC bytes (a Uint8Array or ArrayBuffer), for the ${argument} table but received ${show(value)}.`,
     );
   }
   if (bytes.byteLength === 0) throw invalid(argument, 'has no bytes: its buffer is empty or detached');
-  let table: arrow.Table;
   try {
-    table = arrow.tableFromIPC(bytes);
+    return readIpcBytes(bytes) as unknown as ForeignTable;
   } catch (cause) {
-    throw invalid(argument, `is not readable as Arrow IPC bytes: ${(cause as Error).message}`, { cause });
+    throw invalid(argument, `is not readable as Arrow IPC bytes: ${messageOf(cause)}`, { cause });
   }
-  // tableFromIPC takes any bytes without a schema message for an empty stream.
-  if (table.schema.fields.length === 0)
-    throw invalid(argument, 'is not readable as Arrow IPC bytes: there is no schema with columns in them');
-  return table as unknown as ForeignTable;
 }
 
 function addChunk(column: InputColumn, data: ForeignData, argument: string): void {
@@ -143,7 +161,9 @@ function addChunk(column: InputColumn, data: ForeignData, argument: string): voi
     return buffer;
   };
   const bitmap = view(data.nullBitmap, 'validity bits');
-  const nulls = data._nullCount ?? -1;
+  const offset = data.offset ?? 0;
+  if (!isCount(offset)) throw invalid(argument, `has a column ${quote(column.name)} with the offset ${show(offset)}`);
+  const nulls = typeof data._nullCount === 'number' ? data._nullCount : -1;
   // A bitmap of no bytes stands for "no nulls", but not where nulls were counted: then its buffer is gone.
   const validity =
     nulls === 0 || (nulls < 0 && (bitmap === null || (bitmap.byteLength === 0 && !isDetached(bitmap))))
@@ -152,7 +172,7 @@ function addChunk(column: InputColumn, data: ForeignData, argument: string): voi
   if (validity) column.withoutNulls = false;
   column.chunks.push({
     length: data.length,
-    bitOffset: data.offset ?? 0,
+    bitOffset: offset,
     validity,
     values: view(data.values, 'values'),
     offsets: view(data.valueOffsets, 'offsets'),
@@ -162,7 +182,7 @@ function addChunk(column: InputColumn, data: ForeignData, argument: string): voi
 /** Whether the view's buffer was transferred away: then it can't be sliced. */
 function isDetached(view: ArrayBufferView): boolean {
   const { buffer } = view;
-  if (!(buffer instanceof ArrayBuffer) || buffer.byteLength > 0) return false;
+  if (!types.isArrayBuffer(buffer) || buffer.byteLength > 0) return false;
   try {
     buffer.slice(0, 0);
     return false;
@@ -284,5 +304,5 @@ export function readArrays(arrays: Readonly<Record<string, unknown>>, argument: 
       chunks: rows === 0 ? [] : [{ length: rows, bitOffset: 0, validity: null, values: typed, offsets: null }],
     });
   }
-  return { argument, rows: rows ?? 0, columns, metadata: undefined };
+  return { argument, rows: rows ?? 0, columns, metadata: undefined, library: ownLibrary };
 }

@@ -5,6 +5,7 @@ import type { Side } from '../native.js';
 import type { JoinSettings, SortKey } from '../options.js';
 import { didYouMean, list, quote } from '../suggest.js';
 import { findColumn, type Input, infoOf } from './input.js';
+import { typeIn } from './library.js';
 import { checkComparable, checkKey } from './types.js';
 
 /** Where a result column comes from: one side, or for the coalesced key of a full join the left side, else the right. */
@@ -12,6 +13,7 @@ export type Source = Side | 'coalesced';
 
 export interface ResultColumn {
   name: string;
+  /** For tables of the left input's apache-arrow. */
   type: DataType;
   nullable: boolean;
   metadata: Map<string, string> | undefined;
@@ -53,7 +55,7 @@ export function joinLayout(left: Input, right: Input, settings: JoinSettings): J
   const keys = settings.keys && joinKeyColumns(left, right, settings.keys);
   const leftMissing = how === 'right' || how === 'full';
   const rightMissing = how === 'left' || how === 'full';
-  const columns: ResultColumn[] = left.columns.map((_, index) => resultColumn(left, index, 'left', leftMissing));
+  const columns: UntypedColumn[] = left.columns.map((_, index) => resultColumn(left, index, 'left', leftMissing));
   if (how === 'semi' || how === 'anti') return { keys, columns: selected(columns, settings.select, [left]) };
 
   if (keys && coalesce) {
@@ -117,22 +119,30 @@ export function sortKeyColumns(table: Input, by: readonly SortKey[]): number[] {
   });
 }
 
-function resultColumn(input: Input, index: number, source: Side, mayBeMissing: boolean): ResultColumn {
-  const { name, nullable, metadata, info } = input.columns[index]!;
-  // Whether a type is supported matters only for columns that are selected: `selected` asks again.
-  const type = info?.type as DataType;
-  return { name, type, nullable: nullable || mayBeMissing, metadata, source, column: index };
+/** Whether a type is supported matters only for columns that are selected. */
+type UntypedColumn = Omit<ResultColumn, 'type'>;
+
+function resultColumn(input: Input, index: number, source: Side, mayBeMissing: boolean): UntypedColumn {
+  const { name, nullable, metadata } = input.columns[index]!;
+  return { name, nullable: nullable || mayBeMissing, metadata, source, column: index };
 }
 
-function selected(columns: ResultColumn[], select: readonly string[] | undefined, inputs: readonly Input[]): ResultColumn[] {
+/** `inputs`: the left one and, for joins, the right one. */
+function selected(
+  columns: readonly UntypedColumn[],
+  select: readonly string[] | undefined,
+  inputs: readonly [Input, Input?],
+): ResultColumn[] {
   const chosen = select ? pickByName(columns, select) : columns;
-  for (const { source, column } of chosen) infoOf(source === 'right' ? inputs[1]! : inputs[0]!, column);
-  return chosen;
+  return chosen.map((column) => {
+    const info = infoOf(column.source === 'right' ? inputs[1]! : inputs[0], column.column);
+    return { ...column, type: typeIn(inputs[0].library, info, quote(column.name)) };
+  });
 }
 
-function pickByName(columns: readonly ResultColumn[], select: readonly string[]): ResultColumn[] {
+function pickByName(columns: readonly UntypedColumn[], select: readonly string[]): UntypedColumn[] {
   const byName = new Map(columns.map((column) => [column.name, column]));
-  const chosen = new Set<ResultColumn>();
+  const chosen = new Set<UntypedColumn>();
   for (const name of select) {
     const column = byName.get(name);
     if (!column) {

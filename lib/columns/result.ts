@@ -1,20 +1,36 @@
 /** Results: Arrow tables and typed arrays over the buffers that the data plane made, without a copy. */
-import * as arrow from 'apache-arrow';
+import { constants } from 'node:buffer';
+import type * as arrow from 'apache-arrow';
 import { WarpjoinError } from '../errors.js';
-import type { NativeResultColumn } from '../native.js';
-import { quote } from '../suggest.js';
+import type { NativeResultChunk, NativeResultColumn } from '../native.js';
+import { formatBytes } from '../sizes.js';
+import type { Input } from './input.js';
 import type { ResultColumn } from './layout.js';
+import type { Library } from './library.js';
 import { typeInfo } from './types.js';
 
 /** apache-arrow numbers a table's rows with 32 bits. */
 export const MAX_TABLE_ROWS = 2 ** 32 - 1;
 
-/** Throws ERR_NOT_SUPPORTED where no Arrow table can hold the rows. */
-export function checkTableRows(rows: number): void {
+/** Bytes that a typed array of this Node.js holds: 4 GiB before Node.js 22. */
+export const MAX_ARRAY_BYTES = constants.MAX_LENGTH;
+
+/** Throws ERR_NOT_SUPPORTED where no Arrow table can hold the rows. `instead`: what would do, as a sentence. */
+export function checkTableRows(rows: number, instead: string): void {
   if (rows > MAX_TABLE_ROWS) {
     throw new WarpjoinError(
       'ERR_NOT_SUPPORTED',
-      `The result has ${rows} rows; an apache-arrow table holds at most ${MAX_TABLE_ROWS}. Expected a smaller join: set maxOutputRows, or use joinIndices.`,
+      `The result has ${rows} rows; an apache-arrow table holds at most ${MAX_TABLE_ROWS}. ${instead}`,
+    );
+  }
+}
+
+/** Throws ERR_NOT_SUPPORTED where no typed array of `most` bytes can hold the rows. `instead`: what would do, as a sentence. */
+export function checkArrayRows(rows: number, width: number, instead: string, most = MAX_ARRAY_BYTES): void {
+  if (rows * width > most) {
+    throw new WarpjoinError(
+      'ERR_NOT_SUPPORTED',
+      `The result has ${rows} rows, ${formatBytes(rows * width)} in one typed array; this Node.js holds at most ${formatBytes(most)} in one. ${instead}`,
     );
   }
 }
@@ -22,62 +38,115 @@ export function checkTableRows(rows: number): void {
 /** What a table's schema says of a column. */
 export type FieldShape = Pick<ResultColumn, 'name' | 'type' | 'nullable' | 'metadata'>;
 
-export function schemaOf(layout: readonly FieldShape[], metadata: Map<string, string> | undefined): arrow.Schema {
+/** What a result has of an input: the classes that it is made of, and the metadata of the schema. */
+export type Origin = Pick<Input, 'library' | 'metadata'>;
+
+export function schemaOf(layout: readonly FieldShape[], { library, metadata }: Origin): arrow.Schema {
   const fields = layout.map(
-    ({ name, type, nullable, metadata }) => new arrow.Field(name, type, nullable, metadata ? new Map(metadata) : null),
+    ({ name, type, nullable, metadata }) => new library.Field(name, type, nullable, metadata ? new Map(metadata) : null),
   );
-  return new arrow.Schema(fields, metadata ? new Map(metadata) : null);
+  return new library.Schema(fields, metadata ? new Map(metadata) : null);
 }
 
-/** A table of these columns, each of `rows` rows, in one record batch. */
+/** A table of these columns, each of `rows` rows. A record batch ends with each chunk of each column: mostly there is one. */
 export function buildTable(
   layout: readonly FieldShape[],
   columns: readonly NativeResultColumn[],
   rows: number,
-  metadata: Map<string, string> | undefined,
+  origin: Origin,
 ): arrow.Table {
+  const { library } = origin;
   const shapes = layout.map((column, index) => ({ ...column, nullable: column.nullable || columns[index]!.nullCount > 0 }));
-  const schema = schemaOf(shapes, metadata);
-  const children = layout.map(({ name, type }, index) => buildData(name, type, columns[index]!));
-  const data = arrow.makeData({ type: new arrow.Struct(schema.fields), length: rows, nullCount: 0, children });
-  return new arrow.Table(schema, new arrow.RecordBatch(schema, data));
+  const schema = schemaOf(shapes, origin);
+  const struct = new library.Struct(schema.fields);
+  const readers = columns.map((column, index) => chunkReader(library, layout[index]!.type, column));
+  let begin = 0;
+  const batches = batchEnds(columns, rows).map((end) => {
+    const children = readers.map((read) => read(begin, end));
+    const buffers = [undefined, undefined, new Uint8Array(0)];
+    const data = new library.Data(struct, 0, end - begin, 0, buffers as never, children);
+    begin = end;
+    return new library.RecordBatch(schema, data);
+  });
+  return new library.Table(schema, batches);
 }
 
-function buildData(name: string, type: arrow.DataType, column: NativeResultColumn): arrow.Data {
-  const { length, nullCount } = column;
-  const nullBitmap = column.validity ? new Uint8Array(column.validity) : null;
-  const common = { type, length, nullCount, nullBitmap };
+function batchEnds(columns: readonly NativeResultColumn[], rows: number): number[] {
+  const ends = new Set([rows]);
+  for (const { chunks } of columns) {
+    let end = 0;
+    for (const { length } of chunks) {
+      end += length;
+      ends.add(end);
+    }
+  }
+  return [...ends].sort((a, b) => a - b);
+}
+
+/** Reads a column from its first row to its last, rows [begin, end) at a time, none of them in two chunks. */
+function chunkReader(
+  library: Library,
+  type: arrow.DataType,
+  column: NativeResultColumn,
+): (begin: number, end: number) => arrow.Data {
+  const { length, nullCount, validity, chunks } = column;
   const { kind } = typeInfo(type)!;
-  if (kind === 'utf8' || kind === 'large_utf8') {
-    const large = kind === 'large_utf8';
-    // Even no values have an offset.
-    const offsets = column.offsets?.byteLength ? column.offsets : new ArrayBuffer(large ? 8 : 4);
-    const valueOffsets = large ? new BigInt64Array(offsets, 0, length + 1) : new Int32Array(offsets, 0, length + 1);
-    return arrow.makeData({ ...common, valueOffsets, data: new Uint8Array(column.values) } as never);
-  }
-  return arrow.makeData({ ...common, data: valuesOf(name, type, column) } as never);
+  let index = 0;
+  let first = 0;
+  return (begin, end) => {
+    const chunk = chunks[index]!;
+    const whole = end - begin === length;
+    const nullBitmap = validity ? bitsOf(validity, begin, end) : new Uint8Array(0);
+    const offset = validity || kind === 'boolean' ? begin % 8 : 0;
+    const [offsets, values] = buffersOf(type, chunk, begin - first, end - first);
+    if (end - first === chunk.length) {
+      first = end;
+      index++;
+    }
+    // Parts are counted when somebody asks for it.
+    const nulls = nullCount === 0 || whole ? nullCount : -1;
+    return new library.Data(type, offset, end - begin, nulls, [offsets, values, nullBitmap] as never);
+  };
 }
 
-/** The values of a column that is not of variable width as its type's typed array. */
-export function valuesOf(name: string, type: arrow.DataType, { values, length }: NativeResultColumn): ArrayBufferView {
+/** The offsets, if any, and values of rows [begin, end) of a chunk. Booleans start in the first byte, bit `begin % 8`. */
+function buffersOf(
+  type: arrow.DataType,
+  { values, offsets }: NativeResultChunk,
+  begin: number,
+  end: number,
+): [ArrayBufferView | undefined, ArrayBufferView] {
   const { kind, width } = typeInfo(type)!;
-  const Elements = type.ArrayType as Uint8ArrayConstructor;
-  const elements = kind === 'boolean' ? Math.ceil(length / 8) : (length * width) / Elements.BYTES_PER_ELEMENT;
-  try {
-    return new Elements(values, 0, elements);
-  } catch (cause) {
-    throw new WarpjoinError(
-      'ERR_NOT_SUPPORTED',
-      `The result's column ${quote(name)} has ${elements} values, which a typed array of this Node.js doesn't hold: ${(cause as Error).message}`,
-      { cause },
-    );
+  switch (kind) {
+    case 'boolean':
+      return [undefined, bitsOf(values, begin, end)];
+    case 'fixed': {
+      const Elements = type.ArrayType as Uint8ArrayConstructor;
+      return [undefined, new Elements(values, begin * width, ((end - begin) * width) / Elements.BYTES_PER_ELEMENT)];
+    }
+    case 'utf8':
+      return [new Int32Array(offsets!, begin * 4, end - begin + 1), new Uint8Array(values)];
+    case 'large_utf8':
+      return [new BigInt64Array(offsets!, begin * 8, end - begin + 1), new Uint8Array(values)];
   }
+}
+
+/** The bytes of bits [begin, end). */
+function bitsOf(bits: ArrayBuffer, begin: number, end: number): Uint8Array {
+  const first = Math.floor(begin / 8);
+  return new Uint8Array(bits, first, Math.ceil(end / 8) - first);
+}
+
+/** The values of a column of fixed width that is one chunk, as its type's typed array. */
+export function valuesOf(type: arrow.DataType, { chunks, length }: NativeResultColumn): ArrayBufferView {
+  return buffersOf(type, chunks[0]!, 0, length)[1];
 }
 
 /** Row numbers: all-ones where a row has no such side. */
 export type RowNumbers = Uint32Array | BigUint64Array;
 
-/** `rows` row numbers of 4 or 8 bytes each: which, the size tells. */
-export function rowNumbers(values: ArrayBuffer, rows: number): RowNumbers {
-  return rows > 0 && values.byteLength >= rows * 8 ? new BigUint64Array(values, 0, rows) : new Uint32Array(values, 0, rows);
+/** Row numbers of 4 or 8 bytes each, in one chunk: which, the size tells. */
+export function rowNumbers({ chunks, length }: NativeResultColumn): RowNumbers {
+  const { values } = chunks[0]!;
+  return length > 0 && values.byteLength === length * 8 ? new BigUint64Array(values) : new Uint32Array(values);
 }

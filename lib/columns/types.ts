@@ -16,8 +16,8 @@ export interface ForeignType {
 }
 
 export interface TypeInfo {
-  /** The same type, of this apache-arrow. */
-  type: arrow.DataType;
+  /** As it came. */
+  type: ForeignType;
   kind: ColumnKind;
   order: KeyOrder;
   /** Bytes a value where kind is 'fixed', else 0. */
@@ -27,68 +27,124 @@ export interface TypeInfo {
 }
 
 const UNITS = ['s', 'ms', 'us', 'ns'];
+/** Of a value, by unit: months; days and milliseconds; months, days and nanoseconds. */
+const INTERVAL_BYTES = [4, 8, 16];
 
-/** How columns of this type are handled, or null for a type that is not supported even as payload. */
-export function typeInfo(foreign: ForeignType): TypeInfo | null {
-  const fixed = (type: arrow.DataType, width: number, order: KeyOrder = 'none', comparesAs: string | null = null): TypeInfo => ({
+/** Whether the parameters of a caller's type can be shown: numbers, texts and booleans. */
+export function hasPlainParameters(foreign: ForeignType): boolean {
+  const { bitWidth, isSigned, precision, scale, unit, timezone, byteWidth } = foreign;
+  return [bitWidth, isSigned, precision, scale, unit, timezone, byteWidth].every(
+    (parameter) => parameter === null || !['object', 'function', 'symbol'].includes(typeof parameter),
+  );
+}
+
+/** Whether Arrow has the type with these parameters: a caller may make any. */
+function exists({ typeId, bitWidth, precision, scale, unit, byteWidth }: ForeignType): boolean {
+  const unitBelow = (units: number) => unit !== undefined && unit >= 0 && unit < units && Number.isInteger(unit);
+  switch (typeId) {
+    case arrow.Type.Int:
+      return [8, 16, 32, 64].includes(bitWidth!);
+    case arrow.Type.Float:
+      return [0, 1, 2].includes(precision!);
+    case arrow.Type.Decimal:
+      return [32, 64, 128, 256].includes(bitWidth ?? 128) && Number.isInteger(precision) && Number.isInteger(scale);
+    case arrow.Type.Date:
+      return unitBelow(2);
+    case arrow.Type.Time:
+      return unitBelow(4) && bitWidth === (unit! < 2 ? 32 : 64);
+    case arrow.Type.Timestamp:
+    case arrow.Type.Duration:
+      return unitBelow(4);
+    case arrow.Type.Interval:
+      return unitBelow(3);
+    case arrow.Type.FixedSizeBinary:
+      return Number.isSafeInteger(byteWidth) && byteWidth! >= 0;
+    default:
+      return true;
+  }
+}
+
+/** How columns of this type are handled, or null for a type that is not supported even as payload, or that Arrow doesn't have. */
+export function typeInfo(type: ForeignType): TypeInfo | null {
+  if (!exists(type)) return null;
+  const fixed = (width: number, order: KeyOrder = 'none', comparesAs: string | null = null): TypeInfo => ({
     type,
     kind: 'fixed',
     order,
     width,
     comparesAs,
   });
-  const bytes = (type: arrow.DataType, kind: ColumnKind, comparesAs: string): TypeInfo => ({
-    type,
-    kind,
-    order: 'bytes',
-    width: 0,
-    comparesAs,
-  });
-  const { typeId, bitWidth = 0, unit = 0 } = foreign;
+  const bytes = (kind: ColumnKind, comparesAs: string): TypeInfo => ({ type, kind, order: 'bytes', width: 0, comparesAs });
+  const { typeId, bitWidth = 0, unit = 0 } = type;
   switch (typeId) {
-    case arrow.Type.Int: {
-      const signed = foreign.isSigned === true;
-      return fixed(integerType(signed, bitWidth), bitWidth / 8, signed ? 'signed' : 'unsigned', 'integer');
-    }
+    case arrow.Type.Int:
+      return fixed(bitWidth / 8, type.isSigned === true ? 'signed' : 'unsigned', 'integer');
     case arrow.Type.Float:
-      if (foreign.precision === arrow.Precision.HALF) return fixed(new arrow.Float16(), 2);
-      if (foreign.precision === arrow.Precision.SINGLE) return fixed(new arrow.Float32(), 4, 'floating', 'float');
-      return fixed(new arrow.Float64(), 8, 'floating', 'float');
+      if (type.precision === arrow.Precision.HALF) return fixed(2);
+      return fixed(type.precision === arrow.Precision.SINGLE ? 4 : 8, 'floating', 'float');
     case arrow.Type.Bool:
-      return { type: new arrow.Bool(), kind: 'boolean', order: 'boolean', width: 0, comparesAs: 'bool' };
+      return { type, kind: 'boolean', order: 'boolean', width: 0, comparesAs: 'bool' };
     case arrow.Type.Utf8:
-      return bytes(new arrow.Utf8(), 'utf8', 'utf8');
+      return bytes('utf8', 'utf8');
     case arrow.Type.LargeUtf8:
-      return bytes(new arrow.LargeUtf8(), 'large_utf8', 'utf8');
+      return bytes('large_utf8', 'utf8');
     case arrow.Type.Binary:
-      return bytes(new arrow.Binary(), 'utf8', 'binary');
+      return bytes('utf8', 'binary');
     case arrow.Type.LargeBinary:
-      return bytes(new arrow.LargeBinary(), 'large_utf8', 'binary');
-    case arrow.Type.Decimal: {
-      const bits = foreign.bitWidth ?? 128;
-      return fixed(new arrow.Decimal(foreign.scale ?? 0, foreign.precision ?? 0, bits), bits / 8);
-    }
+      return bytes('large_utf8', 'binary');
+    case arrow.Type.Decimal:
+      return fixed((type.bitWidth ?? 128) / 8);
     case arrow.Type.Date:
-      return unit === arrow.DateUnit.DAY
-        ? fixed(new arrow.DateDay(), 4, 'signed', 'date32')
-        : fixed(new arrow.DateMillisecond(), 8, 'signed', 'date64');
+      return unit === arrow.DateUnit.DAY ? fixed(4, 'signed', 'date32') : fixed(8, 'signed', 'date64');
     case arrow.Type.Time:
-      return fixed(new arrow.Time(unit as never, bitWidth as never), bitWidth / 8, 'signed', `time[${UNITS[unit]}]`);
+      return fixed(bitWidth / 8, 'signed', `time[${UNITS[unit]}]`);
     case arrow.Type.Timestamp:
-      return fixed(
-        new arrow.Timestamp(unit as never, foreign.timezone),
-        8,
-        'signed',
-        `timestamp[${UNITS[unit]}${foreign.timezone ? ', zoned' : ''}]`,
-      );
+      return fixed(8, 'signed', `timestamp[${UNITS[unit]}${type.timezone ? ', zoned' : ''}]`);
     case arrow.Type.Duration:
-      return fixed(new arrow.Duration(unit as never), 8, 'signed', `duration[${UNITS[unit]}]`);
+      return fixed(8, 'signed', `duration[${UNITS[unit]}]`);
     case arrow.Type.Interval:
-      return fixed(new arrow.Interval(unit as never), [4, 8, 16][unit] ?? 0);
+      return fixed(INTERVAL_BYTES[unit]!);
     case arrow.Type.FixedSizeBinary:
-      return foreign.byteWidth ? fixed(new arrow.FixedSizeBinary(foreign.byteWidth), foreign.byteWidth) : null;
+      return type.byteWidth ? fixed(type.byteWidth) : null;
     default:
       return null;
+  }
+}
+
+/** The same type, one that typeInfo() handles, of warpjoin's own apache-arrow. */
+export function ownType(type: ForeignType): arrow.DataType {
+  const { bitWidth = 0, precision = 0, unit = 0 } = type;
+  switch (type.typeId) {
+    case arrow.Type.Int:
+      return integerType(type.isSigned === true, bitWidth);
+    case arrow.Type.Float:
+      return new arrow.Float(precision);
+    case arrow.Type.Bool:
+      return new arrow.Bool();
+    case arrow.Type.Utf8:
+      return new arrow.Utf8();
+    case arrow.Type.LargeUtf8:
+      return new arrow.LargeUtf8();
+    case arrow.Type.Binary:
+      return new arrow.Binary();
+    case arrow.Type.LargeBinary:
+      return new arrow.LargeBinary();
+    case arrow.Type.Decimal:
+      return new arrow.Decimal(type.scale ?? 0, precision, type.bitWidth ?? 128);
+    case arrow.Type.Date:
+      return unit === arrow.DateUnit.DAY ? new arrow.DateDay() : new arrow.DateMillisecond();
+    case arrow.Type.Time:
+      return new arrow.Time(unit as never, bitWidth as never);
+    case arrow.Type.Timestamp:
+      return new arrow.Timestamp(unit as never, type.timezone);
+    case arrow.Type.Duration:
+      return new arrow.Duration(unit as never);
+    case arrow.Type.Interval:
+      return new arrow.Interval(unit as never);
+    case arrow.Type.FixedSizeBinary:
+      return new arrow.FixedSizeBinary(type.byteWidth!);
+    default:
+      throw new WarpjoinError('ERR_INTERNAL', `Expected a supported type but received ${typeName(type)}.`);
   }
 }
 

@@ -1,6 +1,6 @@
 /** What all file formats share: errors that name the file, and output that appears whole or not at all. */
-import { type FileHandle, open, rename, rm, stat } from 'node:fs/promises';
-import { basename, dirname, join } from 'node:path';
+import { type FileHandle, open, readlink, rename, rm, stat } from 'node:fs/promises';
+import { basename, dirname, join, resolve } from 'node:path';
 import { WarpjoinError } from '../errors.js';
 
 const systemReasons: Record<string, string> = {
@@ -8,6 +8,7 @@ const systemReasons: Record<string, string> = {
   EACCES: 'permission denied',
   EISDIR: 'is a directory',
   ENOTDIR: 'a part of the path is not a directory',
+  ELOOP: 'too many symbolic links',
   ENOSPC: 'no space left on the device',
   EROFS: 'the file system is read-only',
 };
@@ -35,10 +36,23 @@ export function asWriteError(path: string, error: unknown): unknown {
 }
 
 const largestWrite = 1 << 30; // one write(2) moves at most 2^31 - 4096 bytes
+const mostLinks = 40; // as many as Linux follows
+
+/** The file that a path stands for, through symbolic links; it may not exist yet. */
+async function targetOf(path: string): Promise<string> {
+  let target = path;
+  for (let links = 0; links < mostLinks; links++) {
+    const next = await readlink(target).catch(() => undefined); // no link, or nothing there
+    if (next === undefined) return target;
+    target = resolve(dirname(target), next);
+  }
+  throw fileError(path, systemReasons.ELOOP!);
+}
 
 /**
  * Hands `fill` a function that appends bytes to the file. A regular file is written beside its place and renamed at the
- * end, so that a failure or an abort leaves what was there before; a pipe or device is written directly.
+ * end, so that a failure or an abort leaves what was there before; a pipe or device is written directly. A symbolic link stays,
+ * and so do the permissions of a file that is there.
  */
 export async function writeWhole(
   path: string,
@@ -48,10 +62,12 @@ export async function writeWhole(
   let partial: string | undefined;
   let file: FileHandle | undefined;
   try {
-    const existing = await stat(path).catch(() => undefined);
+    const target = await targetOf(path);
+    const existing = await stat(target).catch(() => undefined);
     if (existing?.isDirectory()) throw fileError(path, systemReasons.EISDIR!);
-    if (!existing || existing.isFile()) partial = join(dirname(path), `.${basename(path)}.${process.pid}.partial`);
-    file = await open(partial ?? path, 'w');
+    if (!existing || existing.isFile()) partial = join(dirname(target), `.${basename(target)}.${process.pid}.partial`);
+    file = await open(partial ?? target, 'w');
+    if (partial && existing) await file.chmod(existing.mode & 0o777);
     const handle = file;
     await fill(async (bytes) => {
       for (let at = 0; at < bytes.byteLength; ) {
@@ -62,7 +78,7 @@ export async function writeWhole(
     });
     await file.close();
     file = undefined;
-    if (partial) await rename(partial, path);
+    if (partial) await rename(partial, target);
   } catch (error) {
     await file?.close().catch(() => {});
     if (partial) await rm(partial, { force: true }).catch(() => {});

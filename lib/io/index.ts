@@ -1,6 +1,7 @@
 /** Tables from and to files, for the CLI. The extension says the format. */
 import { extname } from 'node:path';
 import type { Table } from 'apache-arrow';
+import { untilAborted } from '../abort.js';
 import { WarpjoinError } from '../errors.js';
 import { readArrow, writeArrow } from './arrow.js';
 import { type CsvOptions, readCsv, writeCsv } from './csv.js';
@@ -31,7 +32,15 @@ export function formatOf(path: string): FileFormat {
   throw new WarpjoinError('ERR_FILE', `${path}: expected a file name that ends in ${Object.keys(formats).join(', ')}`);
 }
 
+/** Rejects with the signal's reason as soon as it aborts, also while the system does not answer, as for a pipe without a writer. */
 export async function readTable(path: string, options: FileOptions = {}): Promise<Table> {
+  const { signal } = options;
+  signal?.throwIfAborted();
+  const reading = readFormat(path, options);
+  return signal ? untilAborted(reading, signal) : reading;
+}
+
+async function readFormat(path: string, options: FileOptions): Promise<Table> {
   switch (formatOf(path)) {
     case 'arrow':
       return readArrow(path, options.signal);

@@ -1,9 +1,9 @@
 /** Parquet through parquet-wasm, one row group in its memory at a time. */
 import { openAsBlob } from 'node:fs';
 import { stat } from 'node:fs/promises';
-import { type RecordBatch, Table, tableFromIPC, tableToIPC } from 'apache-arrow';
+import { type RecordBatch, Table, tableToIPC } from 'apache-arrow';
 import type { RecordBatch as WasmBatch } from 'parquet-wasm';
-import { checkBatch } from './check.js';
+import { readIpcBytes } from '../ipc/reader.js';
 import { asFileError, asWriteError, fileError, writeWhole } from './files.js';
 
 const rowsPerBatch = 1 << 20;
@@ -53,14 +53,13 @@ async function decode(path: string, signal: AbortSignal | undefined): Promise<Ta
     let rows = 0;
     for await (const part of stream as unknown as AsyncIterable<WasmBatch>) {
       signal?.throwIfAborted();
-      for (const batch of tableFromIPC(part.intoIPCStream()).batches) {
-        checkBatch(path, batch);
+      for (const batch of readIpcBytes(part.intoIPCStream()).batches) {
         batches.push(batch);
         rows += batch.numRows;
       }
     }
     if (rows !== claimed) throw fileError(path, `damaged: ${claimed} rows announced, ${rows} found`);
-    return batches.length > 0 ? new Table(batches) : tableFromIPC(file.schema().intoIPCStream());
+    return batches.length > 0 ? new Table(batches) : readIpcBytes(file.schema().intoIPCStream());
   } finally {
     file.free();
   }

@@ -1,5 +1,7 @@
 /** One user-visible call: its native job and handles, its progress, abort, errors and stats. */
+import type { Signal } from '../abort.js';
 import type { Input } from '../columns/input.js';
+import { MAX_ARRAY_BYTES } from '../columns/result.js';
 import { type ErrorCode, WarpjoinError } from '../errors.js';
 import type { Links, MeasuredLinks } from '../links.js';
 import type { DeviceDescription, NativeEngine, NativeJob } from '../native.js';
@@ -21,8 +23,10 @@ export interface EngineCore {
   /** The same engine's processor, for a call that is placed there for a reason; null: its devices run all calls. */
   readonly onProcessor: ((deviceReason: string) => EngineCore) | null;
   readonly links: Links;
+  /** Whether results are typed arrays, which can't be split as tables can. */
+  readonly givesArrays: boolean;
   /** Runs `task` when all calls before it have ended; rejects at once if `signal` aborts while it waits. */
-  enqueue<T>(signal: AbortSignal | undefined, task: () => Promise<T>): Promise<T>;
+  enqueue<T>(signal: Signal | undefined, task: () => Promise<T>): Promise<T>;
   /** Runs `task` when all calls before it have ended, of an engine that was disposed, too. */
   after<T>(task: () => Promise<T>): Promise<T>;
   readonly tables: Tables;
@@ -93,7 +97,7 @@ export class Call {
     this.#running = running;
     this.#shortage = shortage;
     core.native.resetPeaks();
-    this.job = core.native.createJob();
+    this.job = core.givesArrays ? core.native.createJob(MAX_ARRAY_BYTES) : core.native.createJob();
   }
 
   get deviceReason(): string {
@@ -322,9 +326,9 @@ async function attempt<T>(
   const call = new Call(core, running, shortage);
   let succeeded = false;
   const abort = (): void => call.job.cancel();
-  signal?.addEventListener('abort', abort, { once: true });
   const timer = onProgress ? setInterval(() => call.reportProgress(false), PROGRESS_INTERVAL_MS).unref() : undefined;
   try {
+    signal?.addEventListener('abort', abort);
     const result = await body(call);
     call.check();
     clearInterval(timer);

@@ -1,7 +1,7 @@
 /** Joining two tables: validate, encode keys, plan, run the plan's steps, hand the columns over. */
 import { canBeCarried, type Input, infoOf, nativeColumns, stretchesForDevices } from '../columns/input.js';
 import { joinKeyColumns, joinLayout, type ResultColumn } from '../columns/layout.js';
-import { buildTable, checkTableRows, rowNumbers } from '../columns/result.js';
+import { buildTable, checkArrayRows, checkTableRows, rowNumbers } from '../columns/result.js';
 import { WarpjoinError } from '../errors.js';
 import type {
   JoinKeysHandle,
@@ -45,7 +45,7 @@ import type { JoinIndices, ResidentTable, ResultTable, Stats } from '../types.js
 import { type Call, type EngineCore, placed, runCall } from './call.js';
 import { type LoadedTable, loadResult, readInput } from './load.js';
 import { executeResident, prepareResident, type ResidentJoin } from './resident-join.js';
-import { fromHostMemory, handedOver, isOutOfDeviceMemory, plannedWidth, withStats } from './shared.js';
+import { fromHostMemory, isOutOfDeviceMemory, plannedWidth, withStats } from './shared.js';
 
 /** What a join works on, and what it is to give: columns, row numbers or the number of rows. */
 export interface JoinTask {
@@ -82,8 +82,9 @@ interface Keyed {
 
 export interface Joined {
   columns: NativeResultColumn[];
-  left: ArrayBuffer | null;
-  right: ArrayBuffer | null;
+  /** Row numbers, where these are asked for. */
+  left: NativeResultColumn | null;
+  right: NativeResultColumn | null;
   /** A result that stays on the devices, in place of the columns. */
   table: LoadedTable | null;
   rows: number;
@@ -101,7 +102,7 @@ export async function joinTables(
   return runCall(settings.resident ? core : placeJoin(core, task), settings, async (call) => {
     const { columns, table, rows, stats } = await runJoin(call, task);
     if (table) return withStats(table, stats);
-    const made = buildTable(task.want.columns, columns, rows, task.left.metadata);
+    const made = buildTable(task.want.columns, columns, rows, task.left);
     return withStats(settings.resident ? await loadResult(call, core, made) : made, stats);
   });
 }
@@ -116,10 +117,9 @@ export async function joinCount(core: EngineCore, left: unknown, right: unknown,
 export async function joinIndices(core: EngineCore, left: unknown, right: unknown, options: unknown): Promise<JoinIndices> {
   const settings = joinSettings(joinIndicesSchema, 'joinIndices', options);
   const task = matchTask(core, left, right, settings, 'indices');
-  return runCall(placeJoin(core, task), settings, async (call) => {
-    const joined = await runJoin(call, task);
-    const { rows, stats } = joined;
-    return { left: rowNumbers(joined.left!, rows), right: joined.right && rowNumbers(joined.right, rows), stats };
+  return runCall({ ...placeJoin(core, task), givesArrays: true }, settings, async (call) => {
+    const { left, right, stats } = await runJoin(call, task);
+    return { left: rowNumbers(left!), right: right && rowNumbers(right), stats };
   });
 }
 
@@ -277,7 +277,9 @@ async function prepareFromHost(call: Call, task: JoinTask, why: string | null): 
   };
   if (!keys) {
     const resources = call.resources;
-    const rowBytes = [left, right].reduce((bytes, { rows }) => bytes + (rows < 2 ** 32 - 1 ? 4 : 8), 0);
+    const rowBytes = rowNumberBytes(left) + rowNumberBytes(right);
+    const plan = planCrossJoin(left.rows, right.rows, planned, resources);
+    checkHolds(call, task, crossRows(task));
     return {
       relations,
       position,
@@ -285,7 +287,7 @@ async function prepareFromHost(call: Call, task: JoinTask, why: string | null): 
       request,
       planned,
       rowBytes,
-      plan: { ...planCrossJoin(left.rows, right.rows, planned, resources), loaded: fromHostMemory(why) },
+      plan: { ...plan, loaded: fromHostMemory(why) },
       resources,
     };
   }
@@ -476,12 +478,12 @@ async function execute(call: Call, task: JoinTask, prepared: Prepared): Promise<
         break;
     }
   }
-  checkRows(call.keep(rows!), task, prepared);
+  checkRows(call, call.keep(rows!), task, prepared);
   call.free(keys);
   const columns = await makeColumns(call, task, prepared, rows!);
   const { size, skew, splitRows } = rows!;
-  const left = task.want === 'indices' ? native.takeJoinValues(rows!, 'left') : null;
-  const right = task.want === 'indices' && request.wantRight ? native.takeJoinValues(rows!, 'right') : null;
+  const left = task.want === 'indices' ? native.takeJoinValues(job, rows!, 'left') : null;
+  const right = task.want === 'indices' && request.wantRight ? native.takeJoinValues(job, rows!, 'right') : null;
   call.free(rows!, prepared.relations.left, prepared.relations.right);
   return {
     columns,
@@ -494,11 +496,30 @@ async function execute(call: Call, task: JoinTask, prepared: Prepared): Promise<
 }
 
 /** Now that the number of rows is known: throws where the result can't be made. */
-function checkRows({ size }: RowsHandle, { want }: JoinTask, { planned, rowBytes, resources }: Prepared): void {
-  if (want === 'count') return;
-  if (want !== 'indices') checkTableRows(size);
+function checkRows(call: Call, { size }: RowsHandle, task: JoinTask, { planned, rowBytes, resources }: Prepared): void {
+  if (task.want === 'count') return;
+  checkHolds(call, task, size);
   checkHostBytes(`The result of ${size} rows`, size * rowBytes + resultBytes(size, planned), resources);
 }
+
+/** Throws where what the call gives, a table or typed arrays, can't hold so many rows. */
+function checkHolds(call: Call, { left, right, want }: JoinTask, rows: number): void {
+  if (!call.core.givesArrays) {
+    checkTableRows(rows, 'Join the left table in parts, or use joinIndices.');
+    return;
+  }
+  const widths =
+    typeof want === 'string'
+      ? [left, right].map(rowNumberBytes)
+      : want.columns.map(({ source, column }) => infoOf(source === 'right' ? right : left, column).width);
+  checkArrayRows(
+    rows,
+    Math.max(...widths),
+    'Join the left side in parts, or use join(), whose tables have several record batches.',
+  );
+}
+
+const rowNumberBytes = ({ rows }: Input): number => (rows < 2 ** 32 - 1 ? 4 : 8);
 
 /** Makes the result's columns, as planned anew for the rows that there are. */
 async function makeColumns(call: Call, task: JoinTask, prepared: Prepared, rows: RowsHandle): Promise<NativeResultColumn[]> {
@@ -530,7 +551,7 @@ async function makeColumn(
   const { relations, position } = prepared;
   const { columns } = task.want as { columns: ResultColumn[] };
   const { column, source } = columns[step.column]!;
-  if (step.from === 'keys') return handedOver(native.takeJoinKeys(rows), rows.size);
+  if (step.from === 'keys') return native.takeJoinKeys(job, rows);
   if (source === 'coalesced') {
     const { left, right } = task.keys!;
     return native.gatherCoalesced(
@@ -542,6 +563,6 @@ async function makeColumn(
       rows,
     );
   }
-  if (step.from === 'payload') return handedOver(native.takeJoinValues(rows, source), rows.size);
+  if (step.from === 'payload') return native.takeJoinValues(job, rows, source);
   return native.gather(job, relations[source]!, position[source].get(column)!, rows, source);
 }

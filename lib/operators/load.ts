@@ -1,4 +1,5 @@
 /** Tables that an engine keeps on its GPUs between calls: loading, eviction, and the way home. */
+import { types } from 'node:util';
 import type * as arrow from 'apache-arrow';
 import {
   type ForeignTable,
@@ -9,6 +10,7 @@ import {
   readTable,
   tableOf,
 } from '../columns/input.js';
+import type { Library } from '../columns/library.js';
 import { buildTable, checkTableRows, type FieldShape, schemaOf } from '../columns/result.js';
 import { WarpjoinError } from '../errors.js';
 import type { ResidentHandle } from '../native.js';
@@ -24,6 +26,8 @@ export interface Contents {
   /** Without chunks while they are on the devices alone. */
   readonly columns: readonly InputColumn[];
   readonly metadata: Map<string, string> | undefined;
+  /** Whose classes it is made of. */
+  readonly library: Library;
   /** In host memory; null for a result that is on the devices alone. */
   host: ForeignTable | null;
   /** On the devices; null where they are host devices, and where the table was evicted. */
@@ -58,12 +62,12 @@ export class LoadedTable<Columns extends arrow.TypeMap = any> implements AsyncDi
 
   /** @internal Engine.load() is the public way. */
   constructor(core: EngineCore, contents: Contents) {
-    const { host, rows, columns, metadata } = contents;
+    const { host, rows, columns } = contents;
     this.core = core;
     this.contents = contents;
     unheld.register(this, { tables: core.tables, contents });
     this.numRows = rows;
-    this.schema = (host ? host.schema : schemaOf(columns.map(fieldOf), metadata)) as arrow.Schema<Columns>;
+    this.schema = (host ? host.schema : schemaOf(columns.map(fieldOf), contents)) as arrow.Schema<Columns>;
   }
 
   /** Whether its columns are on the GPUs now: false on the processor, and where they made room for a call. */
@@ -106,7 +110,8 @@ function checkInUse({ disposed }: Contents, argument: string): void {
 
 /** A table argument of a call on this engine: a table, or one that the engine has loaded. */
 export function readInput(core: EngineCore, value: unknown, argument: string): Input {
-  if (!(value instanceof LoadedTable)) return readTable(value, argument);
+  // A proxy has no class to ask for, and may throw.
+  if (types.isProxy(value) || !(value instanceof LoadedTable)) return readTable(value, argument);
   const { contents } = value;
   if (value.core !== core) {
     throw new WarpjoinError(
@@ -115,11 +120,17 @@ export function readInput(core: EngineCore, value: unknown, argument: string): I
     );
   }
   checkInUse(contents, `the ${argument} table`);
-  const { rows, columns, metadata } = contents;
-  return { argument, rows, columns, metadata, loaded: contents, holds: value };
+  const { rows, columns, metadata, library } = contents;
+  return { argument, rows, columns, metadata, library, loaded: contents, holds: value };
 }
 
-const fieldOf = ({ name, info, nullable, metadata }: InputColumn): FieldShape => ({ name, type: info!.type, nullable, metadata });
+/** Of a column of a result: its type is one of the result's apache-arrow. */
+const fieldOf = ({ name, info, nullable, metadata }: InputColumn): FieldShape => ({
+  name,
+  type: info!.type as arrow.DataType,
+  nullable,
+  metadata,
+});
 
 export async function loadTable(core: EngineCore, table: unknown, options: unknown): Promise<LoadedTable> {
   const running = parse(loadSchema, 'load', options);
@@ -139,8 +150,8 @@ export async function loadResult(call: Call, core: EngineCore, table: arrow.Tabl
 }
 
 function inHostMemory(host: ForeignTable): Contents {
-  const { rows, columns, metadata } = readTable(host, 'loaded');
-  return { rows, columns, metadata, host, resident: null, disposed: false };
+  const { rows, columns, metadata, library } = readTable(host, 'loaded');
+  return { rows, columns, metadata, library, host, resident: null, disposed: false };
 }
 
 /** The loaded tables of one engine. Its calls run one at a time. */
@@ -250,10 +261,10 @@ export class Tables {
   /** Brings a result that is on the devices alone to host memory, too. */
   async bringHome(call: Call, contents: Contents): Promise<void> {
     if (contents.host) return;
-    const { columns, rows, metadata, resident } = contents;
-    checkTableRows(rows);
+    const { columns, rows, resident } = contents;
+    checkTableRows(rows, 'Use it in calls whose result stays on the GPUs (resident: true), or in joinCount.');
     const made = await call.step('bring home', () => call.native.bringHome(call.job, resident!.handle, [...columns.keys()]));
-    const table = buildTable(columns.map(fieldOf), made, rows, metadata);
+    const table = buildTable(columns.map(fieldOf), made, rows, contents);
     for (const [index, { chunks }] of readTable(table, 'loaded').columns.entries()) columns[index]!.chunks = chunks;
     contents.host = table as unknown as ForeignTable;
   }

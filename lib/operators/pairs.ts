@@ -2,7 +2,7 @@
 import { type Input, type KeyArray, readArrays } from '../columns/input.js';
 import { joinLayout, sortLayout } from '../columns/layout.js';
 import { valuesOf } from '../columns/result.js';
-import type { NativeResultColumn } from '../native.js';
+import { readingFor } from '../errors.js';
 import { joinKeysSchema, joinSchema, joinSettings, type Running, sortPairsSchema } from '../options.js';
 import { expected, parse, pick } from '../schema.js';
 import type { JoinedPairs, Pairs, SortedPairs } from '../types.js';
@@ -17,14 +17,14 @@ export async function sortPairs<K extends KeyArray, V extends KeyArray>(
   options: unknown,
 ): Promise<SortedPairs<K, V>> {
   const { descending, algorithm, ...running } = parse(sortPairsSchema, 'sortPairs', options);
-  const table = readArrays({ keys, values }, 'sortPairs');
+  const table = readPairs({ keys, values }, 'sortPairs');
   const columns = sortLayout(table, undefined);
   const by = [{ column: 'keys', descending, nullsLast: true }];
   const task = { table, by, keys: [0], columns, algorithm, resident: false };
-  return runCall(placeSort(core, task), running, async (call) => {
+  return runCall({ ...placeSort(core, task), givesArrays: true }, running, async (call) => {
     const sorted = await runSort(call, task);
-    const [sortedKeys, sortedValues] = arrays(table, sorted.columns);
-    return { keys: sortedKeys as K, values: sortedValues as V, stats: sorted.stats };
+    const [sortedKeys, sortedValues] = sorted.columns.map((column, index) => valuesOf(columns[index]!.type, column));
+    return { keys: sortedKeys as unknown as K, values: sortedValues as unknown as V, stats: sorted.stats };
   });
 }
 
@@ -42,21 +42,17 @@ export async function joinKeys<K extends KeyArray, R extends KeyArray, S extends
   const [left, right] = [readPairs(r, 'r'), readPairs(s, 's')];
   const { keys, columns } = joinLayout(left, right, settings);
   const task = { left, right, keys, settings, want: { columns } };
-  return runCall(placeJoin(core, task), settings, async (call) => {
+  return runCall({ ...placeJoin(core, task), givesArrays: true }, settings, async (call) => {
     const joined = await runJoin(call, task);
-    const [k, rValues, sValues] = joined.columns.map((column, index) =>
-      valuesOf(columns[index]!.name, columns[index]!.type, column),
-    );
+    const [k, rValues, sValues] = joined.columns.map((column, index) => valuesOf(columns[index]!.type, column));
     return { keys: k as unknown as K, r: rValues as unknown as R, s: sValues as unknown as S, stats: joined.stats };
   });
 }
 
 function readPairs(pairs: unknown, argument: string): Input {
   if (typeof pairs !== 'object' || pairs === null) throw expected('{ keys, values }, two typed arrays,', argument, pairs);
-  const { keys, values } = pairs as Partial<Pairs<unknown, unknown>>;
-  return readArrays({ keys, values }, argument);
-}
-
-function arrays(table: Input, columns: readonly NativeResultColumn[]): ArrayBufferView[] {
-  return columns.map((column, index) => valuesOf(table.columns[index]!.name, table.columns[index]!.info!.type, column));
+  return readingFor('ERR_INVALID_TABLE', `${argument} can't be read`, () => {
+    const { keys, values } = pairs as Partial<Pairs<unknown, unknown>>;
+    return readArrays({ keys, values }, argument);
+  });
 }

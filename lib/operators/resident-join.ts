@@ -152,10 +152,10 @@ export async function executeResident(
   const result = { columns: [], left: null, right: null, table: null, rows };
   if (task.settings.resident) {
     const { columns } = task.want as { columns: ResultColumn[] };
-    const table = stayingTable(call, columns, task.left.metadata, made);
+    const table = stayingTable(call, columns, task.left, made);
     return { ...result, table, stats: call.stats(plan, inputRows, rows, made) };
   }
-  checkTableRows(rows);
+  checkTableRows(rows, 'Join the left table in parts, or leave the result on the GPUs with resident: true.');
   const columns = await call.step(home!, () => native.bringHome(job, made, [...origins.keys()]));
   call.free(made);
   return { ...result, columns, stats: call.stats(plan, inputRows, rows, made) };

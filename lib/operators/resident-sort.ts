@@ -82,7 +82,7 @@ export async function executeResidentSort(call: Call, task: SortTask, prepared: 
   call.free(keys);
   const { rows } = made;
   if (task.resident) {
-    const table = stayingTable(call, task.columns, task.table.metadata, made);
+    const table = stayingTable(call, task.columns, task.table, made);
     return { columns: [], table, rows, stats: call.stats(plan, [rows], rows) };
   }
   const columns = await call.step(home!, () => native.bringHome(job, made, [...positions.keys()]));

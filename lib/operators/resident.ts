@@ -1,6 +1,7 @@
 /** What joins and sorts of loaded tables where they lie have in common. */
 import { type Input, type InputColumn, infoOf } from '../columns/input.js';
 import type { ResultColumn } from '../columns/layout.js';
+import type { Origin } from '../columns/result.js';
 import { typeInfo } from '../columns/types.js';
 import type { ResidentHandle } from '../native.js';
 import type { Resources } from '../plan/plan.js';
@@ -42,7 +43,7 @@ export async function planThere<P extends object>(
 export function stayingTable(
   call: Call,
   columns: readonly ResultColumn[],
-  metadata: Map<string, string> | undefined,
+  { library, metadata }: Origin,
   handle: ResidentHandle,
 ): LoadedTable {
   const contents: Contents = {
@@ -53,6 +54,7 @@ export function stayingTable(
       return { name, info, foreignType: type, nullable: nullable || mayBeNull, metadata, withoutNulls: !mayBeNull, chunks: [] };
     }),
     metadata,
+    library,
     host: null,
     resident: null,
     disposed: false,

@@ -1,6 +1,5 @@
 import type { Table } from 'apache-arrow';
 import { type Input, infoOf } from '../columns/input.js';
-import type { NativeResultColumn } from '../native.js';
 import type { Plan } from '../plan/plan.js';
 import type { Stats } from '../types.js';
 import type { LoadedTable } from './load.js';
@@ -20,11 +19,6 @@ export function isOutOfDeviceMemory(error: unknown): boolean {
 /** What a plan says of loaded tables that a call takes from host memory. */
 export function fromHostMemory(why: string | null): Plan['loaded'] {
   return why === null ? undefined : { inputs: [], reason: `taken from host memory: ${why}` };
-}
-
-/** Values that an operator hands over as they are: a carried payload, or keys. */
-export function handedOver(values: ArrayBuffer, length: number): NativeResultColumn {
-  return { length, nullCount: 0, validity: null, values, offsets: null };
 }
 
 export function withStats<T extends Table | LoadedTable>(table: T, stats: Stats): T & { readonly stats: Stats } {

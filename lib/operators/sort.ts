@@ -13,7 +13,7 @@ import type { ResidentTable, ResultTable, Stats } from '../types.js';
 import { type Call, type EngineCore, placed, runCall } from './call.js';
 import { type LoadedTable, loadResult, readInput } from './load.js';
 import { executeResidentSort, prepareResidentSort, type ResidentSort } from './resident-sort.js';
-import { fromHostMemory, handedOver, isOutOfDeviceMemory, plannedWidth, withStats } from './shared.js';
+import { fromHostMemory, isOutOfDeviceMemory, plannedWidth, withStats } from './shared.js';
 
 /** What a sort works on. */
 export interface SortTask {
@@ -49,10 +49,10 @@ export interface Sorted {
 export async function sortTable(core: EngineCore, table: unknown, options: unknown): Promise<ResultTable | ResidentTable> {
   const { task, running } = readTask(core, table, options, 'sort');
   return runCall(placeSort(core, task), running, async (call) => {
-    if (!task.resident) checkTableRows(task.table.rows);
+    if (!task.resident) checkTableRows(task.table.rows, 'Sort the table in parts.');
     const { columns, table, rows, stats } = await runSort(call, task);
     if (table) return withStats(table, stats);
-    const made = buildTable(task.columns, columns, rows, task.table.metadata);
+    const made = buildTable(task.columns, columns, rows, task.table);
     return withStats(task.resident ? await loadResult(call, core, made) : made, stats);
   });
 }
@@ -222,7 +222,7 @@ async function execute(call: Call, task: SortTask, prepared: Prepared): Promise<
         } else {
           call.free(keys);
           const take = async (): Promise<NativeResultColumn> =>
-            handedOver(step.from === 'keys' ? native.takeKeys(run) : native.takeValues(run), rows);
+            step.from === 'keys' ? native.takeKeys(job, run) : native.takeValues(job, run);
           columns[step.column] = await call.step(step, step.from === 'gathered' ? gather : take);
         }
         break;

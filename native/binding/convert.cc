@@ -6,6 +6,9 @@
 #include <memory>
 #include <utility>
 
+#include "columns/chunk_ends.h"
+#include "core/error.h"
+
 namespace warpjoin::binding {
 namespace {
 
@@ -64,6 +67,29 @@ JoinKind to_join_kind(const Napi::Value& value) {
   if (name == "semi") return JoinKind::semi;
   if (name == "anti") return JoinKind::anti;
   throw Napi::TypeError::New(value.Env(), "Expected a join kind for request.kind");
+}
+
+/// Bytes [begin, begin + size) of a buffer, which lives as long as any of its ArrayBuffers.
+Napi::Value to_array_buffer(Napi::Env env, const std::shared_ptr<HostBuffer>& buffer, size_t begin, size_t size) {
+  if (size == 0) return Napi::ArrayBuffer::New(env, 0);
+  if (!buffer->data() || buffer->size() < begin + size) {
+    throw Error(ErrorCode::internal, "A column was handed over before, or was not asked for");
+  }
+  using Owner = std::shared_ptr<std::shared_ptr<HostBuffer>>;
+  const Owner owner = std::make_shared<std::shared_ptr<HostBuffer>>(buffer);
+  auto* const hint = new Owner(owner);
+  napi_value result = nullptr;
+  const napi_status status = napi_create_external_arraybuffer(
+      env, buffer->as<char>() + begin, size, [](napi_env, void*, void* held) { delete static_cast<Owner*>(held); }, hint,
+      &result);
+  if (status == napi_ok) return {env, result};
+  // Node.js may have called the finalizer, call it later (as where the buffer is too large for it) or never: `hint` is its own.
+  owner->reset();
+  if (status != napi_no_external_buffers_allowed) throw Napi::Error::New(env);
+  delete hint;
+  Napi::ArrayBuffer copy = Napi::ArrayBuffer::New(env, size);
+  std::memcpy(copy.Data(), buffer->as<char>() + begin, size);
+  return copy;
 }
 
 }  // namespace
@@ -159,30 +185,32 @@ JoinRequest to_join_request(const Napi::Value& value) {
           .max_rows = to_bound(object.Get("maxRows"), "request.maxRows")};
 }
 
-Napi::Value to_array_buffer(Napi::Env env, HostBuffer buffer) {
-  if (buffer.size() == 0) return Napi::ArrayBuffer::New(env, 0);
-  auto owner = std::make_unique<HostBuffer>(std::move(buffer));
-  napi_value result = nullptr;
-  const napi_status status = napi_create_external_arraybuffer(
-      env, owner->data(), owner->size(), [](napi_env, void*, void* hint) { delete static_cast<HostBuffer*>(hint); }, owner.get(),
-      &result);
-  if (status == napi_ok) {
-    owner.release();
-    return {env, result};
+Napi::Value to_result_column(Napi::Env env, OwnedColumn column, uint64_t max_buffer_bytes) {
+  const auto shared = [](HostBuffer& buffer) { return std::make_shared<HostBuffer>(std::move(buffer)); };
+  const auto number = [env](uint64_t value) { return Napi::Number::New(env, static_cast<double>(value)); };
+  const auto validity = shared(column.validity), values = shared(column.values), offsets = shared(column.offsets);
+  const bool variable = column.type.variable_width();
+  const size_t offset_bytes = column.type.kind == ColumnKind::utf8 ? 4 : 8;
+  const std::vector<ChunkEnd> ends =
+      variable ? std::move(column.chunk_ends) : columns::fixed_chunk_ends(column.type, column.length, max_buffer_bytes);
+  Napi::Array chunks = Napi::Array::New(env, ends.size());
+  ChunkEnd begin;
+  for (uint32_t i = 0; i < ends.size(); ++i) {
+    const Napi::HandleScope scope(env);
+    const uint64_t rows = ends[i].row - begin.row;
+    Napi::Object chunk = Napi::Object::New(env);
+    chunk.Set("length", number(rows));
+    chunk.Set("values", to_array_buffer(env, values, begin.byte, ends[i].byte - begin.byte));
+    chunk.Set("offsets",
+              variable ? to_array_buffer(env, offsets, (begin.row + i) * offset_bytes, (rows + 1) * offset_bytes) : env.Null());
+    chunks.Set(i, chunk);
+    begin = ends[i];
   }
-  if (status != napi_no_external_buffers_allowed) throw Napi::Error::New(env);
-  Napi::ArrayBuffer copy = Napi::ArrayBuffer::New(env, owner->size());
-  std::memcpy(copy.Data(), owner->data(), owner->size());
-  return copy;
-}
-
-Napi::Value to_result_column(Napi::Env env, OwnedColumn column) {
   Napi::Object result = Napi::Object::New(env);
-  result.Set("length", Napi::Number::New(env, static_cast<double>(column.length)));
-  result.Set("nullCount", Napi::Number::New(env, static_cast<double>(column.null_count)));
-  result.Set("validity", column.null_count ? to_array_buffer(env, std::move(column.validity)) : env.Null());
-  result.Set("values", to_array_buffer(env, std::move(column.values)));
-  result.Set("offsets", column.offsets ? to_array_buffer(env, std::move(column.offsets)) : env.Null());
+  result.Set("length", number(column.length));
+  result.Set("nullCount", number(column.null_count));
+  result.Set("validity", column.null_count ? to_array_buffer(env, validity, 0, (column.length + 7) / 8) : env.Null());
+  result.Set("chunks", chunks);
   return result;
 }
 

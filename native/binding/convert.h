@@ -30,10 +30,9 @@ Column to_column(const Napi::Value& value);
 /// Reads a NativeJoinRequest.
 JoinRequest to_join_request(const Napi::Value& value);
 
-/// Hands a buffer over to JavaScript without a copy; where external buffers aren't allowed, with one.
-Napi::Value to_array_buffer(Napi::Env env, HostBuffer buffer);
-/// Makes a NativeResultColumn.
-Napi::Value to_result_column(Napi::Env env, OwnedColumn column);
+/// Makes a NativeResultColumn, without a copy where external buffers are allowed. Values that are not of variable width are cut
+/// so that no buffer has more than `max_buffer_bytes`. Throws Error(internal) where the column has fewer values than its length.
+Napi::Value to_result_column(Napi::Env env, OwnedColumn column, uint64_t max_buffer_bytes);
 /// Makes LinkSpeeds.
 Napi::Value to_js_links(Napi::Env env, const LinkSpeeds& speeds);
 

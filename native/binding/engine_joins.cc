@@ -157,12 +157,19 @@ Napi::Value EngineWrap::cross_join(const Napi::CallbackInfo& info) {
 }
 
 Napi::Value EngineWrap::take_join_keys(const Napi::CallbackInfo& info) {
-  return to_array_buffer(info.Env(), std::move(from_handle<RowsState>(info[0])->rows.keys));
+  return guarded(info.Env(), [&] {
+    JoinRows& rows = from_handle<RowsState>(info[1])->rows;
+    return take_column(info.Env(), rows.keys, rows.left_layout.key_bytes, rows.size, *from_handle<Job>(info[0]));
+  });
 }
 
 Napi::Value EngineWrap::take_join_values(const Napi::CallbackInfo& info) {
-  JoinRows& rows = from_handle<RowsState>(info[0])->rows;
-  return to_array_buffer(info.Env(), std::move(to_side_is_left(info[1]) ? rows.left : rows.right));
+  return guarded(info.Env(), [&] {
+    JoinRows& rows = from_handle<RowsState>(info[1])->rows;
+    const bool left = to_side_is_left(info[2]);
+    return take_column(info.Env(), left ? rows.left : rows.right, (left ? rows.left_layout : rows.right_layout).value_bytes,
+                       rows.size, *from_handle<Job>(info[0]));
+  });
 }
 
 }  // namespace warpjoin::binding

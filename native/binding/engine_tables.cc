@@ -1,4 +1,5 @@
 // Tables that stay on the devices, and joins and sorts of them there.
+#include <algorithm>
 #include <optional>
 
 #include "binding/convert.h"
@@ -131,7 +132,9 @@ Napi::Value EngineWrap::bring_home(const Napi::CallbackInfo& info) {
   return enqueue(info, {resident},
                  [table = &resident->table, columns = table_columns(resident->table, info[2])](Engine& engine, Job& job) {
                    const PhaseTimer timer(job, "bring home");
-                   return columns_result(warpjoin::bring_home(engine, *table, columns, job));
+                   // They become a table, also in a call that gives typed arrays.
+                   return columns_result(warpjoin::bring_home(engine, *table, columns, job),
+                                         std::min(job.max_buffer_bytes(), kMaxBufferBytes));
                  });
 }
 

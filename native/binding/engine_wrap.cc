@@ -158,7 +158,9 @@ Napi::Value EngineWrap::reset_peaks(const Napi::CallbackInfo& info) {
 }
 
 Napi::Value EngineWrap::create_job(const Napi::CallbackInfo& info) {
-  Napi::Object handle = to_handle(info.Env(), std::make_shared<Job>());
+  const bool by_default = info[0].IsUndefined();
+  Napi::Object handle =
+      to_handle(info.Env(), by_default ? std::make_shared<Job>() : std::make_shared<Job>(to_bound(info[0], "maxBufferBytes")));
   handle.Set("cancel",
              Napi::Function::New(info.Env(), [](const Napi::CallbackInfo& call) { from_handle<Job>(call.This())->cancel(); }));
   handle.Set("progress", Napi::Function::New(info.Env(), [](const Napi::CallbackInfo& call) -> Napi::Value {
@@ -327,16 +329,22 @@ Napi::Value EngineWrap::decode_keys(const Napi::CallbackInfo& info) {
     const PhaseTimer timer(job, "decode");
     auto decoded = keys->keys->decode(column, run->run.keys.data(), engine, job);
     if (!decoded) return [](Napi::Env env) { return env.Null(); };
-    return column_result(std::move(*decoded));
+    return column_result(std::move(*decoded), job.max_buffer_bytes());
   });
 }
 
 Napi::Value EngineWrap::take_values(const Napi::CallbackInfo& info) {
-  return to_array_buffer(info.Env(), std::move(from_handle<RunState>(info[0])->run.values));
+  return guarded(info.Env(), [&] {
+    SortedRun& run = from_handle<RunState>(info[1])->run;
+    return take_column(info.Env(), run.values, run.layout.value_bytes, run.size, *from_handle<Job>(info[0]));
+  });
 }
 
 Napi::Value EngineWrap::take_keys(const Napi::CallbackInfo& info) {
-  return to_array_buffer(info.Env(), std::move(from_handle<RunState>(info[0])->run.keys));
+  return guarded(info.Env(), [&] {
+    SortedRun& run = from_handle<RunState>(info[1])->run;
+    return take_column(info.Env(), run.keys, run.layout.key_bytes, run.size, *from_handle<Job>(info[0]));
+  });
 }
 
 Napi::Value EngineWrap::gather(const Napi::CallbackInfo& info) {
@@ -345,7 +353,7 @@ Napi::Value EngineWrap::gather(const Napi::CallbackInfo& info) {
   const RowSource rows(info[3], info[4]);
   return enqueue(info, {relation, rows.held}, [column, list = rows.list](Engine& engine, Job& job) {
     const PhaseTimer timer(job, "gather");
-    return column_result(warpjoin::gather(*column, list(), engine, job));
+    return column_result(warpjoin::gather(*column, list(), engine, job), job.max_buffer_bytes());
   });
 }
 
@@ -358,7 +366,8 @@ Napi::Value EngineWrap::gather_coalesced(const Napi::CallbackInfo& info) {
   return enqueue(info, {left, right, rows}, [first, second, rows = rows.get()](Engine& engine, Job& job) {
     const PhaseTimer timer(job, "gather");
     return column_result(
-        warpjoin::gather_coalesced(*first, row_list(rows->rows, true), *second, row_list(rows->rows, false), engine, job));
+        warpjoin::gather_coalesced(*first, row_list(rows->rows, true), *second, row_list(rows->rows, false), engine, job),
+        job.max_buffer_bytes());
   });
 }
 
@@ -380,7 +389,8 @@ Napi::Value EngineWrap::gather_on_devices(const Napi::CallbackInfo& info) {
                  [columns = columns_at(*relation, info[2], "columns"), list = rows.list,
                   ordinals = to_ordinals(info[5], "devices")](Engine& engine, Job& job) {
                    const PhaseTimer timer(job, "gather on devices");
-                   return columns_result(warpjoin::gather_on_devices(engine, engine.select(ordinals), columns, list(), job));
+                   return columns_result(warpjoin::gather_on_devices(engine, engine.select(ordinals), columns, list(), job),
+                                         job.max_buffer_bytes());
                  });
 }
 

@@ -71,18 +71,28 @@ MakeResult rows_to_handle(JoinRows rows) {
   };
 }
 
-MakeResult column_result(OwnedColumn column) {
+MakeResult column_result(OwnedColumn column, uint64_t max_buffer_bytes) {
   auto made = std::make_shared<OwnedColumn>(std::move(column));
-  return [made = std::move(made)](Napi::Env env) { return to_result_column(env, std::move(*made)); };
+  return [made = std::move(made), max_buffer_bytes](Napi::Env env) {
+    return to_result_column(env, std::move(*made), max_buffer_bytes);
+  };
 }
 
-MakeResult columns_result(std::vector<OwnedColumn> columns) {
+MakeResult columns_result(std::vector<OwnedColumn> columns, uint64_t max_buffer_bytes) {
   auto made = std::make_shared<std::vector<OwnedColumn>>(std::move(columns));
-  return [made = std::move(made)](Napi::Env env) -> Napi::Value {
+  return [made = std::move(made), max_buffer_bytes](Napi::Env env) -> Napi::Value {
     Napi::Array array = Napi::Array::New(env, made->size());
-    for (uint32_t i = 0; i < made->size(); ++i) array.Set(i, to_result_column(env, std::move((*made)[i])));
+    for (uint32_t i = 0; i < made->size(); ++i) array.Set(i, to_result_column(env, std::move((*made)[i]), max_buffer_bytes));
     return array;
   };
+}
+
+Napi::Value take_column(Napi::Env env, HostBuffer& values, uint32_t width, uint64_t length, const Job& job) {
+  OwnedColumn column;
+  column.type = {.kind = ColumnKind::fixed, .width = width};
+  column.length = length;
+  column.values = std::move(values);
+  return to_result_column(env, std::move(column), job.max_buffer_bytes());
 }
 
 }  // namespace warpjoin::binding

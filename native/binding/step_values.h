@@ -38,7 +38,9 @@ Napi::Value make_runs(Napi::Env env, const std::vector<std::shared_ptr<RunState>
 /// Sorts tuples by chunksets into run handles.
 MakeResult sort_to_handles(Engine& engine, Job& job, const EncodedTuples& tuples, uint64_t varying_bits, SortPlan plan);
 MakeResult rows_to_handle(JoinRows rows);
-MakeResult column_result(OwnedColumn column);
-MakeResult columns_result(std::vector<OwnedColumn> columns);
+MakeResult column_result(OwnedColumn column, uint64_t max_buffer_bytes);
+MakeResult columns_result(std::vector<OwnedColumn> columns, uint64_t max_buffer_bytes);
+/// Hands `length` values of `width` bytes over as a NativeResultColumn, without nulls.
+Napi::Value take_column(Napi::Env env, HostBuffer& values, uint32_t width, uint64_t length, const Job& job);
 
 }  // namespace warpjoin::binding

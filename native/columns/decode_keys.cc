@@ -74,6 +74,7 @@ std::optional<OwnedColumn> EncodedSortKeys::decode(size_t sort_column, const voi
   const bool bits = is_boolean_key(type);
   const uint64_t words = (rows + 63) / 64;
   OwnedColumn result;
+  result.type = type;
   result.length = rows;
   result.values = engine.memory->allocate(std::max<uint64_t>(1, bits ? words * 8 : rows * type.width), "a sorted column");
   if (column.has_null_flag) result.validity = engine.memory->allocate(words * 8, "a sorted column's validity");

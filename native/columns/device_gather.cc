@@ -168,6 +168,7 @@ class DeviceGather {
 
   void allocate_result(Passage& passage) {
     OwnedColumn& result = passage.result;
+    result.type = passage.source.type();
     result.length = rows_.size;
     result.values =
         engine_.memory->allocate(std::max<uint64_t>(1, values_bytes(passage.source.type(), rows_.size)), "a gathered column");

@@ -114,6 +114,7 @@ void gather_bits(const GatherSource& source, GatheredValidity& validity, OwnedCo
 OwnedColumn gather_from(const GatherSource& source, Engine& engine, const Job& job) {
   if (source.type().variable_width()) return gather_text(source, engine, job);
   OwnedColumn result;
+  result.type = source.type();
   result.length = source.size();
   GatheredValidity validity(source, engine);
   if (source.type().kind == ColumnKind::boolean) {

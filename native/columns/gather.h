@@ -14,9 +14,10 @@ struct RowList {
   uint64_t size = 0;
 };
 
-/// Gathers `rows.size` values of `column` into one contiguous column. Null rows stay null; their value bytes are zero.
-/// Variable-width results of more than 2^31 - 1 bytes throw Error(not_supported) for utf8 (32-bit offsets).
-/// Memory: the result, and 8 bytes a 64Ki rows. Prefetches ahead: the rows may be in any order.
+/// Gathers `rows.size` values of `column` into one column. Null rows stay null; their value bytes are zero. Columns of variable
+/// width have chunks of at most job.max_buffer_bytes() of values, and as many of offsets.
+/// Memory: the result, and 8 bytes a 64Ki rows; for more than one chunk of variable width its offsets twice. Prefetches ahead:
+/// the rows may be in any order.
 OwnedColumn gather(const Column& column, RowList rows, Engine& engine, const Job& job);
 
 /// Gathers from `first` where its row is not missing, else from `second` (a full join's coalesced key). Same types.

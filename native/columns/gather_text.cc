@@ -3,9 +3,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "columns/chunk_ends.h"
 #include "columns/gather_source.h"
-#include "core/error.h"
-#include "core/format.h"
 
 namespace warpjoin::columns {
 namespace {
@@ -21,23 +20,50 @@ inline void copy_text(const uint8_t* text, uint64_t size, const uint8_t* readabl
   }
 }
 
+/// Rows of one block and one chunk of the result.
+struct Piece {
+  uint64_t begin, end;
+  uint64_t byte;  ///< where the text of the first one goes
+  uint64_t chunk, chunk_byte;
+};
+
+std::vector<Piece> pieces_of(uint64_t rows, const std::vector<uint64_t>& block_starts, const std::vector<ChunkEnd>& ends) {
+  std::vector<Piece> pieces;
+  pieces.reserve(block_starts.size() + ends.size());
+  ChunkEnd at;
+  uint64_t chunk = 0, chunk_byte = 0;
+  for (uint64_t block = 0; block + 1 < block_starts.size(); ++block) {
+    const ChunkEnd block_end{std::min(rows, (block + 1) * kBlockRows), block_starts[block + 1]};
+    while (at.row < block_end.row) {
+      const ChunkEnd end = ends[chunk].row <= block_end.row ? ends[chunk] : block_end;
+      pieces.push_back({at.row, end.row, at.byte, chunk, chunk_byte});
+      at = end;
+      if (at.row == ends[chunk].row) {
+        ++chunk;
+        chunk_byte = at.byte;
+      }
+    }
+  }
+  return pieces;
+}
+
 template <class Offset>
 OwnedColumn gather(const GatherSource& source, Engine& engine, const Job& job) {
   constexpr ColumnKind kKind = sizeof(Offset) == 4 ? ColumnKind::utf8 : ColumnKind::large_utf8;
   const uint64_t rows = source.size();
   OwnedColumn result;
+  result.type = source.type();
   result.length = rows;
   GatheredValidity validity(source, engine);
   result.offsets = engine.memory->allocate((rows + 1) * sizeof(Offset), "a gathered column's offsets");
-  auto* const offsets = result.offsets.as<Offset>();
-  offsets[0] = 0;
+  auto* const sizes = result.offsets.as<Offset>() + 1;
 
   // Where the texts begin is kept, if that leaves as much for the texts: to look it up twice misses the caches twice.
   const size_t begins_bytes = rows * sizeof(Offset);
   HostBuffer kept;
   if (engine.memory->free_bytes() / 2 > begins_bytes) kept = engine.memory->allocate(begins_bytes, "where gathered texts begin");
 
-  // First the sizes, each where its end will be.
+  // First the sizes, each where its end will be if there is one chunk.
   std::vector<uint64_t> starts(block_count(rows) + 1, 0);
   for_row_blocks(engine, rows, job, [&, begins = kept.as<Offset>()](uint64_t block, uint64_t begin, uint64_t end) {
     Place places[kGatherBatch];
@@ -53,7 +79,7 @@ OwnedColumn gather(const GatherSource& source, Engine& engine, const Job& job) {
         const ColumnChunk* const chunk = places[i].chunk;
         const Text text = chunk ? text_at<Offset>(*chunk, places[i].index) : Text();
         if (begins && text.size) begins[at + i] = static_cast<Offset>(text.data - static_cast<const uint8_t*>(chunk->values));
-        offsets[at + i + 1] = static_cast<Offset>(text.size);
+        sizes[at + i] = static_cast<Offset>(text.size);
         bytes += text.size;
       }
     }
@@ -61,42 +87,54 @@ OwnedColumn gather(const GatherSource& source, Engine& engine, const Job& job) {
   });
   for (size_t block = 1; block < starts.size(); ++block) starts[block] += starts[block - 1];
   const uint64_t total = starts.back();
-  if (total > static_cast<uint64_t>(std::numeric_limits<Offset>::max())) {
-    throw Error(ErrorCode::not_supported, "A result of " + format_bytes(total) +
-                                              " of text does not fit 32-bit offsets: use a large type or fewer rows at once");
-  }
+  const uint64_t max_bytes = std::min<uint64_t>(job.max_buffer_bytes(), std::numeric_limits<Offset>::max());
+  result.chunk_ends = text_chunk_ends<Offset>({sizes, rows}, starts, max_bytes);
 
-  if (engine.memory->free_bytes() < total) kept = HostBuffer();
+  const uint64_t chunks = result.chunk_ends.size();
+  const size_t offsets_bytes = (rows + chunks) * sizeof(Offset);
+  if (engine.memory->free_bytes() < total + (chunks > 1 ? offsets_bytes : 0)) kept = HostBuffer();
+  HostBuffer moved_sizes;
+  if (chunks > 1) {
+    moved_sizes = std::move(result.offsets);
+    result.offsets = engine.memory->allocate(offsets_bytes, "a gathered column's offsets");
+  }
   result.values = engine.memory->allocate(std::max<uint64_t>(1, total), "a gathered column");
+  auto* const offsets = result.offsets.as<Offset>();
   auto* const values = result.values.as<uint8_t>();
-  for_row_blocks(engine, rows, job, [&, begins = kept.as<Offset>()](uint64_t block, uint64_t begin, uint64_t end) {
+  for (uint64_t chunk = 0; chunk < chunks; ++chunk) {
+    offsets[chunk ? result.chunk_ends[chunk - 1].row + chunk : 0] = 0;
+  }
+  const std::vector<Piece> pieces = pieces_of(rows, starts, result.chunk_ends);
+  engine.pool.parallel_for(pieces.size(), [&, begins = kept.as<Offset>()](uint64_t index) {
+    const Piece& piece = pieces[index];
     Place places[kGatherBatch];
     const uint8_t* texts[kGatherBatch];
-    uint64_t position = starts[block];
-    const uint8_t* const block_end = values + starts[block + 1];
-    for (uint64_t at = begin; at < end; at += kGatherBatch) {
+    uint64_t position = piece.byte;
+    const uint8_t* const piece_end = values + (index + 1 < pieces.size() ? pieces[index + 1].byte : total);
+    Offset* const ends = offsets + piece.chunk + 1;
+    for (uint64_t at = piece.begin; at < piece.end; at += kGatherBatch) {
       job.check();  // texts may be long
-      const uint64_t count = std::min(kGatherBatch, end - at);
+      const uint64_t count = std::min(kGatherBatch, piece.end - at);
       source.locate(at, count, places);
       for (uint64_t i = 0; i < count; ++i) {
-        if (!begins && offsets[at + i + 1]) prefetch_offset(kKind, places[i]);
+        if (!begins && sizes[at + i]) prefetch_offset(kKind, places[i]);
       }
       for (uint64_t i = 0; i < count; ++i) {
-        if (offsets[at + i + 1] == 0) continue;
+        if (sizes[at + i] == 0) continue;
         const ColumnChunk& chunk = *places[i].chunk;
         texts[i] =
             static_cast<const uint8_t*>(chunk.values) + (begins ? begins[at + i] : load<Offset>(chunk.offsets, places[i].index));
         __builtin_prefetch(texts[i]);
-        __builtin_prefetch(texts[i] + offsets[at + i + 1] - 1);  // short texts are often on two lines
+        __builtin_prefetch(texts[i] + sizes[at + i] - 1);  // short texts are often on two lines
       }
       for (uint64_t i = 0; i < count; ++i) {
-        const auto size = static_cast<uint64_t>(offsets[at + i + 1]);
+        const auto size = static_cast<uint64_t>(sizes[at + i]);
         if (size) {
           const ColumnChunk& chunk = *places[i].chunk;
-          copy_text(texts[i], size, static_cast<const uint8_t*>(chunk.values) + chunk.values_bytes, values + position, block_end);
+          copy_text(texts[i], size, static_cast<const uint8_t*>(chunk.values) + chunk.values_bytes, values + position, piece_end);
           position += size;
         }
-        offsets[at + i + 1] = static_cast<Offset>(position);
+        ends[at + i] = static_cast<Offset>(position - piece.chunk_byte);
       }
     }
   });

@@ -115,6 +115,7 @@ std::vector<OwnedColumn> bring_home(Engine& engine, const ResidentTable& table, 
     const bool boolean = column.type.kind == ColumnKind::boolean;
     OwnedColumn& result = results[c];
     bits[c] = {column.name, column.type, rows, {}};
+    result.type = column.type;
     result.length = rows;
     if (!boolean)
       result.values = engine.memory->allocate(std::max<size_t>(1, values_bytes(column.type, rows)), "a column from devices");

@@ -46,13 +46,22 @@ struct Column {
   std::vector<ColumnChunk> chunks;
 };
 
-/// A column that an operator made: contiguous Arrow buffers that JavaScript takes over.
+/// Where a chunk of a column ends: the rows and the bytes of values before that, from the column's begin.
+struct ChunkEnd {
+  uint64_t row = 0, byte = 0;
+
+  bool operator==(const ChunkEnd&) const = default;
+};
+
+/// A column that an operator made: Arrow buffers that JavaScript takes over, in chunks.
 struct OwnedColumn {
+  ColumnType type;
   uint64_t length = 0;
   uint64_t null_count = 0;
-  HostBuffer validity;  ///< empty where null_count is 0
-  HostBuffer values;
-  HostBuffer offsets;  ///< variable width only
+  HostBuffer validity;               ///< of all rows; empty where null_count is 0
+  HostBuffer values;                 ///< of all rows
+  HostBuffer offsets;                ///< variable width only: for each chunk its length + 1 offsets, which begin at 0
+  std::vector<ChunkEnd> chunk_ends;  ///< variable width only: others are cut when they are handed over
 };
 
 }  // namespace warpjoin

@@ -12,6 +12,9 @@
 
 namespace warpjoin {
 
+/// Most bytes of a buffer of a result's column: within the 32-bit offsets of Arrow, and within what every Node.js takes.
+inline constexpr uint64_t kMaxBufferBytes = uint64_t{1} << 30;
+
 /// What one phase of an operator did. Phases with the same name are added up.
 struct PhaseStats {
   std::string name;
@@ -21,6 +24,11 @@ struct PhaseStats {
 
 class Job {
  public:
+  /// Columns of the result have several chunks where one would need a larger buffer than `max_buffer_bytes`.
+  explicit Job(uint64_t max_buffer_bytes = kMaxBufferBytes) : max_buffer_bytes_(max_buffer_bytes) {}
+
+  uint64_t max_buffer_bytes() const noexcept { return max_buffer_bytes_; }
+
   /// Asks the job to stop; the operator notices at its next check, within milliseconds.
   void cancel() noexcept { cancelled_.store(true, std::memory_order_relaxed); }
   bool cancelled() const noexcept { return cancelled_.load(std::memory_order_relaxed); }
@@ -39,6 +47,7 @@ class Job {
   std::vector<PhaseStats> phases() const;
 
  private:
+  const uint64_t max_buffer_bytes_;
   std::atomic<bool> cancelled_{false};
   std::atomic<uint64_t> planned_{0}, done_{0};
   mutable std::mutex mutex_;

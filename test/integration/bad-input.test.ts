@@ -1,4 +1,5 @@
 /** What bad input is answered with: the code, and what the message names. */
+import { createContext, runInContext } from 'node:vm';
 import * as arrow from 'apache-arrow';
 import { afterAll, describe, expect, test } from 'vitest';
 import { createEngine, type Engine, WarpjoinError } from '../../lib/index.js';
@@ -194,6 +195,166 @@ describe('buffers that are not what they claim', () => {
     // A column that nobody asked for is not looked at.
     expect((await own.sort(bad, { by: 'row', select: ['row'] })).numRows).toBe(4);
     expect((await own.sort(good, { by: 'k' })).numRows).toBe(4);
+  });
+});
+
+describe('arguments that throw or lie', () => {
+  const realm = createContext();
+  const inRealm = <T>(code: string): T => runInContext(code, realm) as T;
+  /** The table as a plain object, with `change` made to its first field or column. */
+  const plain = (change: { field?: object; type?: object; data?: object } = {}) => {
+    const { schema, batches } = left;
+    const [field, ...fields] = schema.fields;
+    const [data, ...children] = batches[0]!.data.children;
+    const type = Object.defineProperties(
+      { ...field!.type, typeId: field!.type.typeId },
+      Object.getOwnPropertyDescriptors(change.type ?? {}),
+    );
+    const first = { name: field!.name, type, nullable: true };
+    const { length, offset, values, nullBitmap } = data!;
+    return {
+      schema: { fields: [Object.defineProperties(first, Object.getOwnPropertyDescriptors(change.field ?? {})), ...fields] },
+      batches: [
+        {
+          data: {
+            length,
+            children: [
+              Object.defineProperties(
+                { length, offset, values, nullBitmap },
+                Object.getOwnPropertyDescriptors(change.data ?? {}),
+              ),
+              ...children,
+            ],
+          },
+        },
+      ],
+    } as unknown as arrow.Table;
+  };
+  const throwing = (name: string) => ({
+    get [name]() {
+      throw new TypeError('no such luck');
+    },
+  });
+
+  test('bytes of another realm are read, and detached arrays of one refused', async () => {
+    const own = await engine;
+    const bytes = inRealm<(of: number[]) => Uint8Array>('(bytes) => Uint8Array.from(bytes)')([...arrow.tableToIPC(left)]);
+    expect((await own.sort(bytes, { by: 'id' })).numRows).toBe(3);
+    expect((await own.sort(bytes.buffer as ArrayBuffer, { by: 'id' })).numRows).toBe(3);
+    const keys = inRealm<Int32Array<ArrayBuffer>>('Int32Array.of(3, 1)');
+    expect([...(await own.sortPairs(keys, keys)).keys]).toEqual([1, 3]);
+    structuredClone(keys.buffer, { transfer: [keys.buffer] });
+    const error = await failure(own.sortPairs(keys, keys));
+    expect([error.code, error.message]).toEqual(['ERR_INVALID_TABLE', 'The buffer of keys of sortPairs is detached.']);
+  });
+
+  test.each<[string, arrow.Table, RegExp]>([
+    [
+      'a decimal of 24 bits',
+      plain({ type: { ...new arrow.Decimal(2, 5, 24), typeId: arrow.Type.Decimal } }),
+      /"id" .* decimal24\(5, 2\), which is not supported yet/,
+    ],
+    ['an integer of 24 bits', plain({ type: { bitWidth: 24 } }), /"id" .* type int24, which is not supported/],
+    ['a float of no precision', plain({ type: { typeId: arrow.Type.Float, precision: 7 } }), /"id" .* which is not supported/],
+    [
+      'a type that is an object',
+      plain({ type: { bitWidth: { valueOf: () => 32 } } }),
+      /column "id" of a type that makes no sense/,
+    ],
+    ['a negative offset', plain({ data: { offset: -1 } }), /column "id" with the offset -1/],
+    ['an offset that is no number', plain({ data: { offset: '1' } }), /column "id" with the offset "1"/],
+    [
+      'a negative length',
+      { schema: left.schema, batches: [{ data: { length: -1, children: left.batches[0]!.data.children } }] } as never,
+      /record batch \(0\)/,
+    ],
+    ['metadata that is no map', plain({ field: { metadata: 5 } }), /metadata of the column "id" that is no Map/],
+    ['a field that throws', plain({ field: throwing('nullable') }), /^The left table can't be read: no such luck$/],
+    ['a type that throws', plain({ type: throwing('bitWidth') }), /^The left table can't be read: no such luck$/],
+    ['a column that throws', plain({ data: throwing('values') }), /^The left table can't be read: no such luck$/],
+    ['a table that throws', throwing('schema') as never, /^The left table can't be read: no such luck$/],
+  ])('%s', async (_, bad, message) => {
+    const own = await engine;
+    const error = await failure(own.join(bad as never, right, { on: 'id' } as never));
+    expect(error).toBeInstanceOf(WarpjoinError);
+    expect(['ERR_INVALID_TABLE', 'ERR_NOT_SUPPORTED']).toContain(error.code);
+    expect(error.message).toMatch(message);
+    expect(await own.joinCount(plain(), right, { on: 'id' } as never)).toBe(2);
+  });
+
+  test('options that throw', async () => {
+    const own = await engine;
+    for (const call of [
+      own.sort(left, throwing('by') as never),
+      own.sort(left, { by: throwing('column') } as never),
+      own.join(left, right, { on: 'id', ...{ select: new Proxy([], { get: () => throwing('x').x }) } } as never),
+      own.joinCount(left, right, new Proxy({}, { ownKeys: () => throwing('x').x as never }) as never),
+      own.linkSpeeds(throwing('measure')),
+      createEngine(throwing('threads')),
+    ]) {
+      const error = await failure(call);
+      expect(error.code).toBe('ERR_OPTION');
+      expect(error.message).toMatch(/threw: no such luck$/);
+    }
+    const keys = Object.defineProperties(Int8Array.of(1), Object.getOwnPropertyDescriptors(throwing('length')));
+    expect((await failure(own.sortPairs(keys, Int8Array.of(1)))).message).toBe("sortPairs can't be read: no such luck");
+    const pairs = await failure(own.joinKeys(throwing('keys') as never, { keys: Int8Array.of(1), values: Int8Array.of(1) }));
+    expect([pairs.code, pairs.message]).toEqual(['ERR_INVALID_TABLE', "r can't be read: no such luck"]);
+  });
+
+  test('lists of names are taken as they are when the call is made', async () => {
+    const select = ['id'];
+    const sorted = (await engine).sort(left, { by: 'id', select: select as 'id'[] });
+    select[0] = 'nonsense';
+    expect((await sorted).schema.names).toEqual(['id']);
+  });
+
+  describe('signals of other classes', () => {
+    /** What the oldest libraries have. */
+    const small = (state: { aborted: boolean; reason?: unknown }) => {
+      const listeners = new Set<() => void>();
+      return {
+        ...state,
+        addEventListener: (_: string, listener: () => void) => listeners.add(listener),
+        abort() {
+          this.aborted = true;
+          for (const listener of listeners) listener();
+        },
+      };
+    };
+
+    test('work without throwIfAborted, reason or removeEventListener', async () => {
+      const own = await engine;
+      const options = (signal: object) => ({ by: 'id', signal }) as unknown as { by: 'id' };
+      expect((await own.sort(left, options(small({ aborted: false })))).numRows).toBe(3);
+      const reason = new Error('enough');
+      expect(await failure(own.sort(left, options(small({ aborted: true, reason }))))).toBe(reason);
+      expect(await failure(own.sort(left, options(small({ aborted: true }))))).toMatchObject({ name: 'AbortError' });
+      const signal = small({ aborted: false, reason });
+      const [before, call] = [own.sort(left, { by: 'id' }), own.sort(left, options(signal))];
+      signal.abort();
+      expect(await failure(call)).toBe(reason);
+      expect((await before).numRows).toBe(3);
+    });
+
+    test.each<[string, object]>([
+      ['aborted', Object.assign(throwing('aborted'), { addEventListener() {} })],
+      ['addEventListener', { aborted: false, addEventListener: () => throwing('x').x }],
+      [
+        'aborted after a while',
+        (() => {
+          let asked = 0;
+          return Object.defineProperty({ addEventListener() {} }, 'aborted', { get: () => asked++ > 2 && throwing('x').x });
+        })(),
+      ],
+      ['nothing, but is no signal', Object.create(AbortSignal.prototype)],
+    ])('that throw: %s', async (_, signal) => {
+      const own = await engine;
+      const error = await failure(own.sort(left, { by: 'id', signal } as never));
+      expect(error).toBeInstanceOf(WarpjoinError);
+      expect(error.code).toBe('ERR_OPTION');
+      expect((await own.sort(left, { by: 'id' })).numRows).toBe(3);
+    });
   });
 });
 

@@ -1,9 +1,36 @@
-import { spawn } from 'node:child_process';
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { execFileSync, spawn } from 'node:child_process';
+import {
+  chmodSync,
+  closeSync,
+  constants,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import {
+  DateDay,
+  Decimal,
+  Field,
+  FixedSizeBinary,
+  Int64,
+  Schema,
+  Table,
+  TimestampMicrosecond,
+  tableToIPC,
+  Utf8,
+} from 'apache-arrow';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Options, parseBy, parseCommandLine, UsageError } from '../../lib/cli/arguments.js';
 import { commandHelp, commandNames, commands } from '../../lib/cli/spec.js';
@@ -35,6 +62,18 @@ function start(args: string[]) {
   return { child, ended };
 }
 const warpjoin = (...args: string[]) => start(args).ended;
+
+/** Opens a pipe to write as soon as somebody has opened it to read. */
+async function writerOf(pipe: string): Promise<number> {
+  for (;;) {
+    try {
+      return openSync(pipe, constants.O_WRONLY | constants.O_NONBLOCK);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENXIO') throw error;
+      await wait(10);
+    }
+  }
+}
 
 /** Expects the one-line error that every failure ends in, and nothing else. */
 function expectFailure({ code, out, err }: Outcome, wanted: number, text: string | RegExp) {
@@ -242,11 +281,72 @@ describe('the warpjoin command', () => {
     expect(readdirSync(folder).filter((name) => name.includes('interrupted'))).toEqual([]);
   }, 60_000);
 
+  it('ends at the first signal while it reads a pipe that nobody writes to', async () => {
+    execFileSync('mkfifo', [at('silent.csv')]);
+    const { child, ended } = start(['sort', at('silent.csv'), '--by', 'id']);
+    const writer = await writerOf(at('silent.csv'));
+    child.kill('SIGTERM');
+    expect((await ended).err).toBe('warpjoin: interrupted\n');
+    expect(child.signalCode ?? child.exitCode).toBe('SIGTERM');
+    closeSync(writer);
+  });
+
+  it('refuses a damaged Arrow file in one line', async () => {
+    const bytes = tableToIPC(await readTable(at('left.csv')), 'file');
+    bytes[8]! ^= 1;
+    writeFileSync(at('damaged.arrow'), bytes);
+    expectFailure(await warpjoin('sort', at('damaged.arrow'), '--by', 'id'), 1, /damaged\.arrow: not readable as Arrow IPC: /);
+  });
+
+  it('writes through symbolic links, whole or not at all, and keeps permissions', async () => {
+    mkdirSync(at('elsewhere'));
+    const target = at('elsewhere/target.csv');
+    symlinkSync('elsewhere/target.csv', at('link.csv'));
+    symlinkSync(at('link.csv'), at('second.csv'));
+    for (const what of ['a target that is not there yet', 'one that is']) {
+      const { code, err } = await warpjoin('sort', at('left.csv'), '--by', 'name', '-q', '-o', at('second.csv'));
+      expect([code, err], what).toEqual([0, '']);
+      expect([readlinkSync(at('link.csv')), readlinkSync(at('second.csv'))]).toEqual(['elsewhere/target.csv', at('link.csv')]);
+      expect(readFileSync(target, 'utf8')).toMatch(/^id,name\n2,deux\n/);
+      if (what === 'one that is') expect(statSync(target).mode & 0o777).toBe(0o640);
+      chmodSync(target, 0o640);
+    }
+    await warpjoin('sort', at('left.csv'), '--by', 'nothing', '-q', '-o', at('second.csv'));
+    expect(readFileSync(target, 'utf8')).toMatch(/^id,name\n2,deux\n/);
+    expect(readdirSync(at('elsewhere'))).toEqual(['target.csv']);
+    symlinkSync(at('loop.csv'), at('loop.csv'));
+    expectFailure(
+      await warpjoin('sort', at('left.csv'), '--by', 'id', '-o', at('loop.csv')),
+      1,
+      /loop\.csv: too many symbolic links/,
+    );
+  });
+
   it('ends quietly when nobody reads its output', async () => {
     const { child, ended } = start(['sort', at('left.csv'), '--by', 'id', '-q']);
     child.stdout.destroy();
     expect(await ended).toMatchObject({ code: 0, err: '' });
   });
+});
+
+it('names types as its messages do', () => {
+  const types = [
+    new Decimal(2, 10),
+    new Int64(),
+    new TimestampMicrosecond('UTC'),
+    new DateDay(),
+    new FixedSizeBinary(3),
+    new Utf8(),
+  ];
+  const schema = new Schema(types.map((type, i) => new Field(`column${i}`, type)));
+  expect(renderTable(new Table(schema, []), 1).split('\n')[1]!.trim().split(/ {2,}/)).toEqual([
+    'decimal128(10, 2)',
+    'int64',
+    'timestamp[us, UTC]',
+    'date32',
+    'fixed_size_binary(3)',
+    'utf8',
+  ]);
 });
 
 it('prints wide tables within the width', async () => {

@@ -3,11 +3,11 @@ import { monitorEventLoopDelay } from 'node:perf_hooks';
 import * as arrow from 'apache-arrow';
 import { describe, expect, test } from 'vitest';
 import { Engine } from '../../lib/engine.js';
-import { WarpjoinError } from '../../lib/index.js';
+import { type EngineOptions, WarpjoinError } from '../../lib/index.js';
 import { type NativeEngine, type NativeEngineConfig, native } from '../../lib/native.js';
 import { engineSchema } from '../../lib/options.js';
 import { parse } from '../../lib/schema.js';
-import { DEVICE_COUNTS, describeHost, deviceOptions, onGpus, testEngine, testOn } from '../support/engines.js';
+import { DEVICE_COUNTS, describeHost, inspectedEngine, onGpus, testEngine, testOn } from '../support/engines.js';
 import { failure, random } from '../support/tables.js';
 
 /** Two int64 columns without nulls: keys drawn from `distinct` values, and row numbers. */
@@ -22,21 +22,8 @@ function pairs(length: number, distinct: number, seed = 1): arrow.Table<{ k: arr
 const column = (of: arrow.Table, name: string): BigInt64Array => of.getChild(name)!.toArray() as BigInt64Array;
 
 /** An engine on so many devices, and the native one in it: for its figures and its faults. */
-function inspected(devices: number, options: object = {}): { engine: Engine; inner: NativeEngine } {
-  const addon = native();
-  let inner!: NativeEngine;
-  const spy = new Proxy(addon, {
-    get(target, name) {
-      if (name !== 'Engine') return Reflect.get(target, name);
-      return function Spied(config: ConstructorParameters<typeof addon.Engine>[0]) {
-        inner = new addon.Engine(config);
-        return inner;
-      };
-    },
-  });
-  const all = { memoryLimit: '512MiB', threads: 2, ...deviceOptions(devices), ...options };
-  return { engine: new Engine(parse(engineSchema, 'createEngine', all), spy), inner };
-}
+const inspected = (devices: number, options: EngineOptions = {}) =>
+  inspectedEngine(devices, { memoryLimit: '512MiB', threads: 2, ...options });
 
 describeHost('device memory limits', 'their buffers alone take more than these limits', () => {
   const table = pairs(300_000, 100_000);

@@ -2,7 +2,7 @@
 import * as arrow from 'apache-arrow';
 import { expect, test } from 'vitest';
 import { nativeColumns, readTable } from '../../lib/columns/input.js';
-import { native } from '../../lib/native.js';
+import { type NativeResultColumn, native } from '../../lib/native.js';
 import { chunked, random, table } from '../support/tables.js';
 
 const rows = 3000;
@@ -28,6 +28,9 @@ const engineOf = (devices: number) =>
     deviceMemoryLimitBytes: 0,
   });
 
+/** The values of all chunks. */
+const joined = ({ chunks }: NativeResultColumn) => Buffer.concat(chunks.map(({ values }) => new Uint8Array(values)));
+
 test.each([1, 3])('gatherOnDevices() makes what gather() makes of a run, on %i devices', async (devices) => {
   const engine = engineOf(devices);
   const ordinals = [...Array(devices).keys()];
@@ -46,6 +49,13 @@ test.each([1, 3])('gatherOnDevices() makes what gather() makes of a run, on %i d
   expect(made[0]!.nullCount).toBeGreaterThan(0);
   for (const [index, column] of [1, 2, 3].entries()) {
     expect(made[index]).toEqual(await engine.gather(job, relation, column, run!, 'left'));
+  }
+  const small = engine.createJob(1000);
+  const cut = await engine.gatherOnDevices(small, relation, [1, 2, 3], run!, 'left', ordinals);
+  expect(cut.map(({ chunks }) => chunks.length)).toEqual([47, 1, 24]);
+  for (const [index, column] of [1, 2, 3].entries()) {
+    expect(cut[index]).toEqual(await engine.gather(small, relation, column, run!, 'left'));
+    expect(joined(cut[index]!)).toEqual(joined(made[index]!));
   }
   expect(job.phases().map(({ name }) => name)).toContain('gather on devices');
   expect(() => engine.gatherDeviceBytes(relation, [4], numbers, 1)).toThrow('columns is not a column of the relation');
@@ -76,15 +86,15 @@ test.each([1, 3])('and of both sides of a full join, whose rows may be missing, 
     wantRight: true,
     maxRows: Number.POSITIVE_INFINITY,
   } as const;
-  const joined = await engine.hashJoin(job, keys, request, { devices: ordinals, rounds: 1, partitions: 0 });
-  expect([joined.leftMayBeMissing, joined.rightMayBeMissing]).toEqual([true, true]);
+  const matched = await engine.hashJoin(job, keys, request, { devices: ordinals, rounds: 1, partitions: 0 });
+  expect([matched.leftMayBeMissing, matched.rightMayBeMissing]).toEqual([true, true]);
   for (const side of ['left', 'right'] as const) {
-    const made = await engine.gatherOnDevices(job, relations[side], [0, 1, 2], joined, side, ordinals);
+    const made = await engine.gatherOnDevices(job, relations[side], [0, 1, 2], matched, side, ordinals);
     for (const [column, one] of made.entries()) {
       expect(one.nullCount).toBeGreaterThan(0);
-      expect(one).toEqual(await engine.gather(job, relations[side], column, joined, side));
+      expect(one).toEqual(await engine.gather(job, relations[side], column, matched, side));
     }
   }
-  for (const handle of [joined, keys, relations.left, relations.right]) handle.release();
+  for (const handle of [matched, keys, relations.left, relations.right]) handle.release();
   await engine.dispose();
 });

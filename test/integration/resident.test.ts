@@ -2,7 +2,7 @@
 import * as arrow from 'apache-arrow';
 import { expect, test } from 'vitest';
 import { nativeColumns, readTable } from '../../lib/columns/input.js';
-import { type NativeEngine, native } from '../../lib/native.js';
+import { type NativeEngine, type NativeResultColumn, native } from '../../lib/native.js';
 import { chunked, random, table } from '../support/tables.js';
 
 const draw = random(5);
@@ -18,6 +18,11 @@ const tableOf = (rows: number) =>
     [500, 701],
   );
 const [left, right] = [tableOf(2000), tableOf(1500)];
+/** Of a column in one chunk. */
+const values = (column: NativeResultColumn | undefined): ArrayBuffer => {
+  expect(column!.chunks).toHaveLength(1);
+  return column!.chunks[0]!.values;
+};
 const request = {
   kind: 'inner',
   buildLeft: false,
@@ -52,7 +57,11 @@ test.each([1, 3])('tables are loaded, joined where they lie, and come home, on %
   const [l, r] = [await load(left), await load(right)];
   expect([l.rows, l.spreadEvenly, l.nullable, r.rows]).toEqual([2000, true, [false, false, true], 1500]);
   const [k] = await engine.bringHome(job, l, [0]);
-  expect(new Int32Array(k!.values)).toEqual(left.getChild('k')!.toArray());
+  expect(new Int32Array(values(k))).toEqual(left.getChild('k')!.toArray());
+  // In pieces of 64 rows, which are 256 bytes.
+  const [pieces] = await engine.bringHome(engine.createJob(300), l, [0]);
+  expect(pieces!.chunks.map(({ length }) => length)).toEqual([...Array(31).fill(64), 16]);
+  expect(pieces!.chunks.flatMap((chunk) => [...new Int32Array(chunk.values)])).toEqual([...left.getChild('k')!.toArray()]);
 
   const [one, other] = [
     { table: l, key: 0 },
@@ -67,9 +76,9 @@ test.each([1, 3])('tables are loaded, joined where they lie, and come home, on %
     return [...new Int32Array(keys, 0, size)].map((key, row) => `${key} ${lefts[row]} ${rights[row]}`).sort();
   };
   const atHome = pairs(
-    engine.takeJoinKeys(rows),
-    engine.takeJoinValues(rows, 'left'),
-    engine.takeJoinValues(rows, 'right'),
+    values(engine.takeJoinKeys(job, rows)),
+    values(engine.takeJoinValues(job, rows, 'left')),
+    values(engine.takeJoinValues(job, rows, 'right')),
     rows.size,
   );
   const expected: string[] = [];
@@ -87,7 +96,7 @@ test.each([1, 3])('tables are loaded, joined where they lie, and come home, on %
   ]);
   expect([stays.rows, stays.nullable]).toEqual([rows.size, [false, false, false]]);
   const [v, keys, u] = await engine.bringHome(job, stays, [0, 1, 2]);
-  expect(pairs(keys!.values, u!.values, v!.values, stays.rows)).toEqual(atHome);
+  expect(pairs(values(keys), values(u), values(v), stays.rows)).toEqual(atHome);
   expect(engine.joinTablesDeviceBytes(tables, request)).toBeGreaterThan(0);
 
   const gathered = await engine.joinTables(
@@ -108,8 +117,8 @@ test.each([1, 3])('tables are loaded, joined where they lie, and come home, on %
   ]);
   const [zero, ofLeft] = await engine.bringHome(job, zeroes, [0, 1]);
   const zeroRows = [...left.getChild('k')!].flatMap((k, row) => (k === 0 ? [BigInt(row) << 30n] : []));
-  expect([...new BigInt64Array(ofLeft!.values, 0, zeroes.rows)].sort()).toEqual(zeroRows.sort());
-  expect(new Int32Array(zero!.values, 0, zeroes.rows)).toEqual(new Int32Array(zeroRows.length));
+  expect([...new BigInt64Array(values(ofLeft), 0, zeroes.rows)].sort()).toEqual(zeroRows.sort());
+  expect(new Int32Array(values(zero), 0, zeroes.rows)).toEqual(new Int32Array(zeroRows.length));
 
   const by = [{ column: 0, descending: true, nullsLast: true }];
   const asItIs = await engine.tableSortKeys(job, l, by, null);
@@ -118,8 +127,8 @@ test.each([1, 3])('tables are loaded, joined where they lie, and come home, on %
   expect([sorted.rows, sorted.nullable]).toEqual([2000, [false, false, true]]);
   const order = [...Array(2000).keys()].sort((a, b) => left.get(b)!.k - left.get(a)!.k || a - b);
   const [sortedKeys, sortedValues, sortedBits] = await engine.bringHome(job, sorted, [0, 1, 2]);
-  expect([...new Int32Array(sortedKeys!.values)]).toEqual(order.map((row) => left.get(row)!.k));
-  expect(new BigInt64Array(sortedValues!.values)).toEqual(BigInt64Array.from(order, (row) => BigInt(row) << 30n));
+  expect([...new Int32Array(values(sortedKeys))]).toEqual(order.map((row) => left.get(row)!.k));
+  expect(new BigInt64Array(values(sortedValues))).toEqual(BigInt64Array.from(order, (row) => BigInt(row) << 30n));
   expect(sortedBits!.nullCount).toBe(left.getChild('b')!.nullCount);
   expect(engine.sortTableDeviceBytes(asItIs, [0, 1])).toBeGreaterThan(0);
   const two = await engine.tableSortKeys(job, l, [{ column: 2, descending: false, nullsLast: false }, by[0]!], 1);
@@ -129,8 +138,8 @@ test.each([1, 3])('tables are loaded, joined where they lie, and come home, on %
   const rank = (row: number) => (left.get(row)!.b === null ? 0 : left.get(row)!.b ? 2 : 1);
   const orderByTwo = [...Array(2000).keys()].sort((a, b) => rank(a) - rank(b) || left.get(b)!.k - left.get(a)!.k || a - b);
   const [valuesByTwo, keysByTwo, bitsByTwo] = await engine.bringHome(job, sortedByTwo, [0, 1, 2]);
-  expect(new BigInt64Array(valuesByTwo!.values)).toEqual(BigInt64Array.from(orderByTwo, (row) => BigInt(row) << 30n));
-  expect([...new Int32Array(keysByTwo!.values)]).toEqual(orderByTwo.map((row) => left.get(row)!.k));
+  expect(new BigInt64Array(values(valuesByTwo))).toEqual(BigInt64Array.from(orderByTwo, (row) => BigInt(row) << 30n));
+  expect([...new Int32Array(values(keysByTwo))]).toEqual(orderByTwo.map((row) => left.get(row)!.k));
   expect(bitsByTwo!.nullCount).toBe(left.getChild('b')!.nullCount);
 
   expect(() => engine.sortTable(job, asItIs, [3])).toThrow('columns is not a column of the table');

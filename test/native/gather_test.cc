@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "columns/chunk_ends.h"
 #include "core/error.h"
 #include "test_columns.h"
 
@@ -136,18 +137,79 @@ TEST(GatherCoalesced, RefusesColumnsOfDifferentTypes) {
   EXPECT_THROW(gather_coalesced(a.column, rows.list, b.column, rows.list, engine, job), Error);
 }
 
-TEST(Gather, RefusesTextThatDoesNotFitItsOffsets) {
-  std::mt19937_64 random(7);
-  Engine engine = make_engine();
-  const Job job;
-  const TestColumn test("c", utf8_type(), {std::string(1 << 20, 'x')}, {1}, random);
-  const Rows rows(std::vector<uint64_t>(2048, 0), 4, false);
-  try {
-    gather(test.column, rows.list, engine, job);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::not_supported);
+/// Where texts of these sizes are cut.
+std::vector<ChunkEnd> expected_ends(const std::vector<uint64_t>& sizes, uint64_t offset_bytes, uint64_t max_bytes) {
+  std::vector<ChunkEnd> ends;
+  ChunkEnd begin, at;
+  for (const uint64_t size : sizes) {
+    const bool fits = at.byte + size - begin.byte <= max_bytes && (at.row + 2 - begin.row) * offset_bytes <= max_bytes;
+    if (at.row > begin.row && !fits) ends.push_back(begin = at);
+    at = {at.row + 1, at.byte + size};
   }
+  ends.push_back(at);
+  return ends;
+}
+
+TEST(Gather, CutsTextWhereABufferWouldBeLargerThanTheJobAllows) {
+  std::mt19937_64 random(7);
+  Engine engine = make_engine(4);
+  for (const ColumnType& type : {utf8_type(), large_utf8_type()}) {
+    for (int round = 0; round < 60; ++round) {
+      const Draw draw{.nulls = round % 3 == 0 ? 0.3 : 0, .longest = round % 4 ? 40u : 0u};
+      const Values values = draw_values(type, 300, draw, random);
+      const TestColumn test("c", type, values, random);
+      const uint64_t size = std::vector<uint64_t>{0, 1, 300, 70000, 140001}[random() % 5];
+      const uint64_t max_bytes = std::vector<uint64_t>{0, 30, 1000, 60000, 1000000, UINT64_MAX}[random() % 6];
+      const Job job(max_bytes);
+      const Rows picked = draw_rows(300, size, round % 2, random);
+      const PoisonedMemory poisoned(engine, size);
+      Values expected;
+      std::vector<uint64_t> sizes;
+      for (const uint64_t row : picked.numbers) {
+        expected.push_back(row == kMissing ? Value() : values[row]);
+        sizes.push_back(expected.back() ? expected.back()->size() : 0);
+      }
+      const OwnedColumn result = gather(test.column, picked.list, engine, job);
+      ASSERT_EQ(values_of(result, type), expected) << type_name(type) << " " << max_bytes;
+      ASSERT_EQ(result.chunk_ends, expected_ends(sizes, type.kind == ColumnKind::utf8 ? 4 : 8, max_bytes));
+    }
+  }
+}
+
+TEST(Gather, CutsCoalescedText) {
+  std::mt19937_64 random(9);
+  Engine engine = make_engine(2);
+  const Job job(500);
+  const Values a = draw_values(utf8_type(), 300, {}, random), b = draw_values(utf8_type(), 200, {.nulls = 0.2}, random);
+  const TestColumn first("a", utf8_type(), a, random), second("b", utf8_type(), b, random);
+  const Rows a_rows = draw_rows(300, 1000, true, random), b_rows = draw_rows(200, 1000, true, random);
+  const OwnedColumn result = gather_coalesced(first.column, a_rows.list, second.column, b_rows.list, engine, job);
+  Values expected;
+  for (size_t i = 0; i < 1000; ++i) {
+    const uint64_t x = a_rows.numbers[i], y = b_rows.numbers[i];
+    expected.push_back(x != kMissing ? a[x] : y != kMissing ? b[y] : Value());
+  }
+  EXPECT_EQ(values_of(result, utf8_type()), expected);
+  EXPECT_GT(result.chunk_ends.size(), 5u);
+}
+
+TEST(ChunkEnds, OfFixedWidthArePowersOfTwoOfRowsThatFit) {
+  using columns::fixed_chunk_ends;
+  EXPECT_EQ(fixed_chunk_ends(signed_type(8), 0, 100), (std::vector<ChunkEnd>{{0, 0}}));
+  EXPECT_EQ(fixed_chunk_ends(signed_type(8), 8, 100), (std::vector<ChunkEnd>{{8, 64}}));
+  EXPECT_EQ(fixed_chunk_ends(signed_type(8), 20, 100), (std::vector<ChunkEnd>{{8, 64}, {16, 128}, {20, 160}}));
+  EXPECT_EQ(fixed_chunk_ends(signed_type(8), 16, 64), (std::vector<ChunkEnd>{{8, 64}, {16, 128}}));
+  EXPECT_EQ(fixed_chunk_ends(opaque_type(5), 9, 24), (std::vector<ChunkEnd>{{4, 20}, {8, 40}, {9, 45}}));
+  EXPECT_EQ(fixed_chunk_ends(opaque_type(200), 2, 100), (std::vector<ChunkEnd>{{1, 200}, {2, 400}}));
+  EXPECT_EQ(fixed_chunk_ends(boolean_type(), 20, 1), (std::vector<ChunkEnd>{{8, 1}, {16, 2}, {20, 3}}));
+  EXPECT_EQ(fixed_chunk_ends(boolean_type(), 20, 0), (std::vector<ChunkEnd>{{8, 1}, {16, 2}, {20, 3}}));
+  const uint64_t rows = (uint64_t{1} << 32) - 1;
+  EXPECT_EQ(fixed_chunk_ends(boolean_type(), rows, kMaxBufferBytes).size(), 1u);
+  EXPECT_EQ(fixed_chunk_ends(signed_type(8), rows, UINT64_MAX), (std::vector<ChunkEnd>{{rows, rows * 8}}));
+  const std::vector<ChunkEnd> ends = fixed_chunk_ends(signed_type(8), rows, kMaxBufferBytes);
+  ASSERT_EQ(ends.size(), 32u);
+  EXPECT_EQ(ends[30], (ChunkEnd{uint64_t{31} << 27, uint64_t{31} << 30}));
+  EXPECT_EQ(ends[31], (ChunkEnd{rows, rows * 8}));
 }
 
 TEST(Gather, StopsWhenItsJobIsCancelled) {

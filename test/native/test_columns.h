@@ -299,16 +299,25 @@ inline Values values_of(const OwnedColumn& column, const ColumnType& type, bool 
   Values values;
   uint64_t nulls = 0;
   EXPECT_EQ(static_cast<bool>(column.validity), column.null_count != 0);
+  EXPECT_EQ(column.type.kind, type.kind);
+  EXPECT_EQ(column.type.width, type.width);
+  EXPECT_EQ(column.chunk_ends.empty(), !type.variable_width());
+  uint64_t chunk = 0;
+  ChunkEnd begin;  // of the chunk
   for (uint64_t i = 0; i < column.length; ++i) {
+    if (type.variable_width() && i == column.chunk_ends.at(chunk).row) begin = column.chunk_ends[chunk++];
     std::string value;
+    const auto text = [&]<class Offset>(const Offset* offsets) {
+      EXPECT_TRUE(i > begin.row || offsets[i + chunk] == 0);
+      const char* const values = column.values.as<char>() + begin.byte;
+      return std::string(values + offsets[i + chunk], values + offsets[i + chunk + 1]);
+    };
     if (type.kind == ColumnKind::boolean) {
       value = std::string(1, static_cast<char>((column.values.as<uint8_t>()[i / 8] >> (i % 8)) & 1));
     } else if (type.kind == ColumnKind::utf8) {
-      const int32_t* offsets = column.offsets.as<int32_t>();
-      value = std::string(column.values.as<char>() + offsets[i], column.values.as<char>() + offsets[i + 1]);
+      value = text(column.offsets.as<int32_t>());
     } else if (type.kind == ColumnKind::large_utf8) {
-      const int64_t* offsets = column.offsets.as<int64_t>();
-      value = std::string(column.values.as<char>() + offsets[i], column.values.as<char>() + offsets[i + 1]);
+      value = text(column.offsets.as<int64_t>());
     } else {
       value = std::string(column.values.as<char>() + i * type.width, type.width);
     }

@@ -22,6 +22,9 @@ import {
 } from 'apache-arrow';
 import fc from 'fast-check';
 
+/** Most bytes of a result's buffers: mostly as many as it takes. */
+export const bufferBytes = fc.constantFrom(null, null, 100, 2000);
+
 export type KeyType =
   | 'int8'
   | 'int16'

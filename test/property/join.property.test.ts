@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Engine } from '../../lib/index.js';
 import { DEVICE_COUNTS, onGpus } from '../support/engines.js';
-import { checkPayload, KEY_TYPES, type KeyType, makeTable, nullRates, rowCounts, SPREADS, seeds } from './cases.js';
+import { bufferBytes, checkPayload, KEY_TYPES, type KeyType, makeTable, nullRates, rowCounts, SPREADS, seeds } from './cases.js';
 import { joinRoom, parameters, setUp } from './run.js';
 
 const setup = setUp();
@@ -31,6 +31,7 @@ const inputs = {
   how: fc.constantFrom('inner' as const, 'left' as const, 'right' as const, 'full' as const, 'semi' as const, 'anti' as const),
   devices: fc.constantFrom(...DEVICE_COUNTS),
   buildSide: fc.constantFrom('auto' as const, 'left' as const, 'right' as const),
+  maxBufferBytes: bufferBytes,
 };
 const joinCase = fc.record({
   ...inputs,
@@ -89,7 +90,7 @@ test('join gives the rows that DuckDB gives', async () => {
       };
       const algorithm = c.algorithm === 'sort-merge' ? 'sort-merge' : 'radix-hash';
       const tables = { left: left.table, right: right.table, how: c.how, algorithm } as const;
-      await setup.onEngine(joinRoom(tables, c.chunksets, c.devices), run);
+      await setup.onEngine(joinRoom(tables, c.chunksets, c.devices), c.maxBufferBytes, run);
     }),
     parameters(500),
   );
@@ -109,7 +110,7 @@ test('loaded tables are joined where they lie', async () => {
   await fc.assert(
     fc.asyncProperty(there, async (c) => {
       const { left, right, leftOnly, expected } = await joinInputs(c);
-      await setup.onEngine({ devices: c.devices, chunksets: 1, bytes: () => 0 }, async (engine) => {
+      await setup.onEngine({ devices: c.devices, chunksets: 1, bytes: () => 0 }, c.maxBufferBytes, async (engine) => {
         await using one = await engine.load(left.table);
         await using other = await engine.load(right.table);
         const ofLeft = (name: string) => name === 'k' || name === 'l_flag';

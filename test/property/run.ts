@@ -3,11 +3,11 @@ import type { Table } from 'apache-arrow';
 import type fc from 'fast-check';
 import { afterAll, beforeAll } from 'vitest';
 import { findColumn, nativeColumns, readTable } from '../../lib/columns/input.js';
-import type { Engine } from '../../lib/index.js';
+import type { Engine, EngineOptions } from '../../lib/index.js';
 import { type NativeEngine, type NativeJoinKind, native } from '../../lib/native.js';
 import type { SortAlgorithm } from '../../lib/options.js';
 import { MIN_SUBPARTITIONS } from '../../lib/plan/join.js';
-import { DEVICE_COUNTS, LEAST_DEVICE_LIMIT, nativeDevices, onGpus, testEngine } from '../support/engines.js';
+import { LEAST_DEVICE_LIMIT, nativeDevices, onGpus, splittingEngine, testEngine } from '../support/engines.js';
 import { Oracle } from './oracle.js';
 
 /** `runs` cases; WARPJOIN_SEED repeats a run. fast-check prints the seed and the shrunk case of a failure. */
@@ -27,35 +27,42 @@ export interface Room {
 
 export interface Setup {
   readonly oracle: Oracle;
-  /** Runs `use` on an engine with so much room. */
-  onEngine(room: Room, use: (engine: Engine) => Promise<void>): Promise<void>;
+  /** Runs `use` on an engine with so much room; results have buffers of at most `maxBufferBytes`, if any. */
+  onEngine(room: Room, maxBufferBytes: number | null, use: (engine: Engine) => Promise<void>): Promise<void>;
 }
 
 /** Sets up, before the tests of the file that calls this, what they compare with and run on; closes it after them. */
 export function setUp(): Setup {
   let oracle: Oracle | undefined;
-  const roomy = new Map<number, Engine>();
+  const engines = new Map<string, Engine>();
   beforeAll(async () => {
     oracle = await Oracle.create();
-    for (const devices of DEVICE_COUNTS) roomy.set(devices, await testEngine(devices));
   });
   afterAll(async () => {
     oracle?.close();
-    for (const engine of roomy.values()) await engine.dispose();
+    for (const engine of engines.values()) await engine.dispose();
   });
   return {
     get oracle() {
       return oracle!;
     },
-    async onEngine(room, use) {
-      if (room.chunksets === 1) return use(roomy.get(room.devices)!);
-      await using engine = await tightEngine(room);
+    async onEngine(room, maxBufferBytes, use) {
+      if (room.chunksets === 1) {
+        const name = `${room.devices} ${maxBufferBytes}`;
+        const engine = engines.get(name) ?? (await engineOf(room.devices, maxBufferBytes, {}));
+        engines.set(name, engine);
+        return use(engine);
+      }
+      await using engine = await tightEngine(room, maxBufferBytes);
       await use(engine);
     },
   };
 }
 
-async function tightEngine({ devices, bytes }: Room): Promise<Engine> {
+const engineOf = async (devices: number, maxBufferBytes: number | null, options: EngineOptions): Promise<Engine> =>
+  maxBufferBytes === null ? testEngine(devices, options) : splittingEngine(devices, maxBufferBytes, options);
+
+async function tightEngine({ devices, bytes }: Room, maxBufferBytes: number | null): Promise<Engine> {
   const probe = new (native().Engine)({
     threads: 2,
     ...nativeDevices(devices),
@@ -64,7 +71,7 @@ async function tightEngine({ devices, bytes }: Room): Promise<Engine> {
   });
   const deviceMemoryLimit = Math.max(LEAST_DEVICE_LIMIT, await bytes(probe));
   await probe.dispose();
-  return testEngine(devices, { threads: 2, deviceMemoryLimit });
+  return engineOf(devices, maxBufferBytes, { threads: 2, deviceMemoryLimit });
 }
 
 /** Room for a `chunksets`-th of so many rows, or less where tuples are wider than 8 bytes, to be sorted at a time. */

@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import type { Engine, Stats } from '../../lib/index.js';
 import { DEVICE_COUNTS, onGpus } from '../support/engines.js';
 import {
+  bufferBytes,
   type ColumnSpec,
   checkPayload,
   KEY_TYPES,
@@ -36,6 +37,7 @@ const common = {
   rows: rowCounts,
   devices: fc.constantFrom(...DEVICE_COUNTS),
   chunksets: fc.constantFrom(1, 1, 2, 3, 5, 9),
+  maxBufferBytes: bufferBytes,
 };
 
 interface SortCase {
@@ -46,6 +48,7 @@ interface SortCase {
   devices: number;
   algorithm: (typeof ALGORITHMS)[number];
   chunksets: number;
+  maxBufferBytes: number | null;
 }
 
 /** A table to sort, and the order of its rows that DuckDB gives. */
@@ -60,7 +63,8 @@ async function sortInput(seed: number, rows: number, tableChunks: number, column
 }
 
 /** Sorts and compares with DuckDB; returns the stats. */
-async function checkSort({ seed, rows, tableChunks, columns, devices, algorithm, chunksets }: SortCase): Promise<Stats> {
+async function checkSort(sortCase: SortCase): Promise<Stats> {
+  const { seed, rows, tableChunks, columns, devices, algorithm, chunksets, maxBufferBytes } = sortCase;
   const { input, by, expected } = await sortInput(seed, rows, tableChunks, columns);
   let stats: Stats | undefined;
   const run = async (engine: Engine) => {
@@ -76,7 +80,7 @@ async function checkSort({ seed, rows, tableChunks, columns, devices, algorithm,
       }
     }
   };
-  await setup.onEngine(sortRoom(rows, chunksets, devices, algorithm === 'auto' ? 'merge' : algorithm), run);
+  await setup.onEngine(sortRoom(rows, chunksets, devices, algorithm === 'auto' ? 'merge' : algorithm), maxBufferBytes, run);
   return stats!;
 }
 
@@ -127,12 +131,13 @@ test('a loaded table is sorted where it lies', async () => {
       fc.array(columnOf(THERE, nullRates), { minLength: 1, maxLength: 3 }),
     ),
     payload: fc.subarray(['t_row', 't_flag', 't_real', 'k0'], { minLength: 1 }),
+    maxBufferBytes: bufferBytes,
   });
   const there = { asTheyAre: 0, made: 0 };
   await fc.assert(
-    fc.asyncProperty(sortCase, async ({ seed, rows, devices, columns, payload }) => {
+    fc.asyncProperty(sortCase, async ({ seed, rows, devices, columns, payload, maxBufferBytes }) => {
       const { input, by, expected } = await sortInput(seed, rows, 2, columns);
-      await setup.onEngine({ devices, chunksets: 1, bytes: () => 0 }, async (engine) => {
+      await setup.onEngine({ devices, chunksets: 1, bytes: () => 0 }, maxBufferBytes, async (engine) => {
         await using loaded = await engine.load(input.table);
         await using sorted = await engine.sort(loaded, { by, select: payload, resident: true });
         const { type, nullRate } = columns[0]!;

@@ -3,8 +3,11 @@
  * too few devices for is skipped, and said.
  */
 import { afterAll, describe, test } from 'vitest';
-import { createEngine, type Engine, type EngineOptions } from '../../lib/index.js';
-import { type NativeEngineConfig, native } from '../../lib/native.js';
+import { Engine } from '../../lib/engine.js';
+import { createEngine, type EngineOptions } from '../../lib/index.js';
+import { type NativeEngine, type NativeEngineConfig, native } from '../../lib/native.js';
+import { engineSchema } from '../../lib/options.js';
+import { parse } from '../../lib/schema.js';
 
 export const onGpus = process.env.WARPJOIN_TEST_DEVICES === 'gpu';
 const most = onGpus ? native().gpus().length : Number.POSITIVE_INFINITY;
@@ -51,6 +54,30 @@ type Options = Omit<EngineOptions, 'device' | 'devices' | 'hostDevices'>;
 
 export function testEngine(devices: number, options: Options = {}): Promise<Engine> {
   return createEngine({ ...deviceOptions(devices), ...options });
+}
+
+/** An engine, and the native one in it: for its figures and its faults. */
+export function inspectedEngine(devices: number, options: Options = {}): { engine: Engine; inner: NativeEngine } {
+  const addon = native();
+  let inner!: NativeEngine;
+  const spy = new Proxy(addon, {
+    get(target, name) {
+      if (name !== 'Engine') return Reflect.get(target, name);
+      return function Spied(config: NativeEngineConfig) {
+        inner = new addon.Engine(config);
+        return inner;
+      };
+    },
+  });
+  return { engine: new Engine(parse(engineSchema, 'createEngine', { ...deviceOptions(devices), ...options }), spy), inner };
+}
+
+/** An engine whose tables have no larger buffers than these: so they come in several record batches, like much larger ones. */
+export function splittingEngine(devices: number, maxBufferBytes: number, options: Options = {}): Engine {
+  const { engine, inner } = inspectedEngine(devices, options);
+  const createJob = inner.createJob.bind(inner);
+  Object.defineProperty(inner, 'createJob', { value: (given = maxBufferBytes) => createJob(given) });
+  return engine;
 }
 
 /** Makes engines that are disposed after the tests of the file that calls this. */

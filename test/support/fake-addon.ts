@@ -315,8 +315,14 @@ function makeColumn(info: NativeColumn, cells: Cell[]): NativeResultColumn {
     return bytes.buffer;
   };
   const validity = nullCount ? bits((cell) => cell !== null) : null;
-  const common = { length: cells.length, nullCount, validity };
-  if (info.kind === 'boolean') return { ...common, values: bits((cell) => cell?.value === true), offsets: null };
+  const made = (values: ArrayBuffer, offsets: ArrayBuffer | null): NativeResultColumn => {
+    return { length: cells.length, nullCount, validity, chunks: [{ length: cells.length, values, offsets }] };
+  };
+  if (info.kind === 'boolean')
+    return made(
+      bits((cell) => cell?.value === true),
+      null,
+    );
   const width = (cell: Cell): number => (info.kind === 'fixed' ? info.width : (cell?.bytes.length ?? 0));
   const values = new Uint8Array(cells.reduce((sum, cell) => sum + width(cell), 0));
   const offsets = [0];
@@ -325,7 +331,12 @@ function makeColumn(info: NativeColumn, cells: Cell[]): NativeResultColumn {
     offsets.push(offsets.at(-1)! + width(cell));
   }
   const buffer = info.kind === 'utf8' ? Int32Array.from(offsets).buffer : BigInt64Array.from(offsets, BigInt).buffer;
-  return { ...common, values: values.buffer, offsets: info.kind === 'fixed' ? null : buffer };
+  return made(values.buffer, info.kind === 'fixed' ? null : buffer);
+}
+
+function rowNumberColumn(rows: readonly number[]): NativeResultColumn {
+  const values = Uint32Array.from(rows).buffer;
+  return { length: rows.length, nullCount: 0, validity: null, chunks: [{ length: rows.length, values, offsets: null }] };
 }
 
 export interface FakeAddon extends NativeAddon {
@@ -551,18 +562,16 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
         const column = keys.relation.columns[keys.by[sortColumn]!.column]!;
         return options.decodes ? makeColumn(column.info, rowCells(column, use<Run>(run).order)) : null;
       }),
-    takeValues(handle) {
+    takeValues(_job, handle) {
       const run = use<Run>(handle);
       if (run.taken) throw coded('ERR_INTERNAL', 'The values were taken');
       run.taken = true;
-      return run.payload
-        ? makeColumn(run.payload.info, rowCells(run.payload, run.order)).values
-        : Uint32Array.from(run.order).buffer;
+      return run.payload ? makeColumn(run.payload.info, rowCells(run.payload, run.order)) : rowNumberColumn(run.order);
     },
-    takeKeys(handle) {
+    takeKeys(_job, handle) {
       const run = use<Run>(handle);
       if (!run.keys) throw coded('ERR_INTERNAL', 'The keys are not values');
-      return makeColumn(run.keys.info, rowCells(run.keys, run.order)).values;
+      return makeColumn(run.keys.info, rowCells(run.keys, run.order));
     },
     joinKeys: (job, left, leftColumn, leftPayload, right, rightColumn, rightPayload) =>
       step('joinKeys', job, () => {
@@ -622,22 +631,22 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
         const pairs = Array.from({ length: left * right }, (_, row): [number, number] => [Math.floor(row / right), row % right]);
         return new Rows(pairs, pairs.length, null, null) as unknown as RowsHandle;
       }),
-    takeJoinKeys(handle) {
+    takeJoinKeys(_job, handle) {
       const rows = use<Rows>(handle);
       if (!rows.request?.wantKeys) throw coded('ERR_INTERNAL', 'The keys were not asked for');
       const { relation, column } = rows.keys!.sides.left;
-      return makeColumn(relation.columns[column]!.info, rowCells(relation.columns[column]!, side(rows, 'left'))).values;
+      return makeColumn(relation.columns[column]!.info, rowCells(relation.columns[column]!, side(rows, 'left')));
     },
-    takeJoinValues(handle, which) {
+    takeJoinValues(_job, handle, which) {
       const rows = use<Rows>(handle);
       if (rows.request && !rows.request[which === 'left' ? 'wantLeft' : 'wantRight'])
         throw coded('ERR_INTERNAL', 'These values were not asked for');
       if (rows.keys?.[which].carriesPayload) {
         const { relation, payload } = rows.keys.sides[which];
         const column = relation.columns[payload!]!;
-        return makeColumn(column.info, rowCells(column, side(rows, which))).values;
+        return makeColumn(column.info, rowCells(column, side(rows, which)));
       }
-      return Uint32Array.from(side(rows, which)).buffer;
+      return rowNumberColumn(side(rows, which));
     },
     gather: (job, relation, column, handle, which) =>
       step('gather', job, () => {

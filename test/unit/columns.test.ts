@@ -2,8 +2,10 @@ import * as arrow from 'apache-arrow';
 import { describe, expect, test } from 'vitest';
 import { canBeCarried, findColumn, infoOf, nativeColumns, readArrays, readTable } from '../../lib/columns/input.js';
 import { joinLayout, sortLayout } from '../../lib/columns/layout.js';
-import { buildTable, checkTableRows, rowNumbers } from '../../lib/columns/result.js';
+import { ownLibrary, typeIn } from '../../lib/columns/library.js';
+import { buildTable, checkArrayRows, checkTableRows, rowNumbers } from '../../lib/columns/result.js';
 import { checkComparable, type ForeignType, typeInfo, typeName } from '../../lib/columns/types.js';
+import type { NativeResultChunk, NativeResultColumn } from '../../lib/native.js';
 import { type JoinSettings, joinSchema, joinSettings } from '../../lib/options.js';
 import { chunked, rows, table } from '../support/tables.js';
 
@@ -189,9 +191,12 @@ describe('types', () => {
     [new arrow.LargeBinary(), 'large_utf8', 0, 'bytes', 'binary'],
   ])('%s', (type, kind, width, order, comparesAs) => {
     expect(info(type)).toMatchObject({ kind, width, order, comparesAs });
+    expect(typeIn(ownLibrary, info(type)!, 'c')).toBe(type);
     // A type of another apache-arrow: the same fields, another class.
-    const foreign = { ...type, typeId: type.typeId };
-    expect(arrow.util.compareTypes(typeInfo(foreign as unknown as ForeignType)!.type, type)).toBe(true);
+    const foreign = { ...type, typeId: type.typeId } as unknown as ForeignType;
+    const made = typeIn(ownLibrary, typeInfo(foreign)!, 'c');
+    expect(made).not.toBe(foreign);
+    expect(arrow.util.compareTypes(made, type)).toBe(true);
   });
 
   test.each([
@@ -201,6 +206,9 @@ describe('types', () => {
     [new arrow.Struct([]), 'struct'],
     [new arrow.Dictionary(new arrow.Utf8(), new arrow.Int32()), 'dictionary'],
     [new arrow.Utf8View(), 'utf8_view'],
+    [new arrow.Int(true, 24 as never), 'int24'],
+    [new arrow.Decimal(0, 5, 24), 'decimal24(5, 0)'],
+    [new arrow.Interval(7 as never), 'interval'],
   ])('%s is not supported', (type, name) => {
     expect(info(type)).toBeNull();
     expect(typeName(type as unknown as ForeignType)).toBe(name);
@@ -305,14 +313,14 @@ describe('layout of a join', () => {
 });
 
 describe('results', () => {
-  const native = (values: ArrayBuffer, length: number, more: object = {}) => ({
+  const native = (values: ArrayBuffer, length: number, more: object = {}): NativeResultColumn => ({
     length,
     nullCount: 0,
     validity: null,
-    values,
-    offsets: null,
+    chunks: [{ length, values, offsets: null }],
     ...more,
   });
+  const origin = { library: ownLibrary, metadata: undefined };
   const column = (name: string, type: arrow.DataType, nullable = false) => ({
     name,
     type,
@@ -324,18 +332,18 @@ describe('results', () => {
 
   test('share the buffers they are made of', () => {
     const values = Int32Array.of(1, 2, 3).buffer;
-    const text = native(new TextEncoder().encode('abc').buffer as ArrayBuffer, 3, {
-      offsets: Int32Array.of(0, 1, 1, 3).buffer,
+    const letters = new TextEncoder().encode('abc').buffer as ArrayBuffer;
+    const text = native(letters, 3, {
       nullCount: 1,
       validity: Uint8Array.of(0b101).buffer,
+      chunks: [{ length: 3, values: letters, offsets: Int32Array.of(0, 1, 1, 3).buffer }],
     });
     const layout = [column('i', new arrow.Int32()), column('s', new arrow.Utf8()), column('b', new arrow.Bool())];
-    const out = buildTable(
-      layout,
-      [native(values, 3), text, native(Uint8Array.of(0b110).buffer, 3)],
-      3,
-      new Map([['who', 'me']]),
-    );
+    const out = buildTable(layout, [native(values, 3), text, native(Uint8Array.of(0b110).buffer, 3)], 3, {
+      library: ownLibrary,
+      metadata: new Map([['who', 'me']]),
+    });
+    expect(out.batches).toHaveLength(1);
     expect(rows(out)).toEqual([
       { i: 1, s: 'a', b: false },
       { i: 2, s: null, b: true },
@@ -363,27 +371,84 @@ describe('results', () => {
     ];
     const out = buildTable(
       types.map((type, index) => column(`c${index}`, type)),
-      types.map(() => native(nothing, 0, { offsets: nothing })),
+      types.map(() => native(nothing, 0, { chunks: [{ length: 0, values: nothing, offsets: new ArrayBuffer(8) }] })),
       0,
-      undefined,
+      origin,
     );
     expect(out.numRows).toBe(0);
     expect(out.toArray()).toEqual([]);
     expect(arrow.tableFromIPC(arrow.tableToIPC(out)).numCols).toBe(6);
   });
 
+  test('have a record batch for each part without a cut in any column', () => {
+    // Rows 0 to 20, cut at 8 and 16; at 3, 11 and 12; not at all; at 16.
+    const expected = Array.from({ length: 20 }, (_, row) => ({
+      i: row % 5 === 2 ? null : row * 10,
+      s: 'x'.repeat(row % 4),
+      b: row % 5 === 2 ? null : row % 3 === 0,
+      w: row % 3 === 1,
+    }));
+    const bits = (of: (row: number) => boolean, begin = 0, end = 20): ArrayBuffer => {
+      const bytes = new Uint8Array(Math.ceil((end - begin) / 8));
+      for (let row = begin; row < end; row++) if (of(row)) bytes[(row - begin) >> 3]! |= 1 << ((row - begin) & 7);
+      return bytes.buffer;
+    };
+    const column = (
+      nullable: boolean,
+      ends: number[],
+      chunk: (begin: number, end: number) => Omit<NativeResultChunk, 'length'>,
+    ) => ({
+      length: 20,
+      nullCount: nullable ? 4 : 0,
+      validity: nullable ? bits((row) => row % 5 !== 2) : null,
+      chunks: ends.map((end, index) => ({ length: end - (ends[index - 1] ?? 0), ...chunk(ends[index - 1] ?? 0, end) })),
+    });
+    const integers = column(true, [8, 16, 20], (begin, end) => ({
+      values: BigInt64Array.from({ length: end - begin }, (_, at) => BigInt((begin + at) * 10)).buffer,
+      offsets: null,
+    }));
+    const texts = column(false, [3, 11, 12, 20], (begin, end) => {
+      const offsets = [0];
+      for (let row = begin; row < end; row++) offsets.push(offsets.at(-1)! + (row % 4));
+      return { values: new Uint8Array(offsets.at(-1)!).fill(120).buffer, offsets: Int32Array.from(offsets).buffer };
+    });
+    const booleans = column(true, [20], (begin, end) => ({ values: bits((row) => row % 3 === 0, begin, end), offsets: null }));
+    const others = column(false, [16, 20], (begin, end) => ({ values: bits((row) => row % 3 === 1, begin, end), offsets: null }));
+    const types = { i: new arrow.Int64(), s: new arrow.Utf8(), b: new arrow.Bool(), w: new arrow.Bool() };
+    const layout = Object.entries(types).map(([name, type]) => ({ name, type, nullable: false, metadata: undefined }));
+    const out = buildTable(layout, [integers, texts, booleans, others], 20, origin);
+    expect(out.batches.map((batch) => batch.numRows)).toEqual([3, 5, 3, 1, 4, 4]);
+    const plain = (of: arrow.Table) => rows(of).map((row) => ({ ...row, i: row.i === null ? null : Number(row.i) }));
+    expect(plain(out)).toEqual(expected);
+    expect(out.getChild('i')!.nullCount).toBe(4);
+    expect(plain(arrow.tableFromIPC(arrow.tableToIPC(out)))).toEqual(expected);
+    expect(plain(out.slice(2, 13))).toEqual(expected.slice(2, 13));
+    expect(plain(buildTable(layout.slice(0, 1), [integers], 20, origin))).toEqual(expected.map(({ i }) => ({ i })));
+    expect(out.getChild('s')!.toArray()).toEqual(expected.map(({ s }) => s));
+  });
+
   test('of more rows than a table holds are refused', () => {
-    expect(() => checkTableRows(2 ** 32 - 1)).not.toThrow();
-    expect(refusal(() => checkTableRows(2 ** 32))).toMatchObject({
+    expect(() => checkTableRows(2 ** 32 - 1, 'Do less.')).not.toThrow();
+    expect(refusal(() => checkTableRows(2 ** 32, 'Do less.'))).toMatchObject({
       code: 'ERR_NOT_SUPPORTED',
-      message: expect.stringContaining('4294967296 rows'),
+      message: 'The result has 4294967296 rows; an apache-arrow table holds at most 4294967295. Do less.',
+    });
+  });
+
+  test('of more rows than a typed array holds are refused', () => {
+    expect(() => checkArrayRows(2 ** 29, 8, 'Do less.', 2 ** 32)).not.toThrow();
+    expect(refusal(() => checkArrayRows(2 ** 29 + 1, 8, 'Do less.', 2 ** 32))).toMatchObject({
+      code: 'ERR_NOT_SUPPORTED',
+      message: expect.stringMatching(
+        /^The result has 536870913 rows, 4.* in one typed array; .* holds at most 4 GiB in one. Do less.$/,
+      ),
     });
   });
 
   test('row numbers tell their width by their size', () => {
-    expect(rowNumbers(Uint32Array.of(1, 2).buffer, 2)).toEqual(Uint32Array.of(1, 2));
-    expect(rowNumbers(BigUint64Array.of(1n, 2n).buffer, 2)).toEqual(BigUint64Array.of(1n, 2n));
-    expect(rowNumbers(new ArrayBuffer(0), 0)).toEqual(new Uint32Array(0));
+    expect(rowNumbers(native(Uint32Array.of(1, 2).buffer, 2))).toEqual(Uint32Array.of(1, 2));
+    expect(rowNumbers(native(BigUint64Array.of(1n, 2n).buffer, 2))).toEqual(BigUint64Array.of(1n, 2n));
+    expect(rowNumbers(native(new ArrayBuffer(0), 0))).toEqual(new Uint32Array(0));
   });
 });
 

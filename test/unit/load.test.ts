@@ -4,6 +4,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import * as arrow from 'apache-arrow';
 import { describe, expect, test, vi } from 'vitest';
+import { ownLibrary } from '../../lib/columns/library.js';
 import { Engine } from '../../lib/engine.js';
 import type { ResidentHandle } from '../../lib/native.js';
 import { type Contents, Tables } from '../../lib/operators/load.js';
@@ -77,7 +78,15 @@ test('calls hold the tables that they are given', async () => {
 
 test('a table that a call reads where it lies goes with the end of the call', () => {
   const tables = new Tables();
-  const contents: Contents = { rows: 0, columns: [], metadata: undefined, host: null, resident: null, disposed: false };
+  const contents: Contents = {
+    rows: 0,
+    columns: [],
+    metadata: undefined,
+    library: ownLibrary,
+    host: null,
+    resident: null,
+    disposed: false,
+  };
   const handle = { release: vi.fn() };
   tables.add(contents, { handle: handle as unknown as ResidentHandle, position: new Map() });
   tables.endCall(true);

@@ -1,0 +1,208 @@
+/**
+ * Arrow IPC streams and files: which messages they hold, and where. What they claim is checked before it is used, so that no
+ * bytes make the reader loop, allocate what isn't there or read elsewhere. Message bodies become the table's buffers as they are.
+ */
+import * as arrow from 'apache-arrow';
+import { readColumns } from './batch.js';
+import { type Decoded, IpcError, readRoot, within } from './flatbuffer.js';
+import { type DictionaryBatchTable, footer, message, messageKinds, type RecordBatchTable, type SchemaTable } from './metadata.js';
+import { checkVersion, readSchema, type TableSchema, textMap } from './schema.js';
+
+export { IpcError } from './flatbuffer.js';
+
+/** Bytes of the stream or file. */
+export interface Range {
+  readonly position: number;
+  readonly length: number;
+}
+
+/** Reads a table: yields each range that it needs, which lies within the bytes that there are, and goes on with its bytes. */
+export type Reading = Generator<Range, arrow.Table, Uint8Array>;
+
+const magic = 'ARROW1';
+/** The magic at the start of a file, padded. */
+const fileStart = 8;
+/** The footer's length and the magic at the end of a file. */
+const fileEnd = 4 + magic.length;
+/** Stands before the length of a message's metadata since Arrow 0.15. */
+const continuation = -1;
+
+interface Message {
+  readonly metadata: Decoded<typeof message>;
+  readonly body: Range;
+  /** How messages about it name it. */
+  readonly label: string;
+}
+
+/** The table of a stream or file of `size` bytes. Throws an IpcError for bytes that are none, or that can't be read here. */
+export function* readIpc(size: number): Reading {
+  const start = yield* text(0, Math.min(size, magic.length));
+  return start === magic ? yield* readFile(size) : yield* readStream(size);
+}
+
+/** The table of IPC bytes, over these bytes: only buffers that lie at odd places are copied. Throws an IpcError. */
+export function readIpcBytes({ buffer, byteOffset, byteLength }: Uint8Array): arrow.Table {
+  // Subclasses slice in other ways, Node's Buffer without a copy.
+  const bytes = new Uint8Array(buffer, byteOffset, byteLength);
+  const reading = readIpc(bytes.byteLength);
+  let step = reading.next();
+  while (!step.done) {
+    const { position, length } = step.value;
+    step = reading.next(bytes.subarray(position, position + length));
+  }
+  return step.value;
+}
+
+function* readStream(size: number): Reading {
+  let builder: TableBuilder | undefined;
+  let position = 0;
+  // A stream may end without a marker.
+  while (position < size) {
+    const found = yield* readMessage(position, size);
+    if (!found) break;
+    if (builder) yield* builder.add(found);
+    else builder = new TableBuilder(schemaOf(found), true);
+    position = found.body.position + found.body.length;
+  }
+  if (!builder) throw new IpcError('there is no schema in it');
+  return builder.table();
+}
+
+function* readFile(size: number): Reading {
+  if (size < fileStart + fileEnd || (yield* text(size - magic.length, magic.length)) !== magic)
+    throw new IpcError('the file has lost its end');
+  const footerLength = int32(yield { position: size - fileEnd, length: 4 });
+  const footerStart = size - fileEnd - footerLength;
+  if (footerLength <= 0 || footerStart < fileStart)
+    throw new IpcError(`its footer of ${footerLength} bytes does not fit the file of ${size} bytes`);
+  const footerBytes = yield { position: footerStart, length: footerLength };
+  let builder: TableBuilder;
+  let places: { kind: BatchKind; offset: number; end: number }[];
+  try {
+    const { schema, version, dictionaries, recordBatches } = readRoot(footerBytes, footer);
+    if (!schema) throw new IpcError('it has no schema');
+    builder = new TableBuilder(readSchema(schema, version), false);
+    const ends = endsOf([...dictionaries, ...recordBatches], footerStart);
+    const placesOf = (kind: BatchKind, list: readonly Block[]) =>
+      list.map(({ offset }) => ({ kind, offset, end: ends.get(offset)! }));
+    places = [...placesOf('dictionary batch', dictionaries), ...placesOf('record batch', recordBatches)];
+  } catch (error) {
+    throw within(`footer at byte ${footerStart}`, error);
+  }
+  for (const { kind, offset, end } of places) {
+    const found = yield* readMessage(offset, end);
+    if (!found || messageKinds[found.metadata.headerType] !== kind)
+      throw new IpcError(`there is no ${kind} at byte ${offset}, where its footer says that there is one`);
+    yield* builder.add(found);
+  }
+  return builder.table();
+}
+
+type Block = Decoded<typeof footer>['recordBatches'][number];
+type BatchKind = 'dictionary batch' | 'record batch';
+
+/** Where the messages at these offsets must end, by their offsets: none is read twice, or as a part of another one. */
+function endsOf(blocks: readonly Block[], end: number): Map<number, number> {
+  const offsets = blocks.map(({ offset }) => offset).sort((a, b) => a - b);
+  const ends = new Map(offsets.map((offset, index) => [offset, offsets[index + 1] ?? end]));
+  if (offsets[0]! < fileStart) throw new IpcError(`one of its messages is at byte ${offsets[0]}, before they begin`);
+  if (ends.size < offsets.length) throw new IpcError('two of its messages are at one place');
+  return ends;
+}
+
+/** The message at `position`, without its body; null where a marker says that the stream ends. */
+function* readMessage(position: number, end: number): Generator<Range, Message | null, Uint8Array> {
+  const label = `message at byte ${position}`;
+  const left = end - position;
+  if (left < 4) throw new IpcError(`${label} is cut off`);
+  const prefix = yield { position, length: Math.min(left, 8) };
+  const [first, second] = [int32(prefix), prefix.byteLength < 8 ? undefined : int32(prefix, 4)];
+  const prefixed = first === continuation;
+  const length = prefixed ? second : first;
+  if (length === undefined) throw new IpcError(`${label} is cut off`);
+  if (length === 0) return null;
+  const start = position + (prefixed ? 8 : 4);
+  if (length < 0 || start + length > end) {
+    if (position === 0 && !prefixed) throw new IpcError('not an Arrow IPC file or stream');
+    throw new IpcError(`${label}: its metadata of ${length} bytes does not fit the ${end - start} bytes that are left`);
+  }
+  const bytes = yield { position: start, length };
+  try {
+    const metadata = readRoot(bytes, message);
+    checkVersion(metadata.version);
+    const body = { position: start + length, length: metadata.bodyLength };
+    if (body.position + body.length > end)
+      throw new IpcError(`its body of ${body.length} bytes does not fit the ${end - body.position} bytes that are left`);
+    return { metadata, body, label: `${messageKinds[metadata.headerType] ?? 'message'} at byte ${position}` };
+  } catch (error) {
+    throw within(label, error);
+  }
+}
+
+function schemaOf({ metadata: { header, headerType, version }, label }: Message): TableSchema {
+  if (messageKinds[headerType] !== 'schema' || !header)
+    throw new IpcError(`${label}: expected a schema at the start of a stream`);
+  try {
+    return readSchema(header as SchemaTable, version);
+  } catch (error) {
+    throw within(label, error);
+  }
+}
+
+/** The table that messages after its schema make up. */
+class TableBuilder {
+  readonly #schema: TableSchema;
+  readonly #dictionaries = new Map<number, arrow.Vector>();
+  readonly #batches: arrow.RecordBatch[] = [];
+
+  /** `replaces`: whether a later dictionary may take the place of one with the same number, as in streams. */
+  constructor(
+    schema: TableSchema,
+    private readonly replaces: boolean,
+  ) {
+    this.#schema = schema;
+  }
+
+  table(): arrow.Table {
+    return new arrow.Table(this.#schema.schema, this.#batches);
+  }
+
+  *add({ metadata, body: range, label }: Message): Generator<Range, void, Uint8Array> {
+    const kind = messageKinds[metadata.headerType];
+    if ((kind !== 'record batch' && kind !== 'dictionary batch') || !metadata.header)
+      throw new IpcError(`${label}: expected a record batch or a dictionary batch`);
+    const body = yield range;
+    const { header, version, customMetadata } = metadata;
+    try {
+      if (kind === 'dictionary batch') this.#addDictionary(header as DictionaryBatchTable, body, version);
+      else this.#addBatch(header as RecordBatchTable, body, version, textMap(customMetadata));
+    } catch (error) {
+      throw within(label, error);
+    }
+  }
+
+  #addBatch(batch: RecordBatchTable, body: Uint8Array, version: number, metadata: Map<string, string>): void {
+    const { schema } = this.#schema;
+    const children = readColumns(schema.fields, batch, body, version, this.#dictionaries);
+    const data = arrow.makeData({ type: new arrow.Struct(schema.fields), length: batch.length, nullCount: 0, children });
+    this.#batches.push(new arrow.RecordBatch(schema, data, metadata));
+  }
+
+  #addDictionary({ id, data: batch, isDelta }: DictionaryBatchTable, body: Uint8Array, version: number): void {
+    const type = this.#schema.dictionaries.get(id);
+    if (!type || !batch) throw new IpcError(`it is dictionary ${id}, which no field of the schema has`);
+    const fields = [new arrow.Field(`dictionary ${id}`, type, true)];
+    const values = new arrow.Vector(readColumns(fields, batch, body, version, this.#dictionaries));
+    const before = this.#dictionaries.get(id);
+    if (before && !isDelta && !this.replaces) throw new IpcError(`dictionary ${id} is there twice, which a file can't have`);
+    this.#dictionaries.set(id, (isDelta && before ? before.concat(values) : values).memoize());
+  }
+}
+
+const int32 = (bytes: Uint8Array, at = 0): number =>
+  new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength).getInt32(at, true);
+
+function* text(position: number, length: number): Generator<Range, string, Uint8Array> {
+  const bytes = yield { position, length };
+  return String.fromCharCode(...bytes);
+}
