@@ -50,6 +50,14 @@ function physicalMemory(): number {
   return constrained > 0 && constrained < totalmem() ? constrained : totalmem();
 }
 
+/** The share of the memory beside what the process holds that an engine uses where no limit is asked for. */
+const DEFAULT_SHARE = 0.8;
+
+/** The limit where none is asked for. The process holds the tables that calls are given, among other things. */
+function defaultMemoryLimit(): number {
+  return Math.max(1, Math.floor(DEFAULT_SHARE * (physicalMemory() - process.memoryUsage.rss())));
+}
+
 /** Runs tasks one after the other, so that the memory limits hold for all of them together. */
 class Queue {
   #last: Promise<unknown> = Promise.resolve();
@@ -78,13 +86,16 @@ export class Engine implements AsyncDisposable {
   readonly #native: NativeEngine;
   #processor: NativeEngine | undefined;
   readonly #queue = new Queue();
+  /** Whether the memory limit is still to be set at the first call, by what the process holds then. */
+  #hasDefaultLimit: boolean;
   #disposal: Promise<void> | undefined;
 
   /** @internal createEngine() is the public way. */
   constructor(settings: EngineSettings, addon: NativeAddon) {
     const { gpus, reason, auto } = chooseDevices(settings, addon);
     const threads = settings.threads ?? availableParallelism();
-    const memoryLimitBytes = resolveSize(settings.memoryLimit, physicalMemory());
+    this.#hasDefaultLimit = settings.memoryLimit === undefined;
+    const memoryLimitBytes = settings.memoryLimit ? resolveSize(settings.memoryLimit, physicalMemory()) : defaultMemoryLimit();
     const config = (gpus: DeviceDescription[]): NativeEngineConfig => {
       const deviceBytes = gpus.length > 0 ? Math.min(...gpus.map((gpu) => gpu.memoryBytes)) : memoryLimitBytes;
       return {
@@ -115,6 +126,8 @@ export class Engine implements AsyncDisposable {
 
   async #enqueue<T>(signal: Signal | undefined, task: () => Promise<T>): Promise<T> {
     if (this.#disposal) throw new WarpjoinError('ERR_OPTION', 'Expected an engine in use but received one that was disposed.');
+    if (this.#hasDefaultLimit) this.#native.setMemoryLimit(defaultMemoryLimit());
+    this.#hasDefaultLimit = false;
     return this.#queue.run(signal, task);
   }
 

@@ -225,7 +225,10 @@ export interface NativeSortPlan {
 
 export interface NativeEngine {
   devices(): DeviceDescription[];
+  /** `usedBytes` are without what is given back where it is needed. */
   memory(): { usedBytes: number; peakBytes: number; limitBytes: number };
+  /** Sets another limit of host memory, for what is allocated from now on. */
+  setMemoryLimit(bytes: number): void;
   /** Restarts the peaks of memory() and devices(). */
   resetPeaks(): void;
   /**
@@ -265,6 +268,8 @@ export interface NativeEngine {
   sortChunksets(job: NativeJob, keys: SortKeysHandle, plan: NativeSortPlan): Promise<RunHandle[]>;
   /** The run of keys that are sorted already. */
   copyRun(job: NativeJob, keys: SortKeysHandle): Promise<RunHandle>;
+  /** Host memory of mergeRuns beside the runs and the merged one. */
+  mergeScratchBytes(keyBytes: number, valueBytes: number, tuples: number, runs: number): number;
   /** Merges the runs into one; they are released. */
   mergeRuns(job: NativeJob, runs: RunHandle[]): Promise<RunHandle>;
   /** Orders ties of word 0 by the remaining words. No-op where keys.complete. */
@@ -273,6 +278,8 @@ export interface NativeEngine {
   decodeKeys(job: NativeJob, keys: SortKeysHandle, sortColumn: number, run: RunHandle): Promise<NativeResultColumn | null>;
   /** Hands the run's values over (row numbers, or the carried payload), zero-copy. */
   takeValues(job: NativeJob, run: RunHandle): NativeResultColumn;
+  /** Frees the run's keys: they are needed no more. */
+  dropKeys(run: RunHandle): void;
   /** Hands the run's keys over, zero-copy. */
   takeKeys(job: NativeJob, run: RunHandle): NativeResultColumn;
 

@@ -152,8 +152,8 @@ export const engineSchema = {
   hostDevices: count(1, 1, 'How many devices to show the processor as, where it is used.', 64),
   threads: count(undefined, 1, 'Threads of the processor to use. Unset: one a core.', 1024),
   memoryLimit: size(
-    { share: 0.8 },
-    'Most host memory to use; a percentage is of the physical memory, or of the container limit.',
+    undefined,
+    'Most host memory to use; a percentage is of the physical memory, or of the container limit. Unset: 80 % of what the process leaves of it at the first call.',
   ),
   deviceMemoryLimit: size(
     undefined,

@@ -10,6 +10,7 @@ import { milliseconds } from '../plan/costs.js';
 import { LEAST_BYTES_FOR_A_CHOICE } from '../plan/device-set.js';
 import { type Work, whyProcessor } from '../plan/placement.js';
 import { attempt as attemptPlan, deviceChoices, type Plan, type Resources, type Step } from '../plan/plan.js';
+import { formatBytes } from '../sizes.js';
 import type { Stats } from '../types.js';
 import type { Tables } from './load.js';
 import { reclaim } from './reclaim.js';
@@ -32,7 +33,7 @@ export interface EngineCore {
   readonly tables: Tables;
 }
 
-interface Releasable {
+export interface Releasable {
   release(): void;
 }
 
@@ -128,6 +129,11 @@ export class Call {
     this.#handles.delete(handle);
   }
 
+  /** Those that the call holds. */
+  get handles(): Releasable[] {
+    return [...this.#handles];
+  }
+
   free(...handles: (Releasable | null)[]): void {
     for (const handle of handles) {
       if (!handle) continue;
@@ -174,6 +180,7 @@ export class Call {
       memoryLimitBytes: limitBytes,
       freeBytes: Math.max(0, limitBytes - usedBytes),
       sortSpills: (tuples, chunkset, devices) => native.sortSpills(tuples, chunkset, devices),
+      mergeScratchBytes: (keyBytes, valueBytes, tuples, runs) => native.mergeScratchBytes(keyBytes, valueBytes, tuples, runs),
       links: null,
     };
   }
@@ -292,12 +299,26 @@ export async function runCall<T>(core: EngineCore, running: Running, body: (call
     try {
       return await withLessDeviceMemory(core, running, body);
     } catch (error) {
-      const short = error instanceof WarpjoinError && error.code === 'ERR_MEMORY_LIMIT';
-      if (!short || !(await reclaim(core.native, heldBytes))) throw error;
+      if (!isShort(error)) throw error;
+      if (!(await reclaim(core.native, heldBytes))) throw namingHeld(core, error);
     }
     running.signal?.throwIfAborted();
-    return withLessDeviceMemory(core, running, body);
+    try {
+      return await withLessDeviceMemory(core, running, body);
+    } catch (error) {
+      throw isShort(error) ? namingHeld(core, error) : error;
+    }
   });
+}
+
+const isShort = (error: unknown): error is WarpjoinError => error instanceof WarpjoinError && error.code === 'ERR_MEMORY_LIMIT';
+
+/** The error where memory is short, with what the caller could do about results that he still holds. */
+function namingHeld({ native }: EngineCore, error: WarpjoinError): WarpjoinError {
+  const { usedBytes } = native.memory();
+  if (usedBytes === 0) return error;
+  const held = `Results of earlier calls that are still referenced hold ${formatBytes(usedBytes)} of the limit.`;
+  return new WarpjoinError(error.code, `${error.message.replace(/\.?$/, '.')} ${held}`, { cause: error.cause ?? error });
 }
 
 async function withLessDeviceMemory<T>(core: EngineCore, running: Running, body: (call: Call) => Promise<T>): Promise<T> {

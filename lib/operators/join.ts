@@ -32,14 +32,8 @@ import {
   planJoin,
   planWithoutHash,
 } from '../plan/join.js';
-import {
-  type ColumnOrigin,
-  type ColumnStep,
-  checkHostBytes,
-  type PlannedColumn,
-  type Resources,
-  resultBytes,
-} from '../plan/plan.js';
+import { checkHostBytes, columnBlocks } from '../plan/memory.js';
+import { type ColumnOrigin, type ColumnStep, isHandedOver, type PlannedColumn, type Resources } from '../plan/plan.js';
 import { quote } from '../suggest.js';
 import type { JoinIndices, ResidentTable, ResultTable, Stats } from '../types.js';
 import { type Call, type EngineCore, placed, runCall } from './call.js';
@@ -250,7 +244,9 @@ async function prepareFromHost(call: Call, task: JoinTask, why: string | null): 
   const taken = keyColumns ? { left: [keyColumns.left], right: [keyColumns.right] } : { left: [], right: [] };
   const { relations, position } = await relationsOf(call, task, columns, taken);
 
+  const { usedBytes } = call.native.memory();
   const keys = keyColumns && (await encodeKeys(call, task, keyColumns, relations, position));
+  const encodedBytes = call.native.memory().usedBytes - usedBytes;
   const keyFromTuples = keys !== null && handsOverKey(task, keys);
   const origins = columns.map((column): ColumnOrigin => {
     if (column.source === 'coalesced') return 'coalesced';
@@ -295,7 +291,7 @@ async function prepareFromHost(call: Call, task: JoinTask, why: string | null): 
     (request.wantKeys ? keys.keyBytes : 0) +
     (request.wantLeft ? keys.left.valueBytes : 0) +
     (request.wantRight ? keys.right.valueBytes : 0);
-  const shape = shapeOf(task, keys, request, planned, rowBytes);
+  const shape = shapeOf(task, keys, request, planned, rowBytes, encodedBytes);
   const inputs = (side: Side, of: readonly number[]): number[] => of.map((index) => position[side].get(columns[index]!.column)!);
   const deviceBytes: JoinDeviceBytes = {
     sort: ({ keyBytes, valueBytes }, tuples, devices, algorithm, several) =>
@@ -381,6 +377,7 @@ function shapeOf(
   { countOnly, wantKeys, wantLeft, wantRight }: NativeJoinRequest,
   columns: readonly PlannedColumn[],
   rowBytes: number,
+  encodedBytes: number,
 ): JoinRequestShape {
   const { algorithm, sortAlgorithm, buildSide } = settings;
   const { keyBytes } = keys;
@@ -404,6 +401,7 @@ function shapeOf(
     right,
     columns,
     rowBytes,
+    encodedBytes,
   };
 }
 
@@ -478,8 +476,9 @@ async function execute(call: Call, task: JoinTask, prepared: Prepared): Promise<
         break;
     }
   }
-  checkRows(call, call.keep(rows!), task, prepared);
+  call.keep(rows!);
   call.free(keys);
+  checkRows(call, rows!, task, prepared);
   const columns = await makeColumns(call, task, prepared, rows!);
   const { size, skew, splitRows } = rows!;
   const left = task.want === 'indices' ? native.takeJoinValues(job, rows!, 'left') : null;
@@ -496,10 +495,12 @@ async function execute(call: Call, task: JoinTask, prepared: Prepared): Promise<
 }
 
 /** Now that the number of rows is known: throws where the result can't be made. */
-function checkRows(call: Call, { size }: RowsHandle, task: JoinTask, { planned, rowBytes, resources }: Prepared): void {
+function checkRows(call: Call, { size }: RowsHandle, task: JoinTask, { planned }: Prepared): void {
   if (task.want === 'count') return;
   checkHolds(call, task, size);
-  checkHostBytes(`The result of ${size} rows`, size * rowBytes + resultBytes(size, planned), resources);
+  const made = planned.filter((column) => !isHandedOver(column));
+  const bytes = made.reduce((sum, column) => sum + columnBlocks(size, column), 0);
+  checkHostBytes(`Making the columns of a result of ${size} rows`, bytes, call.resources);
 }
 
 /** Throws where what the call gives, a table or typed arrays, can't hold so many rows. */

@@ -10,6 +10,13 @@ export function plannedWidth(input: Input, index: number): number {
   return kind === 'fixed' ? width : kind === 'boolean' ? 1 / 8 : kind === 'utf8' ? 4 : 8;
 }
 
+/** Bytes of a column's texts, at most; 0 where the width does not vary. */
+export function textBytes(input: Input, index: number): number {
+  const { kind } = infoOf(input, index);
+  if (kind !== 'utf8' && kind !== 'large_utf8') return 0;
+  return input.columns[index]!.chunks.reduce((bytes, { values }) => bytes + (values?.byteLength ?? 0), 0);
+}
+
 /** Whether a device turned out to have too little memory for a step. What others have left of it may do for another plan. */
 export function isOutOfDeviceMemory(error: unknown): boolean {
   const { code, freeBytes } = error as { code?: unknown; freeBytes?: unknown };

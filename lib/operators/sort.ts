@@ -13,7 +13,7 @@ import type { ResidentTable, ResultTable, Stats } from '../types.js';
 import { type Call, type EngineCore, placed, runCall } from './call.js';
 import { type LoadedTable, loadResult, readInput } from './load.js';
 import { executeResidentSort, prepareResidentSort, type ResidentSort } from './resident-sort.js';
-import { fromHostMemory, isOutOfDeviceMemory, plannedWidth, withStats } from './shared.js';
+import { fromHostMemory, isOutOfDeviceMemory, plannedWidth, textBytes, withStats } from './shared.js';
 
 /** What a sort works on. */
 export interface SortTask {
@@ -122,8 +122,33 @@ export function carriedColumn({ table, keys, columns }: SortTask): number | null
   return decoded.every((column) => infoOf(table, column.column).order !== 'bytes') ? others[0]!.column : null;
 }
 
-/** `why`: a sort of a loaded table runs from host memory; null where it is not loaded. */
+/**
+ * `why`: a sort of a loaded table runs from host memory; null where it is not loaded. Where no algorithm fits the memory limits,
+ * a sample sort may that takes the column itself for its keys.
+ */
 async function prepareFromHost(call: Call, task: SortTask, carry: boolean, why: string | null): Promise<Prepared> {
+  const allowFlip = prefersSample(task.algorithm, call.resources.devices);
+  try {
+    return await encodeAndPlan(call, task, carry, why, allowFlip);
+  } catch (error) {
+    if (allowFlip || task.algorithm !== 'auto' || !isMemoryLimit(error)) throw error;
+    call.free(...call.handles);
+    const lean = await encodeAndPlan(call, { ...task, algorithm: 'sample' }, carry, why, true).catch((second: unknown) => {
+      throw isMemoryLimit(second) ? error : second;
+    });
+    return { ...lean, plan: { ...lean.plan, reason: 'the only one that fits the memory limits' } };
+  }
+}
+
+const isMemoryLimit = (error: unknown): boolean => error instanceof WarpjoinError && error.code === 'ERR_MEMORY_LIMIT';
+
+async function encodeAndPlan(
+  call: Call,
+  task: SortTask,
+  carry: boolean,
+  why: string | null,
+  allowFlip: boolean,
+): Promise<Prepared> {
   const { table, by, columns } = task;
   const needed = [...new Set([...task.keys, ...columns.map((column) => column.column)])];
   const position = new Map(needed.map((column, index) => [column, index]));
@@ -138,15 +163,18 @@ async function prepareFromHost(call: Call, task: SortTask, carry: boolean, why: 
   }));
   const carried = carry ? carriedColumn(task) : null;
   const payload = carried === null ? null : position.get(carried)!;
-  const allowFlip = prefersSample(task.algorithm, call.resources.devices);
+  const { usedBytes } = call.native.memory();
   const keys = call.keep(
     await call.step('encode keys', () => call.native.sortKeys(call.job, relation, specs, payload, allowFlip)),
   );
+  const encodedBytes = call.native.memory().usedBytes - usedBytes;
   const planned = columns.map((column): PlannedColumn => {
     const key = task.keys.includes(column.column);
     const from = key ? (keys.areValues ? 'keys' : 'decoded') : keys.carriesPayload ? 'payload' : 'gathered';
     const stretches = stretchesForDevices(table, column.column);
-    return { name: column.name, from, width: plannedWidth(table, column.column), stretches };
+    const nullable = !table.columns[column.column]!.withoutNulls;
+    const bytes = textBytes(table, column.column);
+    return { name: column.name, from, width: plannedWidth(table, column.column), nullable, textBytes: bytes, stretches };
   });
   const deviceBytes: SortDeviceBytes = (shape, tuples, devices, algorithm, several) =>
     call.native.sortDeviceBytes(shape.keyBytes, shape.valueBytes, tuples, devices, algorithm, several);
@@ -159,6 +187,8 @@ async function prepareFromHost(call: Call, task: SortTask, carry: boolean, why: 
     columns: planned,
     algorithm: task.algorithm,
     sorted: keys.sorted,
+    encodedBytes,
+    flips: keys.areValues && allowFlip,
   };
   const inputs = (of: readonly number[]): number[] => of.map((index) => position.get(columns[index]!.column)!);
   const gatherBytes = (of: readonly number[], devices: number): number =>
@@ -177,6 +207,12 @@ async function execute(call: Call, task: SortTask, prepared: Prepared): Promise<
   call.follow(plan);
   let runs: RunHandle[] = [];
   const columns: NativeResultColumn[] = [];
+  const handsOverKeys = plan.steps.some((step) => step.op === 'column' && step.from === 'keys');
+  /** Once all columns are there that are decoded of keys, these make room for the others. */
+  const dropKeys = (): void => {
+    call.free(keys);
+    if (!handsOverKeys) native.dropKeys(runs[0]!);
+  };
   for (const step of plan.steps) {
     switch (step.op) {
       case 'sort': {
@@ -198,7 +234,7 @@ async function execute(call: Call, task: SortTask, prepared: Prepared): Promise<
         await call.step(step, () => native.refineTies(job, keys, runs[0]!));
         break;
       case 'gather': {
-        call.free(keys);
+        dropKeys();
         const inputs = step.columns.map((index) => position.get(task.columns[index]!.column)!);
         const made = await call.step(step, () => native.gatherOnDevices(job, relation, inputs, runs[0]!, 'left', step.devices));
         for (const [index, column] of step.columns.entries()) columns[column] = made[index]!;
@@ -220,7 +256,7 @@ async function execute(call: Call, task: SortTask, prepared: Prepared): Promise<
           }
           columns[step.column] = made;
         } else {
-          call.free(keys);
+          dropKeys();
           const take = async (): Promise<NativeResultColumn> =>
             step.from === 'keys' ? native.takeKeys(job, run) : native.takeValues(job, run);
           columns[step.column] = await call.step(step, step.from === 'gathered' ? gather : take);

@@ -4,11 +4,11 @@ import type { JoinKind, JoinSettings } from '../options.js';
 import { COSTS, estimate, gpuPassSeconds, milliseconds } from './costs.js';
 import { onBestSet, type Traffic, transferSpeeds } from './device-set.js';
 import { gatherStep } from './gather.js';
+import { checkHostBytes, hostBlock, hostBlocks, joinRowsBytes } from './memory.js';
 import type { Work } from './placement.js';
 import {
   attempt,
   type CrossJoinStep,
-  checkHostBytes,
   deviceBudget,
   deviceLimitError,
   type Estimate,
@@ -56,6 +56,8 @@ export interface JoinRequestShape extends Pick<JoinSettings, 'algorithm' | 'sort
   columns: readonly PlannedColumn[];
   /** Bytes of one row of the join before its columns: row numbers, carried payloads and keys. */
   rowBytes: number;
+  /** Host memory of the encoded keys, which are freed before the columns are made. */
+  encodedBytes: number;
 }
 
 /** The data plane's figures: memory on each device. */
@@ -98,10 +100,14 @@ export function planJoin(request: JoinRequestShape, deviceBytes: JoinDeviceBytes
   const { left, right, how, columns, countOnly, rowBytes } = request;
   const rows = leastRows(how, left.rows, right.rows);
   const leastResult = rows * rowBytes + (countOnly ? 0 : resultBytes(rows, columns));
-  checkHostBytes(`A ${how} join of ${left.rows} and ${right.rows} rows`, leastResult, resources);
+  checkHostBytes(`A ${how} join of ${left.rows} and ${right.rows} rows`, leastResult, {
+    ...resources,
+    freeBytes: resources.freeBytes + request.encodedBytes,
+  });
 
   const buildLeft = request.buildSide === 'auto' ? left.tuples <= right.tuples : request.buildSide === 'left';
-  const context: Context = { request, buildLeft, leastRowsBytes: rows * rowBytes, deviceBytes, resources };
+  const rowsBytes = countOnly ? 0 : joinRowsBytes(expectedRows(how, left.rows, right.rows), rowBytes);
+  const context: Context = { request, buildLeft, leastRowsBytes: rows * rowBytes, rowsBytes, deviceBytes, resources };
   const plan = choose(context);
   if (!countOnly) planColumns(plan, expectedRows(how, left.rows, right.rows), request, deviceBytes, resources);
   plan.hostBytes = Math.max(plan.hostBytes, leastResult);
@@ -143,7 +149,9 @@ export function planColumns(
 interface Context {
   request: JoinRequestShape;
   buildLeft: boolean;
+  /** Host memory of the rows that there surely are, and of those to expect. */
   leastRowsBytes: number;
+  rowsBytes: number;
   deviceBytes: JoinDeviceBytes;
   resources: Resources;
 }
@@ -171,7 +179,10 @@ const sidesInOrder = (request: JoinRequestShape): Side[] =>
   SIDES.filter((side) => request[side].sorted && request.sortAlgorithm === 'auto');
 /** Host memory of the runs that a merge join needs. */
 const runBytes = (request: JoinRequestShape): number =>
-  SIDES.filter((side) => !sidesInOrder(request).includes(side)).reduce((bytes, side) => bytes + bytesOf(request[side]), 0);
+  SIDES.filter((side) => !sidesInOrder(request).includes(side)).reduce(
+    (bytes, side) => bytes + hostBlocks(request[side].tuples, request[side].keyBytes, request[side].valueBytes),
+    0,
+  );
 const bytesOf = ({ tuples, keyBytes, valueBytes }: Tuples): number => tuples * (keyBytes + valueBytes);
 const sentBytes = ({ tuples, sentBytes }: JoinSideShape): number => tuples * sentBytes;
 const onGpus = ({ devices }: Resources): boolean => devices.every(({ kind }) => kind === 'gpu');
@@ -256,18 +267,18 @@ export function joinWork(how: JoinKind, leftRows: number, rightRows: number, cou
 }
 
 function hashJoinOn(context: Context, traffic: Traffic, devicesReason: string | null): JoinPlan {
-  const { request, buildLeft, leastRowsBytes, deviceBytes, resources } = context;
+  const { request, buildLeft, deviceBytes, resources } = context;
   const { left, right, how, rowBytes } = request;
   const count = resources.devices.length;
-  const inputBytes = bytesOf(left) + bytesOf(right);
-  let rounds = 1;
-  const hostBytes = (): number => leastRowsBytes + (rounds > 1 ? inputBytes : 0);
-  const needed = (): number => deviceBytes.hash(count, buildLeft, rounds);
-  while (needed() > deviceBudget(resources, hostBytes())) {
-    if (rounds === MAX_ROUNDS) {
-      throw deviceLimitError(`A hash join in ${MAX_ROUNDS} rounds`, needed(), deviceBudget(resources, hostBytes()), resources);
-    }
-    rounds *= 2;
+  const inputBytes =
+    hostBlocks(left.tuples, left.keyBytes, left.valueBytes) + hostBlocks(right.tuples, right.keyBytes, right.valueBytes);
+  // The rows to expect may be more than there are: they leave room for themselves if they can.
+  const rounds =
+    fewestRounds(context, context.rowsBytes, inputBytes) ?? fewestRounds(context, context.leastRowsBytes, inputBytes);
+  const hostBytes = context.leastRowsBytes + ((rounds ?? MAX_ROUNDS) > 1 ? inputBytes : 0);
+  if (rounds === null) {
+    const needed = deviceBytes.hash(count, buildLeft, MAX_ROUNDS);
+    throw deviceLimitError(`A hash join in ${MAX_ROUNDS} rounds`, needed, deviceBudget(resources, hostBytes), resources);
   }
   const join: HashJoinStep = {
     op: 'hashJoin',
@@ -287,10 +298,19 @@ function hashJoinOn(context: Context, traffic: Traffic, devicesReason: string | 
     chunksets: rounds,
     rounds,
     inOrder: [],
-    hostBytes: hostBytes(),
-    deviceBytes: needed(),
+    hostBytes,
+    deviceBytes: deviceBytes.hash(count, buildLeft, rounds),
     steps: [join],
   };
+}
+
+/** The fewest rounds of a hash join that fit the devices, with so many bytes of rows on the host; null where none do. */
+function fewestRounds({ buildLeft, deviceBytes, resources }: Context, rowsBytes: number, inputBytes: number): number | null {
+  for (let rounds = 1; rounds <= MAX_ROUNDS; rounds *= 2) {
+    const budget = deviceBudget(resources, rowsBytes + (rounds > 1 ? inputBytes : 0));
+    if (deviceBytes.hash(resources.devices.length, buildLeft, rounds) <= budget) return rounds;
+  }
+  return null;
 }
 
 /** In the joint memory of the devices where that is possible and sooner. */
@@ -359,17 +379,18 @@ function writtenRows(request: JoinRequestShape, threads: number): Estimate {
 
 /** Sorts the sides into runs, unless they are in order, and merges these. */
 function sortedRuns(context: Context): JoinPlan {
-  const { request, deviceBytes, resources } = context;
+  const { request, leastRowsBytes, deviceBytes, resources } = context;
   const { left, right } = request;
   const inOrder = sidesInOrder(request);
   const runs = runBytes(request);
-  checkHostBytes('Sorting the sides of a join', runs, resources);
   let heldBytes = 0;
   const sorts = SIDES.filter((side) => !inOrder.includes(side)).map((side) => {
     const sorted = sortSteps(request[side], side, request.sortAlgorithm, heldBytes, deviceBytes.sort, resources);
-    heldBytes += bytesOf(request[side]);
+    heldBytes += hostBlocks(request[side].tuples, request[side].keyBytes, request[side].valueBytes);
     return sorted;
   });
+  const hostBytes = Math.max(runs + hostBlock(rangeBytes(request)) + leastRowsBytes, ...sorts.map((sorted) => sorted.hostBytes));
+  checkHostBytes('Sorting and merging the sides of a join', hostBytes, resources);
   const keyBytes = left.tuples * left.keyBytes + right.tuples * right.keyBytes;
   const traffic = { there: keyBytes, home: rangeBytes(request) };
   const match = (on: Resources, why: string | null) => matchSorted({ ...context, resources: on }, traffic, why);
@@ -380,7 +401,7 @@ function sortedRuns(context: Context): JoinPlan {
     chunksets: Math.max(1, ...sorts.map(({ chunksets }) => chunksets)),
     rounds: 1,
     inOrder,
-    hostBytes: runs,
+    hostBytes,
     deviceBytes: Math.max(matched.deviceBytes, ...sorts.map(({ deviceBytes }) => deviceBytes)),
     steps: [...sorts.flatMap(({ steps }) => steps), matched.step],
   };
@@ -405,7 +426,7 @@ function matchSorted(
   const { left, right, how, rowBytes } = request;
   const count = resources.devices.length;
   const inputBytes = bytesOf(left) + bytesOf(right);
-  const budget = deviceBudget(resources, runBytes(request));
+  const budget = deviceBudget(resources, runBytes(request) + hostBlock(rangeBytes(request)));
   let subpartitions = MIN_SUBPARTITIONS;
   while (deviceBytes.mergeJoin(count, subpartitions) > budget) {
     if (subpartitions >= MAX_SUBPARTITIONS) {

@@ -3,6 +3,7 @@ import { WarpjoinError } from '../errors.js';
 import type { DeviceDescription, LinkSpeeds, Side } from '../native.js';
 import type { SortAlgorithm } from '../options.js';
 import { formatBytes } from '../sizes.js';
+import { wholeBlocks } from './memory.js';
 
 export interface Estimate {
   rows: number;
@@ -134,6 +135,8 @@ export interface Resources {
   links: LinkSpeeds | string | null;
   /** Whether a sample sort on these devices can make one run of several chunksets. */
   sortSpills: (tuples: number, largestChunkset: number, devices: number[]) => boolean;
+  /** Host memory of merging runs, beside them and the merged one. */
+  mergeScratchBytes: (keyBytes: number, valueBytes: number, tuples: number, runs: number) => number;
 }
 
 /** A column of the result, as far as plans care. */
@@ -142,6 +145,10 @@ export interface PlannedColumn {
   from: ColumnOrigin;
   /** Bytes a value, at least: variable-width values count with their offsets. */
   width: number;
+  /** Whether the result has validity bits. */
+  nullable?: boolean;
+  /** Bytes of all texts, where the result has each once. */
+  textBytes?: number;
   /** In how many stretches of memory it comes in, if devices can gather it. */
   stretches?: number | null;
   /** The side of a join that it is gathered from; null for both. */
@@ -175,7 +182,8 @@ export const MAX_CHUNKSETS = 1024;
 export function deviceBudget(resources: Resources, reservedBytes: number): number {
   const { devices, freeBytes } = resources;
   const hosts = devices.filter((device) => device.kind === 'host').length;
-  const share = hosts === 0 ? Number.POSITIVE_INFINITY : Math.max(0, Math.floor((freeBytes - reservedBytes) / hosts));
+  const share =
+    hosts === 0 ? Number.POSITIVE_INFINITY : wholeBlocks(Math.max(0, Math.floor((freeBytes - reservedBytes) / hosts)));
   return Math.min(...devices.map((device) => (device.kind === 'host' ? Math.min(device.limitBytes, share) : device.limitBytes)));
 }
 
@@ -207,11 +215,14 @@ export function chunksetEnds(
   if (chunksets > MAX_CHUNKSETS) {
     throw deviceLimitError(`Sorting ${tuples} tuples`, deviceBytes(Math.ceil(tuples / MAX_CHUNKSETS), true), budget, resources);
   }
-  const ends: number[] = [];
+  return evenEnds(tuples, chunksets);
+}
+
+/** Ends of so many chunksets of even size. */
+export function evenEnds(tuples: number, chunksets: number): number[] {
   const size = Math.floor(tuples / chunksets);
   const larger = tuples - size * chunksets;
-  for (let chunkset = 1; chunkset <= chunksets; chunkset++) ends.push(chunkset * size + Math.min(chunkset, larger));
-  return ends;
+  return Array.from({ length: chunksets }, (_, index) => (index + 1) * size + Math.min(index + 1, larger));
 }
 
 /** Whether these are GPUs, for host devices have nothing to win, and each addresses the memory of all others. */
@@ -238,16 +249,6 @@ export function attempt<T>(plan: () => T): [T, undefined] | [undefined, Warpjoin
   } catch (error) {
     if (error instanceof WarpjoinError && error.code === 'ERR_MEMORY_LIMIT') return [undefined, error];
     throw error;
-  }
-}
-
-/** Throws ERR_MEMORY_LIMIT where even the least that a call takes is over the host memory limit. */
-export function checkHostBytes(what: string, needBytes: number, resources: Resources): void {
-  if (needBytes > resources.memoryLimitBytes) {
-    throw new WarpjoinError(
-      'ERR_MEMORY_LIMIT',
-      `${what} takes at least ${formatBytes(needBytes)} of host memory but memoryLimit is ${formatBytes(resources.memoryLimitBytes)}.`,
-    );
   }
 }
 

@@ -4,7 +4,8 @@ import { formatBytes } from '../sizes.js';
 import { COSTS, gpuPassSeconds } from './costs.js';
 import { transferSpeeds } from './device-set.js';
 import { expectedRows, type JoinPlan } from './join.js';
-import { checkHostBytes, type PlannedColumn, type Resources } from './plan.js';
+import { checkHostBytes } from './memory.js';
+import type { PlannedColumn, Resources } from './plan.js';
 import { columnStep, type SortPlan } from './sort.js';
 
 /** A join of loaded tables. */

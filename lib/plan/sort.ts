@@ -4,6 +4,7 @@ import type { SortAlgorithm, SortAlgorithmChoice } from '../options.js';
 import { COSTS, estimate, gatherEstimate, gpuPassSeconds, milliseconds } from './costs.js';
 import { onBestSet, transferSpeeds } from './device-set.js';
 import { type GatherDeviceBytes, gatherStep } from './gather.js';
+import { checkHostBytes, columnBlocks, HostUse, hostBlock, hostBlocks } from './memory.js';
 import type { Work } from './placement.js';
 import {
   attempt,
@@ -11,19 +12,19 @@ import {
   type ColumnOrigin,
   type ColumnStep,
   type CopyStep,
-  checkHostBytes,
   chunksetEnds,
   deviceBudget,
   type Estimate,
+  evenEnds,
   type GatherStep,
   isHandedOver,
+  MAX_CHUNKSETS,
   type MergeStep,
   type Plan,
   type PlannedColumn,
   type RefineStep,
   type ResidentSortStep,
   type Resources,
-  resultBytes,
   type SortStep,
 } from './plan.js';
 
@@ -50,6 +51,10 @@ export interface SortRequest extends Tuples {
   algorithm: SortAlgorithmChoice;
   /** Whether the rows are in order already. */
   sorted: boolean;
+  /** Host memory of the keys, which are freed once the run is there and columns have been decoded. */
+  encodedBytes: number;
+  /** Whether all but sample sorts need a flipped copy of the keys. */
+  flips: boolean;
 }
 
 const tupleBytes = ({ keyBytes, valueBytes }: Tuples): number => keyBytes + valueBytes;
@@ -65,8 +70,10 @@ export function sortNanoseconds(keyBytes: number, devices: number, algorithm: So
 interface Sorting {
   relation: Tuples;
   side: SortStep['side'];
-  /** Device memory that there is for it. */
-  budget: number;
+  /** Host memory that is in use meanwhile. */
+  heldBytes: number;
+  /** Whether all but sample sorts need a flipped copy of the keys. */
+  flips: boolean;
   deviceBytes: SortDeviceBytes;
   resources: Resources;
 }
@@ -78,6 +85,8 @@ interface SortSteps {
   /** Why this algorithm. */
   reason: string;
   chunksets: number;
+  /** Host memory, with the run. */
+  hostBytes: number;
   /** Memory on each device. */
   deviceBytes: number;
 }
@@ -89,8 +98,8 @@ export function prefersSample(choice: SortAlgorithmChoice, devices: readonly Dev
 
 /**
  * The steps that bring one relation's tuples into order: sort chunksets, then merge the runs if there are several. For
- * 'auto' the cheaper of the algorithms that fit. Host memory: the runs, and while merging the merged run. `heldBytes` of
- * host memory are in use meanwhile.
+ * 'auto' the cheapest of the algorithms that fit. `heldBytes` of host memory are in use meanwhile. Throws ERR_MEMORY_LIMIT,
+ * naming the limit, where none fits.
  */
 export function sortSteps(
   relation: Tuples,
@@ -99,22 +108,28 @@ export function sortSteps(
   heldBytes: number,
   deviceBytes: SortDeviceBytes,
   resources: Resources,
+  flips = false,
 ): SortSteps {
-  const budget = deviceBudget(resources, heldBytes + relation.tuples * tupleBytes(relation));
-  const sorting = { relation, side, budget, deviceBytes, resources };
+  const sorting = { relation, side, heldBytes, flips, deviceBytes, resources };
   const steps = (algorithm: SortAlgorithm) => stepsOnBestSet(sorting, algorithm);
   if (choice !== 'auto') return { ...steps(choice), reason: 'asked for' };
-  // It takes the least memory, too.
-  const sample = prefersSample(choice, resources.devices) && attempt(() => steps('sample'))[0];
-  if (sample) return { ...sample, reason: 'GPUs: partitions what arrives, sends home what is sorted' };
-  const merge = steps('merge');
+  if (prefersSample(choice, resources.devices)) {
+    // It takes the least memory, too.
+    const [sample] = attempt(() => steps('sample'));
+    if (sample) return { ...sample, reason: 'GPUs: partitions what arrives, sends home what is sorted' };
+  }
+  const tried = (['merge', 'radix'] as const).map((algorithm) => attempt(() => steps(algorithm)));
+  const [merge, radix] = [tried[0]![0], tried[1]![0]];
   // One device has nothing to exchange; and a partition needs working memory that a tight limit may not leave.
-  if (resources.devices.length === 1) return { ...merge, reason: 'one device: nothing to exchange' };
-  const [radix] = attempt(() => steps('radix'));
-  if (!radix) return { ...merge, reason: 'the only one that fits the device memory limit' };
-  const [mergeMs, radixMs] = [milliseconds(merge.steps), milliseconds(radix.steps)];
-  const reason = `cheapest: merge ${mergeMs.toFixed(1)} ms, radix ${radixMs.toFixed(1)} ms`;
-  return { ...(radixMs < mergeMs ? radix : merge), reason };
+  if (merge && resources.devices.length === 1) return { ...merge, reason: 'one device: nothing to exchange' };
+  if (merge && radix) {
+    const [mergeMs, radixMs] = [milliseconds(merge.steps), milliseconds(radix.steps)];
+    const reason = `cheapest: merge ${mergeMs.toFixed(1)} ms, radix ${radixMs.toFixed(1)} ms`;
+    return { ...(radixMs < mergeMs ? radix : merge), reason };
+  }
+  const fitting = merge ?? radix ?? attempt(() => steps('sample'))[0];
+  if (!fitting) throw tried[0]![1];
+  return { ...fitting, reason: 'the only one that fits the memory limits' };
 }
 
 /** What sorting so many rows takes, keys and row numbers. */
@@ -158,15 +173,12 @@ function gpuEstimate(
 }
 
 function stepsOf(sorting: Sorting, algorithm: SortAlgorithm, devicesReason: string | null): Omit<SortSteps, 'reason'> {
-  const { relation, side, budget, deviceBytes, resources } = sorting;
+  const { relation, side, resources } = sorting;
   const { tuples, keyBytes } = relation;
-  const count = resources.devices.length;
   const ordinals = resources.devices.map((device) => device.ordinal);
   const onGpus = resources.devices.every(({ kind }) => kind === 'gpu');
   const runBytes = tuples * tupleBytes(relation);
-  const bytesOf = (size: number, several: boolean): number => deviceBytes(relation, size, count, algorithm, several);
-  const ends = chunksetEnds(tuples, budget, bytesOf, resources);
-  const largest = Math.max(...ends.map((end, index) => end - (ends[index - 1] ?? 0)));
+  const { ends, largest, deviceBytes, merging, spilling } = chunksetsThatFit(sorting, algorithm);
   const of = side ? ` ${side}` : '';
   const sort = (spill: boolean): SortStep => ({
     op: 'sort',
@@ -179,7 +191,12 @@ function stepsOf(sorting: Sorting, algorithm: SortAlgorithm, devicesReason: stri
     spill,
     estimate: onGpus
       ? gpuEstimate(relation, algorithm, ends.length, spill, resources)
-      : estimate(tuples, sortNanoseconds(keyBytes, count, algorithm), 2 * runBytes * keyBytes, resources.threads),
+      : estimate(
+          tuples,
+          sortNanoseconds(keyBytes, resources.devices.length, algorithm),
+          2 * runBytes * keyBytes,
+          resources.threads,
+        ),
   });
   const levels = Math.ceil(Math.log2(ends.length));
   const merge: MergeStep = {
@@ -188,10 +205,59 @@ function stepsOf(sorting: Sorting, algorithm: SortAlgorithm, devicesReason: stri
     side,
     estimate: estimate(tuples, COSTS.mergeLevel * levels, 2 * runBytes, resources.threads),
   };
+  interface Way {
+    steps: SortSteps['steps'];
+    hostBytes: number;
+  }
+  const merged: Way = { steps: ends.length > 1 ? [sort(false), merge] : [sort(false)], hostBytes: merging };
   const spills = algorithm === 'sample' && ends.length > 1 && resources.sortSpills(tuples, largest, ordinals);
-  const ways: SortSteps['steps'][] = [ends.length > 1 ? [sort(false), merge] : [sort(false)], ...(spills ? [[sort(true)]] : [])];
-  const steps = ways.reduce((best, way) => (milliseconds(way) < milliseconds(best) ? way : best));
-  return { steps, algorithm, chunksets: ends.length, deviceBytes: bytesOf(largest, ends.length > 1) };
+  const ways = [merged, ...(spills ? [{ steps: [sort(true)], hostBytes: spilling }] : [])];
+  const fitting = ways.filter(({ hostBytes }) => hostBytes <= resources.freeBytes);
+  if (fitting.length === 0) checkHostBytes(`Sorting ${tuples} tuples`, Math.min(...ways.map((way) => way.hostBytes)), resources);
+  const best = fitting.reduce((best, way) => (milliseconds(way.steps) < milliseconds(best.steps) ? way : best));
+  return { steps: best.steps, algorithm, chunksets: ends.length, hostBytes: best.hostBytes, deviceBytes };
+}
+
+/** How a relation is cut for the devices, and the host memory that it takes to bring it into order. */
+interface Chunksets {
+  ends: number[];
+  largest: number;
+  deviceBytes: number;
+  /** Of runs that are merged if there are several, and of one that is spilled. */
+  merging: number;
+  spilling: number;
+}
+
+/** The fewest chunksets that fit the devices, and the host where its memory is the devices'. */
+function chunksetsThatFit(sorting: Sorting, algorithm: SortAlgorithm): Chunksets {
+  const { relation, heldBytes, flips, deviceBytes, resources } = sorting;
+  const { tuples, keyBytes, valueBytes } = relation;
+  const count = resources.devices.length;
+  const hosts = resources.devices.filter(({ kind }) => kind === 'host').length;
+  const bytesOf = (size: number, several: boolean): number => deviceBytes(relation, size, count, algorithm, several);
+  const flipped = flips && algorithm !== 'sample' ? hostBlock(tuples * keyBytes) : 0;
+  const run = hostBlocks(tuples, keyBytes, valueBytes);
+  const cut = (ends: number[]): Chunksets & { sorting: number } => {
+    const sizes = ends.map((end, index) => end - (ends[index - 1] ?? 0));
+    const several = ends.length > 1;
+    const largest = Math.max(...sizes);
+    const onDevice = bytesOf(largest, several);
+    const runs = sizes.reduce((bytes, size) => bytes + hostBlocks(size, keyBytes, valueBytes), 0);
+    const sorted = heldBytes + flipped + runs + hosts * hostBlock(onDevice);
+    const scratch = several ? run + hostBlock(resources.mergeScratchBytes(keyBytes, valueBytes, tuples, ends.length)) : 0;
+    const merging = Math.max(sorted, heldBytes + runs + scratch);
+    return { ends, largest, deviceBytes: onDevice, sorting: sorted, merging, spilling: heldBytes + 2 * run };
+  };
+  checkHostBytes(`Sorting ${tuples} tuples`, heldBytes + flipped + run, resources);
+  const budget = deviceBudget(resources, heldBytes + flipped + run);
+  let chunksets = cut(chunksetEnds(tuples, budget, bytesOf, resources));
+  // Blocks are rounded up: one chunkset more may be what lets them fit.
+  for (let more = chunksets.ends.length + 1; hosts > 0 && chunksets.sorting > resources.freeBytes; more++) {
+    if (more > Math.min(MAX_CHUNKSETS, tuples, chunksets.ends.length + 16)) break;
+    const next = cut(evenEnds(tuples, more));
+    if (next.sorting <= resources.freeBytes) chunksets = next;
+  }
+  return chunksets;
 }
 
 const HOW: Record<ColumnOrigin, string> = {
@@ -228,7 +294,18 @@ function copySteps(relation: Tuples, { threads }: Resources) {
   const { tuples } = relation;
   const copied = estimate(tuples, COSTS.sequential, 2 * tuples * tupleBytes(relation), threads);
   const steps: (SortStep | CopyStep | MergeStep)[] = [{ op: 'copy', label: 'copy', estimate: copied }];
-  return { steps, algorithm: 'none', reason: 'the rows are in order already', chunksets: 1, deviceBytes: 0 };
+  const hostBytes = hostBlocks(tuples, relation.keyBytes, relation.valueBytes);
+  return { steps, algorithm: 'none', reason: 'the rows are in order already', chunksets: 1, hostBytes, deviceBytes: 0 };
+}
+
+/** Host memory of making the columns of a sorted run: decoded ones first; then keys go, and the others are made. */
+function columnsHostBytes({ tuples, keyBytes, valueBytes, columns, encodedBytes }: SortRequest): number {
+  const use = new HostUse().add(hostBlocks(tuples, keyBytes, valueBytes));
+  for (const column of columns) if (column.from === 'decoded') use.add(columnBlocks(tuples, column));
+  use.add(-encodedBytes);
+  if (columns.every(({ from }) => from !== 'keys')) use.add(-hostBlocks(tuples, keyBytes));
+  for (const column of columns) if (column.from === 'gathered') use.add(columnBlocks(tuples, column));
+  return use.most;
 }
 
 /**
@@ -243,12 +320,13 @@ export function planSort(
 ): SortPlan {
   const { tuples, columns } = request;
   const runBytes = tuples * tupleBytes(request);
-  const keptBytes = columns.some(({ from }) => from === 'keys') ? runBytes : tuples * request.valueBytes;
-  const hostBytes = Math.max(runBytes, keptBytes + resultBytes(tuples, columns));
-  checkHostBytes(`Sorting ${tuples} rows`, hostBytes, resources);
   // An algorithm that was asked for sorts whatever it is given.
   const inOrder = request.sorted && request.algorithm === 'auto';
-  const sorted = inOrder ? copySteps(request, resources) : sortSteps(request, null, request.algorithm, 0, deviceBytes, resources);
+  const sorted = inOrder
+    ? copySteps(request, resources)
+    : sortSteps(request, null, request.algorithm, 0, deviceBytes, resources, request.flips);
+  const hostBytes = Math.max(sorted.hostBytes, columnsHostBytes(request));
+  checkHostBytes(`Sorting ${tuples} rows`, hostBytes, resources);
   const steps: SortPlan['steps'] = [...sorted.steps];
   if (request.refine) {
     steps.push({

@@ -16,6 +16,7 @@ Napi::Function EngineWrap::define(Napi::Env env) {
   return DefineClass(env, "Engine",
                      {InstanceMethod<&EngineWrap::devices>("devices"),
                       InstanceMethod<&EngineWrap::memory>("memory"),
+                      InstanceMethod<&EngineWrap::set_memory_limit>("setMemoryLimit"),
                       InstanceMethod<&EngineWrap::reset_peaks>("resetPeaks"),
                       InstanceMethod<&EngineWrap::create_job>("createJob"),
                       InstanceMethod<&EngineWrap::dispose>("dispose"),
@@ -26,7 +27,9 @@ Napi::Function EngineWrap::define(Napi::Env env) {
                       InstanceMethod<&EngineWrap::sort_spills>("sortSpills"),
                       InstanceMethod<&EngineWrap::sort_chunksets>("sortChunksets"),
                       InstanceMethod<&EngineWrap::copy_run>("copyRun"),
+                      InstanceMethod<&EngineWrap::merge_scratch_bytes>("mergeScratchBytes"),
                       InstanceMethod<&EngineWrap::merge_runs>("mergeRuns"),
+                      InstanceMethod<&EngineWrap::drop_keys>("dropKeys"),
                       InstanceMethod<&EngineWrap::refine_ties>("refineTies"),
                       InstanceMethod<&EngineWrap::decode_keys>("decodeKeys"),
                       InstanceMethod<&EngineWrap::take_values>("takeValues"),
@@ -142,10 +145,17 @@ Napi::Value EngineWrap::memory(const Napi::CallbackInfo& info) {
   const Napi::Env env = info.Env();
   return guarded(env, [&]() -> Napi::Value {
     Napi::Object object = Napi::Object::New(env);
-    object.Set("usedBytes", number(env, engine().memory->used_bytes()));
+    object.Set("usedBytes", number(env, engine().memory->used_bytes() - engine().pinned.held_bytes()));
     object.Set("peakBytes", number(env, engine().memory->peak_bytes()));
     object.Set("limitBytes", number(env, engine().memory->limit_bytes()));
     return object;
+  });
+}
+
+Napi::Value EngineWrap::set_memory_limit(const Napi::CallbackInfo& info) {
+  return guarded(info.Env(), [&]() -> Napi::Value {
+    engine().memory->set_limit(to_count(info[0], "bytes"));
+    return info.Env().Undefined();
   });
 }
 
@@ -296,6 +306,22 @@ Napi::Value EngineWrap::copy_run(const Napi::CallbackInfo& info) {
     const EncodedTuples& tuples = keys->keys->tuples();
     auto run = std::make_shared<RunState>(RunState{warpjoin::copy_run(engine, tuples.layout, tuples.view, tuples.flip, job)});
     return [run](Napi::Env env) { return make_runs(env, {run}).As<Napi::Array>().Get(0u); };
+  });
+}
+
+Napi::Value EngineWrap::merge_scratch_bytes(const Napi::CallbackInfo& info) {
+  return guarded(info.Env(), [&]() -> Napi::Value {
+    const TupleLayout layout{static_cast<uint8_t>(to_count(info[0], "keyBytes")),
+                             static_cast<uint8_t>(to_count(info[1], "valueBytes"))};
+    return number(info.Env(),
+                  warpjoin::merge_scratch_bytes(layout, to_count(info[2], "tuples"), to_count(info[3], "runs"), engine()));
+  });
+}
+
+Napi::Value EngineWrap::drop_keys(const Napi::CallbackInfo& info) {
+  return guarded(info.Env(), [&]() -> Napi::Value {
+    from_handle<RunState>(info[0])->run.keys = HostBuffer();
+    return info.Env().Undefined();
   });
 }
 

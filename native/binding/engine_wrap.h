@@ -28,6 +28,9 @@ class EngineWrap : public Napi::ObjectWrap<EngineWrap> {
   Napi::Value sort_spills(const Napi::CallbackInfo& info);
   Napi::Value sort_chunksets(const Napi::CallbackInfo& info);
   Napi::Value copy_run(const Napi::CallbackInfo& info);
+  Napi::Value merge_scratch_bytes(const Napi::CallbackInfo& info);
+  Napi::Value set_memory_limit(const Napi::CallbackInfo& info);
+  Napi::Value drop_keys(const Napi::CallbackInfo& info);
   Napi::Value merge_runs(const Napi::CallbackInfo& info);
   Napi::Value refine_ties(const Napi::CallbackInfo& info);
   Napi::Value decode_keys(const Napi::CallbackInfo& info);

@@ -85,6 +85,8 @@ void HostBuffer::shrink(size_t size) {
   capacity_ = capacity;
 }
 
+size_t HostMemory::block_bytes(size_t size) { return capacity_for(size); }
+
 std::shared_ptr<HostMemory> HostMemory::create(size_t limit_bytes) {
   return std::shared_ptr<HostMemory>(new HostMemory(limit_bytes));
 }
@@ -107,7 +109,7 @@ HostBuffer HostMemory::allocate(size_t size, const char* purpose) {
       if (it->capacity >= wanted && it->capacity <= wanted + wanted / 4 && (best == kept_.end() || it->capacity < best->capacity))
         best = it;
     }
-    if (best != kept_.end() && used_ + best->capacity <= limit_) {
+    if (best != kept_.end() && used_ + best->capacity <= limit_bytes()) {
       buffer.data_ = best->data;
       buffer.capacity_ = best->capacity;
       kept_bytes_ -= best->capacity;
@@ -160,9 +162,9 @@ void HostMemory::give_back_for(size_t bytes) {
 
 void HostMemory::check_room(size_t bytes, size_t size, const char* purpose) {
   const bool injected = fail_in_ != 0 && --fail_in_ == 0;
-  if (!injected && bytes <= limit_ && used_ <= limit_ - bytes) return;
+  if (!injected && bytes <= limit_bytes() && used_ <= limit_bytes() - bytes) return;
   throw Error(ErrorCode::memory_limit, format_bytes(size) + " for " + purpose + " do not fit the memory limit of " +
-                                           format_bytes(limit_) + " (" + format_bytes(used_) + " in use)");
+                                           format_bytes(limit_bytes()) + " (" + format_bytes(used_) + " in use)");
 }
 
 void HostMemory::release(void* data, size_t capacity) noexcept {
@@ -179,7 +181,7 @@ void HostMemory::release(void* data, size_t capacity) noexcept {
 std::vector<HostMemory::Block> HostMemory::drop_kept(size_t until_bytes_free) {
   std::vector<Block> dropped;
   // What is kept never makes the total larger than it has been in use, so reuse does not raise the peak.
-  const size_t most = std::min(limit_, std::max(peak_, used_ + until_bytes_free));
+  const size_t most = std::min(limit_bytes(), std::max(peak_, used_ + until_bytes_free));
   while (!kept_.empty() && used_ + kept_bytes_ + until_bytes_free > most) {
     kept_bytes_ -= kept_.front().capacity;
     dropped.push_back(kept_.front());
@@ -216,7 +218,7 @@ size_t HostMemory::used_bytes() const {
 
 size_t HostMemory::free_bytes() const {
   const std::lock_guard lock(mutex_);
-  return limit_ - std::min(limit_, used_);
+  return limit_bytes() - std::min(limit_bytes(), used_);
 }
 
 size_t HostMemory::peak_bytes() const {

@@ -1,6 +1,7 @@
 // Host memory under one hard limit. Every large allocation of an engine that is not device memory comes from here.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -74,7 +75,11 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   /// Trims, and keeps no more blocks: for an engine that ends while results of it live on.
   void close();
 
-  size_t limit_bytes() const noexcept { return limit_; }
+  size_t limit_bytes() const noexcept { return limit_.load(std::memory_order_relaxed); }
+  /// What an allocation of so many bytes counts for.
+  static size_t block_bytes(size_t size);
+  /// Sets another limit for what is allocated from now on.
+  void set_limit(size_t bytes) { limit_.store(bytes, std::memory_order_relaxed); }
   size_t used_bytes() const;
   /// What the limit leaves.
   size_t free_bytes() const;
@@ -99,7 +104,7 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   /// Takes blocks off those kept until so many bytes are free; the caller unmaps them.
   std::vector<Block> drop_kept(size_t until_bytes_free);
 
-  const size_t limit_;
+  std::atomic<size_t> limit_;
   mutable std::mutex mutex_;
   size_t used_ = 0, kept_bytes_ = 0, peak_ = 0;
   uint64_t fail_in_ = 0;

@@ -54,6 +54,9 @@ std::vector<SortedRun> sort_chunksets(Engine& engine, TupleLayout layout, TupleV
 /// The run of tuples (host memory; implied values allowed) that ascend by key ^ `flip` already: a copy.
 SortedRun copy_run(Engine& engine, TupleLayout layout, TupleView sorted, uint64_t flip, Job& job);
 
+/// Host memory of merge_runs() beside the runs and the merged one.
+size_t merge_scratch_bytes(TupleLayout layout, uint64_t tuples, size_t runs, Engine& engine);
+
 /// Merges runs into one on the host, stable in the order of the runs (3.2). Frees each input as soon as it can.
 /// One run is returned as it is.
 SortedRun merge_runs(Engine& engine, std::vector<SortedRun> runs, Job& job);

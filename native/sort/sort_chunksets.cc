@@ -179,6 +179,11 @@ SortedRun copy_run(Engine& engine, TupleLayout layout, TupleView sorted, uint64_
   return run;
 }
 
+size_t merge_scratch_bytes(TupleLayout layout, uint64_t tuples, size_t runs, Engine& engine) {
+  const auto host = create_host_device(0, engine.memory->limit_bytes(), engine.memory, engine.pool);
+  return host->primitives().merge_scratch_bytes(layout, runs, tuples);
+}
+
 SortedRun merge_runs(Engine& engine, std::vector<SortedRun> runs, Job& job) {
   if (runs.empty()) return {};
   if (runs.size() == 1) return std::move(runs.front());

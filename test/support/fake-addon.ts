@@ -509,6 +509,13 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
 
   const engine: { [K in keyof NativeEngine]: NativeEngine[K] } = {
     devices: () => devices,
+    setMemoryLimit(bytes) {
+      config.memoryLimitBytes = bytes;
+    },
+    mergeScratchBytes: () => 1000,
+    dropKeys(handle) {
+      use<Run>(handle);
+    },
     memory: () => ({ usedBytes: options.usedBytes(), peakBytes: 1000, limitBytes: config.memoryLimitBytes }),
     resetPeaks() {},
     createJob,

@@ -223,14 +223,14 @@ describe('failures', () => {
 
   test('where memory is short it tries again, if garbage was in the way', async () => {
     const short = Object.assign(new Error('no room'), { code: 'ERR_MEMORY_LIMIT' });
-    let used = 1000;
+    let used = 3000;
     const addon = fakeAddon({ failing: { step: 'hashJoin', error: short }, usedBytes: () => used });
     const engine = engineOn(addon);
     expect((await failure(engine.joinCount(left, right, { on: 'id' }))).code).toBe('ERR_MEMORY_LIMIT');
     expect(addon.calls.filter((call) => call === 'hashJoin')).toHaveLength(1);
     addon.settings.usedBytes = () => {
       used = Math.max(0, used - 100);
-      if (used < 700) addon.settings.failing = null;
+      if (used < 2000) addon.settings.failing = null;
       return used;
     };
     expect(await engine.joinCount(left, right, { on: 'id' })).toBe(5);

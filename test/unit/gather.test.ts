@@ -36,6 +36,7 @@ describe('the plan of a sort', () => {
     freeBytes: 64 * GIB,
     links,
     sortSpills: () => false,
+    mergeScratchBytes: () => 1000,
   };
   const fixed = (name: string, more: Partial<PlannedColumn> = {}): PlannedColumn => ({
     name,
@@ -52,6 +53,8 @@ describe('the plan of a sort', () => {
     columns: [fixed('a'), fixed('k', { from: 'decoded' }), fixed('text', { stretches: null }), fixed('b', { width: 1 / 8 })],
     algorithm: 'auto',
     sorted: false,
+    encodedBytes: 0,
+    flips: false,
   };
   const sortBytes: SortDeviceBytes = (_shape, tuples, devices) => (tuples / devices) * 12;
   const plan = (of: Partial<SortRequest> = {}, on: Partial<Resources> = {}, gatherBytes = GIB) =>

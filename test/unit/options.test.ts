@@ -140,7 +140,7 @@ describe('engine options', () => {
     expect(engine(undefined)).toEqual({
       device: 'auto',
       hostDevices: 1,
-      memoryLimit: { share: 0.8 },
+      memoryLimit: undefined,
       fallback: 'raise',
     });
   });

@@ -35,6 +35,7 @@ function resources(devices: number, deviceLimit: number, memoryLimitBytes = 64 *
     freeBytes,
     links: null,
     sortSpills: () => false,
+    mergeScratchBytes: () => 1000,
   };
 }
 
@@ -105,12 +106,16 @@ describe('sorts', () => {
     ],
     algorithm: 'auto',
     sorted: false,
+    encodedBytes: 0,
+    flips: false,
   };
 
   test('in one chunkset where that fits', () => {
     const plan = planSort(request, sortBytes, resources(1, GIB));
     expect(plan.steps.map((step) => step.label)).toEqual(['sort', 'column k (decode keys)', 'column v (gather)']);
-    expect(plan).toMatchObject({ algorithm: 'merge', chunksets: 1, hostBytes: 20_000_000, deviceBytes: 24_001_000 });
+    expect(plan).toMatchObject({ algorithm: 'merge', chunksets: 1, deviceBytes: 24_001_000 });
+    // The run and the device's memory, in blocks of 2 MiB.
+    expect(plan.hostBytes).toBe((4 + 2 + 12) * 2 ** 21);
     expect(plan.steps[0]).toMatchObject({ op: 'sort', side: null, devices: [0], chunksetEnds: [1_000_000] });
     for (const { estimate } of plan.steps) {
       expect(estimate.milliseconds).toBeGreaterThan(0);
@@ -125,7 +130,7 @@ describe('sorts', () => {
     ];
     const plan = planSort({ ...request, columns, algorithm: 'sample' }, sortBytes, resources(1, GIB));
     expect(plan.steps.map((step) => step.label)).toEqual(['sort', 'column k (the keys)', 'column v (gather)']);
-    expect(plan.hostBytes).toBe(20_000_000);
+    expect(plan.hostBytes).toBe((4 + 2 + 12) * 2 ** 21);
     expect(plan.steps[1]!.estimate).toMatchObject({ bytes: 0, milliseconds: 0 });
   });
 
@@ -143,7 +148,7 @@ describe('sorts', () => {
 
   test('fail early over the host limit', () => {
     expect(() => planSort(request, sortBytes, resources(1, GIB, 10_000_000))).toThrow(
-      'Sorting 1000000 rows takes at least 19.1 MiB of host memory but memoryLimit is 9.5 MiB.',
+      'Sorting 1000000 tuples takes at least 12 MiB of host memory but memoryLimit is 9.5 MiB.',
     );
   });
 
@@ -168,6 +173,8 @@ test('a sort copies what is in order already, unless an algorithm is asked for',
     columns: [{ name: 'v', from: 'gathered', width: 8 }],
     algorithm: 'auto',
     sorted: true,
+    encodedBytes: 0,
+    flips: false,
   };
   const plan = (of: Partial<SortRequest> = {}) => planSort({ ...request, ...of }, sortBytes, resources(2, GIB));
   expect(plan()).toMatchObject({
@@ -210,6 +217,8 @@ describe('the GPUs of a sort', () => {
     columns: [],
     algorithm: 'radix',
     sorted: false,
+    encodedBytes: 0,
+    flips: false,
   };
   const sortOf = (on: Resources, of: SortRequest = request) => planSort(of, sortBytes, on).steps[0] as SortStep;
 
@@ -294,6 +303,7 @@ describe('joins', () => {
     right: side(3_000_000),
     columns: [{ name: 'a', from: 'gathered', width: 8, side: 'left' }],
     rowBytes: 16,
+    encodedBytes: 0,
   };
 
   test('by looking rows up where keys are row numbers, unless an algorithm is asked for', () => {
@@ -324,7 +334,8 @@ describe('joins', () => {
   test('in rounds, a power of two, where it does not', () => {
     const plan = planJoin({ ...request, algorithm: 'radix-hash' }, joinBytes, resources(1, 10_000_000));
     expect(plan).toMatchObject({ algorithm: 'radix-hash', reason: 'asked for', rounds: 8, deviceBytes: 8_000_000 });
-    expect(plan.hostBytes).toBe(64_000_000);
+    // The sides, keys and values, in blocks of 2 MiB.
+    expect(plan.hostBytes).toBe((2 * 4 + 2 * 12) * 2 ** 21);
   });
 
   test('by sort-merge where no number of rounds does', () => {
@@ -367,7 +378,7 @@ describe('joins', () => {
       'column a (gather)',
     ]);
     const one = planJoin({ ...merge, left: sorted.left, columns: [] }, joinBytes, resources(2, GIB));
-    expect(one).toMatchObject({ inOrder: ['left'], hostBytes: 48_000_000 });
+    expect(one).toMatchObject({ inOrder: ['left'], hostBytes: (2 * 12 + 2 * 23) * 2 ** 21 });
     const both = planJoin({ ...request, ...sorted }, joinBytes, resources(2, GIB));
     expect(both).toMatchObject({ algorithm: 'sort-merge', chunksets: 1, inOrder: ['left', 'right'] });
     expect(both.reason).toMatch(/^cheapest: /);
@@ -438,7 +449,7 @@ describe('joins', () => {
         reason   asked for
         devices  0 host 0 (1 GiB), 1 host 1 (1 GiB); 4 host threads
                  why
-        memory   at least 61 MiB of 64 GiB on the host, 45.8 MiB on each device
+        memory   at least 156 MiB of 64 GiB on the host, 45.8 MiB on each device
         parts    1 chunkset, 1 round
 
       step                    rows      bytes  estimate
@@ -473,6 +484,7 @@ describe('joins on GPUs', () => {
     right: side(4e8),
     columns: [],
     rowBytes: 24,
+    encodedBytes: 0,
   };
   const bytes: JoinDeviceBytes = {
     sort: sortBytes,
