@@ -3,7 +3,7 @@
 #include <new>
 
 #include "core/error.h"
-#include "core/thread_pool.h"
+#include "core/threads.h"
 
 namespace warpjoin::binding {
 
