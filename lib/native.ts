@@ -1,7 +1,8 @@
 /**
  * The addon, typed: the only file that knows it. Every method that returns a promise runs on threads of the engine's
  * own, never libuv's pool, and rejects with an error that carries a `code` (see errors.ts). Handles are opaque and free
- * their memory when released or collected.
+ * their memory when released or collected. The addon checks all arguments: a value of another type, a handle that was released
+ * or is another engine's, a number out of range, or buffers that were taken already throw or reject, and change nothing.
  */
 import { createRequire } from 'node:module';
 import { WarpjoinError } from './errors.js';
@@ -217,11 +218,13 @@ export interface NativeSortPlan {
 
 export interface NativeEngine {
   devices(): DeviceDescription[];
+  /** Threads of the processor that share loops: fewer than were asked for where the system refused some. */
+  threads(): number;
   memory(): { usedBytes: number; peakBytes: number; limitBytes: number };
   /** Restarts the peaks of memory() and devices(). */
   resetPeaks(): void;
   createJob(): NativeJob;
-  /** Waits for running steps, then frees all memory. Later calls reject. */
+  /** Waits for running steps, then frees all memory. Later calls throw. */
   dispose(): Promise<void>;
 
   /** Takes a second or two, and memory within the limits; rejects where these leave too little. */
@@ -397,6 +400,8 @@ export interface NativeEngineConfig {
 export interface NativeAddon {
   readonly backend: 'cuda' | 'hip' | 'none';
   gpus(): DeviceDescription[];
+  /** For tests: the system refuses threads n to n + count - 1 of those that the addon starts from now on; n = 0 ends that. */
+  failThreads(n: number, count: number): void;
   /** With `memoryOf` it allocates host memory from another engine's, within its limit. */
   Engine: new (
     config: NativeEngineConfig,

@@ -29,7 +29,7 @@ struct EngineConfig {
   size_t transfer_block_bytes = 0;
 };
 
-struct Engine {
+struct Engine : std::enable_shared_from_this<Engine> {
   explicit Engine(const EngineConfig& config);
 
   std::shared_ptr<HostMemory> memory;

@@ -339,6 +339,7 @@ export function fakeAddon(settings: Partial<FakeSettings> = {}): FakeAddon {
   FakeHandle.live = new Set();
   const addon: FakeAddon = {
     backend: settings.gpus ? 'cuda' : 'none',
+    failThreads() {},
     gpus: () => Array.from({ length: addon.settings.gpus }, (_, gpu) => fakeDevice('gpu', gpu, 2 ** 37, gpu, [])),
     config: null,
     memoryOf: null,
@@ -493,6 +494,7 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
 
   const engine: { [K in keyof NativeEngine]: NativeEngine[K] } = {
     devices: () => devices,
+    threads: () => config.threads,
     memory: () => ({ usedBytes: options.usedBytes(), peakBytes: 1000, limitBytes: config.memoryLimitBytes }),
     resetPeaks() {},
     createJob,
