@@ -2,7 +2,8 @@
 //   node scripts/asan-addon.mjs [COMMAND ...]
 //   node scripts/asan-addon.mjs node scripts/trials/binding.mjs --rounds 1000
 //   node scripts/asan-addon.mjs npx vitest run test/integration/join.test.ts
-// The addon shares its objects with the native tests of scripts/native-tests.mjs. Ends with the command's exit code.
+// The addon shares its objects with the native tests of scripts/native-tests.mjs; a test can let its allocations fail
+// (test/native/failing_new.cc). Ends with the command's exit code.
 import { spawnSync } from 'node:child_process';
 import { createRequire } from 'node:module';
 import { availableParallelism } from 'node:os';
@@ -30,8 +31,8 @@ function library(name) {
   return stdout.trim();
 }
 
-const sanitizers = ['-DWARPJOIN_GPU=none', '-DWARPJOIN_SANITIZE=address,undefined', `-DCMAKE_JS_INC=${headers}`];
-required('cmake', ['-S', root, '-B', out, ...sanitizers]);
+const settings = ['-DWARPJOIN_GPU=none', '-DWARPJOIN_SANITIZE=address,undefined', '-DWARPJOIN_FAILING_NEW=ON'];
+required('cmake', ['-S', root, '-B', out, ...settings, `-DCMAKE_JS_INC=${headers}`]);
 required('cmake', ['--build', out, '--target', 'warpjoin', '--parallel', String(availableParallelism())]);
 
 const [command, ...args] = process.argv.slice(2);
@@ -43,8 +44,8 @@ if (command) {
     NODE_OPTIONS: `${process.env.NODE_OPTIONS ?? ''} ${hook}`.trim(),
     // libstdc++ too, for ASan looks for what it wraps in the libraries that are there at the start.
     LD_PRELOAD: `${library('libasan.so')} ${library('libstdc++.so.6')}`,
-    // Node.js itself frees little at its end.
-    ASAN_OPTIONS: process.env.ASAN_OPTIONS ?? 'detect_leaks=0:strict_string_checks=1',
+    // Node.js itself frees little at its end, and the addon has an operator new of its own.
+    ASAN_OPTIONS: process.env.ASAN_OPTIONS ?? 'detect_leaks=0:strict_string_checks=1:alloc_dealloc_mismatch=0',
     UBSAN_OPTIONS: process.env.UBSAN_OPTIONS ?? 'halt_on_error=1:print_stacktrace=1',
   };
   process.exit(run(command, args, { env }));
