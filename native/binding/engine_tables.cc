@@ -135,7 +135,6 @@ Napi::Value EngineWrap::resident_bytes(const Napi::CallbackInfo& info) {
 Napi::Value EngineWrap::load_table(const Napi::CallbackInfo& info) {
   const auto relation = own<Relation>(info[1]);
   const std::vector<const Column*> columns = columns_at(*relation, info[2], "columns");
-  check_for_devices(info.Env(), columns);
   return enqueue(info, {relation},
                  [columns, rows = relation->rows, ordinals = to_devices(info[3], engine())](Engine& engine, Job& job) {
                    const PhaseTimer timer(job, "load");

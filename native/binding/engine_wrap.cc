@@ -427,7 +427,6 @@ Napi::Value EngineWrap::gather_on_devices(const Napi::CallbackInfo& info) {
   const auto relation = own<Relation>(info[1]);
   const RowSource rows = own_rows(info[3], info[4], *relation);
   const std::vector<const Column*> columns = columns_at(*relation, info[2], "columns");
-  check_for_devices(info.Env(), columns);
   return enqueue(info, {relation, rows.held},
                  [columns, list = rows.list, ordinals = to_devices(info[5], engine())](Engine& engine, Job& job) {
                    const PhaseTimer timer(job, "gather on devices");

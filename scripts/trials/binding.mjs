@@ -151,9 +151,9 @@ function chunk(kind, width, rows) {
     const Offsets = kind === 'utf8' ? Int32Array : BigInt64Array;
     const ends = times(rows + 1, () => 0);
     for (let row = 0; row < rows; row++) ends[row + 1] = ends[row] + (chance(0.3) ? 0 : below(14));
+    values = new Uint8Array(Math.max(0, ends.at(-1) - short)).map(() => 97 + below(3));
     if (chance(strangeness / 4)) ends[below(rows + 1)] = pick([-1, 2 ** 31 - 1, 5]);
     offsets = Offsets.from(ends.map((end) => (kind === 'utf8' ? end : BigInt(end))));
-    values = new Uint8Array(Math.max(0, ends.at(-1) - short)).map(() => 97 + below(3));
   }
   return {
     length: mostly(() => rows),

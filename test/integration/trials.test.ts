@@ -6,12 +6,14 @@ import { expect, test } from 'vitest';
 
 async function trial(name: string, ...options: string[]): Promise<string> {
   const script = fileURLToPath(new URL(`../../scripts/trials/${name}.mjs`, import.meta.url));
-  // Another exit code than 0, a signal or too long a time rejects, with what was printed.
-  const { stdout } = await promisify(execFile)(process.execPath, [script, ...options], {
-    timeout: 55_000,
-    killSignal: 'SIGKILL',
-  });
-  return stdout;
+  const limits = { timeout: 55_000, killSignal: 'SIGKILL' } as const;
+  try {
+    return (await promisify(execFile)(process.execPath, [script, ...options], limits)).stdout;
+  } catch (error) {
+    // Another exit code than 0, a signal or too long a time.
+    const { message, stdout, stderr } = error as Error & { stdout: string; stderr: string };
+    throw new Error(`${message}\n${stdout}${stderr}`);
+  }
 }
 
 test.each([1, 2, 8])('%d worker threads at a time may end in the middle of calls', async (workers) => {
