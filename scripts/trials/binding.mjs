@@ -189,15 +189,18 @@ const algorithm = () => mostly(() => pick(['merge', 'radix', 'sample']));
 const by = () => mostly(() => times(1 + below(2), () => ({ column: columnIndex(), descending: flag(), nullsLast: flag() })));
 const payload = () => mostly(() => (chance(0.7) ? null : below(4)));
 const request = () =>
-  mostly(() => ({
-    kind: mostly(() => pick(['inner', 'inner', 'left', 'right', 'full', 'semi', 'anti'])),
-    buildLeft: flag(),
-    countOnly: mostly(() => chance(0.1)),
-    wantKeys: mostly(() => chance(0.2)),
-    wantLeft: mostly(() => chance(0.9)),
-    wantRight: mostly(() => chance(0.9)),
-    maxRows: mostly(() => pick([ALL, ALL, 100_000])),
-  }));
+  mostly(() => {
+    const kind = pick(['inner', 'inner', 'inner', 'left', 'right', 'full', 'semi', 'anti']);
+    return {
+      kind: mostly(() => kind),
+      buildLeft: flag(),
+      countOnly: mostly(() => chance(0.1)),
+      wantKeys: mostly(() => chance(kind === 'inner' ? 0.5 : 0.05)),
+      wantLeft: mostly(() => chance(0.9)),
+      wantRight: mostly(() => chance(0.9)),
+      maxRows: mostly(() => pick([ALL, ALL, 100_000])),
+    };
+  });
 const sortPlan = (of, tuples) =>
   mostly(() => ({
     algorithm: algorithm(),
@@ -485,7 +488,7 @@ for (; round < rounds; round++) {
 const rare = [...seen].map(([name, { called, succeeded }]) => `${name} ${succeeded}/${called}`);
 console.log(`binding: succeeded: ${rare.join(', ')}`);
 const never = Object.keys(methods).filter((name) => !seen.get(name)?.succeeded);
-if (rounds >= 200 && never.length) {
+if (rounds >= 300 && never.length) {
   console.error(`binding: these never succeeded, so the trial tries too little: ${never.join(', ')}`);
   process.exit(1);
 }
