@@ -5,7 +5,7 @@ import type { KeyArray } from './columns/input.js';
 import { WarpjoinError } from './errors.js';
 import { Links, type MeasuredLinks } from './links.js';
 import { type DeviceDescription, type NativeAddon, type NativeEngine, type NativeEngineConfig, native } from './native.js';
-import { type EngineCore, runCall } from './operators/call.js';
+import { type EngineCore, runCall, translate } from './operators/call.js';
 import { explainJoin, joinCount, joinIndices, joinTables } from './operators/join.js';
 import { type LoadedTable, loadTable, Tables } from './operators/load.js';
 import { joinKeys, sortPairs } from './operators/pairs.js';
@@ -77,6 +77,15 @@ class Queue {
   }
 }
 
+/** An engine of the addon; an error of the addon as users see it. */
+function make(addon: NativeAddon, config: NativeEngineConfig, memoryOf?: NativeEngine): NativeEngine {
+  try {
+    return memoryOf ? new addon.Engine(config, memoryOf) : new addon.Engine(config);
+  } catch (error) {
+    throw translate(error);
+  }
+}
+
 /**
  * Devices and memory that joins and sorts run on. Calls on one engine run one after the other; results stay valid after
  * the engine is gone. Make one with createEngine().
@@ -106,14 +115,15 @@ export class Engine implements AsyncDisposable {
         deviceMemoryLimitBytes: settings.deviceMemoryLimit ? resolveSize(settings.deviceMemoryLimit, deviceBytes) : 0,
       };
     };
-    this.#native = new addon.Engine(config(gpus));
+    this.#native = make(addon, config(gpus));
     const onProcessor = (deviceReason: string): EngineCore => {
-      this.#processor ??= new addon.Engine(config([]), this.#native);
-      return { ...this.#core, native: this.#processor, tables: new Tables(), deviceReason, onProcessor: null };
+      this.#processor ??= make(addon, config([]), this.#native);
+      const native = this.#processor;
+      return { ...this.#core, native, threads: native.threads(), tables: new Tables(), deviceReason, onProcessor: null };
     };
     this.#core = {
       native: this.#native,
-      threads,
+      threads: this.#native.threads(),
       deviceReason: reason,
       onProcessor: auto && gpus.length > 0 ? onProcessor : null,
       links: new Links(this.#native, addon.backend),
@@ -304,7 +314,8 @@ function chooseDevices(settings: EngineSettings, addon: NativeAddon): ChosenDevi
 /**
  * Makes an engine. `await using engine = await createEngine({ memoryLimit: '64GiB' })` disposes it at the end of the scope.
  * Rejects with ERR_OPTION for options that are not right, ERR_DEVICE for device 'gpu' where there is none, unless
- * `fallback` allows another, and ERR_NATIVE_MISSING where the addon can't be loaded.
+ * `fallback` allows another, or where the system gives no thread for the engine's calls, and ERR_NATIVE_MISSING where the addon
+ * can't be loaded. An engine that gets fewer than `threads` threads works with those.
  */
 export async function createEngine(options: EngineOptions = {}): Promise<Engine> {
   return new Engine(parse(engineSchema, 'createEngine', options), native());

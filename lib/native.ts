@@ -1,7 +1,8 @@
 /**
  * The addon, typed: the only file that knows it. Every method that returns a promise runs on threads of the engine's
  * own, never libuv's pool, and rejects with an error that carries a `code` (see errors.ts). Handles are opaque and free
- * their memory when released or collected.
+ * their memory when released or collected. The addon checks all arguments: a value of another type, a handle that was released
+ * or is another engine's, a number out of range, or buffers that were taken already throw or reject, and change nothing.
  */
 import { createRequire } from 'node:module';
 import { WarpjoinError } from './errors.js';
@@ -225,6 +226,8 @@ export interface NativeSortPlan {
 
 export interface NativeEngine {
   devices(): DeviceDescription[];
+  /** Threads of the processor that share loops: fewer than were asked for where the system refused some. */
+  threads(): number;
   /** `usedBytes` are without what is given back where it is needed. */
   memory(): { usedBytes: number; peakBytes: number; limitBytes: number };
   /** Sets another limit of host memory, for what is allocated from now on. */
@@ -236,7 +239,7 @@ export interface NativeEngine {
    * 1 GiB where it is not given.
    */
   createJob(maxBufferBytes?: number): NativeJob;
-  /** Waits for running steps, then frees all memory. Later calls reject. */
+  /** Waits for running steps, then frees all memory. Later calls throw. */
   dispose(): Promise<void>;
 
   /** Takes a second or two, and memory within the limits; rejects where these leave too little. */
@@ -400,8 +403,6 @@ export interface NativeEngine {
   /** Device memory of the sort and its result, on each device, beside the table. */
   sortTableDeviceBytes(keys: TableSortKeysHandle, columns: number[]): number;
 
-  /** For tests: keeps so many bits of the hashes of texts, so that different texts have equal ones; 64 switches it off. */
-  narrowHash(bits: number): void;
   /** For tests: lets the n-th allocation from now fail, in host memory or on each device; 0 switches it off. */
   failAllocation(where: 'memory' | 'devices', n: number): void;
   /** For tests: as if others had left only so many bytes of each device's memory; Infinity switches it off. */
@@ -415,11 +416,15 @@ export interface NativeEngineConfig {
   memoryLimitBytes: number;
   /** 0: 80 % of each device's memory. */
   deviceMemoryLimitBytes: number;
+  /** For tests: bits of the hashes of texts, 64 where it is not given; with few, different texts have equal ones. */
+  hashBits?: number;
 }
 
 export interface NativeAddon {
   readonly backend: 'cuda' | 'hip' | 'none';
   gpus(): DeviceDescription[];
+  /** For tests: the system refuses threads n to n + count - 1 of those that the addon starts from now on; n = 0 ends that. */
+  failThreads(n: number, count: number): void;
   /** With `memoryOf` it allocates host memory from another engine's, within its limit. */
   Engine: new (
     config: NativeEngineConfig,

@@ -150,7 +150,12 @@ export const engineSchema = {
   ),
   devices: ordinals("Which of the GPUs that the process may use, by number; implies device 'gpu'. Unset: all."),
   hostDevices: count(1, 1, 'How many devices to show the processor as, where it is used.', 64),
-  threads: count(undefined, 1, 'Threads of the processor to use. Unset: one a core.', 1024),
+  threads: count(
+    undefined,
+    1,
+    'Threads of the processor to use, or fewer where the system gives no more. Unset: one a core.',
+    1024,
+  ),
   memoryLimit: size(
     undefined,
     'Most host memory to use; a percentage is of the physical memory, or of the container limit. Unset: 80 % of what the process leaves of it at the first call.',

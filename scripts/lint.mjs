@@ -58,6 +58,16 @@ forbid(
   tracked.filter((path) => path.startsWith('lib/') && path !== 'lib/native.ts'),
   /\.node['"]/,
 );
+forbid(
+  'native/binding/entry.h makes all that JavaScript calls, so that no exception gets past it',
+  native.filter((path) => path.startsWith('native/binding/') && path !== 'native/binding/entry.h'),
+  /Function::New|napi_create_function|napi_property_descriptor \w+ =|(Instance|Static)(Method|Accessor|Value)|DefineClass|ObjectWrap/,
+);
+forbid(
+  'native/core/threads.cc starts all threads, so that none is refused unseen',
+  native.filter((path) => path.startsWith('native/') && !path.startsWith('native/core/threads.')),
+  /std::async|std::j?thread\(|std::thread [a-z_]+[({]|pthread_create/,
+);
 for (const path of tracked.filter((p) => /^(native|lib)\//.test(p))) {
   const lines = readFileSync(path, 'utf8').split('\n').length;
   if (lines > 600) {

@@ -53,7 +53,7 @@ const CODES: ReadonlySet<string> = new Set<ErrorCode>([
 ]);
 
 /** An error of the data plane as users see it, with the stack of the call. */
-function translate(error: unknown): unknown {
+export function translate(error: unknown): unknown {
   if (error instanceof WarpjoinError) return error;
   const { code, message } = error as { code?: unknown; message?: string };
   if (typeof code === 'string' && CODES.has(code)) return new WarpjoinError(code as ErrorCode, message ?? code, { cause: error });

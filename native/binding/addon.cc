@@ -1,6 +1,10 @@
 #include <napi.h>
 
+#include "binding/convert.h"
 #include "binding/engine_wrap.h"
+#include "binding/entry.h"
+#include "binding/handles.h"
+#include "core/threads.h"
 #include "device/gpu_device.h"
 
 namespace warpjoin::binding {
@@ -23,10 +27,21 @@ Napi::Value list_gpus(const Napi::CallbackInfo& info) {
   return array;
 }
 
+Napi::Value fail_threads(const Napi::CallbackInfo& info) {
+  warpjoin::fail_threads(to_count(info[0], "n"), to_bound(info[1], "count"));
+  return info.Env().Undefined();
+}
+
 Napi::Object init(Napi::Env env, Napi::Object exports) {
-  exports.Set("backend", gpu_backend());
-  exports.Set("gpus", Napi::Function::New(env, list_gpus));
-  exports.Set("Engine", EngineWrap::define(env));
+  try {
+    handle_functions(env);
+    exports.Set("backend", gpu_backend());
+    exports.Set("gpus", make_function<list_gpus>(env, "gpus"));
+    exports.Set("failThreads", make_function<fail_threads>(env, "failThreads"));
+    exports.Set("Engine", EngineWrap::define(env));
+  } catch (...) {
+    throw_into_js(env);
+  }
   return exports;
 }
 

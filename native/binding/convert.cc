@@ -21,9 +21,10 @@ struct View {
   uint64_t bytes = 0;
 };
 
-// Any ArrayBufferView, over a SharedArrayBuffer too; a detached one is empty. null gives nothing.
-View to_view(const Napi::Value& value, const char* what) {
+// Any ArrayBufferView, over a SharedArrayBuffer too; a detached one is empty. null gives nothing. `held` gets what is read.
+View to_view(const Napi::Value& value, const char* what, Napi::Array& held) {
   if (value.IsNull() || value.IsUndefined()) return {};
+  if (value.IsTypedArray() || value.IsDataView()) held.Set(held.Length(), value);
   const napi_env env = value.Env();
   void* data = nullptr;
   size_t length = 0;
@@ -56,6 +57,24 @@ KeyOrder to_order(const std::string& name, const Napi::Value& value) {
   if (name == "floating") return KeyOrder::floating;
   if (name == "bytes") return KeyOrder::bytes;
   expected(value, "column.order", "a key order");
+}
+
+/// Throws for an order that values of the kind and width don't have.
+void check_type(const Napi::Value& value, const ColumnType& type) {
+  const uint32_t width = type.width;
+  const auto fits = [&] {
+    switch (type.order) {
+      case KeyOrder::none: return true;
+      case KeyOrder::boolean: return type.kind == ColumnKind::boolean;
+      case KeyOrder::bytes: return type.variable_width();
+      case KeyOrder::floating: return type.kind == ColumnKind::fixed && (width == 2 || width == 4 || width == 8);
+      case KeyOrder::signed_integer:
+      case KeyOrder::unsigned_integer:
+        return type.kind == ColumnKind::fixed && (width == 1 || width == 2 || width == 4 || width == 8);
+    }
+    return false;
+  };
+  if (!fits()) expected(value, "column.order", "an order that the column's kind and width have");
 }
 
 JoinKind to_join_kind(const Napi::Value& value) {
@@ -102,6 +121,13 @@ uint64_t to_count(const Napi::Value& value, const char* what) {
   return static_cast<uint64_t>(number);
 }
 
+uint64_t to_count(const Napi::Value& value, const char* what, uint64_t least, uint64_t most) {
+  const uint64_t count = to_count(value, what);
+  if (count >= least && count <= most) return count;
+  const std::string range = most == least ? std::to_string(least) : std::to_string(least) + " to " + std::to_string(most);
+  throw Napi::RangeError::New(value.Env(), "Expected " + range + " for " + what + " but received " + std::to_string(count));
+}
+
 uint64_t to_bound(const Napi::Value& value, const char* what) {
   if (value.IsNumber() && value.As<Napi::Number>().DoubleValue() == std::numeric_limits<double>::infinity()) return UINT64_MAX;
   return to_count(value, what);
@@ -139,13 +165,15 @@ std::vector<int> to_ordinals(const Napi::Value& value, const char* what) {
   return ordinals;
 }
 
-Column to_column(const Napi::Value& value) {
+Column to_column(const Napi::Value& value, Napi::Array& held) {
   const Napi::Object object = to_object(value, "column");
   Column column;
   column.name = to_string(object.Get("name"), "column.name");
   column.type.kind = to_kind(to_string(object.Get("kind"), "column.kind"), value);
   column.type.order = to_order(to_string(object.Get("order"), "column.order"), value);
-  column.type.width = static_cast<uint32_t>(to_count(object.Get("width"), "column.width"));
+  const bool fixed = column.type.kind == ColumnKind::fixed;
+  column.type.width = static_cast<uint32_t>(to_count(object.Get("width"), "column.width", fixed ? 1 : 0, fixed ? INT32_MAX : 0));
+  check_type(value, column.type);
   const Napi::Value chunks_value = object.Get("chunks");
   if (!chunks_value.IsArray()) expected(chunks_value, "column.chunks", "an array");
   const auto chunks = chunks_value.As<Napi::Array>();
@@ -156,12 +184,13 @@ Column to_column(const Napi::Value& value) {
     ColumnChunk chunk;
     chunk.length = to_count(source.Get("length"), "chunk.length");
     chunk.bit_offset = to_count(source.Get("bitOffset"), "chunk.bitOffset");
-    const View validity = to_view(source.Get("validity"), "chunk.validity");
-    const View values = to_view(source.Get("values"), "chunk.values");
-    const View offsets = to_view(source.Get("offsets"), "chunk.offsets");
+    const Napi::Value bitmap = source.Get("validity");
+    const View validity = to_view(bitmap, "chunk.validity", held);
+    const View values = to_view(source.Get("values"), "chunk.values", held);
+    const View offsets = to_view(source.Get("offsets"), "chunk.offsets", held);
     // An empty view may have no address, but it is not the same as "no nulls".
     static const uint8_t nothing = 0;
-    const bool has_validity = !source.Get("validity").IsNull() && !source.Get("validity").IsUndefined();
+    const bool has_validity = !bitmap.IsNull() && !bitmap.IsUndefined();
     chunk.validity = has_validity ? static_cast<const uint8_t*>(validity.data ? validity.data : &nothing) : nullptr;
     chunk.values = values.data;
     chunk.offsets = offsets.data;

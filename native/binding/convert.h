@@ -16,6 +16,8 @@ namespace warpjoin::binding {
 
 /// A non-negative integer that a double holds exactly.
 uint64_t to_count(const Napi::Value& value, const char* what);
+/// One from `least` to `most`; Napi::RangeError for others.
+uint64_t to_count(const Napi::Value& value, const char* what, uint64_t least, uint64_t most);
 /// Like to_count; Infinity gives UINT64_MAX.
 uint64_t to_bound(const Napi::Value& value, const char* what);
 bool to_bool(const Napi::Value& value, const char* what);
@@ -24,8 +26,9 @@ Napi::Object to_object(const Napi::Value& value, const char* what);
 std::vector<int> to_ordinals(const Napi::Value& value, const char* what);
 std::vector<uint64_t> to_counts(const Napi::Value& value, const char* what);
 
-/// Reads a NativeColumn (lib/native.ts). The chunks borrow the buffers behind the views.
-Column to_column(const Napi::Value& value);
+/// Reads a NativeColumn (lib/native.ts). The chunks borrow the buffers behind the views. `held` gets the views: what they were
+/// read from may give others the next time.
+Column to_column(const Napi::Value& value, Napi::Array& held);
 
 /// Reads a NativeJoinRequest.
 JoinRequest to_join_request(const Napi::Value& value);

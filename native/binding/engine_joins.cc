@@ -18,12 +18,17 @@ Napi::Object describe_side(Napi::Env env, const JoinSide& side) {
   return object;
 }
 
+MakeResult rows_of(Engine& engine, const JoinKeysState& keys, JoinRows rows) {
+  return rows_to_handle(engine, values_of(keys.keys.left), values_of(keys.keys.right), std::move(rows));
+}
+
 }  // namespace
 
 Napi::Value EngineWrap::join_keys(const Napi::CallbackInfo& info) {
   const auto state = std::make_shared<JoinKeysState>();
-  state->left = from_handle<Relation>(info[1]);
-  state->right = from_handle<Relation>(info[4]);
+  state->engine = engine_;
+  state->left = own<Relation>(info[1]);
+  state->right = own<Relation>(info[4]);
   const Column* left_key = &column_at(*state->left, info[2], "leftColumn");
   const Column* right_key = &column_at(*state->right, info[5], "rightColumn");
   const Column* left_payload = optional_column_at(*state->left, info[3], "leftPayload");
@@ -49,102 +54,111 @@ Napi::Value EngineWrap::join_keys(const Napi::CallbackInfo& info) {
 }
 
 Napi::Value EngineWrap::hash_join_device_bytes(const Napi::CallbackInfo& info) {
-  return guarded(info.Env(), [&]() -> Napi::Value {
-    const auto state = from_handle<JoinKeysState>(info[0]);
-    const JoinRequest request = to_join_request(info[2]);
-    const EncodedTuples& left = state->keys.left.tuples;
-    const EncodedTuples& right = state->keys.right.tuples;
-    const EncodedTuples& build = request.build_left ? left : right;
-    const EncodedTuples& probe = request.build_left ? right : left;
-    return number(info.Env(), warpjoin::hash_join_device_bytes(build.layout, build.view.size, probe.layout, probe.view.size,
-                                                               to_count(info[1], "devices"), request,
-                                                               static_cast<uint32_t>(to_count(info[3], "rounds")), engine()));
-  });
+  const auto state = own<JoinKeysState>(info[0]);
+  const JoinRequest request = to_join_request(info[2]);
+  const EncodedTuples& left = state->keys.left.tuples;
+  const EncodedTuples& right = state->keys.right.tuples;
+  const EncodedTuples& build = request.build_left ? left : right;
+  const EncodedTuples& probe = request.build_left ? right : left;
+  return number(info.Env(), warpjoin::hash_join_device_bytes(build.layout, build.view.size, probe.layout, probe.view.size,
+                                                             to_device_count(info[1], engine()), request,
+                                                             static_cast<uint32_t>(to_count(info[3], "rounds")), engine()));
 }
 
 Napi::Value EngineWrap::merge_join_device_bytes(const Napi::CallbackInfo& info) {
-  return guarded(info.Env(), [&]() -> Napi::Value {
-    const auto state = from_handle<JoinKeysState>(info[0]);
-    const EncodedTuples& left = state->keys.left.tuples;
-    const EncodedTuples& right = state->keys.right.tuples;
-    return number(info.Env(), warpjoin::merge_join_device_bytes(
-                                  left.layout, left.view.size, right.layout, right.view.size, to_count(info[1], "devices"),
-                                  static_cast<uint32_t>(to_count(info[2], "subpartitions")), engine()));
-  });
+  const auto state = own<JoinKeysState>(info[0]);
+  const EncodedTuples& left = state->keys.left.tuples;
+  const EncodedTuples& right = state->keys.right.tuples;
+  return number(info.Env(),
+                warpjoin::merge_join_device_bytes(left.layout, left.view.size, right.layout, right.view.size,
+                                                  to_device_count(info[1], engine()), to_subpartitions(info[2]), engine()));
 }
 
 Napi::Value EngineWrap::hash_join(const Napi::CallbackInfo& info) {
-  const auto keys = from_handle<JoinKeysState>(info[1]);
+  const auto keys = own<JoinKeysState>(info[1]);
   const Napi::Object plan_object = to_object(info[3], "plan");
-  const HashJoinPlan plan{to_ordinals(plan_object.Get("devices"), "plan.devices"),
-                          static_cast<uint32_t>(to_count(plan_object.Get("rounds"), "plan.rounds")),
-                          static_cast<uint32_t>(to_count(plan_object.Get("partitions"), "plan.partitions"))};
+  const HashJoinPlan plan{to_devices(plan_object.Get("devices"), engine()), to_hash_parts(plan_object.Get("rounds"), "Rounds", 1),
+                          to_hash_parts(plan_object.Get("partitions"), "Partitions", 0)};
   return enqueue(info, {keys}, [keys = keys.get(), request = to_join_request(info[2]), plan](Engine& engine, Job& job) {
-    return rows_to_handle(warpjoin::hash_join(engine, keys->keys, request, plan, job));
+    return rows_of(engine, *keys, warpjoin::hash_join(engine, keys->keys, request, plan, job));
   });
 }
 
 Napi::Value EngineWrap::join_side_is_sorted(const Napi::CallbackInfo& info) {
-  const auto keys = from_handle<JoinKeysState>(info[1]);
+  const auto keys = own<JoinKeysState>(info[1]);
   const bool left = to_side_is_left(info[2]);
   return enqueue(info, {keys}, [keys = keys.get(), left](Engine& engine, Job& job) -> MakeResult {
     const PhaseTimer timer(job, "check order");
-    const bool sorted = is_sorted((left ? keys->keys.left : keys->keys.right).tuples, engine, job);
+    const bool sorted = keys->sorted(left) = is_sorted(keys->side(left).tuples, engine, job);
     return [sorted](Napi::Env env) { return Napi::Boolean::New(env, sorted); };
   });
 }
 
 Napi::Value EngineWrap::sort_join_side(const Napi::CallbackInfo& info) {
-  const auto keys = from_handle<JoinKeysState>(info[1]);
+  const auto keys = own<JoinKeysState>(info[1]);
   const bool left = to_side_is_left(info[2]);
-  return enqueue(info, {keys}, [keys = keys.get(), left, plan = to_sort_plan(info[3])](Engine& engine, Job& job) {
-    const JoinSide& side = left ? keys->keys.left : keys->keys.right;
-    return sort_to_handles(engine, job, side.tuples, varying_bits(side, engine, job), plan);
-  });
+  return enqueue(info, {keys},
+                 [keys = keys.get(), left, origin = origin_of(keys, left), plan = to_sort_plan(info[3], this->engine())](
+                     Engine& engine, Job& job) {
+                   const JoinSide& side = keys->side(left);
+                   return sort_to_handles(engine, job, origin, side.tuples, varying_bits(side, engine, job), plan);
+                 });
 }
 
 Napi::Value EngineWrap::merge_join(const Napi::CallbackInfo& info) {
-  const auto keys = from_handle<JoinKeysState>(info[1]);
-  const auto run = [&](size_t i) { return info[i].IsNull() ? nullptr : from_handle<RunState>(info[i]); };
-  const auto left = run(2), right = run(3);
+  const auto keys = own<JoinKeysState>(info[1]);
+  const auto run_of = [&](const Napi::Value& value, bool left) -> std::shared_ptr<RunState> {
+    if (value.IsNull()) return nullptr;
+    auto run = own<RunState>(value);
+    check_run(info.Env(), *run, origin_of(keys, left));
+    return run;
+  };
+  const auto left = run_of(info[2], true), right = run_of(info[3], false);
   const Napi::Object plan_object = to_object(info[5], "plan");
-  const MergeJoinPlan plan{to_ordinals(plan_object.Get("devices"), "plan.devices"),
-                           static_cast<uint32_t>(to_count(plan_object.Get("subpartitions"), "plan.subpartitions"))};
+  const MergeJoinPlan plan{to_devices(plan_object.Get("devices"), engine()), to_subpartitions(plan_object.Get("subpartitions"))};
   return enqueue(info, {keys, left, right},
                  [keys = keys.get(), left = left.get(), right = right.get(), request = to_join_request(info[4]), plan](
                      Engine& engine, Job& job) {
-                   const auto view = [](const RunState* run, const JoinSide& side) {
-                     return run ? run->run.view() : side.tuples.view;
+                   const auto view = [&](const RunState* run, bool of_left) {
+                     if (run) {
+                       check_whole(*run);
+                       return run->run.view();
+                     }
+                     const EncodedTuples& tuples = keys->side(of_left).tuples;
+                     // A plan that comes without a run has looked already.
+                     bool& sorted = keys->sorted(of_left);
+                     if (!sorted) sorted = is_sorted(tuples, engine, job);
+                     if (!sorted) throw Error(ErrorCode::option, "Expected a run of a side whose tuples are not in order");
+                     return tuples.view;
                    };
-                   return rows_to_handle(warpjoin::merge_join(engine, view(left, keys->keys.left), view(right, keys->keys.right),
-                                                              keys->keys, request, plan, job));
+                   return rows_of(
+                       engine, *keys,
+                       warpjoin::merge_join(engine, view(left, true), view(right, false), keys->keys, request, plan, job));
                  });
 }
 
 Napi::Value EngineWrap::sort_merge_join_device_bytes(const Napi::CallbackInfo& info) {
-  return guarded(info.Env(), [&]() -> Napi::Value {
-    const auto state = from_handle<JoinKeysState>(info[0]);
-    const EncodedTuples& left = state->keys.left.tuples;
-    const EncodedTuples& right = state->keys.right.tuples;
-    return number(info.Env(),
-                  warpjoin::sort_merge_join_device_bytes(left.layout, left.view.size, right.layout, right.view.size,
-                                                         to_count(info[1], "devices"), to_join_request(info[2]), engine()));
-  });
+  const auto state = own<JoinKeysState>(info[0]);
+  const EncodedTuples& left = state->keys.left.tuples;
+  const EncodedTuples& right = state->keys.right.tuples;
+  return number(info.Env(),
+                warpjoin::sort_merge_join_device_bytes(left.layout, left.view.size, right.layout, right.view.size,
+                                                       to_device_count(info[1], engine()), to_join_request(info[2]), engine()));
 }
 
 Napi::Value EngineWrap::sort_merge_join(const Napi::CallbackInfo& info) {
-  const auto keys = from_handle<JoinKeysState>(info[1]);
+  const auto keys = own<JoinKeysState>(info[1]);
   return enqueue(info, {keys},
-                 [keys = keys.get(), request = to_join_request(info[2]), devices = to_ordinals(info[3], "devices")](
+                 [keys = keys.get(), request = to_join_request(info[2]), devices = to_devices(info[3], this->engine())](
                      Engine& engine, Job& job) {
-                   return rows_to_handle(warpjoin::sort_merge_join(engine, keys->keys, request, devices, job));
+                   return rows_of(engine, *keys, warpjoin::sort_merge_join(engine, keys->keys, request, devices, job));
                  });
 }
 
 Napi::Value EngineWrap::lookup_join(const Napi::CallbackInfo& info) {
-  const auto keys = from_handle<JoinKeysState>(info[1]);
+  const auto keys = own<JoinKeysState>(info[1]);
   return enqueue(info, {keys}, [keys = keys.get(), request = to_join_request(info[2])](Engine& engine, Job& job) {
-    return rows_to_handle(warpjoin::lookup_join(engine, keys->keys, request, job));
+    return rows_of(engine, *keys, warpjoin::lookup_join(engine, keys->keys, request, job));
   });
 }
 
@@ -152,23 +166,7 @@ Napi::Value EngineWrap::cross_join(const Napi::CallbackInfo& info) {
   const uint64_t left = to_count(info[1], "leftRows"), right = to_count(info[2], "rightRows"),
                  most = to_bound(info[3], "maxRows");
   return enqueue(info, {}, [left, right, most](Engine& engine, Job& job) {
-    return rows_to_handle(warpjoin::cross_join(engine, left, right, most, job));
-  });
-}
-
-Napi::Value EngineWrap::take_join_keys(const Napi::CallbackInfo& info) {
-  return guarded(info.Env(), [&] {
-    JoinRows& rows = from_handle<RowsState>(info[1])->rows;
-    return take_column(info.Env(), rows.keys, rows.left_layout.key_bytes, rows.size, *from_handle<Job>(info[0]));
-  });
-}
-
-Napi::Value EngineWrap::take_join_values(const Napi::CallbackInfo& info) {
-  return guarded(info.Env(), [&] {
-    JoinRows& rows = from_handle<RowsState>(info[1])->rows;
-    const bool left = to_side_is_left(info[2]);
-    return take_column(info.Env(), left ? rows.left : rows.right, (left ? rows.left_layout : rows.right_layout).value_bytes,
-                       rows.size, *from_handle<Job>(info[0]));
+    return rows_to_handle(engine, {left}, {right}, warpjoin::cross_join(engine, left, right, most, job));
   });
 }
 

@@ -1,20 +1,24 @@
 // Tables that stay on the devices, and joins and sorts of them there.
 #include <algorithm>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "binding/convert.h"
 #include "binding/engine_wrap.h"
 #include "binding/handles.h"
 #include "binding/row_source.h"
 #include "binding/step_values.h"
+#include "join/join_rows.h"
 #include "join/table_join.h"
 #include "sort/table_sort.h"
 
 namespace warpjoin::binding {
 namespace {
 
-MakeResult resident_to_handle(std::shared_ptr<Engine> engine, ResidentTable table) {
-  auto state = std::make_shared<ResidentState>(ResidentState{std::move(engine), std::move(table)});
+MakeResult resident_to_handle(Engine& engine, ResidentTable table) {
+  auto state =
+      std::make_shared<ResidentState>(ResidentState{{engine.weak_from_this()}, engine.shared_from_this(), std::move(table)});
   return [state = std::move(state)](Napi::Env env) -> Napi::Value {
     Napi::Object handle = to_handle(env, state);
     const ResidentTable& made = state->table;
@@ -46,9 +50,9 @@ struct HeldColumn {
   std::shared_ptr<ResidentState> held;
   size_t column = 0;
 
-  explicit HeldColumn(const Napi::Value& value) {
+  HeldColumn(const EngineWrap& engine, const Napi::Value& value) {
     const Napi::Object object = to_object(value, "table");
-    held = from_handle<ResidentState>(object.Get("table"));
+    held = engine.own<ResidentState>(object.Get("table"));
     column = required_column(held->table, object.Get("key"), "table.key");
   }
 };
@@ -58,12 +62,15 @@ struct HeldTables {
   std::shared_ptr<TableJoinKeysState> held;
   KeyedTables keyed;
 
-  explicit HeldTables(const Napi::Value& value) {
+  HeldTables(const EngineWrap& engine, const Napi::Value& value) {
     const Napi::Object object = to_object(value, "tables");
-    held = from_handle<TableJoinKeysState>(object.Get("keys"));
+    held = engine.own<TableJoinKeysState>(object.Get("keys"));
     const Napi::Object payload = to_object(object.Get("payload"), "tables.payload");
     keyed = {&held->keys, optional_column(held->left->table, payload.Get("left"), "tables.payload.left"),
              optional_column(held->right->table, payload.Get("right"), "tables.payload.right")};
+    for (const auto& [side, column] : {std::pair(&held->left, &keyed.left_payload), {&held->right, &keyed.right_payload}}) {
+      if (*column) check_payload((*side)->table.columns[**column]);
+    }
   }
 };
 
@@ -88,21 +95,30 @@ std::vector<TableSortColumn> to_sort_columns(const ResidentTable& table, const N
   return by;
 }
 
-std::vector<ResidentOrigin> to_origins(const Napi::Value& value, const TableJoinKeysState& joined) {
+/// Columns of what a join's rows carry: checked, for the join gathers by row numbers without a look at them.
+std::vector<ResidentOrigin> to_origins(const Napi::Value& value, const HeldTables& tables, const JoinRequest& request) {
   if (!value.IsArray()) throw Napi::TypeError::New(value.Env(), "Expected an array for columns");
   const auto array = value.As<Napi::Array>();
   std::vector<ResidentOrigin> origins;
   for (uint32_t i = 0; i < array.Length(); ++i) {
     const Napi::Object origin = to_object(array.Get(i), "columns");
     const std::string from = to_string(origin.Get("from"), "columns.from");
+    const auto refuse = [&](const char* what) {
+      throw Napi::TypeError::New(value.Env(), "A column is made of " + std::string(what) + " that the rows do not carry");
+    };
     if (from == "keys") {
+      if (!request.want_keys || request.count_only) refuse("keys");
       origins.push_back({ResidentOrigin::From::keys, std::nullopt});
       continue;
     }
     const bool of_left = to_side_is_left(origin.Get("from"));
-    const ResidentTable& table = (of_left ? joined.left : joined.right)->table;
-    origins.push_back({of_left ? ResidentOrigin::From::left : ResidentOrigin::From::right,
-                       optional_column(table, origin.Get("column"), "columns.column")});
+    const ResidentTable& table = (of_left ? tables.held->left : tables.held->right)->table;
+    const auto column = optional_column(table, origin.Get("column"), "columns.column");
+    const bool carries_payload = (of_left ? tables.keyed.left_payload : tables.keyed.right_payload).has_value();
+    if (!(of_left ? wants_left(request) : wants_right(request))) refuse("values");
+    if (column && carries_payload) refuse("row numbers");
+    if (!column && !carries_payload) refuse("a payload");
+    origins.push_back({of_left ? ResidentOrigin::From::left : ResidentOrigin::From::right, column});
   }
   return origins;
 }
@@ -110,25 +126,25 @@ std::vector<ResidentOrigin> to_origins(const Napi::Value& value, const TableJoin
 }  // namespace
 
 Napi::Value EngineWrap::resident_bytes(const Napi::CallbackInfo& info) {
-  return guarded(info.Env(), [&]() -> Napi::Value {
-    const auto relation = from_handle<Relation>(info[0]);
-    return number(info.Env(), warpjoin::resident_table_bytes(columns_at(*relation, info[1], "columns"), relation->rows,
-                                                             engine().select(to_ordinals(info[2], "devices"))));
-  });
+  const auto relation = own<Relation>(info[0]);
+  const std::vector<const Column*> columns = columns_at(*relation, info[1], "columns");
+  check_for_devices(info.Env(), columns);
+  return number(info.Env(),
+                warpjoin::resident_table_bytes(columns, relation->rows, engine().select(to_devices(info[2], engine()))));
 }
 
 Napi::Value EngineWrap::load_table(const Napi::CallbackInfo& info) {
-  const auto relation = from_handle<Relation>(info[1]);
+  const auto relation = own<Relation>(info[1]);
+  const std::vector<const Column*> columns = columns_at(*relation, info[2], "columns");
   return enqueue(info, {relation},
-                 [columns = columns_at(*relation, info[2], "columns"), rows = relation->rows, owner = engine_,
-                  ordinals = to_ordinals(info[3], "devices")](Engine& engine, Job& job) {
+                 [columns, rows = relation->rows, ordinals = to_devices(info[3], engine())](Engine& engine, Job& job) {
                    const PhaseTimer timer(job, "load");
-                   return resident_to_handle(owner, warpjoin::load_table(engine, engine.select(ordinals), columns, rows, job));
+                   return resident_to_handle(engine, warpjoin::load_table(engine, engine.select(ordinals), columns, rows, job));
                  });
 }
 
 Napi::Value EngineWrap::bring_home(const Napi::CallbackInfo& info) {
-  const auto resident = from_handle<ResidentState>(info[1]);
+  const auto resident = own<ResidentState>(info[1]);
   return enqueue(info, {resident},
                  [table = &resident->table, columns = table_columns(resident->table, info[2])](Engine& engine, Job& job) {
                    const PhaseTimer timer(job, "bring home");
@@ -139,11 +155,14 @@ Napi::Value EngineWrap::bring_home(const Napi::CallbackInfo& info) {
 }
 
 Napi::Value EngineWrap::table_join_keys(const Napi::CallbackInfo& info) {
-  const HeldColumn left(info[1]), right(info[2]);
-  return enqueue(info, {left.held, right.held}, [left, right](Engine&, Job& job) -> MakeResult {
+  const HeldColumn left(*this, info[1]), right(*this, info[2]);
+  return enqueue(info, {left.held, right.held}, [left, right](Engine& engine, Job& job) -> MakeResult {
     const PhaseTimer timer(job, "encode");
-    auto state = std::make_shared<TableJoinKeysState>(TableJoinKeysState{
-        left.held, right.held, TableJoinKeys(left.held->table, left.column, right.held->table, right.column, job)});
+    auto state = std::make_shared<TableJoinKeysState>(
+        TableJoinKeysState{{engine.weak_from_this()},
+                           left.held,
+                           right.held,
+                           TableJoinKeys(left.held->table, left.column, right.held->table, right.column, job)});
     return [state = std::move(state)](Napi::Env env) -> Napi::Value {
       const TableJoinKeys& keys = state->keys;
       Napi::Object handle = to_handle(env, state);
@@ -157,36 +176,41 @@ Napi::Value EngineWrap::table_join_keys(const Napi::CallbackInfo& info) {
 }
 
 Napi::Value EngineWrap::join_tables(const Napi::CallbackInfo& info) {
-  const HeldTables tables(info[1]);
+  const HeldTables tables(*this, info[1]);
+  const JoinRequest request = to_join_request(info[2]);
   return enqueue(info, {tables.held},
-                 [tables = tables.keyed, request = to_join_request(info[2]), owner = engine_,
-                  origins = to_origins(info[3], *tables.held)](Engine& engine, Job& job) {
-                   return resident_to_handle(owner, warpjoin::join_tables(engine, tables, request, origins, job));
+                 [tables = tables.keyed, request, origins = to_origins(info[3], tables, request)](Engine& engine, Job& job) {
+                   return resident_to_handle(engine, warpjoin::join_tables(engine, tables, request, origins, job));
                  });
 }
 
 Napi::Value EngineWrap::join_tables_home(const Napi::CallbackInfo& info) {
-  const HeldTables tables(info[1]);
-  return enqueue(info, {tables.held}, [tables = tables.keyed, request = to_join_request(info[2])](Engine& engine, Job& job) {
-    return rows_to_handle(warpjoin::join_tables_home(engine, tables, request, job));
-  });
+  const HeldTables tables(*this, info[1]);
+  const auto values_of = [](const ResidentState& resident, const std::optional<size_t>& payload) -> RowNumbersBelow {
+    if (payload) return {};
+    return {resident.table.size()};
+  };
+  return enqueue(
+      info, {tables.held},
+      [tables = tables.keyed, request = to_join_request(info[2]), left = values_of(*tables.held->left, tables.keyed.left_payload),
+       right = values_of(*tables.held->right, tables.keyed.right_payload)](Engine& engine, Job& job) {
+        return rows_to_handle(engine, left, right, warpjoin::join_tables_home(engine, tables, request, job));
+      });
 }
 
 Napi::Value EngineWrap::join_tables_device_bytes(const Napi::CallbackInfo& info) {
-  return guarded(info.Env(), [&]() -> Napi::Value {
-    const HeldTables tables(info[0]);
-    return number(info.Env(), warpjoin::join_tables_device_bytes(engine(), tables.keyed, to_join_request(info[1])));
-  });
+  const HeldTables tables(*this, info[0]);
+  return number(info.Env(), warpjoin::join_tables_device_bytes(engine(), tables.keyed, to_join_request(info[1])));
 }
 
 Napi::Value EngineWrap::table_sort_keys(const Napi::CallbackInfo& info) {
-  const auto resident = from_handle<ResidentState>(info[1]);
+  const auto resident = own<ResidentState>(info[1]);
   return enqueue(info, {resident},
                  [resident, by = to_sort_columns(resident->table, info[2]),
-                  payload = optional_column(resident->table, info[3], "payload")](Engine&, Job& job) -> MakeResult {
+                  payload = optional_column(resident->table, info[3], "payload")](Engine& engine, Job& job) -> MakeResult {
                    const PhaseTimer timer(job, "encode");
                    auto state = std::make_shared<TableSortKeysState>(
-                       TableSortKeysState{resident, TableSortKeys(resident->table, by, payload, job)});
+                       TableSortKeysState{{engine.weak_from_this()}, resident, TableSortKeys(resident->table, by, payload, job)});
                    return [state = std::move(state)](Napi::Env env) -> Napi::Value {
                      const TableSortKeys& keys = state->keys;
                      Napi::Object handle = to_handle(env, state);
@@ -201,19 +225,16 @@ Napi::Value EngineWrap::table_sort_keys(const Napi::CallbackInfo& info) {
 }
 
 Napi::Value EngineWrap::sort_table(const Napi::CallbackInfo& info) {
-  const auto state = from_handle<TableSortKeysState>(info[1]);
-  return enqueue(
-      info, {state},
-      [keys = &state->keys, columns = table_columns(state->resident->table, info[2]), owner = engine_](Engine& engine, Job& job) {
-        return resident_to_handle(owner, warpjoin::sort_table(engine, *keys, columns, job));
-      });
+  const auto state = own<TableSortKeysState>(info[1]);
+  return enqueue(info, {state},
+                 [keys = &state->keys, columns = table_columns(state->resident->table, info[2])](Engine& engine, Job& job) {
+                   return resident_to_handle(engine, warpjoin::sort_table(engine, *keys, columns, job));
+                 });
 }
 
 Napi::Value EngineWrap::sort_table_device_bytes(const Napi::CallbackInfo& info) {
-  return guarded(info.Env(), [&]() -> Napi::Value {
-    const auto state = from_handle<TableSortKeysState>(info[0]);
-    return number(info.Env(), warpjoin::sort_table_device_bytes(state->keys, table_columns(state->resident->table, info[1])));
-  });
+  const auto state = own<TableSortKeysState>(info[0]);
+  return number(info.Env(), warpjoin::sort_table_device_bytes(state->keys, table_columns(state->resident->table, info[1])));
 }
 
 }  // namespace warpjoin::binding

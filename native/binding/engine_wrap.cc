@@ -1,5 +1,8 @@
 #include "binding/engine_wrap.h"
 
+#include <algorithm>
+#include <iterator>
+#include <set>
 #include <utility>
 
 #include "binding/convert.h"
@@ -12,199 +15,188 @@
 
 namespace warpjoin::binding {
 
-Napi::Function EngineWrap::define(Napi::Env env) {
-  return DefineClass(env, "Engine",
-                     {InstanceMethod<&EngineWrap::devices>("devices"),
-                      InstanceMethod<&EngineWrap::memory>("memory"),
-                      InstanceMethod<&EngineWrap::set_memory_limit>("setMemoryLimit"),
-                      InstanceMethod<&EngineWrap::reset_peaks>("resetPeaks"),
-                      InstanceMethod<&EngineWrap::create_job>("createJob"),
-                      InstanceMethod<&EngineWrap::dispose>("dispose"),
-                      InstanceMethod<&EngineWrap::measure_links>("measureLinks"),
-                      InstanceMethod<&EngineWrap::relation>("relation"),
-                      InstanceMethod<&EngineWrap::sort_keys>("sortKeys"),
-                      InstanceMethod<&EngineWrap::sort_device_bytes>("sortDeviceBytes"),
-                      InstanceMethod<&EngineWrap::sort_spills>("sortSpills"),
-                      InstanceMethod<&EngineWrap::sort_chunksets>("sortChunksets"),
-                      InstanceMethod<&EngineWrap::copy_run>("copyRun"),
-                      InstanceMethod<&EngineWrap::merge_scratch_bytes>("mergeScratchBytes"),
-                      InstanceMethod<&EngineWrap::merge_runs>("mergeRuns"),
-                      InstanceMethod<&EngineWrap::drop_keys>("dropKeys"),
-                      InstanceMethod<&EngineWrap::refine_ties>("refineTies"),
-                      InstanceMethod<&EngineWrap::decode_keys>("decodeKeys"),
-                      InstanceMethod<&EngineWrap::take_values>("takeValues"),
-                      InstanceMethod<&EngineWrap::take_keys>("takeKeys"),
-                      InstanceMethod<&EngineWrap::join_keys>("joinKeys"),
-                      InstanceMethod<&EngineWrap::hash_join_device_bytes>("hashJoinDeviceBytes"),
-                      InstanceMethod<&EngineWrap::merge_join_device_bytes>("mergeJoinDeviceBytes"),
-                      InstanceMethod<&EngineWrap::hash_join>("hashJoin"),
-                      InstanceMethod<&EngineWrap::join_side_is_sorted>("joinSideIsSorted"),
-                      InstanceMethod<&EngineWrap::sort_join_side>("sortJoinSide"),
-                      InstanceMethod<&EngineWrap::merge_join>("mergeJoin"),
-                      InstanceMethod<&EngineWrap::sort_merge_join_device_bytes>("sortMergeJoinDeviceBytes"),
-                      InstanceMethod<&EngineWrap::sort_merge_join>("sortMergeJoin"),
-                      InstanceMethod<&EngineWrap::lookup_join>("lookupJoin"),
-                      InstanceMethod<&EngineWrap::cross_join>("crossJoin"),
-                      InstanceMethod<&EngineWrap::take_join_keys>("takeJoinKeys"),
-                      InstanceMethod<&EngineWrap::take_join_values>("takeJoinValues"),
-                      InstanceMethod<&EngineWrap::gather>("gather"),
-                      InstanceMethod<&EngineWrap::gather_coalesced>("gatherCoalesced"),
-                      InstanceMethod<&EngineWrap::gather_device_bytes>("gatherDeviceBytes"),
-                      InstanceMethod<&EngineWrap::gather_on_devices>("gatherOnDevices"),
-                      InstanceMethod<&EngineWrap::resident_bytes>("residentBytes"),
-                      InstanceMethod<&EngineWrap::load_table>("loadTable"),
-                      InstanceMethod<&EngineWrap::bring_home>("bringHome"),
-                      InstanceMethod<&EngineWrap::table_join_keys>("tableJoinKeys"),
-                      InstanceMethod<&EngineWrap::join_tables>("joinTables"),
-                      InstanceMethod<&EngineWrap::join_tables_home>("joinTablesHome"),
-                      InstanceMethod<&EngineWrap::join_tables_device_bytes>("joinTablesDeviceBytes"),
-                      InstanceMethod<&EngineWrap::table_sort_keys>("tableSortKeys"),
-                      InstanceMethod<&EngineWrap::sort_table>("sortTable"),
-                      InstanceMethod<&EngineWrap::sort_table_device_bytes>("sortTableDeviceBytes"),
-                      InstanceMethod<&EngineWrap::narrow_hash>("narrowHash"),
-                      InstanceMethod<&EngineWrap::fail_allocation>("failAllocation"),
-                      InstanceMethod<&EngineWrap::leave_device_memory>("leaveDeviceMemory")});
+Napi::Value EngineWrap::define(Napi::Env env) {
+  const napi_property_descriptor methods[] = {method<&EngineWrap::threads>("threads"),
+                                              method<&EngineWrap::devices>("devices"),
+                                              method<&EngineWrap::memory>("memory"),
+                                              method<&EngineWrap::set_memory_limit>("setMemoryLimit"),
+                                              method<&EngineWrap::reset_peaks>("resetPeaks"),
+                                              method<&EngineWrap::create_job>("createJob"),
+                                              method<&EngineWrap::dispose>("dispose"),
+                                              method<&EngineWrap::measure_links>("measureLinks"),
+                                              method<&EngineWrap::relation>("relation"),
+                                              method<&EngineWrap::sort_keys>("sortKeys"),
+                                              method<&EngineWrap::sort_device_bytes>("sortDeviceBytes"),
+                                              method<&EngineWrap::sort_spills>("sortSpills"),
+                                              method<&EngineWrap::sort_chunksets>("sortChunksets"),
+                                              method<&EngineWrap::copy_run>("copyRun"),
+                                              method<&EngineWrap::merge_scratch_bytes>("mergeScratchBytes"),
+                                              method<&EngineWrap::merge_runs>("mergeRuns"),
+                                              method<&EngineWrap::drop_keys>("dropKeys"),
+                                              method<&EngineWrap::refine_ties>("refineTies"),
+                                              method<&EngineWrap::decode_keys>("decodeKeys"),
+                                              method<&EngineWrap::take_values>("takeValues"),
+                                              method<&EngineWrap::take_keys>("takeKeys"),
+                                              method<&EngineWrap::join_keys>("joinKeys"),
+                                              method<&EngineWrap::hash_join_device_bytes>("hashJoinDeviceBytes"),
+                                              method<&EngineWrap::merge_join_device_bytes>("mergeJoinDeviceBytes"),
+                                              method<&EngineWrap::hash_join>("hashJoin"),
+                                              method<&EngineWrap::join_side_is_sorted>("joinSideIsSorted"),
+                                              method<&EngineWrap::sort_join_side>("sortJoinSide"),
+                                              method<&EngineWrap::merge_join>("mergeJoin"),
+                                              method<&EngineWrap::sort_merge_join_device_bytes>("sortMergeJoinDeviceBytes"),
+                                              method<&EngineWrap::sort_merge_join>("sortMergeJoin"),
+                                              method<&EngineWrap::lookup_join>("lookupJoin"),
+                                              method<&EngineWrap::cross_join>("crossJoin"),
+                                              method<&EngineWrap::take_join_keys>("takeJoinKeys"),
+                                              method<&EngineWrap::take_join_values>("takeJoinValues"),
+                                              method<&EngineWrap::gather>("gather"),
+                                              method<&EngineWrap::gather_coalesced>("gatherCoalesced"),
+                                              method<&EngineWrap::gather_device_bytes>("gatherDeviceBytes"),
+                                              method<&EngineWrap::gather_on_devices>("gatherOnDevices"),
+                                              method<&EngineWrap::resident_bytes>("residentBytes"),
+                                              method<&EngineWrap::load_table>("loadTable"),
+                                              method<&EngineWrap::bring_home>("bringHome"),
+                                              method<&EngineWrap::table_join_keys>("tableJoinKeys"),
+                                              method<&EngineWrap::join_tables>("joinTables"),
+                                              method<&EngineWrap::join_tables_home>("joinTablesHome"),
+                                              method<&EngineWrap::join_tables_device_bytes>("joinTablesDeviceBytes"),
+                                              method<&EngineWrap::table_sort_keys>("tableSortKeys"),
+                                              method<&EngineWrap::sort_table>("sortTable"),
+                                              method<&EngineWrap::sort_table_device_bytes>("sortTableDeviceBytes"),
+                                              method<&EngineWrap::fail_allocation>("failAllocation"),
+                                              method<&EngineWrap::leave_device_memory>("leaveDeviceMemory")};
+  napi_value made = nullptr;
+  const napi_status status = napi_define_class(env, "Engine", NAPI_AUTO_LENGTH, entry<&EngineWrap::construct>, nullptr,
+                                               std::size(methods), methods, &made);
+  if (status != napi_ok) throw Napi::Error::New(env);
+  return {env, made};
 }
 
-EngineWrap::EngineWrap(const Napi::CallbackInfo& info) : Napi::ObjectWrap<EngineWrap>(info) {
+// The queue's thread first, for without it there is no engine; the pool can do with fewer.
+EngineWrap::EngineWrap(Napi::Env env, const EngineConfig& config) : queue_(std::in_place, env) {
+  engine_ = std::make_shared<Engine>(config);
+  identity_ = engine_;
+}
+
+Napi::Value EngineWrap::construct(const Napi::CallbackInfo& info) {
+  if (!info.IsConstructCall()) throw Napi::TypeError::New(info.Env(), "Expected new Engine()");
+  constexpr uint64_t kMostThreads = 1024, kMostHostDevices = 64;  // as lib/options.ts
   const Napi::Object config = to_object(info[0], "config");
   EngineConfig native;
-  native.threads = static_cast<unsigned>(to_count(config.Get("threads"), "config.threads"));
-  native.host_devices = static_cast<int>(to_count(config.Get("hostDevices"), "config.hostDevices"));
+  native.threads = static_cast<unsigned>(to_count(config.Get("threads"), "config.threads", 1, kMostThreads));
   native.gpus = to_ordinals(config.Get("gpus"), "config.gpus");
+  native.host_devices =
+      static_cast<int>(to_count(config.Get("hostDevices"), "config.hostDevices", native.gpus.empty() ? 1 : 0, kMostHostDevices));
   native.memory_limit_bytes = to_count(config.Get("memoryLimitBytes"), "config.memoryLimitBytes");
   native.device_memory_limit_bytes = to_count(config.Get("deviceMemoryLimitBytes"), "config.deviceMemoryLimitBytes");
-  if (info.Length() > 1) {
-    const Napi::Object other = to_object(info[1], "memoryOf");
-    if (!other.InstanceOf(info.NewTarget().As<Napi::Function>())) throw Napi::TypeError::New(info.Env(), "Expected an engine");
-    native.memory = Unwrap(other)->engine().memory;
-  }
-  guarded(info.Env(), [&]() -> Napi::Value {
-    engine_ = std::make_shared<Engine>(native);
-    return {};
-  });
+  if (!config.Get("hashBits").IsUndefined())
+    native.hash_bits = static_cast<unsigned>(to_count(config.Get("hashBits"), "config.hashBits", 0, 64));
+  if (!info[1].IsUndefined()) native.memory = from_handle<EngineWrap>(info[1])->engine().memory;
+  auto made = std::make_unique<detail::BoxOf<EngineWrap>>(std::make_shared<EngineWrap>(info.Env(), native));
+  detail::wrap(info.This().As<Napi::Object>(), std::move(made));
+  return info.This();
 }
 
-Engine& EngineWrap::engine() {
+Engine& EngineWrap::engine() const {
   if (!engine_) throw Error(ErrorCode::option, "The engine has been disposed");
   return *engine_;
 }
 
-std::shared_ptr<void> EngineWrap::hold() {
-  Ref();
-  return {this, [](void* self) {
-            try {
-              static_cast<EngineWrap*>(self)->Unref();
-            } catch (const Napi::Error&) {
-              // The environment is being torn down, and this object with it.
-            }
-          }};
+RowSource EngineWrap::own_rows(const Napi::Value& handle, const Napi::Value& side, const Relation& relation) const {
+  const bool left = to_side_is_left(side);
+  if (is_handle<RunState>(handle)) {
+    const auto run = own<RunState>(handle);
+    check_rows(handle.Env(), run->origin.values, relation);
+    return {run, [run = run.get()] { return row_list(*run); }};
+  }
+  const auto rows = own<RowsState>(handle);
+  check_rows(handle.Env(), left ? rows->left : rows->right, relation);
+  return {rows, [rows = rows.get(), left] { return row_list(*rows, left); }};
 }
 
 Napi::Value EngineWrap::enqueue(const Napi::CallbackInfo& info, std::vector<std::shared_ptr<void>> inputs, Work work) {
   const std::shared_ptr<Job> job = from_handle<Job>(info[0]);
-  auto step = std::make_unique<Step>(info.Env());
-  inputs.push_back(hold());
-  step->job = job;
-  step->inputs = std::move(inputs);
-  step->run = [engine = engine_, job = job.get(), work = std::move(work)] {
-    if (!engine) throw Error(ErrorCode::option, "The engine has been disposed");
-    return work(*engine, *job);
-  };
-  return queue_.submit(info.Env(), std::move(step));
+  engine();  // there is one
+  inputs.push_back(shared_from_this());
+  return queue_->submit({.job = job,
+                         .inputs = std::move(inputs),
+                         .run = [engine = engine_, job = job.get(), work = std::move(work)] { return work(*engine, *job); }});
 }
+
+Napi::Value EngineWrap::threads(const Napi::CallbackInfo& info) { return number(info.Env(), engine().pool.threads()); }
 
 Napi::Value EngineWrap::devices(const Napi::CallbackInfo& info) {
   const Napi::Env env = info.Env();
-  return guarded(env, [&]() -> Napi::Value {
-    const auto& all = engine().devices;
-    Napi::Array array = Napi::Array::New(env, all.size());
-    for (uint32_t i = 0; i < all.size(); ++i) {
-      const DeviceInfo& device = all[i]->info();
-      Napi::Object object = Napi::Object::New(env);
-      object.Set("kind", device.kind == DeviceKind::gpu ? "gpu" : "host");
-      object.Set("ordinal", device.ordinal);
-      object.Set("name", device.name);
-      object.Set("memoryBytes", number(env, device.memory_bytes));
-      object.Set("limitBytes", number(env, device.limit_bytes));
-      object.Set("peakBytes", number(env, all[i]->memory().peak_bytes()));
-      object.Set("residentBytes", number(env, all[i]->memory().resident_bytes()));
-      Napi::Array peers = Napi::Array::New(env);
-      for (uint32_t j = 0; j < all.size(); ++j) {
-        const bool direct = engine().topology.link(static_cast<int>(i), static_cast<int>(j)).direct;
-        if (i != j && direct) peers.Set(peers.Length(), j);
-      }
-      object.Set("peers", peers);
-      array.Set(i, object);
+  const auto& all = engine().devices;
+  Napi::Array array = Napi::Array::New(env, all.size());
+  for (uint32_t i = 0; i < all.size(); ++i) {
+    const DeviceInfo& device = all[i]->info();
+    Napi::Object object = Napi::Object::New(env);
+    object.Set("kind", device.kind == DeviceKind::gpu ? "gpu" : "host");
+    object.Set("ordinal", device.ordinal);
+    object.Set("name", device.name);
+    object.Set("memoryBytes", number(env, device.memory_bytes));
+    object.Set("limitBytes", number(env, device.limit_bytes));
+    object.Set("peakBytes", number(env, all[i]->memory().peak_bytes()));
+    object.Set("residentBytes", number(env, all[i]->memory().resident_bytes()));
+    Napi::Array peers = Napi::Array::New(env);
+    for (uint32_t j = 0; j < all.size(); ++j) {
+      const bool direct = engine().topology.link(static_cast<int>(i), static_cast<int>(j)).direct;
+      if (i != j && direct) peers.Set(peers.Length(), j);
     }
-    return array;
-  });
+    object.Set("peers", peers);
+    array.Set(i, object);
+  }
+  return array;
 }
 
 Napi::Value EngineWrap::memory(const Napi::CallbackInfo& info) {
   const Napi::Env env = info.Env();
-  return guarded(env, [&]() -> Napi::Value {
-    Napi::Object object = Napi::Object::New(env);
-    object.Set("usedBytes", number(env, engine().memory->used_bytes() - engine().pinned.held_bytes()));
-    object.Set("peakBytes", number(env, engine().memory->peak_bytes()));
-    object.Set("limitBytes", number(env, engine().memory->limit_bytes()));
-    return object;
-  });
+  Napi::Object object = Napi::Object::New(env);
+  object.Set("usedBytes", number(env, engine().memory->used_bytes() - engine().pinned.held_bytes()));
+  object.Set("peakBytes", number(env, engine().memory->peak_bytes()));
+  object.Set("limitBytes", number(env, engine().memory->limit_bytes()));
+  return object;
 }
 
 Napi::Value EngineWrap::set_memory_limit(const Napi::CallbackInfo& info) {
-  return guarded(info.Env(), [&]() -> Napi::Value {
-    engine().memory->set_limit(to_count(info[0], "bytes"));
-    return info.Env().Undefined();
-  });
+  engine().memory->set_limit(to_count(info[0], "bytes"));
+  return info.Env().Undefined();
 }
 
 Napi::Value EngineWrap::reset_peaks(const Napi::CallbackInfo& info) {
-  return guarded(info.Env(), [&]() -> Napi::Value {
-    engine().memory->reset_peak();
-    for (const auto& device : engine().devices) device->memory().reset_peak();
-    return info.Env().Undefined();
-  });
+  engine().memory->reset_peak();
+  for (const auto& device : engine().devices) device->memory().reset_peak();
+  return info.Env().Undefined();
 }
 
 Napi::Value EngineWrap::create_job(const Napi::CallbackInfo& info) {
   const bool by_default = info[0].IsUndefined();
-  Napi::Object handle =
-      to_handle(info.Env(), by_default ? std::make_shared<Job>() : std::make_shared<Job>(to_bound(info[0], "maxBufferBytes")));
-  handle.Set("cancel",
-             Napi::Function::New(info.Env(), [](const Napi::CallbackInfo& call) { from_handle<Job>(call.This())->cancel(); }));
-  handle.Set("progress", Napi::Function::New(info.Env(), [](const Napi::CallbackInfo& call) -> Napi::Value {
-               const auto job = from_handle<Job>(call.This());
-               Napi::Object progress = Napi::Object::New(call.Env());
-               progress.Set("planned", number(call.Env(), job->planned()));
-               progress.Set("done", number(call.Env(), job->done()));
-               return progress;
-             }));
-  handle.Set("phases", Napi::Function::New(info.Env(), [](const Napi::CallbackInfo& call) -> Napi::Value {
-               const auto phases = from_handle<Job>(call.This())->phases();
-               Napi::Array array = Napi::Array::New(call.Env(), phases.size());
-               for (uint32_t i = 0; i < phases.size(); ++i) {
-                 Napi::Object phase = Napi::Object::New(call.Env());
-                 phase.Set("name", phases[i].name);
-                 phase.Set("milliseconds", phases[i].milliseconds);
-                 phase.Set("bytes", number(call.Env(), phases[i].bytes));
-                 array.Set(i, phase);
-               }
-               return array;
-             }));
-  return handle;
+  return to_job_handle(info.Env(),
+                       by_default ? std::make_shared<Job>() : std::make_shared<Job>(to_bound(info[0], "maxBufferBytes")));
 }
 
 Napi::Value EngineWrap::dispose(const Napi::CallbackInfo& info) {
-  auto step = std::make_unique<Step>(info.Env());
-  step->inputs.push_back(hold());
+  if (!queue_) {
+    const auto disposed = Napi::Promise::Deferred::New(info.Env());
+    disposed.Resolve(info.Env().Undefined());
+    return disposed.Promise();
+  }
   // The last owner frees the devices and joins the pool, on the queue's thread once earlier steps are done.
-  step->run = [engine = std::exchange(engine_, nullptr)]() mutable -> MakeResult {
+  const auto run = [this, engine = engine_]() mutable -> MakeResult {
     if (engine) engine->memory->close();
     engine.reset();
-    return nullptr;
+    // No other step comes behind the last disposal: the queue's thread ends, too.
+    return [this](Napi::Env env) {
+      if (--disposals_ == 0) queue_.reset();
+      return env.Undefined();
+    };
   };
-  return queue_.submit(info.Env(), std::move(step));
+  Napi::Promise promise = queue_->submit({.job = nullptr, .inputs = {shared_from_this()}, .run = run});
+  engine_.reset();
+  ++disposals_;
+  return promise;
 }
 
 Napi::Value EngineWrap::measure_links(const Napi::CallbackInfo& info) {
@@ -218,9 +210,11 @@ Napi::Value EngineWrap::relation(const Napi::CallbackInfo& info) {
   auto relation = std::make_shared<Relation>();
   if (!info[1].IsArray()) throw Napi::TypeError::New(info.Env(), "Expected an array for columns");
   const auto columns = info[1].As<Napi::Array>();
-  for (uint32_t i = 0; i < columns.Length(); ++i) relation->columns.push_back(to_column(columns.Get(i)));
+  Napi::Array views = Napi::Array::New(info.Env());
+  for (uint32_t i = 0; i < columns.Length(); ++i) relation->columns.push_back(to_column(columns.Get(i), views));
   relation->rows = to_count(info[2], "rows");
-  relation->views = Napi::Persistent(columns.As<Napi::Object>());
+  relation->engine = engine_;
+  relation->views = Napi::Persistent(views.As<Napi::Object>());
   return enqueue(info, {relation},
                  [relation = relation.get(), held = std::weak_ptr(relation)](Engine& engine, Job& job) -> MakeResult {
                    const PhaseTimer timer(job, "validate");
@@ -242,7 +236,8 @@ Napi::Value EngineWrap::relation(const Napi::CallbackInfo& info) {
 
 Napi::Value EngineWrap::sort_keys(const Napi::CallbackInfo& info) {
   const auto state = std::make_shared<SortKeysState>();
-  state->relation = from_handle<Relation>(info[1]);
+  state->engine = engine_;
+  state->relation = own<Relation>(info[1]);
   if (!info[2].IsArray()) throw Napi::TypeError::New(info.Env(), "Expected an array for by");
   const auto specs = info[2].As<Napi::Array>();
   std::vector<SortColumn> by;
@@ -251,6 +246,8 @@ Napi::Value EngineWrap::sort_keys(const Napi::CallbackInfo& info) {
     by.push_back({&column_at(*state->relation, spec.Get("column"), "by.column"), to_bool(spec.Get("descending"), "by.descending"),
                   to_bool(spec.Get("nullsLast"), "by.nullsLast")});
   }
+  if (by.empty()) throw Napi::RangeError::New(info.Env(), "Expected at least one column for by");
+  state->columns = by.size();
   const Column* payload = optional_column_at(*state->relation, info[3], "payload");
   const bool allow_flip = to_bool(info[4], "allowFlip");
   return enqueue(info, {state},
@@ -258,8 +255,8 @@ Napi::Value EngineWrap::sort_keys(const Napi::CallbackInfo& info) {
                      Engine& engine, Job& job) -> MakeResult {
                    const PhaseTimer timer(job, "encode");
                    state->keys = encode_sort_keys(by, payload, allow_flip, engine, job);
-                   const bool sorted = state->keys->complete() && is_sorted(state->keys->tuples(), engine, job);
-                   return [held, sorted](Napi::Env env) -> Napi::Value {
+                   state->sorted = state->keys->complete() && is_sorted(state->keys->tuples(), engine, job);
+                   return [held](Napi::Env env) -> Napi::Value {
                      const auto made = held.lock();
                      const EncodedTuples& tuples = made->keys->tuples();
                      Napi::Object handle = to_handle(env, made);
@@ -269,78 +266,106 @@ Napi::Value EngineWrap::sort_keys(const Napi::CallbackInfo& info) {
                      handle.Set("carriesPayload", Napi::Boolean::New(env, tuples.view.values != nullptr));
                      handle.Set("complete", Napi::Boolean::New(env, made->keys->complete()));
                      handle.Set("areValues", Napi::Boolean::New(env, made->keys->are_values()));
-                     handle.Set("sorted", Napi::Boolean::New(env, sorted));
+                     handle.Set("sorted", Napi::Boolean::New(env, made->sorted));
                      return handle;
                    };
                  });
 }
 
+namespace {
+
+/// The bytes of a key or a value: 4 or 8, or none of a value that is not there.
+uint8_t to_tuple_bytes(const Napi::Value& value, const char* what, bool may_be_none) {
+  const uint64_t bytes = to_count(value, what);
+  if (bytes != 4 && bytes != 8 && !(bytes == 0 && may_be_none)) {
+    throw Napi::RangeError::New(value.Env(), std::string("Expected 4 or 8 for ") + what);
+  }
+  return static_cast<uint8_t>(bytes);
+}
+
+MakeResult run_to_handle(std::shared_ptr<RunState> run) {
+  return [run = std::move(run)](Napi::Env env) { return to_run_handle(env, run); };
+}
+
+}  // namespace
+
 Napi::Value EngineWrap::sort_device_bytes(const Napi::CallbackInfo& info) {
-  return guarded(info.Env(), [&]() -> Napi::Value {
-    const TupleLayout layout{static_cast<uint8_t>(to_count(info[0], "keyBytes")),
-                             static_cast<uint8_t>(to_count(info[1], "valueBytes"))};
-    return number(info.Env(),
-                  warpjoin::sort_device_bytes(layout, to_count(info[2], "tuples"), to_count(info[3], "devices"),
-                                              to_sort_algorithm(info[4]), to_bool(info[5], "severalChunksets"), engine()));
-  });
+  const TupleLayout layout{to_tuple_bytes(info[0], "keyBytes", false), to_tuple_bytes(info[1], "valueBytes", true)};
+  return number(info.Env(),
+                warpjoin::sort_device_bytes(layout, to_count(info[2], "tuples"), to_device_count(info[3], engine()),
+                                            to_sort_algorithm(info[4]), to_bool(info[5], "severalChunksets"), engine()));
 }
 
 Napi::Value EngineWrap::sort_spills(const Napi::CallbackInfo& info) {
-  return guarded(info.Env(), [&]() -> Napi::Value {
-    return Napi::Boolean::New(info.Env(), warpjoin::sort_spills(to_count(info[0], "tuples"), to_count(info[1], "chunkset"),
-                                                                to_ordinals(info[2], "devices"), engine()));
-  });
+  const uint64_t tuples = to_count(info[0], "tuples"), most = std::max<uint64_t>(tuples, 1);
+  return Napi::Boolean::New(
+      info.Env(), warpjoin::sort_spills(tuples, to_count(info[1], "chunkset", 1, most), to_devices(info[2], engine()), engine()));
 }
 
 Napi::Value EngineWrap::sort_chunksets(const Napi::CallbackInfo& info) {
-  const auto keys = from_handle<SortKeysState>(info[1]);
-  return enqueue(info, {keys}, [keys = keys.get(), plan = to_sort_plan(info[2])](Engine& engine, Job& job) {
-    const EncodedTuples& tuples = keys->keys->tuples();
-    return sort_to_handles(engine, job, tuples, tuples.varying_bits, plan);
-  });
+  const auto keys = own<SortKeysState>(info[1]);
+  return enqueue(info, {keys},
+                 [keys = keys.get(), origin = origin_of(keys), plan = to_sort_plan(info[2], engine())](Engine& engine, Job& job) {
+                   const EncodedTuples& tuples = keys->keys->tuples();
+                   return sort_to_handles(engine, job, origin, tuples, tuples.varying_bits, plan);
+                 });
 }
 
 Napi::Value EngineWrap::copy_run(const Napi::CallbackInfo& info) {
-  const auto keys = from_handle<SortKeysState>(info[1]);
-  return enqueue(info, {keys}, [keys = keys.get()](Engine& engine, Job& job) -> MakeResult {
+  const auto keys = own<SortKeysState>(info[1]);
+  if (!keys->sorted) throw Error(ErrorCode::option, "The tuples of these keys are not in order");
+  return enqueue(info, {keys}, [keys = keys.get(), origin = origin_of(keys)](Engine& engine, Job& job) {
     const EncodedTuples& tuples = keys->keys->tuples();
-    auto run = std::make_shared<RunState>(RunState{warpjoin::copy_run(engine, tuples.layout, tuples.view, tuples.flip, job)});
-    return [run](Napi::Env env) { return make_runs(env, {run}).As<Napi::Array>().Get(0u); };
+    return run_to_handle(std::make_shared<RunState>(
+        RunState{{engine.weak_from_this()}, origin, warpjoin::copy_run(engine, tuples.layout, tuples.view, tuples.flip, job)}));
   });
 }
 
 Napi::Value EngineWrap::merge_scratch_bytes(const Napi::CallbackInfo& info) {
-  return guarded(info.Env(), [&]() -> Napi::Value {
-    const TupleLayout layout{static_cast<uint8_t>(to_count(info[0], "keyBytes")),
-                             static_cast<uint8_t>(to_count(info[1], "valueBytes"))};
-    return number(info.Env(),
-                  warpjoin::merge_scratch_bytes(layout, to_count(info[2], "tuples"), to_count(info[3], "runs"), engine()));
-  });
+  constexpr uint64_t kMostRuns = 1 << 20;
+  const TupleLayout layout{to_tuple_bytes(info[0], "keyBytes", false), to_tuple_bytes(info[1], "valueBytes", true)};
+  return number(info.Env(), warpjoin::merge_scratch_bytes(layout, to_count(info[2], "tuples"),
+                                                          to_count(info[3], "runs", 1, kMostRuns), engine()));
 }
 
 Napi::Value EngineWrap::drop_keys(const Napi::CallbackInfo& info) {
-  return guarded(info.Env(), [&]() -> Napi::Value {
-    from_handle<RunState>(info[0])->run.keys = HostBuffer();
-    return info.Env().Undefined();
-  });
+  own_idle<RunState>(info[0])->run.keys = HostBuffer();
+  return info.Env().Undefined();
 }
 
 Napi::Value EngineWrap::merge_runs(const Napi::CallbackInfo& info) {
   if (!info[1].IsArray()) throw Napi::TypeError::New(info.Env(), "Expected an array for runs");
   const auto handles = info[1].As<Napi::Array>();
-  auto runs = std::make_shared<std::vector<SortedRun>>();
-  for (uint32_t i = 0; i < handles.Length(); ++i) runs->push_back(std::move(from_handle<RunState>(handles.Get(i))->run));
-  return enqueue(info, {}, [runs](Engine& engine, Job& job) -> MakeResult {
-    auto merged = std::make_shared<RunState>(RunState{warpjoin::merge_runs(engine, std::move(*runs), job)});
-    return [merged](Napi::Env env) { return make_runs(env, {merged}).As<Napi::Array>().Get(0u); };
+  std::vector<std::shared_ptr<RunState>> runs;
+  std::set<const RunState*> distinct;
+  for (uint32_t i = 0; i < handles.Length(); ++i) {
+    runs.push_back(own<RunState>(handles.Get(i)));
+    if (!distinct.insert(runs.back().get()).second) throw Napi::RangeError::New(info.Env(), "Expected each run once for runs");
+    check_run(info.Env(), *runs.back(), runs.front()->origin);
+  }
+  if (runs.empty()) throw Napi::RangeError::New(info.Env(), "Expected at least one run for runs");
+  return enqueue(info, {runs.begin(), runs.end()}, [runs](Engine& engine, Job& job) {
+    uint64_t tuples = 0;
+    std::vector<SortedRun> taken(runs.size());
+    for (const auto& run : runs) {
+      if (!run->run.keys || !run->run.values) throw Error(ErrorCode::option, "The keys or values of a run have been taken");
+      tuples += run->run.size;
+    }
+    // Of two merges of the same run the other one finds it taken, so this does not count a tuple twice.
+    if (tuples > runs.front()->origin.tuples) throw Error(ErrorCode::option, "The runs have more tuples than their keys");
+    for (size_t i = 0; i < runs.size(); ++i) taken[i] = std::exchange(runs[i]->run, {});
+    return run_to_handle(std::make_shared<RunState>(
+        RunState{{engine.weak_from_this()}, runs.front()->origin, warpjoin::merge_runs(engine, std::move(taken), job)}));
   });
 }
 
 Napi::Value EngineWrap::refine_ties(const Napi::CallbackInfo& info) {
-  const auto keys = from_handle<SortKeysState>(info[1]);
-  const auto run = from_handle<RunState>(info[2]);
+  const auto keys = own<SortKeysState>(info[1]);
+  const auto run = own<RunState>(info[2]);
+  check_run(info.Env(), *run, origin_of(keys));
   return enqueue(info, {keys, run}, [keys = keys.get(), run = run.get()](Engine& engine, Job& job) -> MakeResult {
     if (keys->keys->complete()) return nullptr;
+    check_whole(*run);
     const PhaseTimer timer(job, "refine");
     keys->keys->refine_ties(run->run.span(), engine, job);
     return nullptr;
@@ -348,10 +373,14 @@ Napi::Value EngineWrap::refine_ties(const Napi::CallbackInfo& info) {
 }
 
 Napi::Value EngineWrap::decode_keys(const Napi::CallbackInfo& info) {
-  const auto keys = from_handle<SortKeysState>(info[1]);
-  const auto run = from_handle<RunState>(info[3]);
-  const uint64_t column = to_count(info[2], "sortColumn");
+  const auto keys = own<SortKeysState>(info[1]);
+  const auto run = own<RunState>(info[3]);
+  const uint64_t column = to_count(info[2], "sortColumn", 0, keys->columns - 1);
+  check_run(info.Env(), *run, origin_of(keys));
   return enqueue(info, {keys, run}, [keys = keys.get(), run = run.get(), column](Engine& engine, Job& job) -> MakeResult {
+    if (!run->run.keys || run->run.size != run->origin.tuples) {
+      throw Error(ErrorCode::option, "Expected a run of all tuples, with its keys");
+    }
     const PhaseTimer timer(job, "decode");
     auto decoded = keys->keys->decode(column, run->run.keys.data(), engine, job);
     if (!decoded) return [](Napi::Env env) { return env.Null(); };
@@ -360,23 +389,31 @@ Napi::Value EngineWrap::decode_keys(const Napi::CallbackInfo& info) {
 }
 
 Napi::Value EngineWrap::take_values(const Napi::CallbackInfo& info) {
-  return guarded(info.Env(), [&] {
-    SortedRun& run = from_handle<RunState>(info[1])->run;
-    return take_column(info.Env(), run.values, run.layout.value_bytes, run.size, *from_handle<Job>(info[0]));
-  });
+  const auto run = own_idle<RunState>(info[1]);
+  return take_column(info.Env(), run->run.values, run->run.layout.value_bytes, run->run.size, *from_handle<Job>(info[0]));
 }
 
 Napi::Value EngineWrap::take_keys(const Napi::CallbackInfo& info) {
-  return guarded(info.Env(), [&] {
-    SortedRun& run = from_handle<RunState>(info[1])->run;
-    return take_column(info.Env(), run.keys, run.layout.key_bytes, run.size, *from_handle<Job>(info[0]));
-  });
+  const auto run = own_idle<RunState>(info[1]);
+  return take_column(info.Env(), run->run.keys, run->run.layout.key_bytes, run->run.size, *from_handle<Job>(info[0]));
+}
+
+Napi::Value EngineWrap::take_join_keys(const Napi::CallbackInfo& info) {
+  JoinRows& rows = own_idle<RowsState>(info[1])->rows;
+  return take_column(info.Env(), rows.keys, rows.left_layout.key_bytes, rows.size, *from_handle<Job>(info[0]));
+}
+
+Napi::Value EngineWrap::take_join_values(const Napi::CallbackInfo& info) {
+  const bool left = to_side_is_left(info[2]);
+  JoinRows& rows = own_idle<RowsState>(info[1])->rows;
+  const TupleLayout& layout = left ? rows.left_layout : rows.right_layout;
+  return take_column(info.Env(), left ? rows.left : rows.right, layout.value_bytes, rows.size, *from_handle<Job>(info[0]));
 }
 
 Napi::Value EngineWrap::gather(const Napi::CallbackInfo& info) {
-  const auto relation = from_handle<Relation>(info[1]);
+  const auto relation = own<Relation>(info[1]);
   const Column* column = &column_at(*relation, info[2], "column");
-  const RowSource rows(info[3], info[4]);
+  const RowSource rows = own_rows(info[3], info[4], *relation);
   return enqueue(info, {relation, rows.held}, [column, list = rows.list](Engine& engine, Job& job) {
     const PhaseTimer timer(job, "gather");
     return column_result(warpjoin::gather(*column, list(), engine, job), job.max_buffer_bytes());
@@ -384,69 +421,57 @@ Napi::Value EngineWrap::gather(const Napi::CallbackInfo& info) {
 }
 
 Napi::Value EngineWrap::gather_coalesced(const Napi::CallbackInfo& info) {
-  const auto left = from_handle<Relation>(info[1]);
-  const auto right = from_handle<Relation>(info[3]);
+  const auto left = own<Relation>(info[1]);
+  const auto right = own<Relation>(info[3]);
   const Column* first = &column_at(*left, info[2], "leftColumn");
   const Column* second = &column_at(*right, info[4], "rightColumn");
-  const auto rows = from_handle<RowsState>(info[5]);
+  const auto rows = own<RowsState>(info[5]);
+  check_rows(info.Env(), rows->left, *left);
+  check_rows(info.Env(), rows->right, *right);
   return enqueue(info, {left, right, rows}, [first, second, rows = rows.get()](Engine& engine, Job& job) {
     const PhaseTimer timer(job, "gather");
-    return column_result(
-        warpjoin::gather_coalesced(*first, row_list(rows->rows, true), *second, row_list(rows->rows, false), engine, job),
-        job.max_buffer_bytes());
+    return column_result(warpjoin::gather_coalesced(*first, row_list(*rows, true), *second, row_list(*rows, false), engine, job),
+                         job.max_buffer_bytes());
   });
 }
 
 Napi::Value EngineWrap::gather_device_bytes(const Napi::CallbackInfo& info) {
-  return guarded(info.Env(), [&]() -> Napi::Value {
-    const auto relation = from_handle<Relation>(info[0]);
-    const Napi::Object rows = to_object(info[2], "rows");
-    const RowList list{nullptr, static_cast<uint8_t>(to_count(rows.Get("rowBytes"), "rows.rowBytes")),
-                       to_bool(rows.Get("mayBeMissing"), "rows.mayBeMissing"), to_count(rows.Get("size"), "rows.size")};
-    return number(info.Env(),
-                  warpjoin::device_gather_bytes(columns_at(*relation, info[1], "columns"), list, to_count(info[3], "devices")));
-  });
+  const auto relation = own<Relation>(info[0]);
+  const Napi::Object rows = to_object(info[2], "rows");
+  const RowList list{nullptr, to_tuple_bytes(rows.Get("rowBytes"), "rows.rowBytes", false),
+                     to_bool(rows.Get("mayBeMissing"), "rows.mayBeMissing"), to_count(rows.Get("size"), "rows.size")};
+  const std::vector<const Column*> columns = columns_at(*relation, info[1], "columns");
+  check_for_devices(info.Env(), columns);
+  return number(info.Env(), warpjoin::device_gather_bytes(columns, list, to_device_count(info[3], engine())));
 }
 
 Napi::Value EngineWrap::gather_on_devices(const Napi::CallbackInfo& info) {
-  const auto relation = from_handle<Relation>(info[1]);
-  const RowSource rows(info[3], info[4]);
+  const auto relation = own<Relation>(info[1]);
+  const RowSource rows = own_rows(info[3], info[4], *relation);
+  const std::vector<const Column*> columns = columns_at(*relation, info[2], "columns");
   return enqueue(info, {relation, rows.held},
-                 [columns = columns_at(*relation, info[2], "columns"), list = rows.list,
-                  ordinals = to_ordinals(info[5], "devices")](Engine& engine, Job& job) {
+                 [columns, list = rows.list, ordinals = to_devices(info[5], engine())](Engine& engine, Job& job) {
                    const PhaseTimer timer(job, "gather on devices");
                    return columns_result(warpjoin::gather_on_devices(engine, engine.select(ordinals), columns, list(), job),
                                          job.max_buffer_bytes());
                  });
 }
 
-Napi::Value EngineWrap::narrow_hash(const Napi::CallbackInfo& info) {
-  return guarded(info.Env(), [&]() -> Napi::Value {
-    const uint64_t bits = to_count(info[0], "bits");
-    if (bits > 64) throw Napi::RangeError::New(info.Env(), "Expected at most 64 bits");
-    engine().text_hash = BytesHash::seeded_at_random(static_cast<unsigned>(bits));
-    return info.Env().Undefined();
-  });
-}
-
 Napi::Value EngineWrap::fail_allocation(const Napi::CallbackInfo& info) {
-  return guarded(info.Env(), [&]() -> Napi::Value {
-    const std::string where = to_string(info[0], "where");
-    const uint64_t n = to_count(info[1], "n");
-    if (where == "memory") engine().memory->fail_allocation(n);
-    if (where == "devices") {
-      for (const auto& device : engine().devices) device->memory().fail_allocation(n);
-    }
-    return info.Env().Undefined();
-  });
+  const std::string where = to_string(info[0], "where");
+  const uint64_t n = to_count(info[1], "n");
+  if (where != "memory" && where != "devices") throw Napi::TypeError::New(info.Env(), "Expected 'memory' or 'devices' for where");
+  if (where == "memory") engine().memory->fail_allocation(n);
+  if (where == "devices") {
+    for (const auto& device : engine().devices) device->memory().fail_allocation(n);
+  }
+  return info.Env().Undefined();
 }
 
 Napi::Value EngineWrap::leave_device_memory(const Napi::CallbackInfo& info) {
-  return guarded(info.Env(), [&]() -> Napi::Value {
-    const uint64_t bytes = to_bound(info[0], "bytes");
-    for (const auto& device : engine().devices) device->memory().leave_free(bytes);
-    return info.Env().Undefined();
-  });
+  const uint64_t bytes = to_bound(info[0], "bytes");
+  for (const auto& device : engine().devices) device->memory().leave_free(bytes);
+  return info.Env().Undefined();
 }
 
 }  // namespace warpjoin::binding

@@ -3,19 +3,49 @@
 
 #include <napi.h>
 
+#include <functional>
 #include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
+#include "binding/handles.h"
+#include "binding/row_source.h"
 #include "binding/step.h"
+#include "binding/step_values.h"
 #include "core/engine.h"
+#include "core/error.h"
 
 namespace warpjoin::binding {
 
-class EngineWrap : public Napi::ObjectWrap<EngineWrap> {
+class EngineWrap : public std::enable_shared_from_this<EngineWrap> {
  public:
-  static Napi::Function define(Napi::Env env);
-  explicit EngineWrap(const Napi::CallbackInfo& info);
+  static Napi::Value define(Napi::Env env);
+  EngineWrap(Napi::Env env, const EngineConfig& config);
+
+  /// The state behind a handle that this engine has made.
+  template <class State>
+  std::shared_ptr<State> own(const Napi::Value& value) const {
+    std::shared_ptr<State> state = from_handle<State>(value);
+    if (!same_owner(state->engine, identity_)) {
+      throw Napi::TypeError::New(value.Env(), std::string("The ") + kHandleName<State> + " handle belongs to another engine");
+    }
+    return state;
+  }
+  /// The same of one that no step uses: to be taken from. Handles and steps hold states on the JavaScript thread alone.
+  template <class State>
+  std::shared_ptr<State> own_idle(const Napi::Value& value) const {
+    std::shared_ptr<State> state = own<State>(value);
+    if (state.use_count() > 2) {  // the handle and this
+      throw Error(ErrorCode::option, std::string("The ") + kHandleName<State> + " is in use by a step that has not ended");
+    }
+    return state;
+  }
 
  private:
+  static Napi::Value construct(const Napi::CallbackInfo& info);
+
+  Napi::Value threads(const Napi::CallbackInfo& info);
   Napi::Value devices(const Napi::CallbackInfo& info);
   Napi::Value memory(const Napi::CallbackInfo& info);
   Napi::Value reset_peaks(const Napi::CallbackInfo& info);
@@ -63,20 +93,22 @@ class EngineWrap : public Napi::ObjectWrap<EngineWrap> {
   Napi::Value table_sort_keys(const Napi::CallbackInfo& info);
   Napi::Value sort_table(const Napi::CallbackInfo& info);
   Napi::Value sort_table_device_bytes(const Napi::CallbackInfo& info);
-  Napi::Value narrow_hash(const Napi::CallbackInfo& info);
   Napi::Value fail_allocation(const Napi::CallbackInfo& info);
   Napi::Value leave_device_memory(const Napi::CallbackInfo& info);
 
   /// Queues `work(engine, job)` behind the job in argument 0. `inputs` stay alive until the promise settles.
   using Work = std::function<MakeResult(Engine&, Job&)>;
   Napi::Value enqueue(const Napi::CallbackInfo& info, std::vector<std::shared_ptr<void>> inputs, Work work);
-  /// Keeps this object from being collected while a step runs.
-  std::shared_ptr<void> hold();
   /// The engine; throws once it is disposed.
-  Engine& engine();
+  Engine& engine() const;
+
+  /// Row numbers that may be used for a relation of so many rows.
+  RowSource own_rows(const Napi::Value& handle, const Napi::Value& side, const Relation& relation) const;
 
   std::shared_ptr<Engine> engine_;  // shared with queued steps
-  StepQueue queue_;                 // after engine_: joined before the engine goes
+  std::weak_ptr<Engine> identity_;  // of a disposed engine, too
+  std::optional<StepQueue> queue_;  // after engine_: joined before the engine goes. None once all disposals have ended.
+  size_t disposals_ = 0;            // that have not ended
 };
 
 }  // namespace warpjoin::binding

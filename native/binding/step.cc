@@ -1,101 +1,136 @@
 #include "binding/step.h"
 
-#include <new>
+#include <utility>
 
+#include "binding/entry.h"
 #include "core/error.h"
-#include "core/thread_pool.h"
+#include "core/threads.h"
 
 namespace warpjoin::binding {
+namespace {
 
-Napi::Error to_js_error(Napi::Env env, const std::exception_ptr& error) {
-  const auto with_code = [&](const char* message, const char* code) {
-    Napi::Error js = Napi::Error::New(env, message);
-    js.Set("code", Napi::String::New(env, code));
-    return js;
-  };
+void check(Napi::Env env, napi_status status) {
+  if (status != napi_ok) throw Napi::Error::New(env);
+}
+
+}  // namespace
+
+StepQueue::StepQueue(Napi::Env env) : env_(env) {
+  check(env, napi_create_threadsafe_function(env, nullptr, nullptr, Napi::String::New(env, "warpjoin steps"), 0, 1, nullptr,
+                                             nullptr, this, settle_done, &settler_));
+  // An idle engine lets the process end.
+  napi_unref_threadsafe_function(env, settler_);
+  // Behind the function, whose own hook frees it: hooks run in the reverse order of their registration.
+  napi_status status = napi_add_env_cleanup_hook(env, environment_ends, this);
+  if (status != napi_ok) napi_release_threadsafe_function(settler_, napi_tsfn_abort);
+  check(env, status);
   try {
-    std::rethrow_exception(error);
-  } catch (const DeviceMemoryShortage& e) {
-    Napi::Error js = with_code(e.what(), code_name(e.code()));
-    js.Set("freeBytes", Napi::Number::New(env, static_cast<double>(e.free_bytes())));
-    return js;
-  } catch (const Error& e) {
-    return with_code(e.what(), code_name(e.code()));
-  } catch (const std::bad_alloc&) {
-    return with_code("The system has no memory left", code_name(ErrorCode::memory_limit));
-  } catch (const std::exception& e) {
-    return with_code(e.what(), code_name(ErrorCode::internal));
+    thread_ = start_thread("the calls of an engine", [this] { work(); });
+  } catch (...) {
+    disconnect();
+    throw;
   }
 }
 
 StepQueue::~StepQueue() {
+  if (!settler_) return;  // environment_ends has done it
+  stop();
+  disconnect();
+}
+
+void StepQueue::stop() noexcept {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
-    if (running_) running_->cancel();
+    for (const Step& step : running_) {
+      if (step.job) step.job->cancel();
+    }
   }
   wake_.notify_all();
   thread_.join();
 }
 
-Napi::Promise StepQueue::submit(Napi::Env env, std::unique_ptr<Step> step) {
-  const Napi::Promise promise = step->deferred.Promise();
-  const auto unused = Napi::Function::New(env, [](const Napi::CallbackInfo&) {});
-  step->settle = Napi::ThreadSafeFunction::New(env, unused, "warpjoin step", 0, 1);
-  {
-    const std::lock_guard lock(mutex_);
-    queue_.push_back(std::move(step));
-  }
-  wake_.notify_all();
-  return promise;
+void StepQueue::disconnect() noexcept {
+  napi_remove_env_cleanup_hook(env_, environment_ends, this);
+  // At once: what it would call for is gone.
+  napi_release_threadsafe_function(std::exchange(settler_, nullptr), napi_tsfn_abort);
 }
 
-void StepQueue::settle(Napi::Env env, Step* step) {
-  const std::unique_ptr<Step> owner(step);
-  try {
-    if (!step->error) {
-      try {
-        step->deferred.Resolve(step->result ? step->result(env) : env.Undefined());
-        return;
-      } catch (const Napi::Error& error) {
-        step->deferred.Reject(error.Value());
-        return;
-      } catch (...) {
-        step->error = std::current_exception();
-      }
-    }
-    step->deferred.Reject(to_js_error(env, step->error).Value());
-  } catch (const Napi::Error&) {
-    // The environment is being torn down, a worker terminated: no JavaScript runs any more, so nobody waits.
+void StepQueue::environment_ends(void* ended) noexcept {
+  auto& queue = *static_cast<StepQueue*>(ended);
+  queue.stop();
+  napi_release_threadsafe_function(std::exchange(queue.settler_, nullptr), napi_tsfn_abort);
+  const Steps queued = std::move(queue.queued_), done = std::move(queue.done_);
+  // The steps go now, and one of them may hold the queue.
+}
+
+Napi::Promise StepQueue::submit(Step step) {
+  if (!settler_) throw Error(ErrorCode::aborted, "The environment of the engine has ended");
+  Steps added;
+  added.push_back(std::move(step));
+  napi_value promise = nullptr;
+  check(env_, napi_create_promise(env_, &added.back().deferred, &promise));
+  if (pending_++ == 0) napi_ref_threadsafe_function(env_, settler_);
+  {
+    const std::lock_guard lock(mutex_);
+    queued_.splice(queued_.end(), added);
   }
+  wake_.notify_one();
+  return {env_, promise};
 }
 
 void StepQueue::work() {
   lower_thread_priority();
   std::unique_lock lock(mutex_);
   for (;;) {
-    wake_.wait(lock, [&] { return stopping_ || !queue_.empty(); });
+    wake_.wait(lock, [&] { return stopping_ || !queued_.empty(); });
     if (stopping_) return;
-    std::unique_ptr<Step> step = std::move(queue_.front());
-    queue_.pop_front();
-    running_ = step->job;
+    running_.splice(running_.end(), queued_, queued_.begin());
+    Step& step = running_.front();
     lock.unlock();
     try {
-      if (step->job) step->job->check();
-      step->result = step->run();
+      if (step.job) step.job->check();
+      step.result = step.run();
     } catch (...) {
-      step->error = std::current_exception();
+      step.error = std::current_exception();
     }
-    step->run = nullptr;
-    Napi::ThreadSafeFunction settler = step->settle;
-    Step* raw = step.release();
-    const napi_status status = settler.BlockingCall(raw, [](Napi::Env env, Napi::Function, Step* done) {
-      if (env != nullptr) settle(env, done);
-    });
-    if (status == napi_ok) settler.Release();
+    step.run = nullptr;
     lock.lock();
-    running_ = nullptr;
-    if (status != napi_ok) orphans_.emplace_back(raw);
+    // One call for all that are done when it comes. With the lock: then there is none without a step that holds the queue.
+    if (done_.empty() && !stopping_) napi_call_threadsafe_function(settler_, nullptr, napi_tsfn_nonblocking);
+    done_.splice(done_.end(), running_);
+  }
+}
+
+void StepQueue::settle_done(napi_env env, napi_value, void* settled, void*) noexcept {
+  if (!env) return;  // the environment is ending: environment_ends
+  auto& queue = *static_cast<StepQueue*>(settled);
+  Steps done;
+  {
+    const std::lock_guard lock(queue.mutex_);
+    done.swap(queue.done_);
+  }
+  queue.pending_ -= done.size();
+  if (queue.pending_ == 0) napi_unref_threadsafe_function(env, queue.settler_);
+  for (Step& step : done) settle(env, step);
+  // The steps go now, and one of them may hold the queue.
+}
+
+void StepQueue::settle(napi_env env, Step& step) noexcept {
+  const auto made = [&]() -> napi_value {
+    try {
+      return step.result ? step.result(env) : Napi::Env(env).Undefined();
+    } catch (...) {
+      step.error = std::current_exception();
+      return nullptr;
+    }
+  };
+  const napi_value result = step.error ? nullptr : made();
+  // The calls fail where a worker was terminated: nobody waits any more.
+  if (result) {
+    napi_resolve_deferred(env, step.deferred, result);
+  } else if (const napi_value error = to_js_error(env, step.error)) {
+    napi_reject_deferred(env, step.deferred, error);
   }
 }
 

@@ -4,9 +4,9 @@
 #include <napi.h>
 
 #include <condition_variable>
-#include <deque>
 #include <exception>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -16,47 +16,54 @@
 
 namespace warpjoin::binding {
 
-/// Turns a C++ exception into a JavaScript Error with a `code`. Call on the JavaScript thread.
-Napi::Error to_js_error(Napi::Env env, const std::exception_ptr& error);
-
 /// Makes the value that a promise resolves to, on the JavaScript thread.
 using MakeResult = std::function<Napi::Value(Napi::Env)>;
 
-/// One queued native call. Created and destroyed on the JavaScript thread, for `inputs` may own references to
-/// JavaScript objects; run on the engine's thread in between.
+/// One native call. Created and destroyed on the JavaScript thread, for `inputs` may own references to JavaScript objects;
+/// run on the engine's thread in between.
 struct Step {
-  explicit Step(Napi::Env env) : deferred(Napi::Promise::Deferred::New(env)) {}
-
-  Napi::Promise::Deferred deferred;
-  Napi::ThreadSafeFunction settle;
-  std::shared_ptr<Job> job;                   ///< cancelled if the environment goes away; may be null
+  std::shared_ptr<Job> job;                   ///< cancelled if the environment ends; may be null
   std::vector<std::shared_ptr<void>> inputs;  ///< what `run` refers to
   std::function<MakeResult()> run;
-  MakeResult result;
-  std::exception_ptr error;
+  MakeResult result = {};
+  std::exception_ptr error = {};
+  napi_deferred deferred = nullptr;  ///< from submit() on
 };
 
-/// A thread that runs an engine's steps one after the other.
+/// A thread that runs an engine's steps one after the other. An environment (the main thread's, or a worker's) may end at any
+/// time: then the step that runs is cancelled, the thread is joined, and all steps go, with what they hold, before anything that
+/// they refer to. Their promises stay pending, for no JavaScript runs any more.
+///
+/// Everything here is called on the JavaScript thread. While a step is pending the queue keeps the process alive.
 class StepQueue {
  public:
-  StepQueue() : thread_([this] { work(); }) {}
-  /// Cancels what runs, rejects nothing that is still queued (the environment is going away), and joins.
+  /// Throws Error(device) where the system gives no thread.
+  explicit StepQueue(Napi::Env env);
   ~StepQueue();
+  StepQueue(const StepQueue&) = delete;
+  StepQueue& operator=(const StepQueue&) = delete;
 
-  /// Queues a step and returns its promise. JavaScript thread only.
-  Napi::Promise submit(Napi::Env env, std::unique_ptr<Step> step);
+  /// Queues a step and returns its promise. A step may hold the queue itself.
+  Napi::Promise submit(Step step);
 
  private:
-  void work();
-  static void settle(Napi::Env env, Step* step);
+  using Steps = std::list<Step>;  // steps move from one to another without an allocation
 
+  void work();
+  void stop() noexcept;
+  void disconnect() noexcept;
+  static void environment_ends(void* queue) noexcept;
+  static void settle_done(napi_env env, napi_value, void* queue, void*) noexcept;
+  static void settle(napi_env env, Step& step) noexcept;
+
+  const Napi::Env env_;
+  napi_threadsafe_function settler_ = nullptr;  // calls settle_done on the JavaScript thread; null: the environment has ended
+  size_t pending_ = 0;                          // steps submitted and not settled
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::deque<std::unique_ptr<Step>> queue_;
-  std::vector<std::unique_ptr<Step>> orphans_;  // ended after the environment closed; destroyed with the queue
-  std::shared_ptr<Job> running_;
+  Steps queued_, running_, done_;
   bool stopping_ = false;
-  std::thread thread_;  // last: starts when the rest is there
+  std::thread thread_;
 };
 
 }  // namespace warpjoin::binding

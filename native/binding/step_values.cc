@@ -1,6 +1,13 @@
 #include "binding/step_values.h"
 
+#include <set>
+#include <string>
+#include <utility>
+
+#include "binding/row_source.h"
+#include "columns/device_gather.h"
 #include "core/error.h"
+#include "join/hash_cut.h"
 
 namespace warpjoin::binding {
 
@@ -31,35 +38,100 @@ std::vector<const Column*> columns_at(const Relation& relation, const Napi::Valu
   return columns;
 }
 
-SortPlan to_sort_plan(const Napi::Value& value) {
+void check_for_devices(Napi::Env env, const std::vector<const Column*>& columns) {
+  for (const Column* column : columns) {
+    if (!gathers_on_devices(column->type)) throw Napi::TypeError::New(env, "Column '" + column->name + "' is not for devices");
+  }
+}
+
+bool to_side_is_left(const Napi::Value& value) {
+  const std::string name = to_string(value, "side");
+  if (name != "left" && name != "right") throw Napi::TypeError::New(value.Env(), "Expected 'left' or 'right' for side");
+  return name == "left";
+}
+
+std::vector<int> to_devices(const Napi::Value& value, const Engine& engine) {
+  const std::vector<int> devices = to_ordinals(value, "devices");
+  const std::set<int> distinct(devices.begin(), devices.end());
+  if (devices.empty() || distinct.size() != devices.size() || static_cast<size_t>(*distinct.rbegin()) >= engine.devices.size()) {
+    throw Napi::RangeError::New(value.Env(), "Expected at least one device of the engine, and each once, for devices");
+  }
+  return devices;
+}
+
+size_t to_device_count(const Napi::Value& value, const Engine& engine) {
+  return to_count(value, "devices", 1, engine.devices.size());
+}
+
+SortPlan to_sort_plan(const Napi::Value& value, const Engine& engine) {
   const Napi::Object object = to_object(value, "plan");
   return {.algorithm = to_sort_algorithm(object.Get("algorithm")),
-          .devices = to_ordinals(object.Get("devices"), "plan.devices"),
+          .devices = to_devices(object.Get("devices"), engine),
           .chunkset_ends = to_counts(object.Get("chunksetEnds"), "plan.chunksetEnds"),
           .spill = to_bool(object.Get("spill"), "plan.spill")};
 }
 
-Napi::Value make_runs(Napi::Env env, const std::vector<std::shared_ptr<RunState>>& runs) {
-  Napi::Array array = Napi::Array::New(env, runs.size());
-  for (uint32_t i = 0; i < runs.size(); ++i) {
-    Napi::Object handle = to_handle(env, runs[i]);
-    handle.Set("size", number(env, runs[i]->run.size));
-    array.Set(i, handle);
-  }
-  return array;
+uint32_t to_hash_parts(const Napi::Value& value, const char* what, uint32_t least) {
+  const auto parts = static_cast<uint32_t>(to_count(value, what, least, UINT32_MAX));
+  if (parts != 0) bits_of(parts, what);
+  return parts;
 }
 
-MakeResult sort_to_handles(Engine& engine, Job& job, const EncodedTuples& tuples, uint64_t varying_bits, SortPlan plan) {
+uint32_t to_subpartitions(const Napi::Value& value) {
+  constexpr uint32_t kMost = 1 << 20;
+  return static_cast<uint32_t>(to_count(value, "subpartitions", kLeastSubpartitions, kMost));
+}
+
+Napi::Value to_run_handle(Napi::Env env, const std::shared_ptr<RunState>& run) {
+  Napi::Object handle = to_handle(env, run);
+  handle.Set("size", number(env, run->run.size));
+  return handle;
+}
+
+MakeResult sort_to_handles(Engine& engine, Job& job, const RunOrigin& origin, const EncodedTuples& tuples, uint64_t varying_bits,
+                           SortPlan plan) {
   plan.flip = tuples.flip;
   std::vector<std::shared_ptr<RunState>> runs;
   for (SortedRun& run : sort_chunksets(engine, tuples.layout, tuples.view, varying_bits, plan, job)) {
-    runs.push_back(std::make_shared<RunState>(RunState{std::move(run)}));
+    runs.push_back(std::make_shared<RunState>(RunState{{engine.weak_from_this()}, origin, std::move(run)}));
   }
-  return [runs = std::move(runs)](Napi::Env env) { return make_runs(env, runs); };
+  return [runs = std::move(runs)](Napi::Env env) -> Napi::Value {
+    Napi::Array array = Napi::Array::New(env, runs.size());
+    for (uint32_t i = 0; i < runs.size(); ++i) array.Set(i, to_run_handle(env, runs[i]));
+    return array;
+  };
 }
 
-MakeResult rows_to_handle(JoinRows rows) {
-  auto state = std::make_shared<RowsState>(RowsState{std::move(rows)});
+RowList row_list(const RunState& run) {
+  if (!run.run.values) throw Error(ErrorCode::option, "The values of the run have been taken");
+  return {run.run.values.data(), run.run.layout.value_bytes, false, run.run.size};
+}
+
+RowList row_list(const RowsState& state, bool left) {
+  const JoinRows& rows = state.rows;
+  const HostBuffer& values = left ? rows.left : rows.right;
+  if (!values) throw Error(ErrorCode::option, "These values of the rows have been taken, or were not asked for");
+  return {values.data(), left ? rows.left_layout.value_bytes : rows.right_layout.value_bytes,
+          left ? rows.left_may_be_missing : rows.right_may_be_missing, rows.size};
+}
+
+void check_rows(Napi::Env env, const RowNumbersBelow& numbers, const Relation& relation) {
+  if (!numbers.below) throw Napi::TypeError::New(env, "The values are a payload, not row numbers");
+  if (*numbers.below > relation.rows) throw Napi::RangeError::New(env, "The row numbers are those of a larger relation");
+}
+
+void check_run(Napi::Env env, const RunState& run, const RunOrigin& tuples) {
+  if (!(run.origin == tuples)) throw Napi::TypeError::New(env, "The run is not one of these tuples");
+}
+
+void check_whole(const RunState& run) {
+  if (run.run.size != run.origin.tuples || !run.run.keys || !run.run.values) {
+    throw Error(ErrorCode::option, "Expected a run of all tuples, with its keys and values");
+  }
+}
+
+MakeResult rows_to_handle(Engine& engine, RowNumbersBelow left, RowNumbersBelow right, JoinRows rows) {
+  auto state = std::make_shared<RowsState>(RowsState{{engine.weak_from_this()}, left, right, std::move(rows)});
   return [state = std::move(state)](Napi::Env env) -> Napi::Value {
     Napi::Object handle = to_handle(env, state);
     handle.Set("size", number(env, state->rows.size));
@@ -88,6 +160,7 @@ MakeResult columns_result(std::vector<OwnedColumn> columns, uint64_t max_buffer_
 }
 
 Napi::Value take_column(Napi::Env env, HostBuffer& values, uint32_t width, uint64_t length, const Job& job) {
+  if (!values) throw Error(ErrorCode::option, "This buffer has been taken, or was not asked for");
   OwnedColumn column;
   column.type = {.kind = ColumnKind::fixed, .width = width};
   column.length = length;

@@ -34,6 +34,7 @@ TableSortKeys::TableSortKeys(const ResidentTable& table, std::vector<TableSortCo
     lay_out(value_ranges(table, columns, job));
     if (!give_columns_) payload_.reset();
   }
+  if (payload_ && give(*payload_)) payload_.reset();
 }
 
 bool TableSortKeys::give(size_t column) const {

@@ -21,8 +21,9 @@ struct TableSortColumn {
 class TableSortKeys {
  public:
   /// Reads columns that are not a key as they are, once for all calls. `payload`: a column of 4 or 8 bytes without nulls to be
-  /// carried along where keys give back what they are made of; without one, or where they don't, row numbers are. Throws
-  /// Error(key_type), naming the column, for one that has no order, and Error(not_supported) for a payload that can't be carried.
+  /// carried along where keys give back what they are made of, but not it; without one, or where they don't, row numbers are.
+  /// Throws Error(key_type), naming the column, for one that has no order, and Error(not_supported) for a payload that can't be
+  /// carried.
   TableSortKeys(const ResidentTable& table, std::vector<TableSortColumn> by, std::optional<size_t> payload, const Job& job);
 
   const ResidentTable& table() const { return *table_; }

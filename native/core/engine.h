@@ -28,9 +28,10 @@ struct EngineConfig {
   /// there all buffers should stay in the last-level cache, which the copy engines read: with twice as much a quarter of the
   /// speed is lost.
   size_t transfer_block_bytes = 0;
+  unsigned hash_bits = 64;  ///< of texts that are keys; for tests: fewer let different texts have equal hashes
 };
 
-struct Engine {
+struct Engine : std::enable_shared_from_this<Engine> {
   explicit Engine(const EngineConfig& config);
 
   std::shared_ptr<HostMemory> memory;
@@ -39,7 +40,7 @@ struct Engine {
   Topology topology;
   PinnedPool pinned;
   TransferStreams transfer_streams;
-  BytesHash text_hash = BytesHash::seeded_at_random();  ///< of texts that are keys; no result depends on it
+  BytesHash text_hash;  ///< of texts that are keys, seeded at random; no result depends on it
 
   /// How many threads take part in a transfer: so many keep all links busy.
   unsigned transfer_threads() const;

@@ -170,7 +170,7 @@ void HostMemory::check_room(size_t bytes, size_t size, const char* purpose) {
 void HostMemory::release(void* data, size_t capacity) noexcept {
   const std::lock_guard lock(mutex_);
   used_ -= capacity;
-  if (capacity >= kHugePage && kept_.size() < 64 && !closed_) {
+  if (capacity >= kHugePage && kept_.size() < kMostKept && !closed_) {
     kept_.push_back({data, capacity});
     kept_bytes_ += capacity;
   } else {
@@ -180,6 +180,7 @@ void HostMemory::release(void* data, size_t capacity) noexcept {
 
 std::vector<HostMemory::Block> HostMemory::drop_kept(size_t until_bytes_free) {
   std::vector<Block> dropped;
+  dropped.reserve(kept_.size());  // what is taken off the list can't be lost
   // What is kept never makes the total larger than it has been in use, so reuse does not raise the peak.
   const size_t most = std::min(limit_bytes(), std::max(peak_, used_ + until_bytes_free));
   while (!kept_.empty() && used_ + kept_bytes_ + until_bytes_free > most) {
@@ -196,13 +197,17 @@ void HostMemory::on_shortage(std::function<void()> give_back) {
 }
 
 void HostMemory::trim() {
-  std::vector<Block> dropped;
-  {
-    const std::lock_guard lock(mutex_);
-    dropped.swap(kept_);
-    kept_bytes_ = 0;
+  for (;;) {
+    Block block;
+    {
+      const std::lock_guard lock(mutex_);
+      if (kept_.empty()) return;
+      block = kept_.back();
+      kept_.pop_back();
+      kept_bytes_ -= block.capacity;
+    }
+    unmap_block(block.data, block.capacity);
   }
-  for (const Block& block : dropped) unmap_block(block.data, block.capacity);
 }
 
 void HostMemory::close() {

@@ -95,7 +95,8 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
     void* data;
     size_t capacity;
   };
-  explicit HostMemory(size_t limit_bytes) : limit_(limit_bytes) {}
+  static constexpr size_t kMostKept = 64;
+  explicit HostMemory(size_t limit_bytes) : limit_(limit_bytes) { kept_.reserve(kMostKept); }
   friend class HostBuffer;
   void give_back_for(size_t bytes);
   void check_room(size_t bytes, size_t size, const char* purpose);
@@ -109,7 +110,7 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   size_t used_ = 0, kept_bytes_ = 0, peak_ = 0;
   uint64_t fail_in_ = 0;
   bool closed_ = false;
-  std::vector<Block> kept_;    // oldest first
+  std::vector<Block> kept_;    // oldest first; has room for the most, so that buffers are freed without an allocation
   std::mutex shortage_mutex_;  // taken before mutex_, for memory is given back within
   std::function<void()> give_back_;
 };

@@ -1,8 +1,10 @@
 #include "core/job.h"
 
+#include <new>
+
 namespace warpjoin {
 
-void Job::record(const std::string& phase, double milliseconds, uint64_t bytes) {
+void Job::record(const char* phase, double milliseconds, uint64_t bytes) noexcept {
   const std::lock_guard lock(mutex_);
   for (PhaseStats& known : phases_) {
     if (known.name == phase) {
@@ -11,7 +13,11 @@ void Job::record(const std::string& phase, double milliseconds, uint64_t bytes) 
       return;
     }
   }
-  phases_.push_back({phase, milliseconds, bytes});
+  try {
+    phases_.push_back({phase, milliseconds, bytes});
+  } catch (const std::bad_alloc&) {
+    return;
+  }
 }
 
 std::vector<PhaseStats> Job::phases() const {

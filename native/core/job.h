@@ -43,7 +43,8 @@ class Job {
   uint64_t planned() const noexcept { return planned_.load(std::memory_order_relaxed); }
   uint64_t done() const noexcept { return done_.load(std::memory_order_relaxed); }
 
-  void record(const std::string& phase, double milliseconds, uint64_t bytes);
+  /// A phase that there is no memory to record is left out: this runs in destructors.
+  void record(const char* phase, double milliseconds, uint64_t bytes) noexcept;
   std::vector<PhaseStats> phases() const;
 
  private:

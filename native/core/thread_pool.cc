@@ -1,17 +1,14 @@
 #include "core/thread_pool.h"
 
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <exception>
 #include <utility>
 
-namespace warpjoin {
+#include "core/error.h"
+#include "core/threads.h"
 
-void lower_thread_priority() noexcept { setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 5); }
+namespace warpjoin {
 
 struct ThreadPool::Loop {
   Loop(uint64_t count, const std::function<void(uint64_t)>& task) : count(count), task(task) {}
@@ -27,16 +24,30 @@ struct ThreadPool::Loop {
 };
 
 ThreadPool::ThreadPool(unsigned threads) {
-  for (unsigned i = 1; i < std::max(threads, 1u); ++i) workers_.emplace_back([this] { work(); });
+  const size_t wanted = std::max(threads, 1u) - 1;
+  workers_.reserve(wanted);
+  try {
+    while (workers_.size() < wanted) {
+      workers_.push_back(start_thread("the pool", [this, index = workers_.size()] { work(index); }));
+    }
+  } catch (const Error&) {
+    stop(workers_.size() / 2);
+  } catch (...) {
+    stop(0);
+    throw;
+  }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { stop(0); }
+
+/// Ends all workers but the first `kept`.
+void ThreadPool::stop(size_t kept) noexcept {
   {
     const std::lock_guard lock(mutex_);
-    stopping_ = true;
+    most_workers_ = kept;
   }
   wake_.notify_all();
-  for (std::thread& worker : workers_) worker.join();
+  for (; workers_.size() > kept; workers_.pop_back()) workers_.back().join();
 }
 
 void ThreadPool::run(Loop& loop) {
@@ -57,7 +68,7 @@ void ThreadPool::run(Loop& loop) {
   if (loop.finished == loop.count) loop.done.notify_all();
 }
 
-void ThreadPool::work() {
+void ThreadPool::work(size_t index) {
   lower_thread_priority();
   for (;;) {
     std::shared_ptr<Loop> loop;
@@ -68,7 +79,7 @@ void ThreadPool::work() {
           loops_.pop_front();
         }
         if (!loops_.empty()) break;
-        if (stopping_) return;
+        if (index >= most_workers_) return;
         wake_.wait(lock);
       }
       loop = loops_.front();

@@ -14,12 +14,10 @@
 
 namespace warpjoin {
 
-/// Lets the calling thread yield to the one that runs JavaScript: as a niced thread it is preempted when that one wakes.
-void lower_thread_priority() noexcept;
-
 class ThreadPool {
  public:
-  /// `threads` >= 1: how many threads work on a loop, the calling one included.
+  /// `threads` >= 1: how many threads work on a loop, the calling one included. Where the system refuses one of them the pool
+  /// has fewer: half of those it got, so that streams, and whoever else shares the limit, get some, too.
   explicit ThreadPool(unsigned threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -38,14 +36,15 @@ class ThreadPool {
 
  private:
   struct Loop;
-  void work();
+  void stop(size_t kept) noexcept;
+  void work(size_t index);
   static void run(Loop& loop);
 
   std::vector<std::thread> workers_;
   std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<std::shared_ptr<Loop>> loops_;
-  bool stopping_ = false;
+  size_t most_workers_ = SIZE_MAX;  // those behind end
 };
 
 }  // namespace warpjoin

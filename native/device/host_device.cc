@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/threads.h"
 #include "primitives/host/host_primitives.h"
 
 namespace warpjoin {
@@ -54,7 +55,7 @@ class HostEvent final : public Event {
 /// A thread that runs the work of one stream at a time.
 class StreamThread {
  public:
-  StreamThread() : thread_([this] { run(); }) {}
+  StreamThread() : thread_(start_thread("a stream of a host device", [this] { run(); })) {}
   ~StreamThread() {
     {
       const std::lock_guard lock(mutex_);
@@ -125,20 +126,27 @@ class StreamThread {
 /// their threads takes longer than a small call's work.
 class StreamThreads {
  public:
+  /// Throws Error(device) where one has to be started and the system refuses it.
   std::unique_ptr<StreamThread> take() {
     const std::lock_guard lock(mutex_);
-    if (idle_.empty()) return std::make_unique<StreamThread>();
+    if (idle_.empty()) {
+      idle_.reserve(threads_ + 1);
+      auto thread = std::make_unique<StreamThread>();
+      ++threads_;
+      return thread;
+    }
     std::unique_ptr<StreamThread> thread = std::move(idle_.back());
     idle_.pop_back();
     return thread;
   }
-  void give(std::unique_ptr<StreamThread> thread) {
+  void give(std::unique_ptr<StreamThread> thread) noexcept {
     const std::lock_guard lock(mutex_);
-    idle_.push_back(std::move(thread));
+    idle_.push_back(std::move(thread));  // take() has made room
   }
 
  private:
   std::mutex mutex_;
+  size_t threads_ = 0;
   std::vector<std::unique_ptr<StreamThread>> idle_;
 };
 

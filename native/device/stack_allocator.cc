@@ -87,13 +87,15 @@ Buffer StackAllocator::allocate(size_t bytes) {
   const std::lock_guard lock(mutex_);
   const size_t size = aligned(std::max<size_t>(bytes, 1));
   const bool injected = fails_now();
+  std::list<Range> range(1);  // before any memory is taken
   if (!injected && top_ + size > reserved_ && ranges_.empty()) reserve_locked(size);
   if (injected || top_ + size > reserved_) {
     const std::string room = format_bytes(top_) + " of " + format_bytes(reserved_) + " reserved in use, limit " + limit_text();
     if (!physical_.slow) release_locked();
     throw Error(ErrorCode::device, format_bytes(bytes) + " do not fit device '" + device_name_ + "' (" + room + ")");
   }
-  ranges_.push_back({top_, size});
+  range.front() = {top_, size};
+  ranges_.splice(ranges_.end(), range);
   Buffer buffer;
   buffer.allocator_ = this;
   buffer.data_ = base_ + top_;
@@ -121,6 +123,7 @@ Buffer StackAllocator::allocate_resident(size_t bytes) {
   }
   auto block = std::find_if(blocks_.begin(), blocks_.end(), [&](const Block& b) { return !b.used && b.size == size; });
   if (block == blocks_.end()) {
+    blocks_.reserve(blocks_.size() + 1);  // before any memory is taken
     const auto take = [&] { return reserved_ + blocks_bytes() + size <= limit_ ? allocate_physical(size) : nullptr; };
     void* data = take();
     if (!data) {

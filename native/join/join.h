@@ -52,9 +52,12 @@ JoinRows hash_join(Engine& engine, const JoinKeys& keys, const JoinRequest& requ
 size_t hash_join_device_bytes(TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows, size_t devices,
                               const JoinRequest& request, uint32_t rounds, Engine& engine);
 
+/// Subpartitions of a device's partition at least: one for each stage, keys in, match, ranges out.
+inline constexpr uint32_t kLeastSubpartitions = 3;
+
 struct MergeJoinPlan {
   std::vector<int> devices;
-  uint32_t subpartitions = 3;  ///< of each device's partition, at least 3 (3.3.1); there are more where keys cross a link
+  uint32_t subpartitions = kLeastSubpartitions;  ///< of each device's partition (3.3.1); there are more where keys cross a link
 };
 
 /// Joins two sorted relations: merge-path partitions for the devices and subpartitions for their three streams, with

@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/threads.h"
 #include "device/streams.h"
 #include "join/kept_rows.h"
 #include "join/local_joins_parts.h"
@@ -20,7 +21,7 @@ LocalJoins::Waves::Waves(LocalJoins& joins) : joins_(joins), devices_(joins.wave
     if (!joins_.cut_.replicate || local.build.pieces.empty()) ++devices_[0];
     for (size_t w = 0; w < joins_.waves_; ++w) devices_[w + 1] += local.probe.wave(w, joins_.waves_).empty();
   }
-  thread_ = std::thread([this] {  // it only launches and waits, so it goes before the threads that copy
+  thread_ = start_thread("the waves of a join", [this] {  // it only launches and waits, so it goes before the threads that copy
     try {
       run();
     } catch (...) {

@@ -6,8 +6,6 @@
 namespace warpjoin {
 namespace {
 
-constexpr size_t kLeastSubpartitions = 3;  // one for each stage: keys in, match, ranges out
-
 /// Where the sorted relations are cut: parts to join on devices, and after part i the match range of the key at the
 /// cut, found beforehand.
 struct MergePath {

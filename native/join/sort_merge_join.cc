@@ -2,9 +2,9 @@
 // is in two of them, and what one device makes of it is on its way home while it works on the next.
 #include <algorithm>
 #include <array>
-#include <future>
 #include <memory>
 
+#include "core/threads.h"
 #include "device/streams.h"
 #include "join/match_lists.h"
 #include "primitives/primitives.h"
@@ -211,7 +211,7 @@ class SortMergeJoin {
   /// Takes each device's shares to it, the build relation's first, and partitions every piece as soon as it is there. Ranges are
   /// chosen while the first ones are on the link.
   void partition(uint64_t oversampling) {
-    const std::shared_future<void> chosen = std::async(std::launch::async, [&] { ranges_ = choose(oversampling); }).share();
+    const std::shared_future<void> chosen = run_beside([&] { ranges_ = choose(oversampling); });
     std::vector<HostQueue> queues;
     for (size_t g = 0; g < lanes_.size(); ++g) {
       Lane& lane = lanes_[g];

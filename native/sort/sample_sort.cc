@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <functional>
-#include <future>
 #include <memory>
 
+#include "core/threads.h"
 #include "device/streams.h"
 #include "primitives/primitives.h"
 #include "sort/lanes.h"
@@ -117,7 +117,7 @@ class SampleSort {
  private:
   // Takes each device's share to it and partitions every piece as soon as it is there.
   void partition(const std::function<KeyRanges()>& choose) {
-    std::shared_future<void> chosen = std::async(std::launch::async, [&] { ranges_ = choose(); }).share();
+    const std::shared_future<void> chosen = run_beside([&] { ranges_ = choose(); });
     std::vector<HostQueue> queues;
     for (SampleLane& lane : lanes_) {
       Device& device = *lane.device;

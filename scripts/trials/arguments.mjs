@@ -1,15 +1,15 @@
-// Arguments that make no sense: node scripts/trials/arguments.mjs --seed N --rounds N [--round N]
+// Arguments that make no sense: node scripts/trials/arguments.mjs --seed N --rounds N [--first N]
 //
 // Every round spoils the arguments of one call: tables as plain objects, typed arrays, options and signals get values of other
 // types and realms, getters and proxies that throw, lengths and offsets that lie. The call must give a result, a WarpjoinError
-// that is no ERR_INTERNAL, or the signal's reason; and the engine must still work. --round runs one round alone.
+// that is no ERR_INTERNAL, or the signal's reason; and the engine must still work. --first N --rounds 1 repeats round N.
 import { types } from 'node:util';
 import vm from 'node:vm';
 import * as arrow from 'apache-arrow';
 import { createEngine, WarpjoinError } from '../../dist/index.js';
-import { generator, trialOptions } from './random.mjs';
+import { ofRound, trialOptions } from './random.mjs';
 
-const { seed, first, rounds } = trialOptions();
+const { seed, first, rounds } = trialOptions({ first: 0, rounds: 2000 });
 const otherRealm = vm.createContext();
 const inOtherRealm = (code) => vm.runInContext(code, otherRealm);
 
@@ -18,11 +18,11 @@ const engine = await createEngine({ device: 'cpu', threads: 1, memoryLimit: '256
 const counts = { results: 0, refused: 0, aborted: 0 };
 let round = first;
 try {
-  for (; round < first + rounds; round++) await run(generator(seed, round));
+  for (; round < first + rounds; round++) await run(ofRound(seed, round));
   console.log(`arguments: ${rounds} rounds, ${counts.results} results, ${counts.refused} refused, ${counts.aborted} aborted`);
 } catch (error) {
   console.error(
-    `arguments: ${error.stack}\nin round ${round}; again: node scripts/trials/arguments.mjs --seed ${seed} --round ${round}`,
+    `arguments: ${error.stack}\nin round ${round}; again: node scripts/trials/arguments.mjs --seed ${seed} --first ${round} --rounds 1`,
   );
   process.exitCode = 1;
 }

@@ -1,17 +1,17 @@
-// Damaged Arrow IPC bytes: node scripts/trials/ipc.mjs --seed N --rounds N [--round N]
+// Damaged Arrow IPC bytes: node scripts/trials/ipc.mjs --seed N --rounds N [--first N]
 //
 // Every round damages a small file or stream of its own choice and gives it to sort(), joinCount() and the command line's reader.
 // Each must end within a second of processor time, with a result or a WarpjoinError that is no ERR_INTERNAL, and without much
-// memory. They run in a child process, so that this one sees hangs and crashes. --round runs one round alone.
+// memory. They run in a child process, so that this one sees hangs and crashes. --first N --rounds 1 repeats round N.
 import { fork } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import * as arrow from 'apache-arrow';
-import { generator, trialOptions } from './random.mjs';
+import { ofRound, trialOptions } from './random.mjs';
 
-const { seed, first, rounds, round, child: isChild } = trialOptions(['child']);
+const { seed, first, rounds, child: isChild } = trialOptions({ first: 0, rounds: 2000, child: 0 });
 
 const slowest = 1; // seconds of processor time a round
 const stuck = 60; // seconds of any time a round
@@ -22,14 +22,14 @@ await (isChild ? runRounds() : supervise());
 /** Runs the rounds in a child, and says in which it hung or died. */
 async function supervise() {
   console.log(`ipc: seed ${seed}, rounds ${first} to ${first + rounds - 1}`);
-  const args = ['--child', '--seed', `${seed}`, ...(round === undefined ? ['--rounds', `${rounds}`] : ['--round', `${first}`])];
+  const args = ['--child', '1', '--seed', `${seed}`, '--first', `${first}`, '--rounds', `${rounds}`];
   const child = fork(fileURLToPath(import.meta.url), args, { execArgv: ['--max-old-space-size=256'] });
   let now = { round: first, what: 'the start' };
   let [began, spent] = [Date.now(), 0];
   let summary;
   const fail = (what) => {
     console.error(
-      `ipc: ${what} in round ${now.round} (${now.what}); again: node scripts/trials/ipc.mjs --seed ${seed} --round ${now.round}`,
+      `ipc: ${what} in round ${now.round} (${now.what}); again: node scripts/trials/ipc.mjs --seed ${seed} --first ${now.round} --rounds 1`,
     );
     process.exitCode = 1;
     child.kill('SIGKILL');
@@ -105,7 +105,7 @@ async function runRounds() {
     }
     await engine.sort(samples[0].bytes, { by: 'k', select: samples[0].select });
     for (let round = first; round < first + rounds; round++) {
-      const random = generator(seed, round);
+      const random = ofRound(seed, round);
       const sample = samples[random(samples.length)];
       const { bytes, how } = damaged(sample, random);
       await send({ round, what: `${sample.name}: ${how}` });

@@ -1,9 +1,8 @@
 /** Joins by text: frequent texts, texts whose hashes collide, texts of many lengths. */
 import { Binary, type DataType, Int32, LargeUtf8, makeData, Table, Utf8, Vector, vectorFromArray } from 'apache-arrow';
 import { expect, test } from 'vitest';
-import type { Engine, JoinOptions } from '../../lib/index.js';
-import { type NativeEngine, native } from '../../lib/native.js';
-import { describeDevices, engineMaker, testEngine } from '../support/engines.js';
+import type { JoinOptions } from '../../lib/index.js';
+import { describeDevices, engineMaker, inspectedEngine } from '../support/engines.js';
 
 const KINDS = ['inner', 'left', 'right', 'full', 'semi', 'anti'] as const;
 
@@ -46,26 +45,6 @@ function expectedRows(left: Vector, right: Vector, how: (typeof KINDS)[number]):
   }[how];
 }
 
-/** Engines whose texts have hashes of so many bits. */
-async function narrowed(devices: number, bits: number): Promise<Engine> {
-  const addon = native();
-  const { Engine: Original } = addon;
-  let made: NativeEngine | undefined;
-  addon.Engine = class extends Original {
-    constructor(...args: ConstructorParameters<typeof Original>) {
-      super(...args);
-      made = this;
-    }
-  } as typeof Original;
-  try {
-    const engine = await testEngine(devices, { memoryLimit: '1GiB' });
-    made!.narrowHash(bits);
-    return engine;
-  } finally {
-    addon.Engine = Original;
-  }
-}
-
 describeDevices((devices) => {
   const engineFor = engineMaker({ memoryLimit: '1GiB' });
 
@@ -100,7 +79,7 @@ describeDevices((devices) => {
   });
 
   test.each([0, 2, 64])('texts that share hashes of %i bits are told apart in every kind of join', async (bits) => {
-    await using engine = await narrowed(devices, bits);
+    const { engine } = inspectedEngine(devices, { memoryLimit: '1GiB' }, { hashBits: bits });
     const types = [new Utf8(), new LargeUtf8()];
     for (const [index, how] of KINDS.entries()) {
       const type = types[index % 2]!;
@@ -117,6 +96,7 @@ describeDevices((devices) => {
         for (const { row, row_right } of out.toArray()) expect(a.get(row)).toBe(b.get(row_right));
       }
     }
+    await engine.dispose();
   });
 
   test('keys of unique texts are looked up, unless an algorithm is asked for', async () => {

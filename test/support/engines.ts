@@ -57,14 +57,18 @@ export function testEngine(devices: number, options: Options = {}): Promise<Engi
 }
 
 /** An engine, and the native one in it: for its figures and its faults. */
-export function inspectedEngine(devices: number, options: Options = {}): { engine: Engine; inner: NativeEngine } {
+export function inspectedEngine(
+  devices: number,
+  options: Options = {},
+  more: Partial<NativeEngineConfig> = {},
+): { engine: Engine; inner: NativeEngine } {
   const addon = native();
   let inner!: NativeEngine;
   const spy = new Proxy(addon, {
     get(target, name) {
       if (name !== 'Engine') return Reflect.get(target, name);
       return function Spied(config: NativeEngineConfig) {
-        inner = new addon.Engine(config);
+        inner = new addon.Engine({ ...config, ...more });
         return inner;
       };
     },

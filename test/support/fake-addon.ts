@@ -354,6 +354,7 @@ export function fakeAddon(settings: Partial<FakeSettings> = {}): FakeAddon {
   FakeHandle.live = new Set();
   const addon: FakeAddon = {
     backend: settings.gpus ? 'cuda' : 'none',
+    failThreads() {},
     gpus: () => Array.from({ length: addon.settings.gpus }, (_, gpu) => fakeDevice('gpu', gpu, 2 ** 37, gpu, [])),
     config: null,
     memoryOf: null,
@@ -516,6 +517,7 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
     dropKeys(handle) {
       use<Run>(handle);
     },
+    threads: () => config.threads,
     memory: () => ({ usedBytes: options.usedBytes(), peakBytes: 1000, limitBytes: config.memoryLimitBytes }),
     resetPeaks() {},
     createJob,
@@ -744,7 +746,6 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
       }),
     sortTableDeviceBytes: (handle) =>
       Math.ceil((2 * use<TableSortKeys>(handle).table.rows * options.bytesPerTuple) / config.gpus.length),
-    narrowHash() {},
     failAllocation() {},
     leaveDeviceMemory() {},
   };

@@ -1,0 +1,494 @@
+// Calls the addon's methods in any order with any arguments:
+//   node scripts/trials/binding.mjs [--seed N] [--rounds N]
+// A round makes two engines, calls methods of both with handles of all kinds (right ones, released ones, those of the other
+// engine), numbers from 0 to Infinity and values of wrong types, several calls at a time, and disposes the engines. A call may
+// succeed, throw a TypeError or a RangeError, or fail with a code. What is printed at the end says how many calls succeeded.
+// Run under scripts/asan-addon.mjs it finds reads out of bounds, too.
+import { readdirSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { random, trialOptions } from './random.mjs';
+
+const addon = createRequire(import.meta.url)('../../build/Release/warpjoin.node');
+const ALL = Number.POSITIVE_INFINITY;
+const CALLS = 150;
+const CALLS_AT_ONCE = 6;
+
+const { seed, rounds } = trialOptions({ rounds: 500 });
+console.log(`binding: --seed ${seed} --rounds ${rounds}, Node.js ${process.version}`);
+const draw = random(seed);
+const { below, pick, chance } = draw;
+const times = (count, make) => Array.from({ length: count }, (_, index) => make(index));
+
+// --- Values -------------------------------------------------------------------------------------------------------
+
+const strange = [
+  () => undefined,
+  () => null,
+  () => -1,
+  () => 0.5,
+  () => Number.NaN,
+  () => ALL,
+  () => -ALL,
+  () => 2 ** 31,
+  () => 2 ** 32,
+  () => 2 ** 53 - 1,
+  () => 2 ** 53,
+  () => 1n,
+  () => '',
+  () => 'left',
+  () => true,
+  () => Symbol('s'),
+  () => ({}),
+  () => [],
+  () => [[]],
+  () => new Array(5),
+  () => new Uint8Array(8),
+  () => new ArrayBuffer(8),
+  () => () => 0,
+  () => new Proxy({}, { get: () => (making ? undefined : pick(strange)()) }),
+  () => new Proxy([1, 2], {}),
+  () => Object.create(addon.Engine.prototype),
+  () => anyHandle(),
+  () => Object.setPrototypeOf(anyHandle() ?? {}, addon.Engine.prototype),
+  () => Object.create(anyHandle() ?? null),
+  () => pick(engines).engine,
+  () => ({
+    get length() {
+      pick(actions)();
+      return 3;
+    },
+    get 0() {
+      throw new TypeError('from a getter');
+    },
+  }),
+];
+/** What JavaScript does between a method's looks at its arguments. */
+const actions = [
+  () => anyHandle()?.release?.(),
+  () =>
+    void pick(engines)
+      .engine.dispose()
+      .catch(() => 0),
+  () => pick(engines).engine.takeValues(anyHandle('run')),
+  () => {
+    throw new Error('from an action');
+  },
+];
+/** The share of strange values in the call that is made: most calls should get somewhere. */
+let strangeness = 0;
+/** Mostly what it should be. */
+const mostly = (make) => (chance(strangeness) ? pick(strange)() : chance(strangeness / 4) ? acting(make) : make());
+/** While arguments are made nothing else happens. */
+let making = false;
+/** An object that lets something else happen when a property is read. */
+function acting(make) {
+  const made = make();
+  if (typeof made !== 'object' || made === null) return made;
+  return new Proxy(made, {
+    get(target, name) {
+      if (!making && chance(0.1)) pick(actions)();
+      return Reflect.get(target, name);
+    },
+  });
+}
+const count = (end) =>
+  mostly(() => (chance(strangeness) ? pick([0, 1, 3, 64, 4096, 2 ** 20, 2 ** 31, 2 ** 32, 2 ** 40, 2 ** 53 - 1]) : below(end)));
+const flag = () => mostly(() => chance(0.5));
+
+// --- Engines and what they have made ------------------------------------------------------------------------------
+
+let engines = [];
+let handles = [];
+const seen = new Map();
+
+/** A handle, of this kind if there is one; some are released, and some are another engine's. */
+function anyHandle(kind) {
+  const fitting = handles.filter((handle) => !kind || handle.kind === kind);
+  return (fitting.length && !chance(strangeness) ? pick(fitting) : handles.length ? pick(handles) : undefined)?.value;
+}
+/** Whether there was none of this engine's, and the call will hardly get anywhere. */
+let lacking = false;
+const handle = (kind, engine) => {
+  const own = handles.filter((one) => one.kind === kind && one.engine === engine && !one.released);
+  lacking ||= own.length === 0;
+  // The latest often: what is made of it fits.
+  return mostly(() => (own.length && !chance(strangeness) ? (chance(0.6) ? own.at(-1) : pick(own)).value : anyHandle(kind)));
+};
+/** All that one call has made, or some handles. */
+const handlesTogether = (kind, engine) => {
+  const own = handles.filter((one) => one.kind === kind && one.engine === engine && !one.released);
+  lacking ||= own.length === 0;
+  const group = own.length ? pick(own).group : null;
+  const together = own.filter((one) => one.group === group).map(({ value }) => value);
+  return mostly(() => (chance(0.8) ? together : times(below(4), () => handle(kind, engine))));
+};
+/** Releases a handle, now and then. */
+function releaseOne() {
+  const one = handles.length ? pick(handles) : null;
+  if (!one) return;
+  one.released = true;
+  one.value.release?.();
+}
+function keep(kind, engine, value, group = {}) {
+  if (value && typeof value === 'object') handles.push({ kind, engine, value, group, released: false });
+  return value;
+}
+
+const ROWS = [0, 1, 2, 63, 64, 65, 200, 200, 200, 1000, 5000];
+const WIDTHS = { signed: [1, 2, 4, 8], unsigned: [1, 2, 4, 8], floating: [2, 4, 8], none: [1, 3, 4, 8, 16, 40] };
+
+function chunk(kind, width, rows) {
+  const bitOffset = kind === 'boolean' || chance(0.2) ? below(9) : 0;
+  const bitmap = () => new Uint8Array(Math.ceil((bitOffset + rows) / 8) + below(3)).map(() => below(256));
+  const short = chance(strangeness / 4) ? 1 + below(9) : 0;
+  let values;
+  let offsets = null;
+  if (kind === 'boolean') values = bitmap();
+  else if (kind === 'fixed') values = new Uint8Array(Math.max(0, rows * width - short)).map(() => (chance(0.7) ? 0 : below(256)));
+  else {
+    const Offsets = kind === 'utf8' ? Int32Array : BigInt64Array;
+    const ends = times(rows + 1, () => 0);
+    for (let row = 0; row < rows; row++) ends[row + 1] = ends[row] + (chance(0.3) ? 0 : below(14));
+    values = new Uint8Array(Math.max(0, ends.at(-1) - short)).map(() => 97 + below(3));
+    if (chance(strangeness / 4)) ends[below(rows + 1)] = pick([-1, 2 ** 31 - 1, 5]);
+    offsets = Offsets.from(ends.map((end) => (kind === 'utf8' ? end : BigInt(end))));
+  }
+  return {
+    length: mostly(() => rows),
+    bitOffset: mostly(() => bitOffset),
+    validity: mostly(() => (chance(0.4) ? bitmap() : null)),
+    values: mostly(() => values),
+    offsets: mostly(() => offsets),
+  };
+}
+
+function column(rows, index) {
+  // The first one is a key that fits most others.
+  const kind = index === 0 && chance(0.8) ? 'fixed' : pick(['fixed', 'fixed', 'fixed', 'boolean', 'utf8', 'large_utf8']);
+  const order =
+    kind === 'fixed' ? pick(['signed', 'signed', 'unsigned', 'floating', 'none']) : kind === 'boolean' ? 'boolean' : 'bytes';
+  const width = kind !== 'fixed' ? 0 : index === 0 && order !== 'none' ? pick([4, 8]) : pick(WIDTHS[order]);
+  const first = chance(0.3) ? below(rows + 1) : rows;
+  const parts = first === rows ? [rows] : [first, rows - first];
+  return {
+    name: mostly(() => `c${index}`),
+    kind: mostly(() => kind),
+    order: mostly(() => order),
+    width: mostly(() => width),
+    chunks: mostly(() => parts.map((part) => chunk(kind, width, part))),
+  };
+}
+
+const columnIndex = () => count(pick([1, 1, 2, 4]));
+const side = () => mostly(() => pick(['left', 'right']));
+const devices = ({ hostDevices }) =>
+  mostly(() => times(hostDevices, (index) => index).filter((index) => index === 0 || chance(0.7)));
+const algorithm = () => mostly(() => pick(['merge', 'radix', 'sample']));
+const by = () => mostly(() => times(1 + below(2), () => ({ column: columnIndex(), descending: flag(), nullsLast: flag() })));
+const payload = () => mostly(() => (chance(0.7) ? null : below(4)));
+const request = () =>
+  mostly(() => {
+    const kind = pick(['inner', 'inner', 'inner', 'left', 'right', 'full', 'semi', 'anti']);
+    return {
+      kind: mostly(() => kind),
+      buildLeft: flag(),
+      countOnly: mostly(() => chance(0.1)),
+      wantKeys: mostly(() => chance(kind === 'inner' ? 0.5 : 0.05)),
+      wantLeft: mostly(() => chance(0.9)),
+      wantRight: mostly(() => chance(0.9)),
+      maxRows: mostly(() => pick([ALL, ALL, 100_000])),
+    };
+  });
+const sortPlan = (of, tuples) =>
+  mostly(() => ({
+    algorithm: algorithm(),
+    devices: devices(of),
+    chunksetEnds: mostly(() => (chance(0.3) ? [below(tuples + 1), tuples] : [mostly(() => tuples)])),
+    spill: flag(),
+  }));
+const tableKey = (of) => mostly(() => ({ table: handle('resident', of), key: columnIndex() }));
+const keyedTables = (of) =>
+  mostly(() => ({ keys: handle('tableJoinKeys', of), payload: mostly(() => ({ left: payload(), right: payload() })) }));
+
+/** What may be called: how often, how the arguments are made, and what kind of handle the result is. */
+const methods = {
+  devices: [1, () => []],
+  threads: [1, () => []],
+  memory: [1, () => []],
+  resetPeaks: [1, () => []],
+  createJob: [3, () => [], 'job'],
+  measureLinks: [1, (of) => [handle('job', of)]],
+  relation: [
+    10,
+    (of) => {
+      const rows = pick(ROWS);
+      return [handle('job', of), mostly(() => times(1 + below(4), (index) => column(rows, index))), mostly(() => rows)];
+    },
+    'relation',
+  ],
+  sortKeys: [8, (of) => [handle('job', of), handle('relation', of), by(), payload(), flag()], 'sortKeys'],
+  sortDeviceBytes: [2, () => [pick([4, 8, count(20)]), pick([0, 4, 8, count(20)]), count(10_000), count(4), algorithm(), flag()]],
+  sortSpills: [2, (of) => [count(10_000), count(1000), devices(of)]],
+  sortChunksets: [
+    8,
+    (of) => {
+      const keys = handle('sortKeys', of);
+      return [handle('job', of), keys, sortPlan(of, sizeOf(keys))];
+    },
+    'run',
+  ],
+  copyRun: [2, (of) => [handle('job', of), handle('sortKeys', of)], 'run'],
+  mergeRuns: [4, (of) => [handle('job', of), handlesTogether('run', of)], 'run'],
+  refineTies: [4, (of) => [handle('job', of), handle('sortKeys', of), handle('run', of)]],
+  decodeKeys: [4, (of) => [handle('job', of), handle('sortKeys', of), count(2), handle('run', of)]],
+  takeValues: [2, (of) => [handle('run', of)]],
+  takeKeys: [2, (of) => [handle('run', of)]],
+  joinKeys: [
+    8,
+    (of) => [
+      handle('job', of),
+      handle('relation', of),
+      columnIndex(),
+      payload(),
+      handle('relation', of),
+      columnIndex(),
+      payload(),
+    ],
+    'joinKeys',
+  ],
+  hashJoinDeviceBytes: [2, (of) => [handle('joinKeys', of), count(4), request(), pick([1, 2, count(9)])]],
+  mergeJoinDeviceBytes: [2, (of) => [handle('joinKeys', of), count(4), count(9)]],
+  hashJoin: [
+    6,
+    (of) => [
+      handle('job', of),
+      handle('joinKeys', of),
+      request(),
+      mostly(() => ({ devices: devices(of), rounds: pick([1, 1, 2, 4, count(9)]), partitions: pick([0, 0, 4, 64, count(9)]) })),
+    ],
+    'rows',
+  ],
+  joinSideIsSorted: [2, (of) => [handle('job', of), handle('joinKeys', of), side()]],
+  sortJoinSide: [
+    6,
+    (of) => {
+      const keys = handle('joinKeys', of);
+      const which = side();
+      return [handle('job', of), keys, which, sortPlan(of, sizeOf(keys, which))];
+    },
+    'run',
+  ],
+  mergeJoin: [
+    6,
+    (of) => {
+      const run = () => (chance(0.3) ? null : handle('run', of));
+      const plan = mostly(() => ({ devices: devices(of), subpartitions: pick([3, 3, 6, count(9)]) }));
+      return [handle('job', of), handle('joinKeys', of), run(), run(), request(), plan];
+    },
+    'rows',
+  ],
+  sortMergeJoinDeviceBytes: [2, (of) => [handle('joinKeys', of), count(4), request()]],
+  sortMergeJoin: [3, (of) => [handle('job', of), handle('joinKeys', of), request(), devices(of)], 'rows'],
+  crossJoin: [2, (of) => [handle('job', of), count(100), count(100), pick([ALL, 10_000])], 'rows'],
+  takeJoinKeys: [2, (of) => [handle('rows', of)]],
+  takeJoinValues: [2, (of) => [handle('rows', of), side()]],
+  gather: [10, (of) => [handle('job', of), handle('relation', of), columnIndex(), handle(pick(['run', 'rows']), of), side()]],
+  gatherCoalesced: [
+    4,
+    (of) => [handle('job', of), handle('relation', of), columnIndex(), handle('relation', of), columnIndex(), handle('rows', of)],
+  ],
+  gatherDeviceBytes: [
+    2,
+    (of) => [
+      handle('relation', of),
+      mostly(() => times(below(3), columnIndex)),
+      mostly(() => ({ size: count(10_000), rowBytes: pick([4, 8, count(9)]), mayBeMissing: flag() })),
+      count(4),
+    ],
+  ],
+  gatherOnDevices: [
+    4,
+    (of) => [
+      handle('job', of),
+      handle('relation', of),
+      mostly(() => times(below(3), columnIndex)),
+      handle(pick(['run', 'rows']), of),
+      side(),
+      devices(of),
+    ],
+  ],
+  residentBytes: [2, (of) => [handle('relation', of), mostly(() => times(below(4), columnIndex)), devices(of)]],
+  loadTable: [
+    6,
+    (of) => [handle('job', of), handle('relation', of), mostly(() => times(below(4), columnIndex)), devices(of)],
+    'resident',
+  ],
+  bringHome: [3, (of) => [handle('job', of), handle('resident', of), mostly(() => times(below(3), columnIndex))]],
+  tableJoinKeys: [5, (of) => [handle('job', of), tableKey(of), tableKey(of)], 'tableJoinKeys'],
+  joinTables: [
+    4,
+    (of) => {
+      const origin = () =>
+        mostly(() => (chance(0.2) ? { from: 'keys' } : { from: side(), column: mostly(() => (chance(0.5) ? null : below(4))) }));
+      return [handle('job', of), keyedTables(of), request(), mostly(() => times(below(3), origin))];
+    },
+    'resident',
+  ],
+  joinTablesHome: [4, (of) => [handle('job', of), keyedTables(of), request()], 'rows'],
+  joinTablesDeviceBytes: [2, (of) => [keyedTables(of), request()]],
+  tableSortKeys: [5, (of) => [handle('job', of), handle('resident', of), by(), payload()], 'tableSortKeys'],
+  sortTable: [
+    4,
+    (of) => [handle('job', of), handle('tableSortKeys', of), mostly(() => times(below(3), columnIndex))],
+    'resident',
+  ],
+  sortTableDeviceBytes: [2, (of) => [handle('tableSortKeys', of), mostly(() => times(below(3), columnIndex))]],
+  failAllocation: [1, () => [mostly(() => pick(['memory', 'devices'])), pick([0, 1, 2, 5, count(9)])]],
+  leaveDeviceMemory: [1, () => [pick([ALL, ALL, ALL, 2 ** 20, count(9)])]],
+};
+const names = Object.entries(methods).flatMap(([name, [often]]) => times(often, () => name));
+
+function sizeOf(keys, which) {
+  const { rows, left, right } = keys instanceof Object ? keys : {};
+  const size = which === undefined ? rows : (which === 'left' ? left : right)?.tuples;
+  return Number.isInteger(size) ? size : 10;
+}
+
+// --- Calls --------------------------------------------------------------------------------------------------------
+
+/** What a call may fail with. */
+function check(name, error) {
+  if (error instanceof TypeError || error instanceof RangeError) return;
+  if (typeof error?.code === 'string' && error.code.startsWith('ERR_') && error.code !== 'ERR_INTERNAL') return;
+  if (/from a|Illegal invocation|Cannot convert/.test(error?.message)) return;
+  throw new Error(`${name} failed with ${error?.stack ?? error} (${error?.code})`);
+}
+
+/** Reads what a call has given: under ASan this finds memory that is gone. */
+function touch(value) {
+  if (value instanceof ArrayBuffer)
+    return new Uint8Array(value, 0, Math.min(value.byteLength, 1 << 16)).reduce((sum, byte) => sum + byte, 0);
+  if (Array.isArray(value)) for (const one of value) touch(one);
+  else if (value && typeof value === 'object' && 'nullCount' in value) touch(Object.values(value));
+  return 0;
+}
+
+async function call(wanted) {
+  const of = pick(engines);
+  strangeness = pick([0, 0, 0, 0, 0.02, 0.1]);
+  let name = wanted ?? pick(names);
+  let args = [];
+  for (let tries = 0; tries < 6; tries++) {
+    lacking = false;
+    making = true;
+    args = methods[name][1](of);
+    making = false;
+    if (!lacking || wanted) break;
+    name = pick(names);
+  }
+  strangeness = 0;
+  const kind = methods[name][2];
+  const count = seen.get(name) ?? seen.set(name, { called: 0, succeeded: 0 }).get(name);
+  count.called++;
+  try {
+    const receiver = chance(0.01) ? pick(strange)() : of.engine;
+    const method = chance(0.002) ? addon.Engine : of.engine[name];
+    const made = await Reflect.apply(method, receiver, args);
+    count.succeeded++;
+    touch(made);
+    const group = {};
+    if (kind) for (const one of Array.isArray(made) ? made : [made]) keep(kind, of, one, group);
+    if (kind === 'job') for (const what of ['progress', 'phases', chance(0.1) ? 'cancel' : 'progress']) made[what]();
+  } catch (error) {
+    check(name, error);
+  }
+  if (chance(0.04)) releaseOne();
+}
+
+function makeEngine() {
+  const hostDevices = pick([1, 2, 3]);
+  const config = {
+    threads: 1 + below(3),
+    hostDevices,
+    gpus: [],
+    memoryLimitBytes: pick([2 ** 22, 2 ** 24, 2 ** 26]),
+    deviceMemoryLimitBytes: pick([0, 0, 2 ** 22]),
+  };
+  const others = engines.length && chance(0.3) ? [engines[0].engine] : [];
+  return { engine: new addon.Engine(config, ...others), hostDevices };
+}
+
+/** Constructors refuse what is no configuration. */
+function misconstruct() {
+  strangeness = 0.1;
+  const config = {
+    threads: count(4),
+    hostDevices: count(3),
+    gpus: mostly(() => []),
+    memoryLimitBytes: count(1e9),
+    deviceMemoryLimitBytes: count(1e9),
+  };
+  try {
+    const made = chance(0.2)
+      ? Reflect.apply(addon.Engine, pick(strange)(), [config])
+      : new addon.Engine(
+          mostly(() => config),
+          ...(chance(0.5) ? [mostly(() => pick(engines).engine)] : []),
+        );
+    void made.dispose().catch(() => 0);
+  } catch (error) {
+    check('new Engine', error);
+  }
+}
+
+/** Engines that were not disposed go with their threads when they are collected. */
+async function collect() {
+  setFlagsFromString('--expose-gc');
+  const gc = runInNewContext('gc');
+  for (let turn = 0; turn < 3; turn++) {
+    gc();
+    await new Promise(setImmediate);
+  }
+}
+const threads = () => readdirSync('/proc/self/task').length;
+const MOST_THREADS = 60; // of Node.js, and of two engines
+
+let round = 0;
+for (; round < rounds; round++) {
+  try {
+    engines = [];
+    handles = [];
+    engines.push(makeEngine());
+    engines.push(makeEngine());
+    for (const of of engines) {
+      keep('job', of, of.engine.createJob());
+      await call('relation');
+      await call('relation');
+    }
+    for (let done = 0; done < CALLS; done += CALLS_AT_ONCE) {
+      await Promise.all(times(1 + below(CALLS_AT_ONCE), () => call()));
+    }
+    if (chance(0.1)) misconstruct();
+    const last = chance(0.3) ? [call(), call()] : [];
+    for (const { engine } of engines) if (chance(0.9)) await engine.dispose();
+    await Promise.all(last);
+    if (round % 20 === 0) {
+      engines = [];
+      handles = [];
+      await collect();
+      if (threads() > MOST_THREADS) throw new Error(`${threads()} threads are left`);
+    }
+  } catch (error) {
+    console.error(`binding: round ${round} of --seed ${seed}: ${error.stack}`);
+    process.exit(1);
+  }
+}
+const rare = [...seen].map(([name, { called, succeeded }]) => `${name} ${succeeded}/${called}`);
+console.log(`binding: succeeded: ${rare.join(', ')}`);
+const never = Object.keys(methods).filter((name) => !seen.get(name)?.succeeded);
+if (rounds >= 300 && never.length) {
+  console.error(`binding: these never succeeded, so the trial tries too little: ${never.join(', ')}`);
+  process.exit(1);
+}

@@ -1,0 +1,187 @@
+// Lets an allocation of the addon's C++ fail, any one of those that some calls make:
+//   node scripts/asan-addon.mjs node scripts/trials/memory.mjs [--seed N] [--rounds N]
+// A round makes an engine, calls methods with tables of random columns, and takes what they give; before that it draws which
+// allocation fails. Each call has to succeed or to fail with a code, no thread may be left, and the next round runs as if nothing had
+// been. 0 rounds: every allocation once.
+import { closeSync, mkdtempSync, openSync, readdirSync, readSync, rmSync, writeSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import { join as joinPath } from 'node:path';
+import { random, trialOptions } from './random.mjs';
+
+const folder = mkdtempSync(joinPath(tmpdir(), 'warpjoin-memory-'));
+const file = openSync(joinPath(folder, 'countdown'), 'w+');
+const cell = new BigUint64Array(1);
+const setCountdown = (n) => {
+  cell[0] = BigInt(n);
+  writeSync(file, cell, 0, 8, 0);
+};
+/** How many allocations are left until one fails. */
+const countdown = () => {
+  readSync(file, cell, 0, 8, 0);
+  return Number(cell[0]);
+};
+setCountdown(0);
+// The addon reads it when it is loaded.
+process.env.WARPJOIN_FAIL_NEW = joinPath(folder, 'countdown');
+const addon = createRequire(import.meta.url)('../../build/Release/warpjoin.node');
+
+const ALL = Number.POSITIVE_INFINITY;
+const ROWS = 300;
+const { seed, rounds } = trialOptions({ rounds: 0 });
+console.log(`memory: --seed ${seed} --rounds ${rounds}, Node.js ${process.version}`);
+const draw = random(seed);
+
+const chunk = (values, more = {}) => ({ length: ROWS, bitOffset: 0, validity: null, values, offsets: null, ...more });
+const column = (name, kind, order, width, ...chunks) => ({ name, kind, order, width, chunks });
+const numbers = (Of, make) => Of.from({ length: ROWS }, (_, row) => make(row));
+const ends = numbers(Int32Array, (row) => row * 12);
+const columns = [
+  column('k', 'fixed', 'signed', 8, chunk(numbers(BigInt64Array, () => BigInt(draw.below(ROWS / 2))))),
+  column(
+    'n',
+    'fixed',
+    'signed',
+    4,
+    chunk(
+      numbers(Int32Array, () => draw.below(50)),
+      { validity: new Uint8Array(64).fill(0x6d) },
+    ),
+  ),
+  column('v', 'fixed', 'floating', 8, chunk(numbers(Float64Array, () => draw.next()))),
+  column(
+    't',
+    'utf8',
+    'bytes',
+    0,
+    chunk(
+      new Uint8Array(ROWS * 12).map(() => 97 + draw.below(2)),
+      { offsets: new Int32Array([...ends, ROWS * 12]) },
+    ),
+  ),
+];
+const sorted = [column('s', 'fixed', 'signed', 8, chunk(numbers(BigInt64Array, (row) => BigInt(row))))];
+
+/** Every method once, each in a call of its own: what needs a result that is not there is not called. */
+async function callAll(attempt) {
+  const hostDevices = 2;
+  const devices = [0, 1];
+  const config = { threads: 3, hostDevices, gpus: [], memoryLimitBytes: 2 ** 28, deviceMemoryLimitBytes: 0 };
+  const engine = await attempt('new Engine', () => new addon.Engine(config));
+  if (!engine) return;
+  const job = await attempt('createJob', () => engine.createJob());
+  const kept = [];
+  const call = async (name, ...args) => {
+    if (!job || args.some((arg) => arg === undefined)) return undefined;
+    const made = await attempt(name, () => engine[name](...args));
+    if (made?.release) kept.push(made);
+    return made ?? undefined;
+  };
+  const by = (...indices) => indices.map((index) => ({ column: index, descending: false, nullsLast: true }));
+  const plan = (algorithm, tuples = ROWS, spill = false) => ({ algorithm, devices, chunksetEnds: [tuples >> 1, tuples], spill });
+  const request = {
+    kind: 'inner',
+    buildLeft: true,
+    countOnly: false,
+    wantKeys: false,
+    wantLeft: true,
+    wantRight: true,
+    maxRows: ALL,
+  };
+  for (const name of ['devices', 'memory', 'threads', 'resetPeaks']) await call(name);
+  await call('measureLinks', job);
+  const relation = await call('relation', job, columns, ROWS);
+  const inOrder = await call('relation', job, sorted, ROWS);
+  await call('sortDeviceBytes', 8, 4, ROWS, 2, 'sample', true);
+  await call('sortSpills', ROWS, ROWS, devices);
+  for (const algorithm of ['merge', 'radix', 'sample']) {
+    const keys = await call('sortKeys', job, relation, by(1, 0), null, true);
+    const runs = (await call('sortChunksets', job, keys, plan(algorithm))) ?? [];
+    kept.push(...runs);
+    const run = await call('mergeRuns', job, runs.length ? runs : undefined);
+    await call('decodeKeys', job, keys, 0, run);
+    await call('gather', job, relation, 2, run, 'left');
+    await call('gather', job, relation, 3, run, 'left');
+    await call('gatherOnDevices', job, relation, [0, 1], run, 'left', devices);
+    await call('takeValues', run);
+    await call('takeKeys', run);
+  }
+  const texts = await call('sortKeys', job, relation, by(3, 1), null, false);
+  const ties = (await call('sortChunksets', job, texts, { ...plan('merge'), chunksetEnds: [ROWS] })) ?? [];
+  await call('refineTies', job, texts, ties[0]);
+  const copied = await call('copyRun', job, await call('sortKeys', job, inOrder, by(0), null, false));
+  kept.push(...ties, ...(copied ? [copied] : []));
+  for (const [key, kind] of [
+    [0, 'inner'],
+    [1, 'full'],
+    [3, 'left'],
+  ]) {
+    const keys = await call('joinKeys', job, relation, key, null, relation, key, null);
+    const wanted = { ...request, kind };
+    await call('hashJoinDeviceBytes', keys, 2, wanted, 1);
+    await call('mergeJoinDeviceBytes', keys, 2, 3);
+    const found = await call('hashJoin', job, keys, wanted, { devices, rounds: 2, partitions: 0 });
+    await call('gatherCoalesced', job, relation, key, relation, key, found);
+    await call('takeJoinValues', found, 'left');
+    await call('joinSideIsSorted', job, keys, 'left');
+    const runs = [];
+    for (const side of ['left', 'right']) {
+      const ends = keys ? [keys[side].tuples] : undefined;
+      const made = ends && (await call('sortJoinSide', job, keys, side, { ...plan('radix'), chunksetEnds: ends }));
+      kept.push(...(made ?? []));
+      runs.push(made?.[0]);
+    }
+    await call('mergeJoin', job, keys, ...runs, wanted, { devices, subpartitions: 3 });
+    await call('sortMergeJoin', job, keys, wanted, devices);
+  }
+  await call('crossJoin', job, 20, 30, ALL);
+  const table = await call('loadTable', job, relation, [0, 1, 2], devices);
+  await call('bringHome', job, table, [0, 1, 2]);
+  const tableKeys = table && (await call('tableJoinKeys', job, { table, key: 1 }, { table, key: 0 }));
+  const tables = tableKeys && { keys: tableKeys, payload: { left: null, right: null } };
+  await call('joinTablesHome', job, tables, request);
+  await call('joinTables', job, tables, request, [{ from: 'left', column: 2 }]);
+  await call('sortTable', job, await call('tableSortKeys', job, table, by(1), null), [1, 2]);
+  await attempt('progress', () => [job?.progress(), job?.phases()]);
+  for (const handle of kept) handle.release();
+  await attempt('dispose', () => engine.dispose());
+}
+
+let round = 0;
+let n = 0;
+const fail = (why) => {
+  console.error(`memory: round ${round} of --seed ${seed}, allocation ${n}: ${why}`);
+  process.exit(1);
+};
+let failures = 0;
+async function attempt(name, call) {
+  try {
+    return await call();
+  } catch (error) {
+    failures++;
+    if (typeof error?.code !== 'string' || error.code === 'ERR_INTERNAL') fail(`${name} failed with ${error?.stack ?? error}`);
+    return undefined;
+  }
+}
+const threads = () => readdirSync('/proc/self/task').length;
+
+setCountdown(2 ** 52);
+await callAll(attempt);
+const allocations = 2 ** 52 - countdown();
+if (allocations === 0) throw new Error('Expected an addon whose allocations can fail: that of scripts/asan-addon.mjs');
+setCountdown(0);
+if (failures) fail('a call failed for which no allocation did');
+const before = threads();
+const last = rounds || allocations;
+for (; round < last; round++) {
+  n = rounds ? 1 + draw.below(allocations) : round + 1;
+  setCountdown(n);
+  await callAll(attempt);
+  setCountdown(0);
+  // An engine that a failure has left is collected some time.
+  if (threads() > before + 100) fail(`${threads()} threads are left`);
+}
+await callAll((name, call) => Promise.resolve(call()).catch((error) => fail(`${name} failed afterwards: ${error.stack}`)));
+console.log(`memory: ${last} of ${allocations} allocations failed, and ${failures} calls with them`);
+closeSync(file);
+rmSync(folder, { recursive: true });
