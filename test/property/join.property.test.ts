@@ -94,7 +94,7 @@ test('join gives the rows that DuckDB gives', async () => {
     }),
     parameters(500),
   );
-  expect([...seen.algorithms].sort()).toEqual(['radix-hash', 'sort-merge']);
+  expect([...seen.algorithms]).toEqual(expect.arrayContaining(['radix-hash', 'sort-merge']));
   // GPUs take more memory than nine chunksets, or rounds, of so few rows would.
   expect([...seen.chunksets]).toEqual(expect.arrayContaining(onGpus ? [1, 2] : [1, 2, 3, 4]));
   if (!onGpus) expect(Math.max(...seen.chunksets)).toBeGreaterThanOrEqual(9);
