@@ -250,6 +250,7 @@ std::vector<Sides<Key>> cut_at_keys(const Key* build, uint64_t build_size, const
   const Key* const longer = by_build ? build : probe;
   const Key* const shorter = by_build ? probe : build;
   const uint64_t longer_size = std::max(build_size, probe_size), shorter_size = std::min(build_size, probe_size);
+  blocks = std::min(blocks, longer_size);  // of a key at least
   std::vector<Sides<Key>> sides;
   uint64_t longer_begin = 0, shorter_begin = 0;
   for (uint64_t block = 0; block < blocks; ++block) {
