@@ -51,10 +51,11 @@ Napi::Value make_runs(Napi::Env env, const std::vector<std::shared_ptr<RunState>
 
 MakeResult sort_to_handles(Engine& engine, Job& job, const EncodedTuples& tuples, uint64_t varying_bits, SortPlan plan) {
   plan.flip = tuples.flip;
+  plan.borrowed = tuples.borrowed_from != nullptr;
   std::vector<std::shared_ptr<RunState>> runs;
-  for (SortedRun& run : sort_chunksets(engine, tuples.layout, tuples.view, varying_bits, plan, job)) {
-    runs.push_back(std::make_shared<RunState>(RunState{std::move(run)}));
-  }
+  std::vector<SortedRun> sorted =
+      naming_columns({&tuples}, [&] { return sort_chunksets(engine, tuples.layout, tuples.view, varying_bits, plan, job); });
+  for (SortedRun& run : sorted) runs.push_back(std::make_shared<RunState>(RunState{std::move(run)}));
   return [runs = std::move(runs)](Napi::Env env) { return make_runs(env, runs); };
 }
 

@@ -95,9 +95,11 @@ JoinRows join_exact(Engine& engine, const JoinKeys& keys, const JoinRequest& req
 JoinRows hash_join(Engine& engine, const JoinKeys& keys, JoinColumns columns, const JoinRequest& request,
                    const HashJoinPlan& plan, Job& job) {
   check_request(keys, request);
-  if (keys.exact) return join_exact(engine, keys, request, plan, job);
-  return resolve_pairs(engine, keys, request, join_exact(engine, keys, candidate_request(request), plan, job),
-                       column_verifier(columns, engine, job), job);
+  const auto join = [&](const JoinRequest& wanted) {
+    return naming_columns({&keys.left.tuples, &keys.right.tuples}, [&] { return join_exact(engine, keys, wanted, plan, job); });
+  };
+  if (keys.exact) return join(request);
+  return resolve_pairs(engine, keys, request, join(candidate_request(request)), column_verifier(columns, engine, job), job);
 }
 
 size_t hash_join_device_bytes(TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows, size_t devices,

@@ -16,7 +16,8 @@ struct MergePath {
   std::vector<MatchRange> at_cut;  // parts - 1; empty ranges where the key is on one side alone
 };
 
-/// Cuts at equidistant points of the merge path (3.3.1). The key at each cut is taken out of both relations, all its
+/// Cuts at equidistant points of the merge path (3.3.1), forwards whatever the keys are: those of a side that is joined where it
+/// lies may change meanwhile. The key at each cut is taken out of both relations, all its
 /// rows, and its match range stored at once: no key straddles two parts, no part is larger than its share, and one key
 /// everywhere leaves nothing but its range.
 template <class Key>
@@ -117,9 +118,12 @@ JoinRows join_exact(Engine& engine, TupleView left, TupleView right, const JoinK
 JoinRows merge_join(Engine& engine, TupleView left, TupleView right, const JoinKeys& keys, JoinColumns columns,
                     const JoinRequest& request, const MergeJoinPlan& plan, Job& job) {
   check_request(keys, request);
-  if (keys.exact) return join_exact(engine, left, right, keys, request, plan, job);
-  return resolve_pairs(engine, keys, request, join_exact(engine, left, right, keys, candidate_request(request), plan, job),
-                       column_verifier(columns, engine, job), job);
+  const auto join = [&](const JoinRequest& wanted) {
+    return naming_columns({&keys.left.tuples, &keys.right.tuples},
+                          [&] { return join_exact(engine, left, right, keys, wanted, plan, job); });
+  };
+  if (keys.exact) return join(request);
+  return resolve_pairs(engine, keys, request, join(candidate_request(request)), column_verifier(columns, engine, job), job);
 }
 
 size_t merge_join_device_bytes(TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows, size_t devices,

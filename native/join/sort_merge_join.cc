@@ -412,7 +412,9 @@ JoinRows join_exact(Engine& engine, const JoinKeys& keys, const JoinRequest& req
   OfSides<SideIn> sides;
   OfSides<Home> home;
   const auto prepare = [&](size_t s, const JoinSide& side, bool wanted) {
-    sides[s] = {layout_of(side.tuples.layout, wanted), side.tuples.view, side.scanned ? side.tuples.varying_bits : ~uint64_t{0}};
+    // A caller's keys may change on their way: what they were says nothing of what arrives.
+    const bool known = side.scanned && !side.tuples.borrowed_from;
+    sides[s] = {layout_of(side.tuples.layout, wanted), side.tuples.view, known ? side.tuples.varying_bits : ~uint64_t{0}};
     if (!wanted) return;
     home[s].values =
         engine.memory->allocate(side.tuples.view.size * side.tuples.layout.value_bytes, "the values of a sorted side");
@@ -444,9 +446,12 @@ JoinRows join_exact(Engine& engine, const JoinKeys& keys, const JoinRequest& req
 JoinRows sort_merge_join(Engine& engine, const JoinKeys& keys, JoinColumns columns, const JoinRequest& request,
                          const std::vector<int>& devices, Job& job) {
   check_request(keys, request);
-  if (keys.exact) return join_exact(engine, keys, request, devices, job);
-  return resolve_pairs(engine, keys, request, join_exact(engine, keys, candidate_request(request), devices, job),
-                       column_verifier(columns, engine, job), job);
+  const auto join = [&](const JoinRequest& wanted) {
+    return naming_columns({&keys.left.tuples, &keys.right.tuples},
+                          [&] { return join_exact(engine, keys, wanted, devices, job); });
+  };
+  if (keys.exact) return join(request);
+  return resolve_pairs(engine, keys, request, join(candidate_request(request)), column_verifier(columns, engine, job), job);
 }
 
 size_t sort_merge_join_device_bytes(TupleLayout left, uint64_t left_rows, TupleLayout right, uint64_t right_rows, size_t devices,
