@@ -145,7 +145,7 @@ export class Engine implements AsyncDisposable {
    * Keeps a table on the engine's GPUs, an equal part of its rows on each, so that calls that are given what this gives need
    * not bring it there again: joins of two loaded tables by columns that are there run where the tables are, and so do sorts of
    * one by such columns, of at most 64 bits together, into such columns. Other calls, and joins by floats of two widths, take it
-   * from host memory: `explain` and `stats` say which. The table must not change as long as it is loaded. Its columns of text, and
+   * from host memory: `explain` and `stats` say which. The table must stay as it is as long as it is loaded. Its columns of text, and
    * other widths than 1, 2, 4, 8 and 16 bytes, stay in host memory.
    *
    * Memory is freed by dispose() (`await using orders = await engine.load(table)`), or when nobody holds the table any more and
@@ -158,8 +158,9 @@ export class Engine implements AsyncDisposable {
   }
 
   /**
-   * Joins two tables. Row order is unspecified. Rejects with a WarpjoinError, or with the signal's reason. The result has the
-   * classes of the left table's apache-arrow, and several record batches where a buffer would exceed 1 GiB.
+   * Joins two tables. Row order is unspecified. Rejects with a WarpjoinError, or with the signal's reason. The tables must stay
+   * as they are until the promise settles. The result has the classes of the left table's apache-arrow, and several record batches
+   * where a buffer would exceed 1 GiB.
    *
    * | how | rows |
    * | --- | --- |
@@ -179,7 +180,7 @@ export class Engine implements AsyncDisposable {
     return joinTables(this.#core, left, right, options) as Promise<unknown> as Promise<JoinResult<L, R, O>>;
   }
 
-  /** The number of rows that join() would give, without making them. */
+  /** The number of rows that join() would give, without making them. The tables must stay as they are until the promise settles. */
   joinCount<L extends TableInput, R extends TableInput>(left: L, right: R, options: JoinCountOptions<L, R>): Promise<number> {
     return joinCount(this.#core, left, right, options);
   }
@@ -187,7 +188,8 @@ export class Engine implements AsyncDisposable {
   /**
    * The row numbers of a join: row i joins row left[i] with row right[i]. Uint32Array for a side of fewer than 2^32 - 1
    * rows, else BigUint64Array; a row that is not there (outer joins) has all bits set. Rejects with
-   * ERR_NOT_SUPPORTED where a typed array of this Node.js can't hold them: before Node.js 22 it has at most 4 GiB.
+   * ERR_NOT_SUPPORTED where a typed array of this Node.js can't hold them: before Node.js 22 it has at most 4 GiB. The tables must
+   * stay as they are until the promise settles.
    */
   joinIndices<L extends TableInput, R extends TableInput>(
     left: L,
@@ -197,7 +199,10 @@ export class Engine implements AsyncDisposable {
     return joinIndices(this.#core, left, right, options);
   }
 
-  /** Joins typed arrays on equal keys: pairs (r.values[i], s.values[j]) for all i and j with r.keys[i] equal to s.keys[j]. */
+  /**
+   * Joins typed arrays on equal keys: pairs (r.values[i], s.values[j]) for all i and j with r.keys[i] equal to s.keys[j]. The arrays
+   * must stay as they are until the promise settles.
+   */
   joinKeys<K extends KeyArray, RV extends KeyArray, SV extends KeyArray>(
     r: Pairs<K, RV>,
     s: Pairs<KeyArray, SV>,
@@ -207,8 +212,9 @@ export class Engine implements AsyncDisposable {
   }
 
   /**
-   * Sorts a table, stable. NaN is the greatest value, -0.0 equals 0.0, strings compare by their UTF-8 bytes. The result has
-   * the classes of the table's apache-arrow, and several record batches where a buffer would exceed 1 GiB.
+   * Sorts a table, stable. NaN is the greatest value, -0.0 equals 0.0, strings compare by their UTF-8 bytes. The table must stay as
+   * it is until the promise settles. The result has the classes of the table's apache-arrow, and several record batches where a
+   * buffer would exceed 1 GiB.
    *
    * With `resident: true` the result stays on the GPUs, to go into further calls: a LoadedTable with `stats`.
    */
@@ -219,7 +225,10 @@ export class Engine implements AsyncDisposable {
     return sortTable(this.#core, table, options) as Promise<unknown> as Promise<SortResult<T, O>>;
   }
 
-  /** Sorts typed arrays by key, stable: values[i] stays with keys[i]. The inputs are not changed. */
+  /**
+   * Sorts typed arrays by key, stable: values[i] stays with keys[i]. The inputs are not changed, and must stay as they are until the
+   * promise settles.
+   */
   sortPairs<K extends KeyArray, V extends KeyArray>(
     keys: K,
     values: V,
@@ -228,14 +237,17 @@ export class Engine implements AsyncDisposable {
     return sortPairs(this.#core, keys, values, options);
   }
 
-  /** The plan of a join as text; with `analyze: true` it runs, too, and shows what the steps took. */
+  /**
+   * The plan of a join as text; with `analyze: true` it runs, too, and shows what the steps took. The tables must stay as they are
+   * until the promise settles.
+   */
   explain<L extends TableInput, R extends TableInput>(
     operator: 'join',
     left: L,
     right: R,
     options: ExplainJoinOptions<L, R>,
   ): Promise<string>;
-  /** The plan of a sort as text; with `analyze: true` it runs, too, and shows what the steps took. */
+  /** The plan of a sort as text, likewise. */
   explain<T extends TableInput>(operator: 'sort', table: T, options: ExplainSortOptions<T>): Promise<string>;
   async explain(operator: string, ...rest: unknown[]): Promise<string> {
     if (operator === 'join') return explainJoin(this.#core, rest[0], rest[1], rest[2]);

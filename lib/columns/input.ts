@@ -158,6 +158,7 @@ function addChunk(column: InputColumn, data: ForeignData, argument: string): voi
     if (buffer === undefined || buffer === null) return null;
     if (!ArrayBuffer.isView(buffer))
       throw invalid(argument, `has a column ${quote(column.name)} whose ${what} are not a typed array`);
+    if (isResizable(buffer)) throw invalid(argument, `has a column ${quote(column.name)} whose ${what} ${RESIZABLE}`);
     return buffer;
   };
   const bitmap = view(data.nullBitmap, 'validity bits');
@@ -177,6 +178,14 @@ function addChunk(column: InputColumn, data: ForeignData, argument: string): voi
     values: view(data.values, 'values'),
     offsets: view(data.valueOffsets, 'offsets'),
   });
+}
+
+const RESIZABLE =
+  'are in a resizable ArrayBuffer, which could shrink while they are read. Copy it to one of fixed length, for instance with slice()';
+
+/** Whether the view's memory can go away piece by piece. A SharedArrayBuffer only grows. */
+function isResizable({ buffer }: ArrayBufferView): boolean {
+  return (buffer as { resizable?: boolean }).resizable === true; // ES2024
 }
 
 /** Whether the view's buffer was transferred away: then it can't be sliced. */
@@ -285,6 +294,7 @@ export function readArrays(arrays: Readonly<Record<string, unknown>>, argument: 
       );
     }
     const typed = array as KeyArray;
+    if (isResizable(typed)) throw new WarpjoinError('ERR_INVALID_TABLE', `The ${name} of ${argument} ${RESIZABLE}.`);
     if (isDetached(typed)) throw new WarpjoinError('ERR_INVALID_TABLE', `The buffer of ${name} of ${argument} is detached.`);
     rows ??= typed.length;
     if (typed.length !== rows) {

@@ -1,10 +1,11 @@
 /** One user-visible call: its native job and handles, its progress, abort, errors and stats. */
 import type { Signal } from '../abort.js';
-import type { Input } from '../columns/input.js';
+import { HeldBuffers } from '../columns/held-buffers.js';
+import { type Input, nativeColumns } from '../columns/input.js';
 import { MAX_ARRAY_BYTES } from '../columns/result.js';
 import { type ErrorCode, WarpjoinError } from '../errors.js';
 import type { Links, MeasuredLinks } from '../links.js';
-import type { DeviceDescription, NativeEngine, NativeJob } from '../native.js';
+import type { DeviceDescription, NativeEngine, NativeJob, RelationHandle } from '../native.js';
 import type { Running } from '../options.js';
 import { milliseconds } from '../plan/costs.js';
 import { LEAST_BYTES_FOR_A_CHOICE } from '../plan/device-set.js';
@@ -86,6 +87,7 @@ export class Call {
   readonly core: EngineCore;
   readonly #shortage: Shortage | null;
   readonly #handles = new Set<Releasable>();
+  readonly #buffers = new HeldBuffers();
   readonly #steps: { name: string; milliseconds: number }[] = [];
   readonly #started = performance.now();
   #progress = { base: 0, share: 0, planned: 0, done: 0, step: '', fraction: 0 };
@@ -140,6 +142,12 @@ export class Call {
       this.#handles.delete(handle);
       handle.release();
     }
+  }
+
+  /** Checks the buffers of an input's columns, which the steps that are given the handle read; from now on check() looks whether they are still there. */
+  async relation(step: string, input: Input, columns: readonly number[]): Promise<RelationHandle> {
+    this.#buffers.add(input, columns);
+    return this.keep(await this.step(step, () => this.native.relation(this.job, nativeColumns(input, columns), input.rows)));
   }
 
   /** Runs a step of the plan, or, named by a string, one that comes before there is a plan. */
@@ -224,10 +232,11 @@ export class Call {
     return BEFORE_PLAN / 2 ** this.#stepsBeforePlan;
   }
 
-  /** Throws if the call was aborted or its progress callback threw. */
+  /** Throws if the call was aborted, its progress callback threw, or memory that it reads is gone. */
   check(): void {
     if (this.#callbackError) throw this.#callbackError.error;
     this.#running.signal?.throwIfAborted();
+    this.#buffers.check();
   }
 
   reportProgress(finished: boolean): void {

@@ -1,5 +1,5 @@
 /** Joining two tables: validate, encode keys, plan, run the plan's steps, hand the columns over. */
-import { canBeCarried, type Input, infoOf, nativeColumns, stretchesForDevices } from '../columns/input.js';
+import { canBeCarried, type Input, infoOf, stretchesForDevices } from '../columns/input.js';
 import { joinKeyColumns, joinLayout, type ResultColumn } from '../columns/layout.js';
 import { buildTable, checkArrayRows, checkTableRows, rowNumbers } from '../columns/result.js';
 import { WarpjoinError } from '../errors.js';
@@ -204,8 +204,7 @@ async function relationsOf(
     const position = new Map(needed.map((column, index) => [column, index]));
     if (needed.length === 0) return [null, position];
     await call.bringHome(input);
-    const check = (): Promise<RelationHandle> => call.native.relation(call.job, nativeColumns(input, needed), input.rows);
-    return [call.keep(await call.step(`check ${side} buffers`, check)), position];
+    return [await call.relation(`check ${side} buffers`, input, needed), position];
   };
   const [leftRelation, leftPosition] = await relation(left, 'left');
   const [rightRelation, rightPosition] = await relation(right, 'right');

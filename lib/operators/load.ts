@@ -1,15 +1,7 @@
 /** Tables that an engine keeps on its GPUs between calls: loading, eviction, and the way home. */
 import { types } from 'node:util';
 import type * as arrow from 'apache-arrow';
-import {
-  type ForeignTable,
-  type Input,
-  type InputColumn,
-  isForDevices,
-  nativeColumns,
-  readTable,
-  tableOf,
-} from '../columns/input.js';
+import { type ForeignTable, type Input, type InputColumn, isForDevices, readTable, tableOf } from '../columns/input.js';
 import type { Library } from '../columns/library.js';
 import { buildTable, checkTableRows, type FieldShape, schemaOf } from '../columns/result.js';
 import { WarpjoinError } from '../errors.js';
@@ -215,9 +207,7 @@ export class Tables {
     const { native, job } = call;
     const input: Input = { ...contents, argument: 'loaded' };
     const supported = [...contents.columns.keys()].filter((column) => contents.columns[column]!.info !== null);
-    const relation = call.keep(
-      await call.step('check buffers', () => native.relation(job, nativeColumns(input, supported), contents.rows)),
-    );
+    const relation = await call.relation('check buffers', input, supported);
     const devices = call.resources.devices;
     const columns = supported.filter((column) => isForDevices(input, column));
     if (columns.length > 0 && devices.every(({ kind }) => kind === 'gpu')) {

@@ -1,5 +1,5 @@
 /** Sorting a table: validate, encode keys, plan, run the plan's steps, hand the columns over. */
-import { canBeCarried, type Input, infoOf, nativeColumns, stretchesForDevices } from '../columns/input.js';
+import { canBeCarried, type Input, infoOf, stretchesForDevices } from '../columns/input.js';
 import { type ResultColumn, sortKeyColumns, sortLayout } from '../columns/layout.js';
 import { buildTable, checkTableRows } from '../columns/result.js';
 import { WarpjoinError } from '../errors.js';
@@ -153,9 +153,7 @@ async function encodeAndPlan(
   const needed = [...new Set([...task.keys, ...columns.map((column) => column.column)])];
   const position = new Map(needed.map((column, index) => [column, index]));
   await call.bringHome(table);
-  const relation = call.keep(
-    await call.step('check buffers', () => call.native.relation(call.job, nativeColumns(table, needed), table.rows)),
-  );
+  const relation = await call.relation('check buffers', table, needed);
   const specs = by.map(({ descending, nullsLast }, index) => ({
     column: position.get(task.keys[index]!)!,
     descending,

@@ -8,13 +8,13 @@
 namespace warpjoin::binding {
 namespace {
 
-Napi::Object describe_side(Napi::Env env, const JoinSide& side) {
+Napi::Object describe_side(Napi::Env env, const JoinSide& side, bool seems_in_order) {
   Napi::Object object = Napi::Object::New(env);
   object.Set("rows", number(env, side.rows));
   object.Set("tuples", number(env, side.tuples.view.size));
   object.Set("valueBytes", number(env, side.tuples.layout.value_bytes));
   object.Set("carriesPayload", Napi::Boolean::New(env, side.carries_payload));
-  object.Set("seemsSorted", Napi::Boolean::New(env, seems_sorted(side.tuples)));
+  object.Set("seemsSorted", Napi::Boolean::New(env, seems_in_order));
   return object;
 }
 
@@ -38,7 +38,10 @@ Napi::Value EngineWrap::join_keys(const Napi::CallbackInfo& info) {
                      Engine& engine, Job& job) -> MakeResult {
                    const PhaseTimer timer(job, "encode");
                    state->keys = encode_join_keys(*left_key, *right_key, left_payload, right_payload, engine, job);
-                   return [held](Napi::Env env) -> Napi::Value {
+                   // Here and not below: the keys may be the caller's, and gone by then.
+                   const bool left_sorted = seems_sorted(state->keys.left.tuples),
+                              right_sorted = seems_sorted(state->keys.right.tuples);
+                   return [held, left_sorted, right_sorted](Napi::Env env) -> Napi::Value {
                      const auto made = held.lock();
                      Napi::Object handle = to_handle(env, made);
                      handle.Set("keyBytes", number(env, made->keys.left.tuples.layout.key_bytes));
@@ -46,8 +49,8 @@ Napi::Value EngineWrap::join_keys(const Napi::CallbackInfo& info) {
                      handle.Set("rowsAreKeysOf", made->keys.left.keys_are_rows    ? Napi::Value(Napi::String::New(env, "left"))
                                                  : made->keys.right.keys_are_rows ? Napi::Value(Napi::String::New(env, "right"))
                                                                                   : env.Null());
-                     handle.Set("left", describe_side(env, made->keys.left));
-                     handle.Set("right", describe_side(env, made->keys.right));
+                     handle.Set("left", describe_side(env, made->keys.left, left_sorted));
+                     handle.Set("right", describe_side(env, made->keys.right, right_sorted));
                      return handle;
                    };
                  });

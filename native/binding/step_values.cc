@@ -91,8 +91,11 @@ Napi::Value to_run_handle(Napi::Env env, const std::shared_ptr<RunState>& run) {
 MakeResult sort_to_handles(Engine& engine, Job& job, const RunOrigin& origin, const EncodedTuples& tuples, uint64_t varying_bits,
                            SortPlan plan) {
   plan.flip = tuples.flip;
+  plan.borrowed = tuples.borrowed_from != nullptr;
   std::vector<std::shared_ptr<RunState>> runs;
-  for (SortedRun& run : sort_chunksets(engine, tuples.layout, tuples.view, varying_bits, plan, job)) {
+  std::vector<SortedRun> sorted =
+      naming_columns({&tuples}, [&] { return sort_chunksets(engine, tuples.layout, tuples.view, varying_bits, plan, job); });
+  for (SortedRun& run : sorted) {
     runs.push_back(std::make_shared<RunState>(RunState{{engine.weak_from_this()}, origin, std::move(run)}));
   }
   return [runs = std::move(runs)](Napi::Env env) -> Napi::Value {

@@ -19,6 +19,12 @@ inline T load(const void* array, uint64_t index) {
   return load<T>(static_cast<const char*>(array) + index * sizeof(T));
 }
 
+/// Element `index` of an array, read exactly once: where another thread may write it, all that is decided by it agrees.
+template <class T>
+inline T load_once(const void* array, uint64_t index) {
+  return __atomic_load_n(static_cast<const T*>(array) + index, __ATOMIC_RELAXED);
+}
+
 constexpr uint64_t low_bits(unsigned count) { return count >= 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1; }
 
 inline bool bit_at(const void* bitmap, uint64_t bit) { return (static_cast<const uint8_t*>(bitmap)[bit / 8] >> (bit % 8)) & 1; }

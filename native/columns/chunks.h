@@ -36,7 +36,8 @@ struct Place {
   uint64_t index;
 };
 
-/// A column without its empty chunks, and where each chunk starts. Borrows the column.
+/// A column without its empty chunks, and where each chunk starts. Borrows the column. Chunks claim no more bytes of text than
+/// there are, nor than their offsets can tell apart.
 class ChunkIndex {
  public:
   explicit ChunkIndex(const Column& column) : type_(column.type) {
@@ -44,6 +45,8 @@ class ChunkIndex {
     for (const ColumnChunk& chunk : column.chunks) {
       if (chunk.length == 0) continue;
       chunks_.push_back(chunk);
+      if (!chunk.values) chunks_.back().values_bytes = 0;
+      if (type_.kind == ColumnKind::utf8) chunks_.back().values_bytes = std::min<uint64_t>(chunk.values_bytes, INT32_MAX);
       starts_.push_back(starts_.back() + chunk.length);
       nullable_ |= chunk.validity != nullptr;
     }
@@ -135,10 +138,30 @@ struct Text {
   const uint8_t* end = nullptr;  ///< of the readable bytes behind it
 };
 
+/// Where a text lies among its chunk's bytes.
+struct TextRange {
+  uint64_t begin, end;
+};
+
+/// Apart from text_range(), which is to stay small.
+[[gnu::noinline, gnu::cold]] inline TextRange clamped(TextRange range, uint64_t bytes) {
+  const uint64_t end = std::min(range.end, bytes);
+  return {std::min(range.begin, end), end};
+}
+
+/// Within the chunk's bytes whatever its offsets say: they may have changed since they were checked.
 template <class Offset>
-Text text_at(const ColumnChunk& chunk, uint64_t index) {
-  const auto begin = static_cast<uint64_t>(load<Offset>(chunk.offsets, index));
-  const auto end = static_cast<uint64_t>(load<Offset>(chunk.offsets, index + 1));
+[[gnu::always_inline]] inline TextRange text_range(const ColumnChunk& chunk, uint64_t index) {
+  const TextRange range{static_cast<uint64_t>(load_once<Offset>(chunk.offsets, index)),
+                        static_cast<uint64_t>(load_once<Offset>(chunk.offsets, index + 1))};
+  if ((range.begin > range.end) | (range.end > chunk.values_bytes)) [[unlikely]]
+    return clamped(range, chunk.values_bytes);
+  return range;
+}
+
+template <class Offset>
+[[gnu::always_inline]] inline Text text_at(const ColumnChunk& chunk, uint64_t index) {
+  const auto [begin, end] = text_range<Offset>(chunk, index);
   const auto* bytes = static_cast<const uint8_t*>(chunk.values);
   if (begin == end) return {bytes, 0, bytes};  // the bytes may be missing altogether
   return {bytes + begin, end - begin, bytes + chunk.values_bytes};

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <vector>
@@ -24,7 +25,21 @@ struct EncodedTuples {
   uint64_t varying_bits = ~uint64_t{0};  ///< key bits that differ between some two keys (may be an overestimate)
   uint64_t flip = 0;                     ///< sort keys compare as key ^ flip
   HostBuffer keys, values;
+  const Column* borrowed_from = nullptr;  ///< whose Arrow buffer the keys are; null where they are in `keys`
 };
+
+/// Throws InputChanged that names the columns whose Arrow buffers serve as keys.
+[[noreturn]] void throw_changed(std::initializer_list<const EncodedTuples*> keys);
+
+/// Runs f, which works on these keys: where they change meanwhile, the error names their columns.
+template <class F>
+decltype(auto) naming_columns(std::initializer_list<const EncodedTuples*> keys, F&& f) {
+  try {
+    return f();
+  } catch (const InputChanged&) {
+    throw_changed(keys);
+  }
+}
 
 /// Whether the keys ascend, by key ^ flip, as far as a few hundred of them say.
 bool seems_sorted(const EncodedTuples& tuples);
@@ -32,7 +47,8 @@ bool seems_sorted(const EncodedTuples& tuples);
 bool is_sorted(const EncodedTuples& tuples, Engine& engine, const Job& job);
 
 /// Throws Error(invalid_table), naming the column, if a chunk's buffers are shorter than its length needs or its
-/// offsets are not ascending within the bytes. After this every read of the column is within bounds.
+/// offsets are not ascending within the bytes. After this every read of the column is within bounds, even where its owner writes
+/// to the buffers meanwhile: then its values are of any time, or Error(invalid_table) is thrown.
 void validate_column(const Column& column, Engine& engine, const Job& job);
 
 // --- Sort -------------------------------------------------------------------------------------------------------

@@ -176,7 +176,8 @@ void write_all(const Side& side, Key&& key, JoinSide& out, Engine& engine, const
   if (rows) out.tuples.varying_bits = bits.varying();
 }
 
-/// The rows that can match with their numbers, and the numbers of those that can't.
+/// The rows that can match with their numbers, and the numbers of those that can't. The second pass over validity and values
+/// writes no more rows than the first one counted: they may have changed.
 template <class Target, class Row, class Key, class Allowed>
 void write_matchable(const Side& side, Key&& key, Allowed&& allowed, JoinSide& out, Engine& engine, const Job& job) {
   const uint64_t rows = side.chunks.rows();
@@ -211,9 +212,16 @@ void write_matchable(const Side& side, Key&& key, Allowed&& allowed, JoinSide& o
   Bits<Target> bits;
   for_row_blocks(engine, rows, job, [&](uint64_t block, uint64_t begin, uint64_t end) {
     Target* keys = out.tuples.keys.as<Target>() + starts[block];
+    const Target* const keys_end = out.tuples.keys.as<Target>() + starts[block + 1];
+    uint64_t excluded_left = end - begin - (starts[block + 1] - starts[block]);
     Row* numbers = out.tuples.values.as<Row>() + starts[block];
     Row* excluded = out.excluded.as<Row>() + (begin - starts[block]);
     for_wanted(begin, end, [&](const ColumnChunk& chunk, uint64_t index, uint64_t row, unsigned group, uint64_t wanted) {
+      const auto found = static_cast<unsigned>(std::popcount(wanted));
+      if (found > static_cast<uint64_t>(keys_end - keys) || group - found > excluded_left) {
+        throw InputChanged("Column '" + side.column.name + "'");
+      }
+      excluded_left -= group - found;
       for_set_bits(wanted, [&](unsigned bit) {
         *keys++ = key(chunk, index + bit);
         *numbers++ = static_cast<Row>(row + bit);
@@ -238,6 +246,7 @@ JoinSide encode_side(const Side& side, KeyForm form, const Column* payload, Engi
   if (all && raw && aliasable(side.chunks, sizeof(Target))) {
     tuples.view.keys = side.chunks.chunks()[0].values;
     tuples.view.size = out.rows;
+    tuples.borrowed_from = &side.column;
     out.scanned = side.scanned;
     if (side.scanned) tuples.varying_bits = side.fixed.varying_bits();
   } else {

@@ -53,7 +53,7 @@ bool carry_payload(EncodedTuples& tuples, const Column* payload, Engine& engine,
 EncodedSortKeys::EncodedSortKeys(std::span<const SortColumn> by, const Column* payload, Engine& engine, const Job& job)
     : order_(by, engine, job) {
   tuples_.view.size = rows_to_sort(by);
-  are_values_ = alias();
+  are_values_ = alias(by);
   if (!are_values_) {
     if (order_.first_word_bits() <= 32) {
       encode<uint32_t>(engine, job);
@@ -65,7 +65,7 @@ EncodedSortKeys::EncodedSortKeys(std::span<const SortColumn> by, const Column* p
 }
 
 /// Uses the Arrow buffer of a single unsigned column as it is, where its values fill the words that it would get.
-bool EncodedSortKeys::alias() {
+bool EncodedSortKeys::alias(std::span<const SortColumn> by) {
   if (order_.columns().size() != 1) return false;
   KeyColumn& column = order_.columns()[0];
   const ColumnType& type = column.chunks.type();
@@ -77,6 +77,7 @@ bool EncodedSortKeys::alias() {
   column.value_shift = 0;
   tuples_.layout.key_bytes = static_cast<uint8_t>(key_bytes);
   tuples_.view.keys = column.chunks.chunks()[0].values;
+  tuples_.borrowed_from = by[0].column;
   tuples_.varying_bits = column.fixed.varying_bits();
   return true;
 }
@@ -125,6 +126,7 @@ class ColumnAsKeys final : public SortKeys {
     tuples.layout.key_bytes = static_cast<uint8_t>(type.width);
     tuples.view.keys = chunks.chunks()[0].values;
     tuples.view.size = chunks.rows();
+    tuples.borrowed_from = by[0].column;
     tuples.flip = integer_flip(type, by[0].descending);
     columns::carry_payload(tuples, payload, engine, job);
     return keys;

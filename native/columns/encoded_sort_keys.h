@@ -25,7 +25,7 @@ class EncodedSortKeys final : public SortKeys {
   std::optional<OwnedColumn> decode(size_t sort_column, const void* sorted_keys, Engine& engine, const Job& job) const override;
 
  private:
-  bool alias();
+  bool alias(std::span<const SortColumn> by);
   template <class Key>
   void encode(Engine& engine, const Job& job);
 

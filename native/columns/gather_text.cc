@@ -77,10 +77,11 @@ OwnedColumn gather(const GatherSource& source, Engine& engine, const Job& job) {
       validity.write(at, count, places);
       for (uint64_t i = 0; i < count; ++i) {
         const ColumnChunk* const chunk = places[i].chunk;
-        const Text text = chunk ? text_at<Offset>(*chunk, places[i].index) : Text();
-        if (begins && text.size) begins[at + i] = static_cast<Offset>(text.data - static_cast<const uint8_t*>(chunk->values));
-        sizes[at + i] = static_cast<Offset>(text.size);
-        bytes += text.size;
+        const TextRange text = chunk ? text_range<Offset>(*chunk, places[i].index) : TextRange{0, 0};
+        const uint64_t size = text.end - text.begin;
+        if (begins) begins[at + i] = static_cast<Offset>(text.begin);
+        sizes[at + i] = static_cast<Offset>(size);
+        bytes += size;
       }
     }
     starts[block + 1] = bytes;
@@ -119,13 +120,22 @@ OwnedColumn gather(const GatherSource& source, Engine& engine, const Job& job) {
       for (uint64_t i = 0; i < count; ++i) {
         if (!begins && sizes[at + i]) prefetch_offset(kKind, places[i]);
       }
-      for (uint64_t i = 0; i < count; ++i) {
-        if (sizes[at + i] == 0) continue;
-        const ColumnChunk& chunk = *places[i].chunk;
-        texts[i] =
-            static_cast<const uint8_t*>(chunk.values) + (begins ? begins[at + i] : load<Offset>(chunk.offsets, places[i].index));
-        __builtin_prefetch(texts[i]);
-        __builtin_prefetch(texts[i] + sizes[at + i] - 1);  // short texts are often on two lines
+      const auto find_texts = [&](auto&& begin_of) {
+        for (uint64_t i = 0; i < count; ++i) {
+          const auto size = static_cast<uint64_t>(sizes[at + i]);
+          if (size == 0) continue;
+          const ColumnChunk& chunk = *places[i].chunk;
+          texts[i] = static_cast<const uint8_t*>(chunk.values) + begin_of(i, chunk, size);
+          __builtin_prefetch(texts[i]);
+          __builtin_prefetch(texts[i] + size - 1);  // short texts are often on two lines
+        }
+      };
+      if (begins) {
+        find_texts([&](uint64_t i, const ColumnChunk&, uint64_t) { return static_cast<uint64_t>(begins[at + i]); });
+      } else {  // what is read again may have changed since the size was taken
+        find_texts([&](uint64_t i, const ColumnChunk& chunk, uint64_t size) {
+          return std::min(static_cast<uint64_t>(load_once<Offset>(chunk.offsets, places[i].index)), chunk.values_bytes - size);
+        });
       }
       for (uint64_t i = 0; i < count; ++i) {
         const auto size = static_cast<uint64_t>(sizes[at + i]);

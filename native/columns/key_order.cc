@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <atomic>
+#include <string>
 
 #include "columns/encode.h"
 
@@ -17,6 +18,14 @@ bool with_keys(const EncodedTuples& tuples, F&& f) {
 }
 
 }  // namespace
+
+void throw_changed(std::initializer_list<const EncodedTuples*> keys) {
+  std::string names;
+  for (const EncodedTuples* tuples : keys) {
+    if (tuples->borrowed_from) names += (names.empty() ? "Column '" : " or column '") + tuples->borrowed_from->name + "'";
+  }
+  throw InputChanged(names.empty() ? "An input" : names);
+}
 
 bool seems_sorted(const EncodedTuples& tuples) {
   const uint64_t size = tuples.view.size;

@@ -143,10 +143,10 @@ TextScan scan_text(const ChunkIndex& chunks, bool find_prefix, Engine& engine, c
       if (!chunk.validity) {
         uint64_t index = first;
         for (; index < first + count && shared; ++index) add_value(chunk, index);
-        auto previous = index < first + count ? load<Offset>(chunk.offsets, index) : Offset{0};
+        auto previous = static_cast<std::make_unsigned_t<Offset>>(index < first + count ? load<Offset>(chunk.offsets, index) : 0);
         std::make_unsigned_t<Offset> least = std::numeric_limits<std::make_unsigned_t<Offset>>::max(), greatest = 0;
         for (; index < first + count; ++index) {
-          const auto next = load<Offset>(chunk.offsets, index + 1);
+          const auto next = static_cast<std::make_unsigned_t<Offset>>(load<Offset>(chunk.offsets, index + 1));
           const auto size = static_cast<std::make_unsigned_t<Offset>>(next - previous);
           least = std::min(least, size);
           greatest = std::max(greatest, size);

@@ -32,6 +32,13 @@ class Error : public std::runtime_error {
   ErrorCode code_;
 };
 
+/// An input is not what it was a moment ago: its owner wrote to it during the call. Who knows the column adds its name.
+class InputChanged : public Error {
+ public:
+  explicit InputChanged(const std::string& what = "An input")
+      : Error(ErrorCode::invalid_table, what + " changed during the call. Inputs must not be written to before it has ended") {}
+};
+
 /// A device's physical memory, which others use too, has no room for what the limits allow: less may do.
 class DeviceMemoryShortage : public Error {
  public:

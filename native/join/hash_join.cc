@@ -33,10 +33,7 @@ size_t round_rows_bytes(const JoinKeys& keys, const JoinRequest& request, uint32
                  (wants_right(request) ? right.value_bytes : 0));
 }
 
-}  // namespace
-
-JoinRows hash_join(Engine& engine, const JoinKeys& keys, const JoinRequest& request, const HashJoinPlan& plan, Job& job) {
-  check_request(keys, request);
+JoinRows join_tuples(Engine& engine, const JoinKeys& keys, const JoinRequest& request, const HashJoinPlan& plan, Job& job) {
   const std::vector<Device*> devices = engine.select(plan.devices);
   if (devices.empty()) throw Error(ErrorCode::option, "A hash join needs at least one device");
   const Relation left = relation(keys.left, wants_left(request)), right = relation(keys.right, wants_right(request));
@@ -90,6 +87,13 @@ JoinRows hash_join(Engine& engine, const JoinKeys& keys, const JoinRequest& requ
   rows.skew = skew;
   rows.split_rows = split_rows;
   return rows;
+}
+
+}  // namespace
+
+JoinRows hash_join(Engine& engine, const JoinKeys& keys, const JoinRequest& request, const HashJoinPlan& plan, Job& job) {
+  check_request(keys, request);
+  return naming_columns({&keys.left.tuples, &keys.right.tuples}, [&] { return join_tuples(engine, keys, request, plan, job); });
 }
 
 size_t hash_join_device_bytes(TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows, size_t devices,

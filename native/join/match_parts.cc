@@ -271,6 +271,9 @@ PartMatches match_parts(Engine& engine, const std::vector<Device*>& devices, con
     matching.run(devices);
     return matching.take();
   }
+  // Parts of keys in order are no larger: those of a caller may have changed since they were looked at.
+  if (std::any_of(parts.begin(), parts.end(), [&](const JoinPart& part) { return part.rows() > most_rows; }))
+    throw InputChanged();
   LinkMatching matching(engine, sides, parts, devices.size(), per_device, job);
   matching.run(devices, most_rows, count_only);
   return matching.take();

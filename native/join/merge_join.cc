@@ -13,7 +13,8 @@ struct MergePath {
   std::vector<MatchRange> at_cut;  // parts - 1; empty ranges where the key is on one side alone
 };
 
-/// Cuts at equidistant points of the merge path (3.3.1). The key at each cut is taken out of both relations, all its
+/// Cuts at equidistant points of the merge path (3.3.1), forwards whatever the keys are: those of a side that is joined where it
+/// lies may change meanwhile. The key at each cut is taken out of both relations, all its
 /// rows, and its match range stored at once: no key straddles two parts, no part is larger than its share, and one key
 /// everywhere leaves nothing but its range.
 template <class Key>
@@ -67,11 +68,8 @@ size_t subpartitions_of(uint32_t asked, uint64_t rows, uint8_t key_bytes, const 
   return all_address_host_memory(on) ? asked : std::max<size_t>(asked, parts_beyond_link(rows, key_bytes, devices));
 }
 
-}  // namespace
-
-JoinRows merge_join(Engine& engine, TupleView left, TupleView right, const JoinKeys& keys, const JoinRequest& request,
-                    const MergeJoinPlan& plan, Job& job) {
-  check_request(keys, request);
+JoinRows join_tuples(Engine& engine, TupleView left, TupleView right, const JoinKeys& keys, const JoinRequest& request,
+                     const MergeJoinPlan& plan, Job& job) {
   const std::vector<Device*> devices = engine.select(plan.devices);
   if (devices.empty()) throw Error(ErrorCode::option, "A merge join needs at least one device");
   if (plan.subpartitions < kLeastSubpartitions) {
@@ -110,6 +108,15 @@ JoinRows merge_join(Engine& engine, TupleView left, TupleView right, const JoinK
   JoinRows rows = rows_of_matches(engine, keys, request, left, right, std::move(lists), job);
   rows.skew = skew;
   return rows;
+}
+
+}  // namespace
+
+JoinRows merge_join(Engine& engine, TupleView left, TupleView right, const JoinKeys& keys, const JoinRequest& request,
+                    const MergeJoinPlan& plan, Job& job) {
+  check_request(keys, request);
+  return naming_columns({&keys.left.tuples, &keys.right.tuples},
+                        [&] { return join_tuples(engine, left, right, keys, request, plan, job); });
 }
 
 size_t merge_join_device_bytes(TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows, size_t devices,

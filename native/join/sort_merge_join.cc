@@ -399,11 +399,8 @@ class SortMergeJoin {
 /// The values of a side are wanted on the devices where the result has them.
 TupleLayout layout_of(TupleLayout layout, bool wanted) { return {layout.key_bytes, wanted ? layout.value_bytes : uint8_t{0}}; }
 
-}  // namespace
-
-JoinRows sort_merge_join(Engine& engine, const JoinKeys& keys, const JoinRequest& request, const std::vector<int>& ordinals,
-                         Job& job) {
-  check_request(keys, request);
+JoinRows join_tuples(Engine& engine, const JoinKeys& keys, const JoinRequest& request, const std::vector<int>& ordinals,
+                     Job& job) {
   const std::vector<Device*> devices = engine.select(ordinals);
   if (devices.empty()) throw Error(ErrorCode::option, "A sort-merge join needs at least one device");
   if (sorting::runnable(SortAlgorithm::sample, engine, devices) != SortAlgorithm::sample) {
@@ -414,7 +411,9 @@ JoinRows sort_merge_join(Engine& engine, const JoinKeys& keys, const JoinRequest
   OfSides<SideIn> sides;
   OfSides<Home> home;
   const auto prepare = [&](size_t s, const JoinSide& side, bool wanted) {
-    sides[s] = {layout_of(side.tuples.layout, wanted), side.tuples.view, side.scanned ? side.tuples.varying_bits : ~uint64_t{0}};
+    // A caller's keys may change on their way: what they were says nothing of what arrives.
+    const bool known = side.scanned && !side.tuples.borrowed_from;
+    sides[s] = {layout_of(side.tuples.layout, wanted), side.tuples.view, known ? side.tuples.varying_bits : ~uint64_t{0}};
     if (!wanted) return;
     home[s].values =
         engine.memory->allocate(side.tuples.view.size * side.tuples.layout.value_bytes, "the values of a sorted side");
@@ -439,6 +438,15 @@ JoinRows sort_merge_join(Engine& engine, const JoinKeys& keys, const JoinRequest
                                   home[right_side].view(right.view.size), std::move(lists), job);
   rows.skew = skew;
   return rows;
+}
+
+}  // namespace
+
+JoinRows sort_merge_join(Engine& engine, const JoinKeys& keys, const JoinRequest& request, const std::vector<int>& ordinals,
+                         Job& job) {
+  check_request(keys, request);
+  return naming_columns({&keys.left.tuples, &keys.right.tuples},
+                        [&] { return join_tuples(engine, keys, request, ordinals, job); });
 }
 
 size_t sort_merge_join_device_bytes(TupleLayout left, uint64_t left_rows, TupleLayout right, uint64_t right_rows, size_t devices,

@@ -11,6 +11,9 @@
 //   (null where that is 0).
 // - Sizes count tuples and are 64-bit. Size 0 is allowed everywhere and writes empty results.
 // - Keys compare as unsigned integers of the layout's key width; nulls and NaN have been encoded away before.
+// - Unsorted tuples in host memory, and both sides of match_ranges, may be the caller's, who may write to them meanwhile. Host
+//   primitives then neither read nor write beyond their arrays, nor lose or repeat a value; keys that are read twice give
+//   InputChanged where it shows, and results in any order where it doesn't. GPUs are given copies.
 // - A cancelled `job` makes enqueued work throw Error(aborted) at its next block of rows.
 #pragma once
 
@@ -188,15 +191,16 @@ class Primitives {
   /// count <= in.size.
   virtual void sample_keys(TupleLayout layout, TupleView in, uint64_t count, void* keys, const Job& job, Stream& stream) = 0;
 
-  /// Merges k >= 1 sorted runs into `out`, stable: equal keys keep the order of the runs. Runs may lie on peer devices.
+  /// Merges k >= 1 sorted runs into `out`, stable: equal keys keep the order of the runs. Runs may lie on peer devices. What is
+  /// out of order would be read past its end.
   virtual void merge(TupleLayout layout, std::span<const TupleView> runs, TupleSpan out, void* scratch, const Job& job,
                      Stream& stream) = 0;
   virtual size_t merge_scratch_bytes(TupleLayout layout, size_t runs, uint64_t size) = 0;
 
   /// Where to cut k sorted runs so that the parts before the cuts are the first `rank` tuples of their stable merge
-  /// (multisequence selection; for two runs the pivot of multi-gpu-sort-merge-join 3.1.1 and the merge path of 3.3.1).
-  /// For each rank r, host_cuts[r * k + i] is the cut in run i; the cuts of a rank add up to it. Runs may lie on peer
-  /// devices; only O(log n) of their keys are read.
+  /// (multisequence selection; for two runs the pivot of multi-gpu-sort-merge-join 3.1.1 and the merge path of 3.3.1). Ranks
+  /// ascend, and so do each run's cuts. For each rank r, host_cuts[r * k + i] is the cut in run i; the cuts of a rank add up to
+  /// it. Runs may lie on peer devices; only O(log n) of their keys are read.
   virtual void split_runs(TupleLayout layout, std::span<const TupleView> runs, std::span<const uint64_t> ranks,
                           uint64_t* host_cuts, Stream& stream) = 0;
 

@@ -3,6 +3,7 @@
 #include <functional>
 #include <utility>
 
+#include "columns/encode.h"
 #include "core/error.h"
 #include "device/streams.h"
 #include "sort/sample_sort.h"
@@ -120,6 +121,13 @@ void Lanes::copy_to_peer(Lane& lane, TupleSpan target, Lane& peer, TupleView sou
   if (layout.value_bytes) {
     lane.device->copy_to_peer(target.values, *peer.device, source.values, source.size * layout.value_bytes, stream);
   }
+}
+
+void require_sorted(Lanes& lanes, const TupleView& tuples) {
+  EncodedTuples sorted;
+  sorted.layout = lanes.layout;
+  sorted.view = tuples;
+  if (!is_sorted(sorted, lanes.engine, lanes.job)) throw InputChanged();
 }
 
 }  // namespace warpjoin::sorting

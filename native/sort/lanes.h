@@ -44,6 +44,8 @@ struct Chunkset {
   TupleSpan run;  ///< host memory: where it goes, sorted
   uint64_t varying_bits;
   TupleView next;  ///< the chunkset behind it, which arrives while this one leaves
+  /// Keys are read where their owner may write to them: what they are sorted by may not be all that varies.
+  bool doubtful = false;
 };
 
 class Lanes {
@@ -83,6 +85,9 @@ class Lanes {
 
 /// The algorithm that can run: all but radix read across devices, so they need direct links.
 SortAlgorithm runnable(SortAlgorithm algorithm, const Engine& engine, const std::vector<Device*>& devices);
+
+/// Throws InputChanged where the tuples, in host memory, are out of order: a merge would leave its bounds. A pass over the keys.
+void require_sorted(Lanes& lanes, const TupleView& tuples);
 
 /// Sort the chunkset whose chunks are the lanes' `in` into `set.run`; then those of `set.next` are the lanes' `in`.
 void merge_sort(Lanes& lanes, const Chunkset& set);

@@ -60,6 +60,9 @@ void merge_sort(Lanes& lanes, const Chunkset& set) {
   }
 
   if (devices > 1) {
+    if (set.doubtful) {
+      for (const TupleView& chunk : chunks) require_sorted(lanes, chunk);
+    }
     std::vector<std::vector<TupleView>> blocks(devices);  // of each device, in the order of the devices they come from
     {
       PhaseTimer timer(lanes.job, "exchange", lanes.in_place ? 0 : 2 * bytes);

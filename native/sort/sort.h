@@ -32,6 +32,7 @@ struct SortPlan {
   std::vector<int> devices;             ///< ordinals
   std::vector<uint64_t> chunkset_ends;  ///< ascending; the last is the number of tuples. Each chunkset becomes a run.
   uint64_t flip = 0;                    ///< keys compare as key ^ flip: 0 as they are, else signed, descending or both
+  bool borrowed = false;                ///< keys are in memory that its owner may write to: varying bits may not be all of them
   bool spill = true;                    ///< whether a sample sort of several chunksets makes one run of them, where it can
 };
 

@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 
+#include "columns/encode.h"
 #include "core/error.h"
 #include "device/host_device.h"
 #include "sort/lanes.h"
@@ -107,6 +108,9 @@ std::vector<SortedRun> sort_chunksets(Engine& engine, TupleLayout layout, TupleV
     return runs;
   }
   const SortAlgorithm algorithm = sorting::runnable(plan.algorithm, engine, devices);
+  // What devices are sent, or what was partitioned by range, may vary elsewhere than the keys did when they were looked at.
+  const bool in_place = all_address_host_memory(devices);
+  if (plan.borrowed && (algorithm == SortAlgorithm::sample || !in_place)) varying_bits = ~uint64_t{0};
   if (plan.flip != 0 && algorithm != SortAlgorithm::sample) {
     const HostBuffer flipped = engine.memory->allocate(in.size * layout.key_bytes, "flipped keys");
     flip_keys(engine, layout, in.keys, flipped.data(), in.size, plan.flip, job);
@@ -147,12 +151,13 @@ std::vector<SortedRun> sort_chunksets(Engine& engine, TupleLayout layout, TupleV
       lanes.move(next);
       continue;
     }
-    Chunkset set{part, runs.back().span(), varying_bits & key_mask, next};
+    Chunkset set{part, runs.back().span(), varying_bits & key_mask, next, plan.borrowed && in_place};
     if (set.varying_bits == key_mask) {
       PhaseTimer timer(job, "sort", part.size * layout.key_bytes);
       set.varying_bits = find_varying_bits(lanes, part);
     }
     algorithm == SortAlgorithm::merge ? merge_sort(lanes, set) : radix_sort(lanes, set);
+    if (set.doubtful && parts.size() > 1) sorting::require_sorted(lanes, runs.back().view());
   }
   return runs;
 }

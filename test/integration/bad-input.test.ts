@@ -358,6 +358,43 @@ describe('arguments that throw or lie', () => {
   });
 });
 
+describe('memory that could go away', () => {
+  const resizable = (values: Int32Array): Int32Array => {
+    const ResizableBuffer = ArrayBuffer as unknown as new (length: number, options: object) => ArrayBuffer; // ES2024
+    const own = new Int32Array(new ResizableBuffer(values.byteLength, { maxByteLength: 1 << 20 }));
+    own.set(values);
+    return own;
+  };
+  const keys = Int32Array.of(3, 1, 2);
+  const tableOf = (values: Int32Array): arrow.Table => {
+    const data = arrow.makeData({ type: new arrow.Int32(), data: keys });
+    return new arrow.Table({ k: new arrow.Vector([Object.assign(data.clone(), { values })]) });
+  };
+
+  test('resizable buffers are refused', async () => {
+    const own = await engine;
+    const [fixed, bad] = [tableOf(keys), tableOf(resizable(keys))];
+    for (const [call, where] of [
+      [() => own.sort(bad, { by: 'k' }), /input table has a column "k" whose values are in a resizable ArrayBuffer/],
+      [() => own.joinCount(fixed, bad, { on: 'k' }), /right table has a column "k" whose values are in a resizable ArrayBuffer/],
+      [() => own.load(bad), /loaded table has a column "k" whose values are in a resizable ArrayBuffer/],
+      [() => own.sortPairs(keys, resizable(keys)), /^The values of sortPairs are in a resizable ArrayBuffer/],
+    ] as const) {
+      const error = await failure(call());
+      expect([error.code, error.message]).toEqual(['ERR_INVALID_TABLE', expect.stringMatching(where)]);
+      expect(error.message).toContain('slice()');
+    }
+    expect(rows(await own.sort(fixed, { by: 'k' }))).toEqual([{ k: 1 }, { k: 2 }, { k: 3 }]);
+  });
+
+  test('shared buffers are taken as they are', async () => {
+    const shared = new Int32Array(new SharedArrayBuffer(keys.byteLength));
+    shared.set(keys);
+    const { keys: sorted } = await (await engine).sortPairs(shared, shared);
+    expect([...sorted]).toEqual([1, 2, 3]);
+  });
+});
+
 describe('nothing to work on', () => {
   const none = left.slice(0, 0);
   const noBatches = new arrow.Table(right.schema, []);

@@ -43,6 +43,32 @@ void check_ranges(HostBench& bench, TupleLayout build_layout, const std::vector<
   check_ranges<NarrowMatchRange>(bench, build_layout, r, probe_layout, s, expected);
 }
 
+TEST(MatchRanges, ReadsNoKeyThatIsNotThere) {
+  HostBenches benches;
+  std::mt19937_64 random(9);
+  for (uint64_t build_size = 1; build_size < 12; ++build_size) {
+    for (uint64_t probe_size = 1; probe_size < 12; ++probe_size) {
+      HostBench& bench = benches.draw(random);
+      // Exactly as large as they are: ASan sees a read past them.
+      const auto draw = [&](uint64_t size) {
+        std::vector<uint64_t> keys(size);
+        for (uint64_t& key : keys) key = random() % 6;
+        std::sort(keys.begin(), keys.end());
+        return keys;
+      };
+      const std::vector<uint64_t> build = draw(build_size), probe = draw(probe_size);
+      std::vector<MatchRange> ranges(std::min(build_size, probe_size));
+      uint64_t count = 0;
+      bench.primitives().match_ranges({8, 0}, {build.data(), nullptr, 0, build_size}, {8, 0},
+                                      {probe.data(), nullptr, 0, probe_size}, ranges.data(), 8, &count, nullptr, bench.job,
+                                      *bench.stream);
+      bench.stream->synchronize();
+      ranges.resize(count);
+      EXPECT_EQ(ranges, expected_ranges(build, probe));
+    }
+  }
+}
+
 TEST(MatchRanges, FindsEqualKeysOfEveryDistributionAndSize) {
   std::mt19937_64 random(1);
   HostBenches benches;

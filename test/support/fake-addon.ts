@@ -47,6 +47,8 @@ export interface FakeSettings {
   keyBits: number;
   /** Fails the step with this name. */
   failing: { step: string; error: Error } | null;
+  /** Called at the beginning of each step, with its name. */
+  onStep: (name: string) => void;
   /** What memory() says is in use. */
   usedBytes: () => number;
   /** How many rows sort keys and each side of join keys say they have, for plans of more than is there; null: as many as they have. */
@@ -372,6 +374,7 @@ export function fakeAddon(settings: Partial<FakeSettings> = {}): FakeAddon {
       bytesPerTuple: 32,
       keyBits: 64,
       failing: null,
+      onStep: () => {},
       usedBytes: () => 0,
       plannedRows: null,
       gpus: 0,
@@ -441,6 +444,7 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
       if (job.cancelled) throw coded('ERR_ABORTED', 'The operation was aborted');
     } while (performance.now() < end);
     job.add(0, 100);
+    options.onStep(name);
     if (options.failing?.step === name) throw options.failing.error;
     return work();
   }

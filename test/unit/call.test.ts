@@ -22,6 +22,38 @@ const inner = [
   { id: 2, a: 2.5, b: 21n },
 ];
 
+describe('a buffer that is transferred during a call', () => {
+  const fresh = (): arrow.Table<{ id: arrow.Int32; a: arrow.Float64 }> =>
+    new arrow.Table({ id: arrow.makeVector(Int32Array.of(1, 2)), a: arrow.makeVector(Float64Array.of(1, 2)) });
+  const transfer = ({ buffer }: ArrayBufferView<ArrayBuffer>): void => {
+    structuredClone(buffer, { transfer: [buffer] });
+  };
+  const transferId = (of: arrow.Table): void => transfer(of.getChild('id')!.data[0]!.values as Int32Array<ArrayBuffer>);
+
+  test.each(['joinKeys', 'hashJoin'])('in %s', async (step) => {
+    const input = fresh();
+    const addon = fakeAddon({ onStep: (name) => name === step && transferId(input) });
+    const error = await failure(engineOn(addon).join(left, input, { on: 'id' }));
+    expect(error.code).toBe('ERR_INVALID_TABLE');
+    expect(error.message).toBe(
+      'The buffer of column "id" of the right table was transferred, or detached, during the call. ' +
+        'Inputs must stay as they are until the call has ended.',
+    );
+    expect(addon.calls.at(-1)).toBe(step); // nothing reads it afterwards
+    expect(addon.liveHandles()).toBe(0);
+  });
+
+  test('in a sort, and in one of typed arrays', async () => {
+    const input = fresh();
+    const addon = fakeAddon({ onStep: (name) => name === 'sortChunksets' && transferId(input) });
+    expect((await failure(engineOn(addon).sort(input, { by: 'id' }))).message).toMatch(/column "id" of the input table/);
+    const keys = Int32Array.of(2, 1);
+    const other = fakeAddon({ onStep: (name) => name === 'sortChunksets' && transfer(keys) });
+    const error = await failure(engineOn(other).sortPairs(keys, Int32Array.of(1, 2)));
+    expect(error.message).toMatch(/column "keys" of the sortPairs table/);
+  });
+});
+
 describe('what a join asks for', () => {
   test('keys and payloads travel with the rows of an inner join', async () => {
     const addon = fakeAddon();

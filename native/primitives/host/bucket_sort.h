@@ -68,7 +68,8 @@ class BucketSort {
   /// `spare`: working memory for as many tuples as the largest bucket.
   explicit BucketSort(const Tuples<Key, Value>& spare) : spare_(spare) {}
 
-  /// Sorts `in` into `out`, stable; they are the same memory or don't overlap. Only bits in `varying` may differ.
+  /// Sorts `in` into `out`, stable; their arrays are the same memory or don't overlap. Only bits in `varying` may differ. Keys
+  /// are read several times: nobody may write to them meanwhile.
   void run(const TupleView& in, const Tuples<Key, Value>& out, uint64_t varying) const {
     if constexpr (has_values<Value>) {
       if (!in.values) return sort<true>(in, out, varying);
@@ -87,7 +88,7 @@ class BucketSort {
     const uint64_t size = in.size;
     if (size > kInsertion && varying) varying &= differing_bits(keys, size);
     if (size <= kInsertion || varying == 0) {
-      if (keys != out.keys) copy_tuples(in, out);
+      copy_tuples(in, out);
       if (varying) insertion_sort(out, 0, size);
       return;
     }

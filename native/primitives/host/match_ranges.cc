@@ -1,3 +1,6 @@
+// Keys may lie in the caller's memory, who may write to them while they are matched. So all positions move forwards by what has
+// been looked at, not by what is assumed of sorted keys: ranges ascend, are disjoint and within their part, and are no more than
+// its shorter side has rows, whatever the keys are. What the second pass writes is checked against what the first one counted.
 #include <algorithm>
 #include <span>
 #include <type_traits>
@@ -18,7 +21,7 @@ constexpr uint64_t kSearchRatio = 16;
 // Parts that one task matches.
 constexpr size_t kTaskParts = 4;
 
-/// The first row in [begin, end) that doesn't compare `before` the key, found in steps that double.
+/// The first row in [begin, end] that doesn't compare `before` the key, found in steps that double.
 template <class Key, class Before>
 uint64_t gallop(const Key* keys, uint64_t begin, uint64_t end, const Before& before) {
   uint64_t low = begin, step = 1;
@@ -43,10 +46,11 @@ uint64_t first_not_below(const Key* keys, uint64_t begin, uint64_t end, Key key)
   return gallop(keys, begin, end, [key](Key other) { return other < key; });
 }
 
+/// The end of the run of `key`, which begins in row `begin` or before. At least begin + 1.
 template <class Key>
-uint64_t end_of_key(const Key* keys, uint64_t begin, uint64_t end) {
-  if (begin + 1 == end || keys[begin + 1] != keys[begin]) return begin + 1;
-  return gallop(keys, begin, end, [key = keys[begin]](Key other) { return other == key; });
+uint64_t end_of_key(const Key* keys, uint64_t begin, uint64_t end, Key key) {
+  if (begin + 1 == end || keys[begin + 1] != key) return begin + 1;
+  return gallop(keys, begin + 1, end, [key](Key other) { return other == key; });
 }
 
 /// `condition ? yes : no` that no compiler turns into a branch.
@@ -100,19 +104,21 @@ class Walk {
     if constexpr (kWrite) {
       build_begin_ = choose(is_new, i_, build_begin_);
       probe_begin_ = choose(is_new, j_, probe_begin_);
-      build_end_ = choose(r == last_, i_ + 1, build_end_);
-      probe_end_ = choose(s == last_, j_ + 1, probe_end_);
-      write();
     }
     i_ += pass_r;
     j_ += pass_s;
+    if constexpr (kWrite) {
+      build_end_ = choose(r == last_, i_, build_end_);
+      probe_end_ = choose(s == last_, j_, probe_end_);
+      write();
+    }
   }
 
   /// Passes many equal keys, or many that have no match, at once.
   void leap() {
     if (!found_) return;
-    if (i_ < part_.build_end && build_[i_] == last_) build_end_ = i_ = end_of_key(build_, i_, part_.build_end);
-    if (j_ < part_.probe_end && probe_[j_] == last_) probe_end_ = j_ = end_of_key(probe_, j_, part_.probe_end);
+    if (i_ < part_.build_end && build_[i_] == last_) build_end_ = i_ = end_of_key(build_, i_, part_.build_end, last_);
+    if (j_ < part_.probe_end && probe_[j_] == last_) probe_end_ = j_ = end_of_key(probe_, j_, part_.probe_end, last_);
     if constexpr (kWrite) write();
     leap_gap();
   }
@@ -130,9 +136,9 @@ class Walk {
     if (rows_left() == 0) return;
     const Key r = build_[i_], s = probe_[j_];
     if (part_.build_end - i_ > kLeap && build_[i_ + kLeap] < s) {
-      i_ = first_not_below(build_, i_, part_.build_end, s);
+      i_ = first_not_below(build_, i_ + 1, part_.build_end, s);
     } else if (part_.probe_end - j_ > kLeap && probe_[j_ + kLeap] < r) {
-      j_ = first_not_below(probe_, j_, part_.probe_end, r);
+      j_ = first_not_below(probe_, j_ + 1, part_.probe_end, r);
     }
   }
 
@@ -176,11 +182,11 @@ struct Sides {
       if (count % kCheckRows == 0) job.check();
       const Key r = build[i], s = probe[j];
       if (r < s) {
-        i = first_not_below(build, i, part.build_end, s);
+        i = first_not_below(build, i + 1, part.build_end, s);
       } else if (s < r) {
-        j = first_not_below(probe, j, part.probe_end, r);
+        j = first_not_below(probe, j + 1, part.probe_end, r);
       } else {
-        const uint64_t i_end = end_of_key(build, i, part.build_end), j_end = end_of_key(probe, j, part.probe_end);
+        const uint64_t i_end = end_of_key(build, i, part.build_end, r), j_end = end_of_key(probe, j, part.probe_end, r);
         if constexpr (!std::is_void_v<Range>) {
           using Row = decltype(Range::build_begin);
           out[count] = {static_cast<Row>(i), static_cast<Row>(i_end), static_cast<Row>(j), static_cast<Row>(j_end)};
@@ -250,6 +256,7 @@ std::vector<Sides<Key>> cut_at_keys(const Key* build, uint64_t build_size, const
   const Key* const longer = by_build ? build : probe;
   const Key* const shorter = by_build ? probe : build;
   const uint64_t longer_size = std::max(build_size, probe_size), shorter_size = std::min(build_size, probe_size);
+  blocks = std::min(blocks, longer_size);  // of a key at least
   std::vector<Sides<Key>> sides;
   uint64_t longer_begin = 0, shorter_begin = 0;
   for (uint64_t block = 0; block < blocks; ++block) {
@@ -289,11 +296,13 @@ void HostPrimitives::match_ranges(TupleLayout build_layout, TupleView build, Tup
         });
       };
       match_all(static_cast<void*>(nullptr));
+      const std::vector<uint64_t> counted = counts;
       uint64_t sum = 0;
       for (uint64_t& count : counts) sum += std::exchange(count, sum);
       *host_count = sum;
-      if (ranges && row_bytes == 4) match_all(static_cast<NarrowMatchRange*>(ranges));
-      if (ranges && row_bytes == 8) match_all(static_cast<MatchRange*>(ranges));
+      if (!ranges) return;
+      row_bytes == 4 ? match_all(static_cast<NarrowMatchRange*>(ranges)) : match_all(static_cast<MatchRange*>(ranges));
+      if (counts != counted) throw InputChanged();
     };
     if (build_layout.key_bytes == 4) {
       match_keys(uint32_t{});

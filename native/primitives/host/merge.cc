@@ -168,9 +168,10 @@ void HostPrimitives::split_runs(TupleLayout layout, std::span<const TupleView> r
             cutter.set_run(i, static_cast<const Key*>(runs[i].keys));
             sizes[i] = runs[i].size;
           }
+          std::vector<uint64_t> cuts(runs.size());
           for (size_t r = 0; r < ranks.size(); ++r) {
-            std::fill_n(host_cuts + r * runs.size(), runs.size(), 0);
-            cutter.cut(host_cuts + r * runs.size(), sizes.data(), ranks[r]);
+            cutter.cut(cuts.data(), sizes.data(), ranks[r]);
+            std::copy(cuts.begin(), cuts.end(), host_cuts + r * runs.size());
           }
         };
         if (layout.key_bytes == 4) {

@@ -2,6 +2,9 @@
 // per-block histograms, prefix sums in block order, and a scatter that gathers the tuples of each partition in a
 // cache-resident line before it writes them (software write combining), past the caches where the output is larger than
 // they are.
+//
+// Keys that lie in the caller's memory may change between the histogram and the scatter. Each line that is written is checked
+// against the end of the output, and what a block wrote against its histogram: InputChanged is thrown where they differ.
 #pragma once
 
 #if defined(__SSE2__)
@@ -118,20 +121,21 @@ class RangeDigit {
   }
 
   uint32_t operator()(Key key) const {
+    Key written;
     uint32_t digit;
-    find<1>(&key, &digit);
+    find<1>(&key, &written, &digit);
     return digit;
   }
-  /// The digits of kDigitBatch keys. Their searches take turns, so that each waits for its loads while the others go on.
-  void operator()(const Key* keys, uint32_t* digits) const { find<kDigitBatch>(keys, digits); }
+  /// The digits of kDigitBatch keys, which are read once, and the keys as they are written. Their searches take turns, so that
+  /// each waits for its loads while the others go on.
+  void operator()(const Key* keys, Key* written, uint32_t* digits) const { find<kDigitBatch>(keys, written, digits); }
   /// The key as it is written.
   Key written(Key key) const { return key ^ flip_; }
 
  private:
   template <uint32_t count>
-  void find(const Key* keys, uint32_t* digits) const {
+  void find(const Key* keys, Key* flipped, uint32_t* digits) const {
     uint64_t node[count];
-    Key flipped[count];
     for (uint32_t k = 0; k < count; ++k) {
       node[k] = 1;
       flipped[k] = keys[k] ^ flip_;
@@ -149,15 +153,16 @@ class RangeDigit {
 
 /// A digit that takes long to find: several together take less.
 template <class DigitOf, class Key>
-concept SearchedDigit = requires(const DigitOf& digit, const Key* keys, uint32_t* digits) {
-  digit(keys, digits);
+concept SearchedDigit = requires(const DigitOf& digit, const Key* keys, Key* written, uint32_t* digits) {
+  digit(keys, written, digits);
 };
 
 /// digits[k] = digit(keys[k]) for kDigitBatch keys.
 template <class DigitOf, class Key>
 void find_digits(const DigitOf& digit, const Key* keys, uint32_t* digits) {
   if constexpr (SearchedDigit<DigitOf, Key>) {
-    digit(keys, digits);
+    Key written[kDigitBatch];
+    digit(keys, written, digits);
   } else {
     for (uint32_t k = 0; k < kDigitBatch; ++k) digits[k] = digit(keys[k]);
   }
@@ -215,21 +220,24 @@ void count_digits(const Key* keys, uint64_t size, DigitOf digit, uint32_t partit
   }
 }
 
-/// Scatters in[begin, end): the tuples of partition p go to out[next[p]...]. `staged` and `first` are working memory of
-/// `partitions` entries; next[] is used up. With `stream` whole lines are written past the caches.
+/// Scatters in[begin, end): the tuples of partition p go to out[first[p], last[p]), of which as many were counted. `staged` and
+/// `next` are working memory of `partitions` entries. With `stream` whole lines are written past the caches. Throws InputChanged
+/// where the keys are not those that were counted; what `out` holds then is of no use.
 template <class Key, class Value, bool kImplied, class DigitOf>
 class Scatter {
  public:
-  Scatter(const TupleView& in, DigitOf digit, uint32_t partitions, uint64_t* next, Staged<Key, Value>* staged, uint64_t* first,
-          const Tuples<Key, Value>& out, bool stream)
+  Scatter(const TupleView& in, DigitOf digit, uint32_t partitions, const uint64_t* first, const uint64_t* last,
+          Staged<Key, Value>* staged, uint64_t* next, const Tuples<Key, Value>& out, bool stream)
       : keys_(static_cast<const Key*>(in.keys)),
         values_(static_cast<const Value*>(in.values)),
         first_value_(in.first_value),
         digit_(digit),
         partitions_(partitions),
+        size_(in.size),
+        first_(first),
+        last_(last),
         next_(next),
         staged_(staged),
-        first_(first),
         out_(out) {
     // Positions are shifted so that slot 0 of a line of keys is 64-byte aligned in `out`, and one of values if it can.
     phase_ = line_phase(out.keys);
@@ -246,14 +254,15 @@ class Scatter {
   }
 
   void run(uint64_t begin, uint64_t end, const Job& job) {
-    for (uint32_t p = 0; p < partitions_; ++p) first_[p] = next_[p] += phase_;
+    for (uint32_t p = 0; p < partitions_; ++p) next_[p] = first_[p] + phase_;
     for (uint64_t from = begin; from < end; from += kCheckRows) {
       job.check();
       rows(from, std::min(end, from + kCheckRows));
     }
     for (uint32_t p = 0; p < partitions_; ++p) {
+      if (next_[p] != last_[p] + phase_) throw InputChanged();
       const uint64_t line = next_[p] & ~uint64_t{kLast};
-      put(p, std::max(first_[p], line), next_[p]);
+      put(p, std::max(first_[p] + phase_, line), next_[p]);
     }
     stream_fence();
   }
@@ -273,15 +282,11 @@ class Scatter {
     uint64_t* const next = next_;
     Staged<Key, Value>* const staged = staged_;
     const DigitOf digit = digit_;
-    const auto place = [&](uint64_t i, uint32_t p) {
+    const auto place = [&](uint64_t i, Key key, uint32_t p) {
       const uint64_t at = next[p];
       next[p] = at + 1;
       const uint64_t slot = at & kLast;
-      if constexpr (SearchedDigit<DigitOf, Key>) {
-        staged[p].keys[slot] = digit.written(keys[i]);
-      } else {
-        staged[p].keys[slot] = keys[i];
-      }
+      staged[p].keys[slot] = key;
       if constexpr (kImplied) {
         staged[p].values[slot] = static_cast<Value>(first_value_ + i);
       } else if constexpr (has_values<Value>) {
@@ -293,16 +298,26 @@ class Scatter {
     if constexpr (SearchedDigit<DigitOf, Key>) {  // others are found while the tuple before is placed
       for (; i + kDigitBatch <= end; i += kDigitBatch) {
         uint32_t digits[kDigitBatch];
-        digit(keys + i, digits);
-        for (uint32_t k = 0; k < kDigitBatch; ++k) place(i + k, digits[k]);
+        Key written[kDigitBatch];
+        digit(keys + i, written, digits);
+        for (uint32_t k = 0; k < kDigitBatch; ++k) place(i + k, written[k], digits[k]);
       }
     }
-    for (; i < end; ++i) place(i, digit(keys[i]));
+    for (; i < end; ++i) {
+      const Key key = keys[i];
+      if constexpr (SearchedDigit<DigitOf, Key>) {
+        place(i, digit.written(key), digit(key));
+      } else {
+        place(i, key, digit(key));
+      }
+    }
   }
 
   void flush(uint32_t p, uint64_t line) {
-    if (line < first_[p]) {
-      put(p, first_[p], line + kLast + 1);
+    if (line + kLast + 1 > size_ + phase_) [[unlikely]]
+      throw InputChanged();
+    if (const uint64_t first = first_[p] + phase_; line < first) {
+      put(p, first, line + kLast + 1);
       return;
     }
     const Tuples<Key, Value> target = out_.at(line - phase_);
@@ -335,9 +350,11 @@ class Scatter {
   uint64_t first_value_;
   DigitOf digit_;
   uint32_t partitions_;
+  uint64_t size_;
+  const uint64_t* first_;
+  const uint64_t* last_;
   uint64_t* next_;
   Staged<Key, Value>* staged_;
-  uint64_t* first_;
   Tuples<Key, Value> out_;
   uint64_t phase_ = 0;
   bool stream_keys_ = false, stream_values_ = false;
@@ -347,10 +364,10 @@ class Scatter {
 template <class Key, class Value>
 struct ScatterScratch {
   Staged<Key, Value>* staged;
-  uint64_t* first;
+  uint64_t* next;
 
   ScatterScratch(Carver& carver, uint32_t partitions)
-      : staged(carver.take<Staged<Key, Value>>(partitions)), first(carver.take<uint64_t>(partitions)) {}
+      : staged(carver.take<Staged<Key, Value>>(partitions)), next(carver.take<uint64_t>(partitions)) {}
 };
 
 /// Groups `in` by digit into `out`, stable, in `blocks` blocks. `offsets` gets partitions + 1 entries, `histograms` holds
@@ -384,9 +401,10 @@ void radix_pass(ThreadPool& pool, const TupleView& in, DigitOf digit, uint32_t p
   for_each_task(pool, blocks, job, [&](uint64_t block, uint64_t runner) {
     const uint64_t begin = block_begin(in.size, blocks, block), end = block_begin(in.size, blocks, block + 1);
     const ScatterScratch<Key, Value>& own = scratch(runner);
+    const uint64_t* const first = histograms + block * partitions;
+    const uint64_t* const last = block + 1 < blocks ? first + partitions : offsets + 1;
     const auto run = [&]<bool kImplied>() {
-      Scatter<Key, Value, kImplied, DigitOf>(in, digit, partitions, histograms + block * partitions, own.staged, own.first, out,
-                                             stream)
+      Scatter<Key, Value, kImplied, DigitOf>(in, digit, partitions, first, last, own.staged, own.next, out, stream)
           .run(begin, end, job);
     };
     if constexpr (has_values<Value>) {

@@ -51,10 +51,7 @@ class Sorter {
     job.check();
     a_ = a;
     b_ = b;
-    if (size_ <= kLimit) {
-      if (is_sorted(static_cast<const Key*>(in.keys), size_)) return copy_tuples(in, b);
-      return BucketSort<Key, Value>(runners_[0].spare).run(in, b, varying);
-    }
+    if (size_ <= kLimit) return sort_bucket(in, varying);
     if (varying == 0 || is_sorted_parallel(in, job)) return copy_tuples(pool_, in, b, job);
     // Parts larger than a thread's share are split by all threads together, the others each by one.
     const uint64_t share = size_ / (uint64_t{2} * pool_.threads());
@@ -105,6 +102,18 @@ class Sorter {
   };
 
   TupleView view(const Part& part) const { return (part.in_b ? b_ : a_).at(part.begin).view(part.size()); }
+
+  /// All tuples, which fit a core's caches. Keys elsewhere than in `a` are the caller's, who may write to them: what is sorted is
+  /// a copy, and which bits vary is not known of it.
+  void sort_bucket(TupleView in, uint64_t varying) const {
+    if (in.keys != a_.keys) {
+      copy_tuples<Key, NoValue>(in, {b_.keys, nullptr});
+      in.keys = b_.keys;
+      varying = ~uint64_t{0};
+    }
+    if (is_sorted(static_cast<const Key*>(in.keys), size_)) return copy_tuples(in, b_);
+    BucketSort<Key, Value>(runners_[0].spare).run(in, b_, varying);
+  }
 
   static uint32_t skewed_bits(const Part& part) {
     return std::min(digit_bits(part.size(), kTupleBytes) + kSkewBits, kMaxDigitBits);

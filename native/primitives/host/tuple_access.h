@@ -82,12 +82,13 @@ struct Tuples {
   TupleView view(uint64_t size) const { return {keys, values, 0, size}; }
 };
 
-/// Copies tuples; implied values are written out. The ranges must not overlap.
+/// Copies tuples; implied values are written out. Arrays that are the same stay as they are, others must not overlap.
 template <class Key, class Value>
 void copy_tuples(const TupleView& from, const Tuples<Key, Value>& to) {
   if (from.size == 0) return;
-  std::memcpy(to.keys, from.keys, from.size * sizeof(Key));
+  if (from.keys != to.keys) std::memcpy(to.keys, from.keys, from.size * sizeof(Key));
   if constexpr (has_values<Value>) {
+    if (from.values == to.values) return;
     if (from.values) {
       std::memcpy(to.values, from.values, from.size * sizeof(Value));
     } else {

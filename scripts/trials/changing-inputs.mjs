@@ -1,0 +1,245 @@
+// Calls whose inputs are written to while they run: by a worker thread into SharedArrayBuffers, and by this thread between its
+// ticks into ArrayBuffers. A call may give anything of the right shape, or say what it found; it may not read or write beyond a
+// buffer (run it with an addon built with ASan), give row numbers that there are not, take for ever, or harm the calls after it.
+// node scripts/trials/changing-inputs.mjs [--seed N] [--rounds N]
+import { parseArgs } from 'node:util';
+import { Worker } from 'node:worker_threads';
+import { Binary, Bool, Float64, Int32, Int64, LargeUtf8, Uint32, Uint64, Utf8 } from 'apache-arrow';
+import { createEngine } from '../../dist/index.js';
+
+const { values: given } = parseArgs({ options: { seed: { type: 'string' }, rounds: { type: 'string' } } });
+const seed = Number(given.seed ?? 1);
+const rounds = Number(given.rounds ?? 100);
+const LONGEST_CALL_MS = 120_000;
+const ACCEPTED = new Set(['ERR_INVALID_TABLE', 'ERR_MEMORY_LIMIT', 'ERR_NOT_SUPPORTED', 'ERR_DEVICE']);
+
+/** Numbers below `below`, the same ones for a seed (mulberry32). */
+function randomNumbers(state) {
+  return (below) => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return Math.floor((((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32) * below);
+  };
+}
+
+/** Writes once, somewhere, into one of the arrays: whole stretches, or words of any size. */
+function scribble(arrays, random) {
+  const bytes = arrays[random(arrays.length)];
+  if (bytes.length === 0) return;
+  const begin = random(2) ? 0 : random(bytes.length);
+  const end = Math.min(bytes.length, begin + (random(2) ? bytes.length : random(5000)));
+  if (random(2)) {
+    bytes.fill([0, 255, random(256)][random(3)], begin, end);
+  } else {
+    const mask = random(2) ? 255 : 3;
+    for (let i = begin; i < Math.min(end, begin + 20000); i++) bytes[i] = random(256) & mask;
+  }
+}
+
+// The worker: writes to the arrays of each message until `busy` is 0.
+const worker = new Worker(
+  `const { parentPort } = require('node:worker_threads');
+  ${randomNumbers}
+  ${scribble}
+  parentPort.on('message', ({ buffers, busy, seed }) => {
+    const random = randomNumbers(seed);
+    const flag = new Int32Array(busy);
+    const arrays = buffers.map((buffer) => new Uint8Array(buffer));
+    while (Atomics.load(flag, 0)) scribble(arrays, random);
+    Atomics.store(flag, 1, 1);
+    Atomics.notify(flag, 1);
+  });`,
+  { eval: true },
+);
+
+const FIXED = [
+  [() => new Int32(), Int32Array],
+  [() => new Uint32(), Uint32Array],
+  [() => new Int64(), BigInt64Array],
+  [() => new Uint64(), BigUint64Array],
+  [() => new Float64(), Float64Array],
+];
+
+/** Draws inputs over memory of one kind. */
+class Inputs {
+  /** @param {typeof SharedArrayBuffer | typeof ArrayBuffer} Memory */
+  constructor(Memory, random) {
+    this.Memory = Memory;
+    this.random = random;
+    this.buffers = [];
+  }
+
+  /** A typed array, alone in its buffer. */
+  array(Type, length, at = () => 0) {
+    const buffer = new this.Memory(length * Type.BYTES_PER_ELEMENT);
+    this.buffers.push(buffer);
+    const array = new Type(buffer);
+    const big = Type === BigInt64Array || Type === BigUint64Array;
+    for (let i = 0; i < length; i++) array[i] = big ? BigInt(at(i)) : at(i);
+    return array;
+  }
+
+  key(rows) {
+    const shape = this.random(3);
+    return shape === 0
+      ? (i) => i
+      : shape === 1
+        ? () => this.random(rows + 1)
+        : () => this.random(2 ** 31) * (this.random(2) || 1);
+  }
+
+  data(type, rows) {
+    const nullBitmap = this.random(3) ? undefined : this.array(Uint8Array, (rows + 7) >> 3, () => this.random(256));
+    const data = { length: rows, offset: 0, _nullCount: nullBitmap ? -1 : 0, nullBitmap, children: [] };
+    const fixed = FIXED.find(([make]) => make().typeId === type.typeId && make().toString() === type.toString());
+    if (fixed) return { ...data, values: this.array(fixed[1], rows, this.key(rows)) };
+    if (type instanceof Bool) return { ...data, values: this.array(Uint8Array, (rows + 7) >> 3, () => this.random(256)) };
+    const longest = this.random(2) ? 6 : 30;
+    const offsets = [0];
+    for (let i = 0; i < rows; i++) offsets.push(offsets[i] + this.random(longest + 1));
+    const Offsets = type instanceof LargeUtf8 ? BigInt64Array : Int32Array;
+    return {
+      ...data,
+      valueOffsets: this.array(Offsets, rows + 1, (i) => offsets[i]),
+      values: this.array(Uint8Array, offsets[rows], () => 97 + this.random(3)),
+    };
+  }
+
+  type() {
+    if (this.random(3)) return FIXED[this.random(FIXED.length)][0]();
+    return [new Bool(), new Utf8(), new LargeUtf8(), new Binary()][this.random(4)];
+  }
+
+  /** An Arrow table as the engine reads it: column k of a type, and others. */
+  table(keyType, rows) {
+    const types = [keyType, ...Array.from({ length: this.random(4) }, () => this.type())];
+    const lengths = [];
+    for (let left = rows; left > 0; ) {
+      lengths.push(this.random(2) ? left : 1 + this.random(left));
+      left -= lengths.at(-1);
+    }
+    const batches = lengths.map((length) => ({ data: { length, children: types.map((type) => this.data(type, length)) } }));
+    const fields = types.map((type, i) => ({ name: i ? `c${i}` : 'k', type, nullable: true }));
+    return { schema: { fields }, batches, numRows: rows };
+  }
+}
+
+const KINDS = ['inner', 'left', 'right', 'full', 'semi', 'anti'];
+
+/** One call on these inputs: its name and a function that makes it. */
+function drawCall(engine, inputs, random) {
+  const rows = () => [1, 60, 3000, 30_000, 120_000][random(5)];
+  const algorithm = () => [undefined, 'radix-hash', 'sort-merge'][random(3)];
+  const some = (object) => Object.fromEntries(Object.entries(object).filter(([, value]) => value !== undefined));
+  const checkRows = (numbers, below) => {
+    const missing = numbers instanceof Uint32Array ? 0xffffffff : 2n ** 64n - 1n;
+    for (const row of numbers ?? []) if (row >= below && row !== missing) throw new Error(`There is no row ${row} of ${below}`);
+  };
+  const of = random(7);
+  if (of === 0) {
+    const length = rows();
+    const [Keys, Values] = [FIXED[random(5)][1], FIXED[random(5)][1]];
+    const [keys, values] = [inputs.array(Keys, length, inputs.key(length)), inputs.array(Values, length, (i) => i)];
+    return ['sortPairs', () => engine.sortPairs(keys, values, some({ descending: random(2) === 1 }))];
+  }
+  if (of === 1) {
+    const Keys = FIXED[random(4)][1];
+    const side = () => {
+      const length = rows();
+      return { keys: inputs.array(Keys, length, inputs.key(length)), values: inputs.array(Int32Array, length, (i) => i) };
+    };
+    const [r, s] = [side(), side()];
+    return ['joinKeys', () => engine.joinKeys(r, s, some({ algorithm: algorithm(), maxOutputRows: 2e6 }))];
+  }
+  const type = inputs.type();
+  if (of === 2 || of === 3) {
+    const table = inputs.table(type, rows());
+    const names = table.schema.fields.map(({ name }) => name);
+    const by = names.slice(0, 1 + random(names.length)).map((column) => ({ column, descending: random(2) === 1 }));
+    const options = some({ by, algorithm: [undefined, 'merge', 'radix', 'sample'][random(4)] });
+    if (of === 2) return [`sort by ${by.length}`, () => engine.sort(table, options)];
+    return [`load, sort by ${by.length}`, async () => engine.sort(await engine.load(table), options)];
+  }
+  const [left, right] = [inputs.table(type, rows()), inputs.table(type, rows())];
+  const how = KINDS[random(6)];
+  const options = { on: 'k', how, ...some({ algorithm: algorithm() }) };
+  if (of === 4) return [`joinCount ${how}`, () => engine.joinCount(left, right, options)];
+  if (of === 5) {
+    return [
+      `joinIndices ${how}`,
+      async () => {
+        const found = await engine.joinIndices(left, right, { ...options, maxOutputRows: 2e6 });
+        checkRows(found.left, left.numRows);
+        checkRows(found.right, right.numRows);
+      },
+    ];
+  }
+  return [`join ${how}`, () => engine.join(left, right, { ...options, maxOutputRows: 1e6 })];
+}
+
+/** Whether the engine still sorts and joins. */
+async function checkEngine(engine) {
+  const keys = Int32Array.from({ length: 1000 }, (_, i) => (i * 7919) % 1000);
+  const sorted = await engine.sortPairs(keys, keys);
+  if (!sorted.keys.every((key, i) => key === i && sorted.values[i] === i)) throw new Error('A sort is wrong afterwards');
+  const joined = await engine.joinKeys({ keys, values: keys }, { keys, values: keys });
+  if (joined.keys.length !== 1000 || !joined.r.every((value, i) => value === joined.s[i]))
+    throw new Error('A join is wrong afterwards');
+}
+
+const outcomes = new Map();
+const count = (outcome) => outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1);
+const engines = [];
+for (const hostDevices of [1, 2, 3, 4, 8]) {
+  for (const limits of [{}, { deviceMemoryLimit: '1MiB' }, { memoryLimit: '48MiB', deviceMemoryLimit: '4MiB' }]) {
+    engines.push(await createEngine({ device: 'cpu', threads: 2, hostDevices, memoryLimit: '512MiB', ...limits }));
+  }
+}
+
+for (let round = 0; round < rounds; round++) {
+  const random = randomNumbers(seed * 1_000_003 + round);
+  const engine = engines[random(engines.length)];
+  const shared = random(3) > 0;
+  const inputs = new Inputs(shared ? SharedArrayBuffer : ArrayBuffer, random);
+  const [name, call] = drawCall(engine, inputs, random);
+  const where = `seed ${seed}, round ${round}: ${name}, written by ${shared ? 'a worker' : 'this thread'}`;
+  const late = setTimeout(() => {
+    console.error(`${where}: no end after ${LONGEST_CALL_MS / 1000} s`);
+    process.exit(1);
+  }, LONGEST_CALL_MS);
+  const flag = new Int32Array(new SharedArrayBuffer(8));
+  flag[0] = 1;
+  const scribbles = randomNumbers(seed + round);
+  const arrays = inputs.buffers.map((buffer) => new Uint8Array(buffer));
+  if (shared) worker.postMessage({ buffers: inputs.buffers, busy: flag.buffer, seed: seed + round });
+  let outcome;
+  const ended = call().then(
+    () => 'done',
+    (error) => error,
+  );
+  ended.then((value) => {
+    outcome = value;
+  });
+  while (outcome === undefined) {
+    if (!shared) scribble(arrays, scribbles);
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  Atomics.store(flag, 0, 0);
+  if (shared) Atomics.wait(flag, 1, 0);
+  clearTimeout(late);
+  if (outcome !== 'done' && !ACCEPTED.has(outcome.code)) {
+    console.error(where, outcome);
+    process.exit(1);
+  }
+  count(outcome === 'done' ? 'done' : outcome.code);
+  try {
+    await checkEngine(engine);
+  } catch (error) {
+    console.error(where, error);
+    process.exit(1);
+  }
+}
+console.log(`changing inputs: seed ${seed}, ${rounds} rounds:`, Object.fromEntries(outcomes));
+await worker.terminate();
+for (const engine of engines) await engine.dispose();
