@@ -2,26 +2,14 @@
 // ticks into ArrayBuffers. A call may give anything of the right shape, or say what it found; it may not read or write beyond a
 // buffer (run it with an addon built with ASan), give row numbers that there are not, take for ever, or harm the calls after it.
 // node scripts/trials/changing-inputs.mjs [--seed N] [--rounds N]
-import { parseArgs } from 'node:util';
 import { Worker } from 'node:worker_threads';
 import { Binary, Bool, Float64, Int32, Int64, LargeUtf8, Uint32, Uint64, Utf8 } from 'apache-arrow';
 import { createEngine } from '../../dist/index.js';
+import { random as numbers, ofRound, trialOptions } from './random.mjs';
 
-const { values: given } = parseArgs({ options: { seed: { type: 'string' }, rounds: { type: 'string' } } });
-const seed = Number(given.seed ?? 1);
-const rounds = Number(given.rounds ?? 100);
+const { seed, rounds } = trialOptions({ rounds: 100 });
 const LONGEST_CALL_MS = 120_000;
 const ACCEPTED = new Set(['ERR_INVALID_TABLE', 'ERR_MEMORY_LIMIT', 'ERR_NOT_SUPPORTED', 'ERR_DEVICE']);
-
-/** Numbers below `below`, the same ones for a seed (mulberry32). */
-function randomNumbers(state) {
-  return (below) => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return Math.floor((((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32) * below);
-  };
-}
 
 /** Writes once, somewhere, into one of the arrays: whole stretches, or words of any size. */
 function scribble(arrays, random) {
@@ -40,13 +28,13 @@ function scribble(arrays, random) {
 // The worker: writes to the arrays of each message until `busy` is 0.
 const worker = new Worker(
   `const { parentPort } = require('node:worker_threads');
-  ${randomNumbers}
+  ${numbers}
   ${scribble}
   parentPort.on('message', ({ buffers, busy, seed }) => {
-    const random = randomNumbers(seed);
+    const below = ${numbers.name}(seed).below;
     const flag = new Int32Array(busy);
     const arrays = buffers.map((buffer) => new Uint8Array(buffer));
-    while (Atomics.load(flag, 0)) scribble(arrays, random);
+    while (Atomics.load(flag, 0)) scribble(arrays, below);
     Atomics.store(flag, 1, 1);
     Atomics.notify(flag, 1);
   });`,
@@ -198,7 +186,7 @@ for (const hostDevices of [1, 2, 3, 4, 8]) {
 }
 
 for (let round = 0; round < rounds; round++) {
-  const random = randomNumbers(seed * 1_000_003 + round);
+  const random = ofRound(seed, round);
   const engine = engines[random(engines.length)];
   const shared = random(3) > 0;
   const inputs = new Inputs(shared ? SharedArrayBuffer : ArrayBuffer, random);
@@ -210,7 +198,7 @@ for (let round = 0; round < rounds; round++) {
   }, LONGEST_CALL_MS);
   const flag = new Int32Array(new SharedArrayBuffer(8));
   flag[0] = 1;
-  const scribbles = randomNumbers(seed + round);
+  const scribbles = numbers(seed + round).below;
   const arrays = inputs.buffers.map((buffer) => new Uint8Array(buffer));
   if (shared) worker.postMessage({ buffers: inputs.buffers, busy: flag.buffer, seed: seed + round });
   let outcome;

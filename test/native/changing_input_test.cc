@@ -326,17 +326,16 @@ TEST(ChangingInput, TablesAreJoinedWithinBounds) {
       for (const TestColumn* column : {&left, &right, &left_text}) validate_column(column->column, engine, job);
       const Writer writer(buffers_of({&left, &right, &left_text}), random());
       const JoinKeys keys = encode_join_keys(left.column, right.column, nullptr, nullptr, engine, job);
-      const JoinColumns columns{&left.column, &right.column};
       const TupleView &left_view = keys.left.tuples.view, &right_view = keys.right.tuples.view;
       JoinRows rows;
       if (way == 0) {
-        rows = hash_join(engine, keys, columns, request, {devices, 1, 0}, job);
+        rows = hash_join(engine, keys, request, {devices, 1, 0}, job);
       } else if (way == 1) {
-        rows = hash_join(engine, keys, columns, request, {devices, 4, 16}, job);
+        rows = hash_join(engine, keys, request, {devices, 4, 16}, job);
       } else if (way == 2) {  // as if both sides had been found to be in order
-        rows = merge_join(engine, left_view, right_view, keys, columns, request, {devices, 3}, job);
+        rows = merge_join(engine, left_view, right_view, keys, request, {devices, 3}, job);
       } else {
-        rows = sort_merge_join(engine, keys, columns, request, devices, job);
+        rows = sort_merge_join(engine, keys, request, devices, job);
       }
       if (request.count_only) return;
       const bool left_only = request.kind == JoinKind::semi || request.kind == JoinKind::anti;

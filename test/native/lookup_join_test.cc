@@ -1,11 +1,13 @@
 #include <gtest/gtest.h>
 
+#include "far_device.h"
 #include "join_cases.h"
+#include "places.h"
 
 namespace warpjoin {
 namespace {
 
-using namespace test;
+using namespace testing;
 
 /// The tuples of a table of so many rows, some of them excluded, whose keys are their rows.
 Rows table_rows(std::mt19937_64& random, size_t size, double excluded) {
