@@ -40,6 +40,8 @@ const PROGRESS_INTERVAL_MS = 50;
 /** The share of a call's progress that the steps before there is a plan get together. */
 const BEFORE_PLAN = 0.1;
 
+/** The addon's code, which users see as ERR_MEMORY_LIMIT. */
+const DEVICE_SHORTAGE = 'ERR_DEVICE_MEMORY';
 const CODES: ReadonlySet<string> = new Set<ErrorCode>([
   'ERR_COLUMN_NOT_FOUND',
   'ERR_KEY_TYPE',
@@ -51,10 +53,19 @@ const CODES: ReadonlySet<string> = new Set<ErrorCode>([
   'ERR_NOT_SUPPORTED',
 ]);
 
+/**
+ * Whether an error of the addon says that a device is short of memory. That alone is planned anew: the addon has another code for
+ * what a device fails by.
+ */
+export function isDeviceShortage(error: unknown): boolean {
+  return (error as { code?: unknown } | undefined)?.code === DEVICE_SHORTAGE;
+}
+
 /** An error of the data plane as users see it, with the stack of the call. */
-function translate(error: unknown): unknown {
+export function translate(error: unknown): unknown {
   if (error instanceof WarpjoinError) return error;
   const { code, message } = error as { code?: unknown; message?: string };
+  if (code === DEVICE_SHORTAGE) return new WarpjoinError('ERR_MEMORY_LIMIT', message ?? code, { cause: error });
   if (typeof code === 'string' && CODES.has(code)) return new WarpjoinError(code as ErrorCode, message ?? code, { cause: error });
   return new WarpjoinError('ERR_INTERNAL', `Unexpected failure: ${message ?? error}`, { cause: error });
 }
@@ -202,7 +213,7 @@ export class Call {
     } catch (error) {
       const { code, message } = error as { code?: unknown; message: string };
       // A limit too small to measure with may be large enough to work with.
-      if (code !== 'ERR_MEMORY_LIMIT' && code !== 'ERR_DEVICE') throw error;
+      if (code !== 'ERR_MEMORY_LIMIT' && !isDeviceShortage(error)) throw error;
       return { ...this.resources, links: `the links could not be measured: ${message}` };
     }
   }
@@ -292,7 +303,7 @@ export async function runCall<T>(core: EngineCore, running: Running, body: (call
     try {
       return await withLessDeviceMemory(core, running, body);
     } catch (error) {
-      const short = error instanceof WarpjoinError && error.code === 'ERR_MEMORY_LIMIT';
+      const short = error instanceof WarpjoinError && error.code === 'ERR_MEMORY_LIMIT' && !isDeviceShortage(error.cause);
       if (!short || !(await reclaim(core.native, heldBytes))) throw error;
     }
     running.signal?.throwIfAborted();

@@ -31,7 +31,7 @@ void StackAllocator::reserve_locked(size_t bytes) {
   if (bytes <= reserved_) return;
   const size_t room = limit_ - std::min(limit_, resident_);
   if (bytes > room) {
-    throw Error(ErrorCode::device,
+    throw Error(ErrorCode::device_memory,
                 format_bytes(bytes) + " do not fit the memory limit of device '" + device_name_ + "' (" + limit_text() + ")");
   }
   if (!ranges_.empty()) {
@@ -91,7 +91,7 @@ Buffer StackAllocator::allocate(size_t bytes) {
   if (injected || top_ + size > reserved_) {
     const std::string room = format_bytes(top_) + " of " + format_bytes(reserved_) + " reserved in use, limit " + limit_text();
     if (!physical_.slow) release_locked();
-    throw Error(ErrorCode::device, format_bytes(bytes) + " do not fit device '" + device_name_ + "' (" + room + ")");
+    throw Error(ErrorCode::device_memory, format_bytes(bytes) + " do not fit device '" + device_name_ + "' (" + room + ")");
   }
   ranges_.push_back({top_, size});
   Buffer buffer;
@@ -116,8 +116,8 @@ Buffer StackAllocator::allocate_resident(size_t bytes) {
   const size_t size = resident_size(bytes);
   const size_t beside = resident_ + (ranges_.empty() ? 0 : reserved_);
   if (fails_now() || beside + size > limit_) {
-    throw Error(ErrorCode::device, format_bytes(bytes) + " do not fit device '" + device_name_ + "' (" + format_bytes(beside) +
-                                       " in use, limit " + limit_text() + ")");
+    throw Error(ErrorCode::device_memory, format_bytes(bytes) + " do not fit device '" + device_name_ + "' (" +
+                                              format_bytes(beside) + " in use, limit " + limit_text() + ")");
   }
   auto block = std::find_if(blocks_.begin(), blocks_.end(), [&](const Block& b) { return !b.used && b.size == size; });
   if (block == blocks_.end()) {

@@ -55,7 +55,7 @@ struct HashJoinPlan {
 JoinRows hash_join(Engine& engine, const JoinKeys& keys, JoinColumns columns, const JoinRequest& request,
                    const HashJoinPlan& plan, Job& job);
 /// Device memory of a hash join in `rounds` rounds, on each device, where hashing spreads the keys evenly. Where one key
-/// has most of the tuples more may be needed, and the join throws Error(device) if the device has no more.
+/// has most of the tuples more may be needed, and the join throws Error(device_memory) if the device has no more.
 size_t hash_join_device_bytes(TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows, size_t devices,
                               const JoinRequest& request, uint32_t rounds, Engine& engine);
 

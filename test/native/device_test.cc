@@ -132,7 +132,7 @@ TEST(StackAllocator, NamesTheDeviceAndItsLimit) {
     engine.devices[0]->memory().reserve(2 << 20);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::device);
+    EXPECT_EQ(error.code(), ErrorCode::device_memory);
     EXPECT_STREQ(error.what(), "2 MiB do not fit the memory limit of device 'host 0' (1 MiB)");
   }
 }
