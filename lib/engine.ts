@@ -5,7 +5,7 @@ import type { KeyArray } from './columns/input.js';
 import { WarpjoinError } from './errors.js';
 import { Links, type MeasuredLinks } from './links.js';
 import { type DeviceDescription, type NativeAddon, type NativeEngine, type NativeEngineConfig, native } from './native.js';
-import { type EngineCore, runCall } from './operators/call.js';
+import { type EngineCore, runCall, translate } from './operators/call.js';
 import { explainJoin, joinCount, joinIndices, joinTables } from './operators/join.js';
 import { type LoadedTable, loadTable, Tables } from './operators/load.js';
 import { joinKeys, sortPairs } from './operators/pairs.js';
@@ -95,9 +95,9 @@ export class Engine implements AsyncDisposable {
         deviceMemoryLimitBytes: settings.deviceMemoryLimit ? resolveSize(settings.deviceMemoryLimit, deviceBytes) : 0,
       };
     };
-    this.#native = new addon.Engine(config(gpus));
+    this.#native = made(() => new addon.Engine(config(gpus)));
     const onProcessor = (deviceReason: string): EngineCore => {
-      this.#processor ??= new addon.Engine(config([]), this.#native);
+      this.#processor ??= made(() => new addon.Engine(config([]), this.#native));
       return { ...this.#core, native: this.#processor, tables: new Tables(), deviceReason, onProcessor: null };
     };
     this.#core = {
@@ -234,7 +234,15 @@ export class Engine implements AsyncDisposable {
     return runCall(this.#core, { signal, onProgress: undefined }, (call) => call.linkSpeeds(measure));
   }
 
-  /** Waits for the calls made so far, then frees all memory. Later calls reject. */
+  /** @internal Why its calls reject: a device has failed for good. null while all of them work. */
+  get failure(): string | null {
+    return this.#native.failure();
+  }
+
+  /**
+   * Waits for the calls made so far, then frees all memory. Later calls reject. A GPU that has failed for good can be used again
+   * once all engines of the process that use it are disposed: then its context is reset, which frees the memory that they had there.
+   */
   dispose(): Promise<void> {
     this.#disposal ??= this.#queue.run(undefined, async () => {
       this.#core.tables.close();
@@ -246,6 +254,15 @@ export class Engine implements AsyncDisposable {
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.dispose();
+  }
+}
+
+/** What `make` gives; what it throws is a WarpjoinError. */
+function made(make: () => NativeEngine): NativeEngine {
+  try {
+    return make();
+  } catch (error) {
+    throw translate(error);
   }
 }
 
@@ -291,16 +308,33 @@ function chooseDevices(settings: EngineSettings, addon: NativeAddon): ChosenDevi
 /**
  * Makes an engine. `await using engine = await createEngine({ memoryLimit: '64GiB' })` disposes it at the end of the scope.
  * Rejects with ERR_OPTION for options that are not right, ERR_DEVICE for device 'gpu' where there is none, unless
- * `fallback` allows another, and ERR_NATIVE_MISSING where the addon can't be loaded.
+ * `fallback` allows another, or where a GPU has failed, and ERR_NATIVE_MISSING where the addon can't be loaded.
  */
 export async function createEngine(options: EngineOptions = {}): Promise<Engine> {
   return new Engine(parse(engineSchema, 'createEngine', options), native());
 }
 
 let shared: Engine | undefined;
+/** A shared engine that has failed, on its way out. */
+let ending: Promise<void> | undefined;
 
-/** The engine of the module's own functions, made at the first use. */
-export function defaultEngine(): Engine {
+/**
+ * The engine of the module's own functions: made at the first use, and anew where a device of it has failed for good, once the
+ * one before is gone.
+ */
+export function defaultEngine(): Engine | Promise<Engine> {
+  if (shared?.failure) {
+    ending = shared.dispose();
+    shared = undefined;
+  }
+  if (ending) {
+    const awaited = ending;
+    const goOn = (): Engine | Promise<Engine> => {
+      if (ending === awaited) ending = undefined;
+      return defaultEngine();
+    };
+    return awaited.then(goOn, goOn);
+  }
   shared ??= new Engine(parse(engineSchema, 'createEngine', {}), native());
   return shared;
 }

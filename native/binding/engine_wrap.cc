@@ -8,6 +8,7 @@
 #include "binding/step_values.h"
 #include "columns/device_gather.h"
 #include "core/error.h"
+#include "primitives/primitives.h"
 #include "transfer/link_speeds.h"
 
 namespace warpjoin::binding {
@@ -18,6 +19,7 @@ Napi::Function EngineWrap::define(Napi::Env env) {
                       InstanceMethod<&EngineWrap::memory>("memory"),
                       InstanceMethod<&EngineWrap::reset_peaks>("resetPeaks"),
                       InstanceMethod<&EngineWrap::create_job>("createJob"),
+                      InstanceMethod<&EngineWrap::failure>("failure"),
                       InstanceMethod<&EngineWrap::dispose>("dispose"),
                       InstanceMethod<&EngineWrap::measure_links>("measureLinks"),
                       InstanceMethod<&EngineWrap::relation>("relation"),
@@ -58,7 +60,8 @@ Napi::Function EngineWrap::define(Napi::Env env) {
                       InstanceMethod<&EngineWrap::sort_table>("sortTable"),
                       InstanceMethod<&EngineWrap::sort_table_device_bytes>("sortTableDeviceBytes"),
                       InstanceMethod<&EngineWrap::fail_allocation>("failAllocation"),
-                      InstanceMethod<&EngineWrap::leave_device_memory>("leaveDeviceMemory")});
+                      InstanceMethod<&EngineWrap::leave_device_memory>("leaveDeviceMemory"),
+                      InstanceMethod<&EngineWrap::lose_device>("loseDevice")});
 }
 
 EngineWrap::EngineWrap(const Napi::CallbackInfo& info) : Napi::ObjectWrap<EngineWrap>(info) {
@@ -104,6 +107,7 @@ Napi::Value EngineWrap::enqueue(const Napi::CallbackInfo& info, std::vector<std:
   step->inputs = std::move(inputs);
   step->run = [engine = engine_, job = job.get(), work = std::move(work)] {
     if (!engine) throw Error(ErrorCode::option, "The engine has been disposed");
+    engine->check();
     return work(*engine, *job);
   };
   return queue_.submit(info.Env(), std::move(step));
@@ -181,6 +185,18 @@ Napi::Value EngineWrap::create_job(const Napi::CallbackInfo& info) {
                return array;
              }));
   return handle;
+}
+
+Napi::Value EngineWrap::failure(const Napi::CallbackInfo& info) {
+  return guarded(info.Env(), [&]() -> Napi::Value {
+    const Engine& own = engine();
+    try {
+      own.check();
+      return info.Env().Null();
+    } catch (const Error& error) {
+      return Napi::String::New(info.Env(), error.what());
+    }
+  });
 }
 
 Napi::Value EngineWrap::dispose(const Napi::CallbackInfo& info) {
@@ -408,6 +424,18 @@ Napi::Value EngineWrap::leave_device_memory(const Napi::CallbackInfo& info) {
   return guarded(info.Env(), [&]() -> Napi::Value {
     const uint64_t bytes = to_bound(info[0], "bytes");
     for (const auto& device : engine().devices) device->memory().leave_free(bytes);
+    return info.Env().Undefined();
+  });
+}
+
+Napi::Value EngineWrap::lose_device(const Napi::CallbackInfo& info) {
+  return guarded(info.Env(), [&]() -> Napi::Value {
+    Device& device = *engine().select({static_cast<int>(to_count(info[0], "ordinal"))})[0];
+    if (device.addresses_host_memory()) throw Error(ErrorCode::not_supported, "The processor can't be lost");
+    // A kernel that writes where nothing is.
+    const auto stream = device.create_stream();
+    void* const nothing = reinterpret_cast<void*>(StackAllocator::kAlignment);
+    device.primitives().flip_keys({8, 0}, nothing, nothing, 1, 0, Job(), *stream);
     return info.Env().Undefined();
   });
 }

@@ -39,6 +39,8 @@ struct Engine {
   PinnedPool pinned;
   TransferStreams transfer_streams;
 
+  /// Throws Error(device) where one of the devices has failed for good: Device::check().
+  void check() const;
   /// How many threads take part in a transfer: so many keep all links busy.
   unsigned transfer_threads() const;
   /// The devices with these ordinals; throws Error(option) for one that is not there.

@@ -1,7 +1,9 @@
 /** What calls make of devices: a shortage of memory is planned anew, a failure is not. */
 import * as arrow from 'apache-arrow';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { Engine } from '../../lib/engine.js';
+import { joinCount, sort, WarpjoinError } from '../../lib/index.js';
+import * as nativeModule from '../../lib/native.js';
 import { type EngineOptions, engineSchema } from '../../lib/options.js';
 import { parse } from '../../lib/schema.js';
 import { preferDevices } from '../support/costs.js';
@@ -96,5 +98,43 @@ describe('a device that is short of memory', () => {
     const { addon, engine } = engineWith({ usedBytes: () => 1000 - used++, failing: { step: 'sortChunksets', error } });
     expect(await failure(engine.sort(ids, { by: 'id' }))).toMatchObject({ code: 'ERR_MEMORY_LIMIT' });
     expect(addon.calls.filter((name) => name === 'sortChunksets')).toHaveLength(1);
+  });
+});
+
+describe('a device that is lost', () => {
+  test('ends all calls, until the engine is disposed and made anew', async () => {
+    const { addon, engine } = engineWith({});
+    const loaded = await engine.load(ids);
+    const inner = addon.engines[0]!;
+    inner.loseDevice(1);
+    addon.calls.length = 0;
+    const calls = [
+      () => engine.sort(ids, { by: 'id' }),
+      () => engine.join(loaded, loaded, { on: 'id' }),
+      () => engine.joinCount(ids, ids, { on: 'id' }),
+      () => engine.load(ids),
+      () => engine.linkSpeeds({ measure: true }),
+    ];
+    for (const call of calls) {
+      expect(await failure(call())).toMatchObject({ code: 'ERR_DEVICE', message: inner.failure() });
+    }
+    expect(addon.calls).toHaveLength(calls.length);
+    const again = () => new Engine(parse(engineSchema, 'createEngine', { device: 'gpu' }), addon);
+    expect(again).toThrow(expect.objectContaining({ code: 'ERR_DEVICE', message: inner.failure() }));
+    expect(again).toThrow(WarpjoinError);
+    await engine.dispose();
+    expect(addon.liveHandles()).toBe(0);
+    expect((await again().sort(ids, { by: 'id' })).numRows).toBe(4);
+  });
+
+  test("has the module's own engine made anew, for calls at the same time, too", async () => {
+    const addon = fakeAddon({ gpus: 2 });
+    vi.spyOn(nativeModule, 'native').mockReturnValue(addon);
+    expect((await sort(ids, { by: 'id' })).numRows).toBe(4);
+    addon.engines[0]!.loseDevice(0);
+    const sorted = await Promise.all([sort(ids, { by: 'id' }), joinCount(ids, ids, { on: 'id' }), sort(ids, { by: 'n' })]);
+    expect([sorted[0].numRows, sorted[1], sorted[2].numRows]).toEqual([4, 6, 4]);
+    expect(addon.engines.filter((engine) => engine.devices()[0]!.kind === 'gpu')).toHaveLength(2);
+    expect(addon.calls.filter((name) => name === 'dispose')).toHaveLength(2); // with its processor
   });
 });
