@@ -21,15 +21,15 @@ StackAllocator::~StackAllocator() {
   if (base_) physical_.free(base_, reserved_);
 }
 
-void StackAllocator::reserve(size_t bytes) {
+void StackAllocator::reserve(size_t bytes, size_t beside) {
   const std::lock_guard lock(mutex_);
-  reserve_locked(bytes);
+  reserve_locked(bytes, beside);
 }
 
-void StackAllocator::reserve_locked(size_t bytes) {
+void StackAllocator::reserve_locked(size_t bytes, size_t beside) {
   bytes = aligned(bytes);
-  if (bytes <= reserved_) return;
-  const size_t room = limit_ - std::min(limit_, resident_);
+  const size_t room = limit_ - std::min(limit_, resident_), most = room - std::min(room, beside);
+  if (bytes <= reserved_ && (reserved_ <= std::max(bytes, most) || !ranges_.empty())) return;
   if (bytes > room) {
     throw Error(ErrorCode::device_memory,
                 format_bytes(bytes) + " do not fit the memory limit of device '" + device_name_ + "' (" + limit_text() + ")");
@@ -42,7 +42,7 @@ void StackAllocator::reserve_locked(size_t bytes) {
     // The next power of two, or an eighth more where that would waste much.
     constexpr size_t kCoarse = size_t{1} << 30;
     const size_t step = bytes < kCoarse ? std::bit_ceil(bytes) : aligned(bytes + bytes / 8);
-    grown = std::max(bytes, std::min(step, room / kAlignment * kAlignment));
+    grown = std::max(bytes, std::min(step, most / kAlignment * kAlignment));
   }
   if (base_) physical_.free(base_, reserved_);
   base_ = nullptr;
@@ -87,7 +87,7 @@ Buffer StackAllocator::allocate(size_t bytes) {
   const std::lock_guard lock(mutex_);
   const size_t size = aligned(std::max<size_t>(bytes, 1));
   const bool injected = fails_now();
-  if (!injected && top_ + size > reserved_ && ranges_.empty()) reserve_locked(size);
+  if (!injected && top_ + size > reserved_ && ranges_.empty()) reserve_locked(size, 0);
   if (injected || top_ + size > reserved_) {
     const std::string room = format_bytes(top_) + " of " + format_bytes(reserved_) + " reserved in use, limit " + limit_text();
     if (!physical_.slow) release_locked();
