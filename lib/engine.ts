@@ -269,7 +269,15 @@ export class Engine implements AsyncDisposable {
     return runCall(this.#core, { signal, onProgress: undefined }, (call) => call.linkSpeeds(measure));
   }
 
-  /** Waits for the calls made so far, then frees all memory. Later calls reject. */
+  /** @internal Why its calls reject: a device has failed for good. null while all of them work. */
+  get failure(): string | null {
+    return this.#native.failure();
+  }
+
+  /**
+   * Waits for the calls made so far, then frees all memory. Later calls reject. A GPU that has failed for good can be used again
+   * once all engines of the process that use it are disposed: then its context is reset, which frees the memory that they had there.
+   */
   dispose(): Promise<void> {
     this.#disposal ??= this.#queue.run(undefined, async () => {
       this.#core.tables.close();
@@ -326,7 +334,7 @@ function chooseDevices(settings: EngineSettings, addon: NativeAddon): ChosenDevi
 /**
  * Makes an engine. `await using engine = await createEngine({ memoryLimit: '64GiB' })` disposes it at the end of the scope.
  * Rejects with ERR_OPTION for options that are not right, ERR_DEVICE for device 'gpu' where there is none, unless
- * `fallback` allows another, or where the system gives no thread for the engine's calls, and ERR_NATIVE_MISSING where the addon
+ * `fallback` allows another, where a GPU has failed or where the system gives no thread for the engine's calls, and ERR_NATIVE_MISSING where the addon
  * can't be loaded. An engine that gets fewer than `threads` threads works with those.
  */
 export async function createEngine(options: EngineOptions = {}): Promise<Engine> {
@@ -334,9 +342,26 @@ export async function createEngine(options: EngineOptions = {}): Promise<Engine>
 }
 
 let shared: Engine | undefined;
+/** A shared engine that has failed, on its way out. */
+let ending: Promise<void> | undefined;
 
-/** The engine of the module's own functions, made at the first use. */
-export function defaultEngine(): Engine {
+/**
+ * The engine of the module's own functions: made at the first use, and anew where a device of it has failed for good, once the
+ * one before is gone.
+ */
+export function defaultEngine(): Engine | Promise<Engine> {
+  if (shared?.failure) {
+    ending = shared.dispose();
+    shared = undefined;
+  }
+  if (ending) {
+    const awaited = ending;
+    const goOn = (): Engine | Promise<Engine> => {
+      if (ending === awaited) ending = undefined;
+      return defaultEngine();
+    };
+    return awaited.then(goOn, goOn);
+  }
   shared ??= new Engine(parse(engineSchema, 'createEngine', {}), native());
   return shared;
 }

@@ -1,6 +1,19 @@
 import { types } from 'node:util';
 
-/** The codes that a WarpjoinError can carry. They are stable; messages are not. */
+/**
+ * The codes that a WarpjoinError can carry. They are stable; messages are not.
+ *
+ * | code | meaning |
+ * | --- | --- |
+ * | ERR_COLUMN_NOT_FOUND, ERR_KEY_TYPE, ERR_INVALID_TABLE | an input does not have what the call needs, or is damaged |
+ * | ERR_OPTION | an option or an argument is not right |
+ * | ERR_MEMORY_LIMIT | memory is short: a limit (`memoryLimit`, `deviceMemoryLimit`, `maxOutputRows`) does not hold the call, or the host or a GPU has less free. No other plan fits, either |
+ * | ERR_DEVICE | there is no GPU, or one has failed: the message names it, the runtime's call and its error. The call ends at once, and no other plan is tried. Where it says that the GPU failed earlier, dispose of the engines that use it and make a new one |
+ * | ERR_NATIVE_MISSING | the addon can't be loaded |
+ * | ERR_NOT_SUPPORTED | warpjoin can't do this yet |
+ * | ERR_FILE, ERR_SPILL | a file can't be read or written |
+ * | ERR_INTERNAL | a bug of warpjoin's |
+ */
 export type ErrorCode =
   | 'ERR_COLUMN_NOT_FOUND'
   | 'ERR_KEY_TYPE'

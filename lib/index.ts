@@ -49,7 +49,8 @@ type Call = 'join' | 'joinCount' | 'joinIndices' | 'joinKeys' | 'sort' | 'sortPa
 /** A call of Engine as a function: with its types, on the shared engine. */
 function onDefaultEngine<C extends Call>(call: C): Engine[C] {
   const run = async (...args: never[]) => {
-    const engine = defaultEngine();
+    const shared = defaultEngine();
+    const engine = shared instanceof Promise ? await shared : shared; // mostly at once: the inputs are read before others change them
     return Reflect.apply(engine[call], engine, args);
   };
   return run as Engine[C];

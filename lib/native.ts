@@ -239,6 +239,8 @@ export interface NativeEngine {
    * 1 GiB where it is not given.
    */
   createJob(maxBufferBytes?: number): NativeJob;
+  /** Why every step rejects: a device has failed for good. null while all of them work. */
+  failure(): string | null;
   /** Waits for running steps, then frees all memory. Later calls throw. */
   dispose(): Promise<void>;
 
@@ -407,6 +409,8 @@ export interface NativeEngine {
   failAllocation(where: 'memory' | 'devices', n: number): void;
   /** For tests: as if others had left only so many bytes of each device's memory; Infinity switches it off. */
   leaveDeviceMemory(bytes: number): void;
+  /** For tests: lets a GPU fail, for this process and as long as an engine of it uses the GPU. */
+  loseDevice(ordinal: number): void;
 }
 
 export interface NativeEngineConfig {

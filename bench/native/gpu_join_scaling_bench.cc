@@ -11,6 +11,8 @@
 // section 4.1. Unique build keys, each with as many matches. A hash join whose result, both payloads of each pair, stays in
 // device memory; one that counts; and, with --merge 1 (0: not), a sort-merge join that counts. The floor is the bytes of the
 // tuples, or of the keys where pairs are counted, over the host-to-device ceiling, the best of those before and after each.
+// Where the devices do not hold the join and its result, joins run as the engine runs them: in rounds, if need be, and with the
+// result in pinned host memory. Their names say so, and their floor is that of these passes, as below.
 //
 // Home: workload B of N = 2.5x10^8 tuples a side (0: not at all), from host memory to host memory, on all GPUs. The result, both
 // payloads of each pair, goes to host memory, or pairs are counted; all of it is pinned, or in ordinary memory. The floor is all
@@ -27,12 +29,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
+#include <optional>
 
 #include "device/gpu_device.h"
 #include "device/streams.h"
 #include "gpu_bench.h"
 #include "join/join.h"
 #include "join/resident_join.h"
+#include "plans.h"
 #include "several_gpus.h"
 #include "sort/sort.h"
 #include "transfer/arrival.h"
@@ -263,136 +267,6 @@ void measure_resident(Engine& engine, const Options& options, Report& report) {
   for (const auto& device : engine.devices) device->memory().release();
 }
 
-void report_pinned(const char* name, const char* algorithm, size_t gpus, const Workload& load,
-                   const std::vector<double>& milliseconds, double floor, bool good, const std::string& phases, Report& report) {
-  report.wrong = report.wrong || !good;
-  const Times times = times_of(milliseconds);
-  std::printf(
-      "pinned %s, %-17s %zu GPUs  %llu join %llu  %7.1f ms (%.1f to %.1f)  floor %7.1f ms  ratio %.3f  %6.2f G tuples/s  %s  "
-      "[%s]\n",
-      name, algorithm, gpus, static_cast<unsigned long long>(load.build), static_cast<unsigned long long>(load.probe),
-      times.median, times.least, times.most, floor, times.median / floor,
-      static_cast<double>(load.build + load.probe) / times.median / 1e6, good ? "right" : "WRONG", phases.c_str());
-  std::fflush(stdout);
-  report.rows.push_back("{\"join\": \"pinned\", \"workload\": \"" + std::string(name) + "\", \"algorithm\": \"" + algorithm +
-                        "\", \"build\": " + std::to_string(load.build) + ", \"probe\": " + std::to_string(load.probe) +
-                        ", \"keyBytes\": " + std::to_string(load.bytes) + ", \"valueBytes\": " + std::to_string(load.bytes) +
-                        ", \"gpus\": " + std::to_string(gpus) + ", \"milliseconds\": " + json_of(times) +
-                        ", \"floorMilliseconds\": " + std::to_string(floor) +
-                        ", \"ratioToFloor\": " + std::to_string(times.median / floor) +
-                        ", \"right\": " + (good ? "true" : "false") + ", \"phases\": {" + phases + "}}");
-}
-
-SortedRun sort_side(Engine& engine, const std::vector<Device*>& devices, TupleLayout layout, const TupleView& tuples, Job& job) {
-  SortPlan plan{SortAlgorithm::sample, {}, {}};
-  for (const Device* device : devices) plan.devices.push_back(device->info().ordinal);
-  uint64_t chunksets = 1;
-  while (sort_device_bytes(layout, tuples.size / chunksets + 1, devices.size(), plan.algorithm, chunksets > 1, engine) >
-         devices[0]->memory().limit_bytes()) {
-    ++chunksets;
-  }
-  for (uint64_t c = 1; c <= chunksets; ++c) plan.chunkset_ends.push_back(tuples.size / chunksets * c);
-  plan.chunkset_ends.back() = tuples.size;
-  return merge_runs(engine, sort_chunksets(engine, layout, tuples, ~uint64_t{0}, plan, job), job);
-}
-
-/// The pairs of a sort-merge join: in the devices' joint memory where that holds both sides, else by way of sorted runs.
-uint64_t count_by_sorting(Engine& engine, const std::vector<Device*>& devices, const JoinKeys& keys, Job& job) {
-  const JoinRequest request{.count_only = true};
-  const EncodedTuples &left = keys.left.tuples, &right = keys.right.tuples;
-  MergeJoinPlan plan;
-  for (const Device* device : devices) plan.devices.push_back(device->info().ordinal);
-  if (sort_merge_join_device_bytes(left.layout, left.view.size, right.layout, right.view.size, devices.size(), request, engine) <=
-      devices[0]->memory().limit_bytes()) {
-    return sort_merge_join(engine, keys, request, plan.devices, job).size;
-  }
-  const SortedRun sorted_left = sort_side(engine, devices, left.layout, left.view, job);
-  const SortedRun sorted_right = sort_side(engine, devices, right.layout, right.view, job);
-  return merge_join(engine, sorted_left.view(), sorted_right.view(), keys, request, plan, job).size;
-}
-
-/// The sides of a workload in filled memory, build side left.
-JoinKeys keys_of(const Workload& load, const Pinned& in) {
-  JoinKeys keys;
-  keys.left.tuples.layout = keys.right.tuples.layout = load.layout();
-  keys.left.tuples.view = load.view(in, true, 0, load.build);
-  keys.right.tuples.view = load.view(in, false, 0, load.probe);
-  keys.left.rows = load.build;
-  keys.right.rows = load.probe;
-  keys.left.carries_payload = keys.right.carries_payload = true;
-  return keys;
-}
-
-void measure_pinned(Engine& engine, const char* name, const Workload& load, const Options& options, Report& report) {
-  const std::vector<Device*> devices = first_devices(engine, engine.devices.size());
-  Pinned in(*devices[0], load.words() * 8);
-  load.fill(engine.pool, in);
-  in.pin();
-  std::printf("pinned %.1f GB\n", static_cast<double>(load.words()) * 8 / 1e9);
-  const JoinKeys keys = keys_of(load, in);
-  double h2d = 0;
-  const auto measure_ceiling = [&] {
-    for (Device* device : devices) device->memory().release();
-    h2d = std::max(h2d, ceiling(engine, devices, in, in, true, false));
-    for (Device* device : devices) device->memory().release();
-  };
-
-  struct Case {
-    const char* algorithm;
-    uint8_t bytes;  // of each tuple that it takes
-    std::function<bool(Job& job, bool check, double& milliseconds)> run;
-    std::vector<double> milliseconds;
-    std::string phases;
-    bool good = true;
-  };
-  const auto counting = [&](const std::function<uint64_t(Job & job)>& count) {
-    return [&load, count](Job& job, bool, double& milliseconds) {
-      uint64_t pairs = 0;
-      milliseconds = milliseconds_of([&] { pairs = count(job); });
-      return pairs == load.probe;
-    };
-  };
-  std::vector<Case> cases;
-  cases.push_back({"hash, payloads",
-                   static_cast<uint8_t>(2 * load.bytes),
-                   [&](Job& job, bool check, double& milliseconds) {
-                     ResidentRows rows;
-                     milliseconds = milliseconds_of([&] { rows = hash_join_there(engine, devices, keys, {}, load.probe, job); });
-                     return !check || right(engine, devices, load, rows);
-                   },
-                   {},
-                   {}});
-  cases.push_back(
-      {"hash, count",
-       load.bytes,
-       counting([&](Job& job) { return hash_join_there(engine, devices, keys, {.count_only = true}, 0, job).size(); }),
-       {},
-       {}});
-  if (options.merge) {
-    cases.push_back({"sort-merge, count",
-                     load.bytes,
-                     counting([&](Job& job) { return count_by_sorting(engine, devices, keys, job); }),
-                     {},
-                     {}});
-  }
-  measure_ceiling();
-  for (Case& each : cases) {
-    for (unsigned run = 0; run <= options.runs; ++run) {
-      Job job;
-      double took = 0;
-      each.good = each.run(job, run == options.runs, took) && each.good;
-      if (run > 0) each.milliseconds.push_back(took);
-      each.phases = phases_of(job);
-    }
-    measure_ceiling();
-  }
-  std::printf("%zu GPUs: H2D %.1f GB/s\n", devices.size(), h2d / 1e9);
-  for (const Case& each : cases) {
-    const double floor = 1e3 * static_cast<double>((load.build + load.probe) * each.bytes) / h2d;
-    report_pinned(name, each.algorithm, devices.size(), load, each.milliseconds, floor, each.good, each.phases, report);
-  }
-}
-
 /// Bytes that go over the links at the same time.
 struct Pass {
   const char* name;
@@ -408,6 +282,74 @@ struct Pass {
            "}";
   }
 };
+
+/// Of a hash join into host memory.
+std::vector<Pass> passes_of(const Workload& load, uint32_t rounds, bool count_only) {
+  const uint64_t bytes = (load.build + load.probe) * load.bytes * (count_only ? 1 : 2);
+  const uint64_t home = count_only ? 0 : 2 * load.probe * load.bytes;
+  if (rounds > 1) return {{"cut rounds", bytes, bytes}, {"join rounds", bytes, home}};
+  return {{"arrive", bytes, 0}, {"go home", 0, home}};
+}
+
+double floor_of(const std::vector<Pass>& passes, const Ceilings& best) {
+  double floor = 0;
+  for (const Pass& pass : passes) floor += pass.floor_milliseconds(best);
+  return floor;
+}
+
+std::string json_of(const std::vector<Pass>& passes, const Ceilings& best) {
+  std::string json;
+  for (const Pass& pass : passes) json += (json.empty() ? "" : ", ") + pass.json(best);
+  return "[" + json + "]";
+}
+
+/// One of the joins of a workload, and what it took.
+struct Case {
+  std::string algorithm;
+  const char* memory;  ///< where the result is
+  uint32_t rounds;
+  std::vector<Pass> passes;
+  /// `check`: every row.
+  std::function<bool(Job& job, bool check, double& milliseconds)> run;
+  std::vector<double> milliseconds = {};
+  std::string phases = {};
+  bool good = true;
+
+  /// After a warm-up. Every row of the last run is checked.
+  void measure(unsigned runs) {
+    for (unsigned turn = 0; turn <= runs; ++turn) {
+      Job job;
+      double took = 0;
+      good = run(job, turn == runs, took) && good;
+      if (turn > 0) milliseconds.push_back(took);
+      phases = phases_of(job);
+    }
+  }
+};
+
+/// Prints and notes a case of workload `name`. `more`: members of its JSON object.
+void report_case(const std::string& join, const std::string& name, const Case& of, const Workload& load, const Ceilings& best,
+                 const std::string& more, Report& report) {
+  report.wrong = report.wrong || !of.good;
+  const size_t gpus = best.devices.size();
+  const Times times = times_of(of.milliseconds);
+  const double floor = floor_of(of.passes, best);
+  std::printf(
+      "%s, %-14s %-13s %zu GPUs  %llu join %llu  %u rounds  %7.1f ms (%.1f to %.1f)  floor %7.1f ms  ratio %.3f  "
+      "%6.2f G tuples/s  %s  [%s]\n",
+      name.c_str(), of.algorithm.c_str(), of.memory, gpus, static_cast<unsigned long long>(load.build),
+      static_cast<unsigned long long>(load.probe), of.rounds, times.median, times.least, times.most, floor, times.median / floor,
+      static_cast<double>(load.build + load.probe) / times.median / 1e6, of.good ? "right" : "WRONG", of.phases.c_str());
+  std::fflush(stdout);
+  report.rows.push_back("{\"join\": \"" + join + "\", \"algorithm\": \"" + of.algorithm + "\", \"memory\": \"" + of.memory +
+                        "\", \"build\": " + std::to_string(load.build) + ", \"probe\": " + std::to_string(load.probe) +
+                        ", \"keyBytes\": " + std::to_string(load.bytes) + ", \"valueBytes\": " + std::to_string(load.bytes) +
+                        ", \"gpus\": " + std::to_string(gpus) + ", \"rounds\": " + std::to_string(of.rounds) + more +
+                        ", \"milliseconds\": " + json_of(times) + ", \"passes\": " + json_of(of.passes, best) +
+                        ", \"floorMilliseconds\": " + std::to_string(floor) +
+                        ", \"ratioToFloor\": " + std::to_string(times.median / floor) +
+                        ", \"right\": " + (of.good ? "true" : "false") + ", \"phases\": {" + of.phases + "}}");
+}
 
 /// Blocks that an engine keeps for what it allocates next; pinned, unless they are ordinary memory.
 class KeptMemory {
@@ -435,21 +377,129 @@ class KeptMemory {
   std::vector<void*> pinned_;
 };
 
+SortedRun sort_side(Engine& engine, const std::vector<Device*>& devices, TupleLayout layout, const TupleView& tuples, Job& job) {
+  const SortPlan plan = bench::sort_plan(engine, devices, layout, tuples.size);
+  return merge_runs(engine, sort_chunksets(engine, layout, tuples, ~uint64_t{0}, plan, job), job);
+}
+
+/// The pairs of a sort-merge join: in the devices' joint memory where that is possible, else by way of sorted runs.
+uint64_t count_by_sorting(Engine& engine, const std::vector<Device*>& devices, const JoinKeys& keys, Job& job) {
+  const JoinRequest request{.count_only = true};
+  const EncodedTuples &left = keys.left.tuples, &right = keys.right.tuples;
+  const bool direct = std::all_of(devices.begin(), devices.end(), [&](const Device* device) {
+    return std::all_of(devices.begin(), devices.end(), [&](const Device* peer) { return device->addresses_peer(*peer); });
+  });
+  const size_t joint =
+      sort_merge_join_device_bytes(left.layout, left.view.size, right.layout, right.view.size, devices.size(), request, engine);
+  if (direct && joint <= bench::device_budget(devices)) {
+    return sort_merge_join(engine, keys, request, bench::ordinals_of(devices), job).size;
+  }
+  const SortedRun sorted_left = sort_side(engine, devices, left.layout, left.view, job);
+  const SortedRun sorted_right = sort_side(engine, devices, right.layout, right.view, job);
+  const MergeJoinPlan plan = bench::merge_join_plan(engine, devices, keys);
+  return merge_join(engine, sorted_left.view(), sorted_right.view(), keys, request, plan, job).size;
+}
+
+/// The sides of a workload in filled memory, build side left.
+JoinKeys keys_of(const Workload& load, const Pinned& in) {
+  JoinKeys keys;
+  keys.left.tuples.layout = keys.right.tuples.layout = load.layout();
+  keys.left.tuples.view = load.view(in, true, 0, load.build);
+  keys.right.tuples.view = load.view(in, false, 0, load.probe);
+  keys.left.rows = load.build;
+  keys.right.rows = load.probe;
+  keys.left.carries_payload = keys.right.carries_payload = true;
+  return keys;
+}
+
+/// A hash join into host memory, by `plan`.
+Case home_case(Engine& engine, std::string algorithm, const char* memory, const Workload& load, const JoinKeys& keys,
+               const JoinRequest& request, const HashJoinPlan& plan) {
+  const auto run = [&engine, &load, &keys, request, plan](Job& job, bool check, double& milliseconds) {
+    JoinRows rows;
+    milliseconds = milliseconds_of([&] { rows = hash_join(engine, keys, request, plan, job); });
+    if (rows.size != load.probe) return false;
+    if (request.count_only || !check) return true;
+    RowCheck rows_seen(load);
+    rows_seen.look(engine.pool, rows.left.data(), rows.right.data(), nullptr, rows.size);
+    return rows_seen.right();
+  };
+  return {std::move(algorithm), memory, plan.rounds, passes_of(load, plan.rounds, request.count_only), run};
+}
+
+/// Whether each device holds its part of the join, in one round, and of a result of both payloads of each probe tuple's pair.
+bool result_stays(Engine& engine, const std::vector<Device*>& devices, const Workload& load) {
+  const uint64_t rows = load.probe / devices.size() + load.probe / devices.size() / 16 + 4096;  // some get more than the mean
+  const size_t join = hash_join_device_bytes(load.layout(), load.build, load.layout(), load.probe, devices.size(), {}, 1, engine);
+  const size_t result = 2 * devices[0]->memory().resident_size(rows * load.bytes);
+  return join <= bench::device_budget(devices) && result <= bench::device_budget(devices) - join;
+}
+
+/// The hash join whose result stays on the devices.
+Case staying_case(Engine& engine, const std::vector<Device*>& devices, const Workload& load, const JoinKeys& keys) {
+  const auto run = [&](Job& job, bool check, double& milliseconds) {
+    ResidentRows rows;
+    milliseconds = milliseconds_of([&] { rows = hash_join_there(engine, devices, keys, {}, load.probe, job); });
+    return !check || right(engine, devices, load, rows);
+  };
+  return {"hash, payloads", "device", 1, {{"arrive", load.words() * 8, 0}}, run};
+}
+
+void measure_pinned(Engine& engine, const char* name, const Workload& load, const Options& options, Report& report) {
+  const std::vector<Device*> devices = first_devices(engine, engine.devices.size());
+  Pinned in(*devices[0], load.words() * 8), out(*devices[0], std::min(load.words() * 8, devices.size() << 31));
+  load.fill(engine.pool, in);
+  fill(engine.pool, out, [](uint64_t) { return 0; });
+  in.pin();
+  out.pin();
+  std::printf("pinned %.1f GB\n", static_cast<double>(load.words()) * 8 / 1e9);
+  const JoinKeys keys = keys_of(load, in);
+  const uint64_t key_bytes = (load.build + load.probe) * load.bytes;
+  const auto in_rounds = [](std::string algorithm, const HashJoinPlan& plan) {
+    return plan.rounds > 1 ? algorithm + " in " + std::to_string(plan.rounds) + " rounds" : algorithm;
+  };
+  std::vector<Case> cases;
+  std::optional<KeptMemory> kept;
+  if (result_stays(engine, devices, load)) {
+    cases.push_back(staying_case(engine, devices, load, keys));
+  } else {
+    const HashJoinPlan plan = bench::hash_join_plan(engine, devices, keys, {}, bench::device_budget(devices));
+    kept.emplace(engine, plan.rounds > 1 ? 6 : 2, load.probe * load.bytes, true);
+    cases.push_back(home_case(engine, in_rounds("hash, payloads home", plan), "pinned", load, keys, {}, plan));
+  }
+  const JoinRequest count{.count_only = true};
+  const HashJoinPlan count_plan = bench::hash_join_plan(engine, devices, keys, count, bench::device_budget(devices));
+  cases.push_back(home_case(engine, in_rounds("hash, count", count_plan), "device", load, keys, count, count_plan));
+  if (options.merge) {
+    const auto run = [&](Job& job, bool, double& milliseconds) {
+      uint64_t pairs = 0;
+      milliseconds = milliseconds_of([&] { pairs = count_by_sorting(engine, devices, keys, job); });
+      return pairs == load.probe;
+    };
+    cases.push_back({"sort-merge, count", "device", 1, {{"arrive", key_bytes, 0}}, run});
+  }
+  Ceilings best{devices};
+  best.measure(engine, in, out);
+  for (Case& each : cases) {
+    each.measure(options.runs);
+    best.measure(engine, in, out);
+  }
+  std::printf("%zu GPUs: H2D %.1f, D2H %.1f, both %.1f GB/s\n", devices.size(), best.h2d / 1e9, best.d2h / 1e9, best.both / 1e9);
+  const std::string workload = std::string(", \"workload\": \"") + name + "\"";
+  for (const Case& each : cases) report_case("pinned", std::string("pinned ") + name, each, load, best, workload, report);
+}
+
 /// `out_of_core`: on a quarter of the memory that it takes.
 void measure_home(Engine& whole, EngineConfig config, bool out_of_core, const Options& options, Report& report) {
   const char* const name = out_of_core ? "out of core" : "home";
   const uint64_t side = (out_of_core ? options.ooc : options.home) / 2 * 2;
   const Workload load(8, side, side);
-  const TupleLayout layout = load.layout();
-  const auto needed = [&](uint32_t rounds) {
-    return hash_join_device_bytes(layout, load.build, layout, load.probe, whole.devices.size(), {}, rounds, whole);
-  };
-  uint32_t rounds = 1;
-  if (out_of_core) {
-    config.device_memory_limit_bytes = needed(1) / 4;
-    for (rounds = 4; needed(rounds) > config.device_memory_limit_bytes;) rounds *= 2;
-  }
   const std::vector<Device*> devices = first_devices(whole, whole.devices.size());
+  size_t budget = bench::device_budget(devices);
+  if (out_of_core) {
+    budget = hash_join_device_bytes(load.layout(), load.build, load.layout(), load.probe, devices.size(), {}, 1, whole) / 4;
+    config.device_memory_limit_bytes = budget;
+  }
   Pinned in(*devices[0], load.words() * 8), out(*devices[0], std::min(load.words() * 8, devices.size() << 31));
   load.fill(whole.pool, in);
   fill(whole.pool, out, [](uint64_t) { return 0; });
@@ -457,72 +507,31 @@ void measure_home(Engine& whole, EngineConfig config, bool out_of_core, const Op
   out.pin();
   const JoinKeys keys = keys_of(load, in);
   Ceilings best{devices};
-  const uint64_t tuples = load.build + load.probe, column = load.probe * load.bytes;
-  struct Case {
-    const char* algorithm;
-    const char* memory;
-    std::vector<Pass> passes;
-    std::vector<double> milliseconds;
-    std::string phases;
-    bool good = true;
-  };
   std::vector<Case> cases;
   for (const bool pinned : {true, false}) {
     Engine engine(config);
-    HashJoinPlan plan{{}, rounds, 0};
-    for (const auto& device : engine.devices) plan.devices.push_back(device->info().ordinal);
-    const KeptMemory kept(engine, out_of_core ? 6 : 2, column, pinned);  // the columns of both sides' rounds and of the result
+    const std::vector<Device*> own = first_devices(engine, engine.devices.size());
+    const auto plan_of = [&](const JoinRequest& request) { return bench::hash_join_plan(engine, own, keys, request, budget); };
+    // The columns of both sides' rounds, where there are several, and of the result.
+    const KeptMemory kept(engine, plan_of({}).rounds > 1 ? 6 : 2, load.probe * load.bytes, pinned);
     for (const bool count_only : {false, true}) {
-      const uint64_t bytes = tuples * load.bytes * (count_only ? 1 : 2);
-      const uint64_t home = count_only ? 0 : 2 * column;
-      const std::vector<Pass> passes = out_of_core ? std::vector<Pass>{{"cut rounds", bytes, bytes}, {"join rounds", bytes, home}}
-                                                   : std::vector<Pass>{{"arrive", bytes, 0}, {"go home", 0, home}};
-      Case& each =
-          cases.emplace_back(Case{count_only ? "hash, count" : "hash, payloads", pinned ? "pinned" : "ordinary", passes, {}, {}});
+      const JoinRequest request{.count_only = count_only};
+      const HashJoinPlan plan = plan_of(request);
+      Case each = home_case(engine, count_only ? "hash, count" : "hash, payloads", pinned ? "pinned" : "ordinary", load, keys,
+                            request, plan);
       best.measure(whole, in, out);
       if (!pinned && !out_of_core) in.unpin();
-      for (unsigned run = 0; run <= options.runs; ++run) {
-        Job job;
-        JoinRows rows;
-        const double took = milliseconds_of([&] { rows = hash_join(engine, keys, {.count_only = count_only}, plan, job); });
-        if (run > 0) each.milliseconds.push_back(took);
-        each.phases = phases_of(job);
-        each.good = each.good && rows.size == load.probe;
-        if (count_only || run < options.runs || !each.good) continue;
-        RowCheck check(load);
-        check.look(engine.pool, rows.left.data(), rows.right.data(), nullptr, rows.size);
-        each.good = check.right();
-      }
-      for (const auto& device : engine.devices) device->memory().release();
+      each.measure(options.runs);
+      each.run = nullptr;  // it refers to this engine
+      cases.push_back(std::move(each));
+      for (Device* device : own) device->memory().release();
       in.pin();
     }
     best.measure(whole, in, out);
   }
-  std::printf("%zu GPUs: H2D %.1f, D2H %.1f, both %.1f GB/s; %u rounds\n", devices.size(), best.h2d / 1e9, best.d2h / 1e9,
-              best.both / 1e9, rounds);
-  for (const Case& each : cases) {
-    report.wrong = report.wrong || !each.good;
-    const Times times = times_of(each.milliseconds);
-    double floor = 0;
-    std::string passes;
-    for (const Pass& pass : each.passes) {
-      floor += pass.floor_milliseconds(best);
-      passes += (passes.empty() ? "" : ", ") + pass.json(best);
-    }
-    std::printf("%s, %-14s %-8s %zu GPUs  %7.1f ms (%.1f to %.1f)  floor %7.1f ms  ratio %.3f  %6.2f G tuples/s  %s  [%s]\n",
-                name, each.algorithm, each.memory, devices.size(), times.median, times.least, times.most, floor,
-                times.median / floor, static_cast<double>(tuples) / times.median / 1e6, each.good ? "right" : "WRONG",
-                each.phases.c_str());
-    std::fflush(stdout);
-    report.rows.push_back(
-        "{\"join\": \"" + std::string(name) + "\", \"algorithm\": \"" + each.algorithm + "\", \"memory\": \"" + each.memory +
-        "\", \"build\": " + std::to_string(load.build) + ", \"probe\": " + std::to_string(load.probe) +
-        ", \"keyBytes\": 8, \"valueBytes\": 8, \"gpus\": " + std::to_string(devices.size()) + ", \"rounds\": " +
-        std::to_string(rounds) + ", \"deviceLimitBytes\": " + std::to_string(config.device_memory_limit_bytes) +
-        ", \"milliseconds\": " + json_of(times) + ", \"passes\": [" + passes +
-        "], \"floorMilliseconds\": " + std::to_string(floor) + ", \"ratioToFloor\": " + std::to_string(times.median / floor) +
-        ", \"right\": " + (each.good ? "true" : "false") + ", \"phases\": {" + each.phases + "}}");
-  }
+  std::printf("%zu GPUs: H2D %.1f, D2H %.1f, both %.1f GB/s\n", devices.size(), best.h2d / 1e9, best.d2h / 1e9, best.both / 1e9);
+  const std::string limit = ", \"deviceLimitBytes\": " + std::to_string(config.device_memory_limit_bytes);
+  for (const Case& each : cases) report_case(name, name, each, load, best, limit, report);
 }
 
 int run(const Options& options) {

@@ -4,10 +4,11 @@
 //
 // Host to host from pinned memory: uint64 keys, and (uint64, uint64) pairs whose values are row numbers. The floor is the
 // bytes over the host-to-device ceiling plus the bytes over the device-to-host ceiling of the same GPUs, the best of those that
-// are measured before and after each sort. Every result is checked: in order, stable, and made of the input's tuples.
+// are measured before and after each sort. Every result is checked: in order, stable, and made of the input's tuples. GPUs that
+// would sort the tuples in several chunksets are left out.
 //
-// Out of core: the keys in so many chunksets (4; 0: not at all), on all GPUs, also from pinned memory through pinned memory.
-// The floor is that of its two passes, each of which moves all bytes both ways at once.
+// Out of core: the keys in so many chunksets, or as many as the GPUs need (4; 0: not at all), on all GPUs, also from pinned
+// memory through pinned memory. The floor is that of its two passes, each of which moves all bytes both ways at once.
 //
 // Resident: as many pairs on each GPU, sorted from device memory to device memory. One GPU is compared with the radix sort of CUB
 // or rocPRIM alone; several are compared with as many times the rate of one.
@@ -23,6 +24,7 @@
 #include "core/engine.h"
 #include "device/gpu_device.h"
 #include "gpu_bench.h"
+#include "plans.h"
 #include "primitives/primitives.h"
 #include "several_gpus.h"
 #include "sort/sample_sort.h"
@@ -147,6 +149,12 @@ void measure_host_to_host(Engine& engine, LinkSpeeds& links, const Options& opti
   const auto in_core = [&](TupleLayout layout, const TupleView& from, const TupleSpan& to) {
     const double bytes = static_cast<double>(from.size * layout.tuple_bytes());
     each_set([&](size_t set) {
+      const size_t chunksets = bench::sort_plan(engine, ceilings[set].devices, layout, from.size).chunkset_ends.size();
+      if (chunksets > 1) {
+        std::printf("host to host, %zu GPUs: not measured, as they sort %llu tuples of %zu bytes in %zu chunksets\n",
+                    ceilings[set].devices.size(), static_cast<unsigned long long>(from.size), layout.tuple_bytes(), chunksets);
+        return;
+      }
       sort({"host to host",
             set,
             layout,
@@ -171,10 +179,9 @@ void measure_host_to_host(Engine& engine, LinkSpeeds& links, const Options& opti
     Pinned spill(device, options.keys * sizeof(uint64_t));
     fill(engine.pool, spill, [](uint64_t) { return 0; });
     spill.pin();
-    std::vector<uint64_t> ends;
-    for (unsigned c = 1; c <= options.chunksets; ++c) ends.push_back(options.keys / options.chunksets * c);
-    ends.back() = options.keys;
     const TupleLayout layout{8, 0};
+    const std::vector<uint64_t> ends =
+        bench::sort_plan(engine, ceilings.back().devices, layout, options.keys, options.chunksets).chunkset_ends;
     const TupleView from{in.at(0), nullptr, 0, options.keys};
     const TupleSpan to{out.at(0), nullptr, options.keys};
     const double bytes = static_cast<double>(options.keys) * 8;

@@ -42,6 +42,8 @@ const PROGRESS_INTERVAL_MS = 50;
 /** The share of a call's progress that the steps before there is a plan get together. */
 const BEFORE_PLAN = 0.1;
 
+/** The addon's code, which users see as ERR_MEMORY_LIMIT. */
+const DEVICE_SHORTAGE = 'ERR_DEVICE_MEMORY';
 const CODES: ReadonlySet<string> = new Set<ErrorCode>([
   'ERR_COLUMN_NOT_FOUND',
   'ERR_KEY_TYPE',
@@ -53,10 +55,19 @@ const CODES: ReadonlySet<string> = new Set<ErrorCode>([
   'ERR_NOT_SUPPORTED',
 ]);
 
+/**
+ * Whether an error of the addon says that a device is short of memory. That alone is planned anew: the addon has another code for
+ * what a device fails by.
+ */
+export function isDeviceShortage(error: unknown): boolean {
+  return (error as { code?: unknown } | undefined)?.code === DEVICE_SHORTAGE;
+}
+
 /** An error of the data plane as users see it, with the stack of the call. */
 export function translate(error: unknown): unknown {
   if (error instanceof WarpjoinError) return error;
   const { code, message } = error as { code?: unknown; message?: string };
+  if (code === DEVICE_SHORTAGE) return new WarpjoinError('ERR_MEMORY_LIMIT', message ?? code, { cause: error });
   if (typeof code === 'string' && CODES.has(code)) return new WarpjoinError(code as ErrorCode, message ?? code, { cause: error });
   return new WarpjoinError('ERR_INTERNAL', `Unexpected failure: ${message ?? error}`, { cause: error });
 }
@@ -217,7 +228,7 @@ export class Call {
     } catch (error) {
       const { code, message } = error as { code?: unknown; message: string };
       // A limit too small to measure with may be large enough to work with.
-      if (code !== 'ERR_MEMORY_LIMIT' && code !== 'ERR_DEVICE') throw error;
+      if (code !== 'ERR_MEMORY_LIMIT' && !isDeviceShortage(error)) throw error;
       return { ...this.resources, links: `the links could not be measured: ${message}` };
     }
   }
@@ -320,7 +331,10 @@ export async function runCall<T>(core: EngineCore, running: Running, body: (call
   });
 }
 
-const isShort = (error: unknown): error is WarpjoinError => error instanceof WarpjoinError && error.code === 'ERR_MEMORY_LIMIT';
+/** Whether a call failed for want of host memory. */
+function isShort(error: unknown): error is WarpjoinError {
+  return error instanceof WarpjoinError && error.code === 'ERR_MEMORY_LIMIT' && !isDeviceShortage(error.cause);
+}
 
 /** The error where memory is short, with what the caller could do about results that he still holds. */
 function namingHeld({ native }: EngineCore, error: WarpjoinError): WarpjoinError {

@@ -2,6 +2,7 @@ import type { Table } from 'apache-arrow';
 import { type Input, infoOf } from '../columns/input.js';
 import type { Plan } from '../plan/plan.js';
 import type { Stats } from '../types.js';
+import { isDeviceShortage } from './call.js';
 import type { LoadedTable } from './load.js';
 
 /** Bytes a value of the column takes, at least: offsets alone where the width varies. */
@@ -17,10 +18,9 @@ export function textBytes(input: Input, index: number): number {
   return input.columns[index]!.chunks.reduce((bytes, { values }) => bytes + (values?.byteLength ?? 0), 0);
 }
 
-/** Whether a device turned out to have too little memory for a step. What others have left of it may do for another plan. */
+/** Whether a device's limit turned out to be too low for a step. Where others use the device, `shortageOf` finds another plan. */
 export function isOutOfDeviceMemory(error: unknown): boolean {
-  const { code, freeBytes } = error as { code?: unknown; freeBytes?: unknown };
-  return code === 'ERR_DEVICE' && freeBytes === undefined;
+  return isDeviceShortage(error) && (error as { freeBytes?: unknown }).freeBytes === undefined;
 }
 
 /** What a plan says of loaded tables that a call takes from host memory. */

@@ -11,6 +11,7 @@
 #include "binding/step_values.h"
 #include "columns/device_gather.h"
 #include "core/error.h"
+#include "primitives/primitives.h"
 #include "transfer/link_speeds.h"
 
 namespace warpjoin::binding {
@@ -22,6 +23,7 @@ Napi::Value EngineWrap::define(Napi::Env env) {
                                               method<&EngineWrap::set_memory_limit>("setMemoryLimit"),
                                               method<&EngineWrap::reset_peaks>("resetPeaks"),
                                               method<&EngineWrap::create_job>("createJob"),
+                                              method<&EngineWrap::failure>("failure"),
                                               method<&EngineWrap::dispose>("dispose"),
                                               method<&EngineWrap::measure_links>("measureLinks"),
                                               method<&EngineWrap::relation>("relation"),
@@ -65,7 +67,8 @@ Napi::Value EngineWrap::define(Napi::Env env) {
                                               method<&EngineWrap::sort_table>("sortTable"),
                                               method<&EngineWrap::sort_table_device_bytes>("sortTableDeviceBytes"),
                                               method<&EngineWrap::fail_allocation>("failAllocation"),
-                                              method<&EngineWrap::leave_device_memory>("leaveDeviceMemory")};
+                                              method<&EngineWrap::leave_device_memory>("leaveDeviceMemory"),
+                                              method<&EngineWrap::lose_device>("loseDevice")};
   napi_value made = nullptr;
   const napi_status status = napi_define_class(env, "Engine", NAPI_AUTO_LENGTH, entry<&EngineWrap::construct>, nullptr,
                                                std::size(methods), methods, &made);
@@ -121,7 +124,10 @@ Napi::Value EngineWrap::enqueue(const Napi::CallbackInfo& info, std::vector<std:
   inputs.push_back(shared_from_this());
   return queue_->submit({.job = job,
                          .inputs = std::move(inputs),
-                         .run = [engine = engine_, job = job.get(), work = std::move(work)] { return work(*engine, *job); }});
+                         .run = [engine = engine_, job = job.get(), work = std::move(work)] {
+                           engine->check();
+                           return work(*engine, *job);
+                         }});
 }
 
 Napi::Value EngineWrap::threads(const Napi::CallbackInfo& info) { return number(info.Env(), engine().pool.threads()); }
@@ -175,6 +181,16 @@ Napi::Value EngineWrap::create_job(const Napi::CallbackInfo& info) {
   const bool by_default = info[0].IsUndefined();
   return to_job_handle(info.Env(),
                        by_default ? std::make_shared<Job>() : std::make_shared<Job>(to_bound(info[0], "maxBufferBytes")));
+}
+
+Napi::Value EngineWrap::failure(const Napi::CallbackInfo& info) {
+  const Engine& own = engine();
+  try {
+    own.check();
+    return info.Env().Null();
+  } catch (const Error& error) {
+    return Napi::String::New(info.Env(), error.what());
+  }
 }
 
 Napi::Value EngineWrap::dispose(const Napi::CallbackInfo& info) {
@@ -471,6 +487,16 @@ Napi::Value EngineWrap::fail_allocation(const Napi::CallbackInfo& info) {
 Napi::Value EngineWrap::leave_device_memory(const Napi::CallbackInfo& info) {
   const uint64_t bytes = to_bound(info[0], "bytes");
   for (const auto& device : engine().devices) device->memory().leave_free(bytes);
+  return info.Env().Undefined();
+}
+
+Napi::Value EngineWrap::lose_device(const Napi::CallbackInfo& info) {
+  Device& device = *engine().select({static_cast<int>(to_count(info[0], "ordinal"))})[0];
+  if (device.addresses_host_memory()) throw Error(ErrorCode::not_supported, "The processor can't be lost");
+  // A kernel that writes where nothing is.
+  const auto stream = device.create_stream();
+  void* const nothing = reinterpret_cast<void*>(StackAllocator::kAlignment);
+  device.primitives().flip_keys({8, 0}, nothing, nothing, 1, 0, Job(), *stream);
   return info.Env().Undefined();
 }
 

@@ -50,6 +50,7 @@ class EngineWrap : public std::enable_shared_from_this<EngineWrap> {
   Napi::Value memory(const Napi::CallbackInfo& info);
   Napi::Value reset_peaks(const Napi::CallbackInfo& info);
   Napi::Value create_job(const Napi::CallbackInfo& info);
+  Napi::Value failure(const Napi::CallbackInfo& info);
   Napi::Value dispose(const Napi::CallbackInfo& info);
   Napi::Value measure_links(const Napi::CallbackInfo& info);
   Napi::Value relation(const Napi::CallbackInfo& info);
@@ -95,6 +96,7 @@ class EngineWrap : public std::enable_shared_from_this<EngineWrap> {
   Napi::Value sort_table_device_bytes(const Napi::CallbackInfo& info);
   Napi::Value fail_allocation(const Napi::CallbackInfo& info);
   Napi::Value leave_device_memory(const Napi::CallbackInfo& info);
+  Napi::Value lose_device(const Napi::CallbackInfo& info);
 
   /// Queues `work(engine, job)` behind the job in argument 0. `inputs` stay alive until the promise settles.
   using Work = std::function<MakeResult(Engine&, Job&)>;

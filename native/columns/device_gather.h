@@ -18,9 +18,9 @@ size_t device_gather_bytes(const std::vector<const Column*>& columns, RowList ro
 /// Gathers `rows.size` values of each column, all by the same rows, into the columns that gather() makes. The devices keep the
 /// row numbers, a share each, and spread column after column over their memory: while one is gathered and goes home the next
 /// arrives. Devices must address each other's memory, as many as Primitives::kMostShards; at least one. Throws
-/// Error(not_supported) for other devices or columns, and Error(device), naming the device, where one has too little memory. Host
-/// memory: the results, and a quarter of a byte a row of columns that have nulls or are of booleans; of all columns where rows
-/// may be missing.
+/// Error(not_supported) for other devices or columns, and Error(device_memory), naming the device, where one has too little
+/// memory. Host memory: the results, and a quarter of a byte a row of columns that have nulls or are of booleans; of all columns
+/// where rows may be missing.
 std::vector<OwnedColumn> gather_on_devices(Engine& engine, const std::vector<Device*>& devices,
                                            const std::vector<const Column*>& columns, RowList rows, Job& job);
 

@@ -43,8 +43,8 @@ bool spread_evenly(const ResidentTable& table);
 /// Device memory that load_table() takes on each of `devices`, at most.
 size_t resident_table_bytes(const std::vector<const Column*>& columns, uint64_t rows, const std::vector<Device*>& devices);
 
-/// Copies columns of `rows` rows each to the devices, spread as Sharding::of says. Throws Error(device), naming the device,
-/// where one has too little memory, and Error(not_supported) for other columns. Host memory: a bit a row of each bitmap.
+/// Copies columns of `rows` rows each to the devices, spread as Sharding::of says. Throws Error(device_memory), naming the
+/// device, where one has too little memory, and Error(not_supported) for other columns. Host memory: a bit a row of each bitmap.
 ResidentTable load_table(Engine& engine, const std::vector<Device*>& devices, const std::vector<const Column*>& columns,
                          uint64_t rows, Job& job);
 

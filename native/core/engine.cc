@@ -43,6 +43,10 @@ Engine::Engine(const EngineConfig& config)
   topology = Topology::probe(all);
 }
 
+void Engine::check() const {
+  for (const auto& device : devices) device->check();
+}
+
 unsigned Engine::transfer_threads() const { return transfer_threads_for(pool, devices.size()); }
 
 std::vector<Device*> Engine::select(const std::vector<int>& ordinals) const {

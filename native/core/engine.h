@@ -42,6 +42,8 @@ struct Engine : std::enable_shared_from_this<Engine> {
   TransferStreams transfer_streams;
   BytesHash text_hash;  ///< of texts that are keys, seeded at random; no result depends on it
 
+  /// Throws Error(device) where one of the devices has failed for good: Device::check().
+  void check() const;
   /// How many threads take part in a transfer: so many keep all links busy.
   unsigned transfer_threads() const;
   /// The devices with these ordinals; throws Error(option) for one that is not there.

@@ -8,14 +8,15 @@
 
 namespace warpjoin {
 
-/// Stable error codes; `code_name` gives the string that JavaScript sees.
+/// Stable error codes; `code_name` gives the string that lib/ sees.
 enum class ErrorCode {
   column_not_found,
   key_type,
   option,
   invalid_table,  ///< buffers detached, shorter than they claim, or inconsistent
   memory_limit,
-  device,
+  device_memory,  ///< a device's limit does not hold the plan, or its memory has less free: another plan may do
+  device,         ///< a device failed, or is not there: no other plan is tried
   not_supported,
   aborted,
   internal,
@@ -39,11 +40,11 @@ class InputChanged : public Error {
       : Error(ErrorCode::invalid_table, what + " changed during the call. Inputs must not be written to before it has ended") {}
 };
 
-/// A device's physical memory, which others use too, has no room for what the limits allow: less may do.
+/// A device's physical memory, which others use too, has less free than the limits allow: a plan that needs less may do.
 class DeviceMemoryShortage : public Error {
  public:
   DeviceMemoryShortage(const std::string& message, size_t free_bytes)
-      : Error(ErrorCode::device, message), free_bytes_(free_bytes) {}
+      : Error(ErrorCode::device_memory, message), free_bytes_(free_bytes) {}
   /// What the device has left.
   size_t free_bytes() const noexcept { return free_bytes_; }
 

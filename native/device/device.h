@@ -59,6 +59,10 @@ class Device {
 
   const DeviceInfo& info() const noexcept { return info_; }
 
+  /// Throws Error(device), saying what it failed by, where the device has failed for good: every later call would fail. Its
+  /// streams, events and memory can still be destroyed.
+  virtual void check() const {}
+
   /// True where kernels of this device read and write ordinary host memory at full speed, so that an operator
   /// passes host pointers to primitives instead of copying to and from device memory.
   virtual bool addresses_host_memory() const noexcept = 0;
@@ -75,7 +79,7 @@ class Device {
   /// copy of other memory blocks the thread that enqueues it, and runs at a fraction of the link's speed.
   virtual bool copies_directly(const void* /*data*/) const { return true; }
   /// Makes host memory such that this device and its peers copy it directly, until unpin(). Slow (2 to 5 GB/s). Throws
-  /// Error(device), naming device and bytes, where the system has no room for it.
+  /// Error(memory_limit), naming device and bytes, where the system has too little memory that can be pinned.
   virtual void pin(void* /*data*/, size_t /*bytes*/) {}
   /// `data` is what was pinned; nothing enqueued may refer to it.
   virtual void unpin(void* /*data*/) noexcept {}

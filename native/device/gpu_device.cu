@@ -28,9 +28,9 @@ class GpuEvent final : public Event {
     results_.deliver();
   }
   bool done() override {
-    if (gpu_event_query(event_) == gpu_success) return true;
-    static_cast<void>(gpu_get_last_error());  // it would be the next launch's; a failure is the stream's to report
-    return false;
+    const gpu_error_t state = gpu_event_query(event_);
+    if (state != gpu_success) static_cast<void>(gpu_get_last_error());  // it would be the next launch's
+    return state != gpu_error_not_ready;                                // what failed is over: the stream throws
   }
   gpu_event_t raw() const noexcept { return event_; }
 
@@ -40,110 +40,74 @@ class GpuEvent final : public Event {
   gpu_event_t event_{};
 };
 
-// The GPUs in use, and which of them read each other's memory. Peer access belongs to the process, not to an engine.
-class Peers {
- public:
-  static Peers& of_process() {
-    static Peers peers;
-    return peers;
-  }
-
-  void add(int gpu) {
-    const std::lock_guard lock(mutex_);
-    if (std::find(gpus_.begin(), gpus_.end(), gpu) != gpus_.end()) return;
-    for (const int other : gpus_) {
-      enable(gpu, other);
-      enable(other, gpu);
-    }
-    gpus_.push_back(gpu);
-  }
-
-  bool linked(int from, int to) {
-    const std::lock_guard lock(mutex_);
-    return std::find(links_.begin(), links_.end(), std::pair(from, to)) != links_.end();
-  }
-
- private:
-  void enable(int from, int to) {
-    int can = 0;
-    if (gpu_can_access_peer(&can, from, to) != gpu_success || !can || gpu_set_device(from) != gpu_success) {
-      static_cast<void>(gpu_get_last_error());
-      return;
-    }
-    const gpu_error_t error = gpu_enable_peer_access(to, 0);
-    static_cast<void>(gpu_get_last_error());
-    if (error == gpu_success || error == gpu_error_peer_access_already_enabled) links_.emplace_back(from, to);
-  }
-
-  std::mutex mutex_;
-  std::vector<int> gpus_;
-  std::vector<std::pair<int, int>> links_;
-};
+/// A GPU that the process may use; throws Error(device) where there is none of this number.
+DeviceInfo info_of(int gpu) {
+  const std::vector<DeviceInfo> gpus = visible_gpus();
+  if (gpu >= 0 && static_cast<size_t>(gpu) < gpus.size()) return gpus[static_cast<size_t>(gpu)];
+  throw Error(ErrorCode::device,
+              "There is no GPU " + std::to_string(gpu) + ": the process may use " + std::to_string(gpus.size()));
+}
 
 class GpuDevice final : public Device {
  public:
-  GpuDevice(int ordinal, int gpu, size_t limit_bytes) : id_{gpu, "GPU " + std::to_string(gpu)} {
-    gpu_device_properties_t properties;
-    GPU_CHECK(id_.name, gpu_get_device_properties(&properties, gpu));
-    id_.name = std::string(properties.name) + " " + std::to_string(gpu);
-    id_.select();
-    info_ = {DeviceKind::gpu, ordinal, id_.name, properties.totalGlobalMem,
-             limit_bytes ? std::min(limit_bytes, properties.totalGlobalMem) : default_limit(properties.totalGlobalMem)};
+  GpuDevice(int ordinal, DeviceInfo gpu, size_t limit_bytes) : id_(GpuId::use(gpu.ordinal, gpu.name)) {
+    id_->select();
+    info_ = std::move(gpu);
+    info_.ordinal = ordinal;
+    if (limit_bytes) info_.limit_bytes = std::min(limit_bytes, info_.memory_bytes);
     memory_ = std::make_unique<StackAllocator>(
         info_.name, info_.limit_bytes,
         StackAllocator::Physical{[this](size_t bytes) { return allocate(bytes); }, [this](void* data, size_t) { free(data); },
                                  [this] { return free_bytes(); }});
-    Peers::of_process().add(gpu);
-    primitives_ = std::make_unique<GpuPrimitives>(*this, id_, results_);
+    primitives_ = std::make_unique<GpuPrimitives>(*this, *id_, results_);
   }
   ~GpuDevice() override { memory_.reset(); }
+
+  void check() const override { id_->check(); }
 
   bool addresses_host_memory() const noexcept override { return false; }
   bool addresses_peer(const Device& peer) const noexcept override {
     const auto* gpu = dynamic_cast<const GpuDevice*>(&peer);
-    return gpu && (gpu->id_.gpu == id_.gpu || Peers::of_process().linked(id_.gpu, gpu->id_.gpu));
+    return gpu && id_->addresses(*gpu->id_);
   }
-  std::unique_ptr<Stream> create_stream(bool urgent) override { return std::make_unique<GpuStream>(id_, results_, urgent); }
-  std::unique_ptr<Event> create_event() override { return std::make_unique<GpuEvent>(id_, results_); }
+  std::unique_ptr<Stream> create_stream(bool urgent) override { return std::make_unique<GpuStream>(*id_, results_, urgent); }
+  std::unique_ptr<Event> create_event() override { return std::make_unique<GpuEvent>(*id_, results_); }
 
   bool copies_directly(const void* data) const override {
-    id_.select();
+    id_->select();
     gpu_pointer_attributes_t attributes;
     const bool known = gpu_pointer_get_attributes(&attributes, data) == gpu_success;
     static_cast<void>(gpu_get_last_error());  // HIP has one for ordinary memory
     return known && gpu_memory_type(attributes) == gpu_memory_type_host;
   }
   void pin(void* data, size_t bytes) override {
-    id_.select();
-    const gpu_error_t error = gpu_pin(data, bytes);
-    if (error == gpu_success) return;
-    static_cast<void>(gpu_get_last_error());
-    throw Error(ErrorCode::device,
-                "Device '" + id_.name + "' can't pin " + format_bytes(bytes) + " of host memory: " + gpu_get_error_string(error));
+    id_->select();
+    gpu_check_pinned(gpu_pin(data, bytes), GPU_TEXT(gpu_pin(data, bytes)), bytes, id_->name);
   }
   void unpin(void* data) noexcept override {
-    static_cast<void>(gpu_set_device(id_.gpu));
+    static_cast<void>(gpu_set_device(id_->gpu));
     static_cast<void>(gpu_unpin(data));
   }
 
   void copy(void* target, const void* source, size_t bytes, Stream& stream) override {
     if (bytes == 0) return;
-    id_.select();
-    GPU_CHECK(id_.name, gpu_memcpy_async(target, source, bytes, gpu_memcpy_default, raw(stream)));
+    id_->select();
+    GPU_CHECK(id_->name, gpu_memcpy_async(target, source, bytes, gpu_memcpy_default, raw(stream)));
   }
 
   void copy_to_peer(void* target, Device& peer, const void* source, size_t bytes, Stream& stream) override {
     const auto* gpu = dynamic_cast<const GpuDevice*>(&peer);
     if (!gpu) return copy(target, source, bytes, stream);
     if (bytes == 0) return;
-    id_.select();
-    GPU_CHECK(id_.name, gpu_memcpy_peer_async(target, gpu->id_.gpu, source, id_.gpu, bytes, raw(stream)));
+    gpu->check();
+    id_->select();
+    GPU_CHECK(id_->name, gpu_memcpy_peer_async(target, gpu->id_->gpu, source, id_->gpu, bytes, raw(stream)));
   }
 
   void fill(void* target, unsigned char value, size_t bytes, Stream& stream) override {
     if (bytes == 0) return;
-    id_.select();
-    GPU_CHECK(id_.name, gpu_memset_async(target, value, bytes, raw(stream)));
+    id_->select();
+    GPU_CHECK(id_->name, gpu_memset_async(target, value, bytes, raw(stream)));
   }
 
   Primitives& primitives() noexcept override { return *primitives_; }
@@ -152,25 +116,29 @@ class GpuDevice final : public Device {
   static gpu_stream_t raw(Stream& stream) { return static_cast<GpuStream&>(stream).raw(); }
 
   void* allocate(size_t bytes) const {
-    id_.select();
+    id_->select();
     void* data = nullptr;
-    if (gpu_malloc(&data, bytes) == gpu_success) return data;
+    const gpu_error_t error = gpu_malloc(&data, bytes);
+    if (error != gpu_error_out_of_memory) {
+      gpu_check(error, GPU_TEXT(gpu_malloc), id_->name);
+      return data;
+    }
     static_cast<void>(gpu_get_last_error());
     return nullptr;
   }
   size_t free_bytes() const {
-    id_.select();
+    id_->select();
     size_t free = 0, total = 0;
-    GPU_CHECK(id_.name, gpu_mem_get_info(&free, &total));
+    GPU_CHECK(id_->name, gpu_mem_get_info(&free, &total));
     return free;
   }
   void free(void* data) const noexcept {
-    static_cast<void>(gpu_set_device(id_.gpu));
+    static_cast<void>(gpu_set_device(id_->gpu));
     static_cast<void>(gpu_free(data));
   }
 
-  GpuId id_;
-  ResultSlots results_{id_};
+  const std::shared_ptr<const GpuId> id_;  // first: a lost context ends with it, once nothing is left there
+  ResultSlots results_{*id_};
   std::unique_ptr<Primitives> primitives_;
 };
 
@@ -192,7 +160,7 @@ GpuStream::~GpuStream() {
 void GpuStream::synchronize() {
   const gpu_error_t error = gpu_stream_synchronize(stream_);
   error == gpu_success ? results_.deliver(stream_) : results_.forget(stream_);
-  gpu_check(error, "gpu_stream_synchronize", id_.name);
+  gpu_check(error, GPU_TEXT(gpu_stream_synchronize), id_.name);
 }
 
 void GpuStream::record(Event& event) {
@@ -230,7 +198,7 @@ ResultSlots::Slot& ResultSlots::acquire(size_t bytes, gpu_stream_t stream) {
   GPU_CHECK(id_.name, gpu_event_create_with_flags(&slot->written_, gpu_event_disable_timing));
   const gpu_error_t error = gpu_malloc_pinned(&slot->data_, slot->capacity_);
   if (error != gpu_success) static_cast<void>(gpu_event_destroy(slot->written_));
-  gpu_check(error, "gpu_malloc_pinned", id_.name);
+  gpu_check_pinned(error, GPU_TEXT(gpu_malloc_pinned(&slot->data_, bytes)), slot->capacity_, id_.name);
   slots_.push_back(std::move(slot));
   return *slots_.back();
 }
@@ -270,7 +238,11 @@ const char* gpu_backend() noexcept {
 }
 
 std::vector<DeviceInfo> visible_gpus() noexcept {
+  static std::mutex mutex;
+  static std::vector<DeviceInfo> known;  // the runtime may tell nothing any more where it has lost a context
   try {
+    const std::lock_guard lock(mutex);
+    if (!known.empty()) return known;
     int count = 0;
     std::vector<DeviceInfo> gpus;
     if (gpu_get_device_count(&count) != gpu_success) count = 0;
@@ -281,6 +253,7 @@ std::vector<DeviceInfo> visible_gpus() noexcept {
                       default_limit(properties.totalGlobalMem)});
     }
     static_cast<void>(gpu_get_last_error());
+    if (gpus.size() == static_cast<size_t>(count)) known = gpus;
     return gpus;
   } catch (...) {
     return {};
@@ -288,7 +261,7 @@ std::vector<DeviceInfo> visible_gpus() noexcept {
 }
 
 std::unique_ptr<Device> create_gpu_device(int ordinal, int gpu, size_t limit_bytes) {
-  return std::make_unique<GpuDevice>(ordinal, gpu, limit_bytes);
+  return std::make_unique<GpuDevice>(ordinal, info_of(gpu), limit_bytes);
 }
 
 }  // namespace warpjoin

@@ -29,7 +29,14 @@ using gpu_pointer_attributes_t = cudaPointerAttributes;
 
 #define gpu_success WARPJOIN_GPU_NAME(Success)
 #define gpu_error_peer_access_already_enabled WARPJOIN_GPU_NAME(ErrorPeerAccessAlreadyEnabled)
+#define gpu_error_not_ready WARPJOIN_GPU_NAME(ErrorNotReady)
+#if defined(WARPJOIN_HIP)
+#define gpu_error_out_of_memory hipErrorOutOfMemory
+#else
+#define gpu_error_out_of_memory cudaErrorMemoryAllocation
+#endif
 #define gpu_get_error_string WARPJOIN_GPU_NAME(GetErrorString)
+#define gpu_get_error_name WARPJOIN_GPU_NAME(GetErrorName)
 #define gpu_get_last_error WARPJOIN_GPU_NAME(GetLastError)
 
 #define gpu_get_device_count WARPJOIN_GPU_NAME(GetDeviceCount)
@@ -44,6 +51,9 @@ using gpu_pointer_attributes_t = cudaPointerAttributes;
 #endif
 #define gpu_can_access_peer WARPJOIN_GPU_NAME(DeviceCanAccessPeer)
 #define gpu_enable_peer_access WARPJOIN_GPU_NAME(DeviceEnablePeerAccess)
+#define gpu_disable_peer_access WARPJOIN_GPU_NAME(DeviceDisablePeerAccess)
+#define gpu_device_reset WARPJOIN_GPU_NAME(DeviceReset)
+#define gpu_device_synchronize WARPJOIN_GPU_NAME(DeviceSynchronize)
 
 #define gpu_malloc WARPJOIN_GPU_NAME(Malloc)
 #define gpu_free WARPJOIN_GPU_NAME(Free)
@@ -98,13 +108,20 @@ auto gpu_memory_type(const Attributes& attributes) {
   }
 }
 
-/// Throws Error(device), naming the device and the call, unless a runtime call succeeded.
-inline void gpu_check(gpu_error_t error, const char* call, const std::string& device_name) {
-  if (error == gpu_success) return;
-  static_cast<void>(gpu_get_last_error());  // or the next launch would report it again
-  throw Error(ErrorCode::device, "Device '" + device_name + "': " + gpu_get_error_string(error) + " in " + call);
-}
+/// Throws what a call that failed with `error` says: Error(device_memory) where the GPU has too little free memory, else
+/// Error(device), which names the device, the call and the runtime's error. `call` may go on with its arguments.
+[[noreturn]] void gpu_fail(gpu_error_t error, const char* call, const std::string& device_name);
 
-#define GPU_CHECK(device_name, call) ::warpjoin::gpu_check((call), #call, (device_name))
+/// gpu_fail() unless a runtime call succeeded.
+inline void gpu_check(gpu_error_t error, const char* call, const std::string& device_name) {
+  if (error != gpu_success) gpu_fail(error, call, device_name);
+}
+/// The same for a call that takes `bytes` of pinned host memory: Error(memory_limit) where the system has too little of it.
+void gpu_check_pinned(gpu_error_t error, const char* call, size_t bytes, const std::string& device_name);
+
+#define GPU_TEXT_AS_IT_IS(...) #__VA_ARGS__
+/// A call as the runtime names it.
+#define GPU_TEXT(...) GPU_TEXT_AS_IT_IS(__VA_ARGS__)
+#define GPU_CHECK(device_name, call) ::warpjoin::gpu_check((call), GPU_TEXT(call), (device_name))
 
 }  // namespace warpjoin

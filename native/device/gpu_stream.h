@@ -8,18 +8,9 @@
 #include <vector>
 
 #include "device/device.h"
-#include "device/gpu_runtime.h"
+#include "device/gpu_context.h"
 
 namespace warpjoin {
-
-/// Which GPU it is to the runtime, and its name in errors.
-struct GpuId {
-  int gpu = 0;
-  std::string name;
-
-  /// Makes it the calling thread's GPU: every runtime call depends on that.
-  void select() const { GPU_CHECK(name, gpu_set_device(gpu)); }
-};
 
 /// Pinned host memory for results of kernels that are too small for a buffer of the caller's: a copy to ordinary host
 /// memory would block the thread that enqueues it, and with it the other devices. They come from there to their place

@@ -49,7 +49,7 @@ class PinnedPool {
   /// Lends `count` buffers (0, or 2 and more) of `bytes`, at most most_buffer_bytes(), that `device` and its peers copy
   /// directly. Takes at most half of what the memory limit leaves, for the borrower needs memory too: then there are fewer
   /// buffers, or two smaller ones. Throws Error(memory_limit), naming bytes and limit, where two of kLeastBufferBytes do not fit,
-  /// and Error(device) where the device can't pin them. Waits while another loan is out.
+  /// and where the system has too little memory that can be pinned. Waits while another loan is out.
   Loan lend(size_t count, size_t bytes, Device& device);
 
   size_t most_buffer_bytes() const noexcept { return most_buffer_bytes_; }

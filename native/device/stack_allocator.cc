@@ -21,17 +21,17 @@ StackAllocator::~StackAllocator() {
   if (base_) physical_.free(base_, reserved_);
 }
 
-void StackAllocator::reserve(size_t bytes) {
+void StackAllocator::reserve(size_t bytes, size_t beside) {
   const std::lock_guard lock(mutex_);
-  reserve_locked(bytes);
+  reserve_locked(bytes, beside);
 }
 
-void StackAllocator::reserve_locked(size_t bytes) {
+void StackAllocator::reserve_locked(size_t bytes, size_t beside) {
   bytes = aligned(bytes);
-  if (bytes <= reserved_) return;
-  const size_t room = limit_ - std::min(limit_, resident_);
+  const size_t room = limit_ - std::min(limit_, resident_), most = room - std::min(room, beside);
+  if (bytes <= reserved_ && (reserved_ <= std::max(bytes, most) || !ranges_.empty())) return;
   if (bytes > room) {
-    throw Error(ErrorCode::device,
+    throw Error(ErrorCode::device_memory,
                 format_bytes(bytes) + " do not fit the memory limit of device '" + device_name_ + "' (" + limit_text() + ")");
   }
   if (!ranges_.empty()) {
@@ -42,7 +42,7 @@ void StackAllocator::reserve_locked(size_t bytes) {
     // The next power of two, or an eighth more where that would waste much.
     constexpr size_t kCoarse = size_t{1} << 30;
     const size_t step = bytes < kCoarse ? std::bit_ceil(bytes) : aligned(bytes + bytes / 8);
-    grown = std::max(bytes, std::min(step, room / kAlignment * kAlignment));
+    grown = std::max(bytes, std::min(step, most / kAlignment * kAlignment));
   }
   if (base_) physical_.free(base_, reserved_);
   base_ = nullptr;
@@ -88,11 +88,11 @@ Buffer StackAllocator::allocate(size_t bytes) {
   const size_t size = aligned(std::max<size_t>(bytes, 1));
   const bool injected = fails_now();
   std::list<Range> range(1);  // before any memory is taken
-  if (!injected && top_ + size > reserved_ && ranges_.empty()) reserve_locked(size);
+  if (!injected && top_ + size > reserved_ && ranges_.empty()) reserve_locked(size, 0);
   if (injected || top_ + size > reserved_) {
     const std::string room = format_bytes(top_) + " of " + format_bytes(reserved_) + " reserved in use, limit " + limit_text();
     if (!physical_.slow) release_locked();
-    throw Error(ErrorCode::device, format_bytes(bytes) + " do not fit device '" + device_name_ + "' (" + room + ")");
+    throw Error(ErrorCode::device_memory, format_bytes(bytes) + " do not fit device '" + device_name_ + "' (" + room + ")");
   }
   range.front() = {top_, size};
   ranges_.splice(ranges_.end(), range);
@@ -118,8 +118,8 @@ Buffer StackAllocator::allocate_resident(size_t bytes) {
   const size_t size = resident_size(bytes);
   const size_t beside = resident_ + (ranges_.empty() ? 0 : reserved_);
   if (fails_now() || beside + size > limit_) {
-    throw Error(ErrorCode::device, format_bytes(bytes) + " do not fit device '" + device_name_ + "' (" + format_bytes(beside) +
-                                       " in use, limit " + limit_text() + ")");
+    throw Error(ErrorCode::device_memory, format_bytes(bytes) + " do not fit device '" + device_name_ + "' (" +
+                                              format_bytes(beside) + " in use, limit " + limit_text() + ")");
   }
   auto block = std::find_if(blocks_.begin(), blocks_.end(), [&](const Block& b) { return !b.used && b.size == size; });
   if (block == blocks_.end()) {

@@ -55,7 +55,8 @@ class Buffer {
 /// own, within the same limit, for the stack would not grow above it. Thread-safe.
 class StackAllocator {
  public:
-  /// Makes and frees physical allocations. `allocate` returns null where the device has no such room.
+  /// Makes and frees physical allocations. `allocate` returns null where the device has too little free memory, and throws what
+  /// else it fails by.
   struct Physical {
     std::function<void*(size_t bytes)> allocate;
     std::function<void(void* data, size_t bytes)> free;
@@ -76,14 +77,15 @@ class StackAllocator {
   static constexpr size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
   /// Makes the physical allocation at least `bytes` large, growing it in few steps; keeps what is there if it is large
-  /// enough. Only while nothing is allocated. Throws Error(device), naming device, bytes and limit, if it can't, and
-  /// DeviceMemoryShortage where others have left too little of the device's memory.
-  void reserve(size_t bytes);
-  /// Takes a range; throws Error(device) if the limit, or the reserved room while ranges are in use, doesn't hold it.
+  /// enough. What it takes more than that leaves `beside` bytes of the limit for resident memory. Only while nothing is
+  /// allocated. Throws Error(device_memory), naming device, bytes and limit, if it can't, and DeviceMemoryShortage where others
+  /// have left too little of the device's memory.
+  void reserve(size_t bytes, size_t beside = 0);
+  /// Takes a range; throws Error(device_memory) if the limit, or the reserved room while ranges are in use, doesn't hold it.
   Buffer allocate(size_t bytes);
   /// Takes memory beside the stack, for what outlives a call; allowed while ranges are in use. Where allocations are slow, it
   /// is some larger than asked for, and is kept when freed, for the next of its size, until something else needs the room.
-  /// Throws Error(device), naming device, bytes and limit, if the limit doesn't hold it beside all that is in use, and
+  /// Throws Error(device_memory), naming device, bytes and limit, if the limit doesn't hold it beside all that is in use, and
   /// DeviceMemoryShortage where others have left too little of the device's memory.
   Buffer allocate_resident(size_t bytes);
   /// What allocate_resident() takes for so many bytes.
@@ -121,7 +123,7 @@ class StackAllocator {
   };
   friend class Buffer;
   void free(void* data) noexcept;
-  void reserve_locked(size_t bytes);
+  void reserve_locked(size_t bytes, size_t beside);
   void* allocate_physical(size_t bytes) const;
   [[noreturn]] void throw_shortage(size_t bytes) const;
   std::string limit_text() const;

@@ -48,7 +48,7 @@ struct HashJoinPlan {
 /// room for them: they go home while the next round arrives. Host memory: the result, and with rounds > 1 the partitioned inputs.
 JoinRows hash_join(Engine& engine, const JoinKeys& keys, const JoinRequest& request, const HashJoinPlan& plan, Job& job);
 /// Device memory of a hash join in `rounds` rounds, on each device, where hashing spreads the keys evenly. Where one key
-/// has most of the tuples more may be needed, and the join throws Error(device) if the device has no more.
+/// has most of the tuples more may be needed, and the join throws Error(device_memory) if the device has no more.
 size_t hash_join_device_bytes(TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows, size_t devices,
                               const JoinRequest& request, uint32_t rounds, Engine& engine);
 

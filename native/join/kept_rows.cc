@@ -97,7 +97,8 @@ bool KeptRows::takes_room(size_t device, uint64_t rows) {
   try {
     take(device, rows);
     return true;
-  } catch (const Error&) {
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::device_memory) throw;
     drop(device);
     return false;
   }

@@ -309,7 +309,7 @@ void LocalJoins::reserve() {
     if (waiting_) {
       waiting_->reserve(d, needed);
     } else {
-      locals_[d]->device->memory().reserve(needed);
+      locals_[d]->device->memory().reserve(needed, kept_ ? kept_->expected_bytes() : 0);
     }
   }
 }

@@ -45,8 +45,8 @@ struct ResidentRows {
 /// devices, a power of two; 0: by size.
 ///
 /// Device memory: nothing is reserved: resident_hash_join_device_bytes have to fit what is reserved and free on each device, and
-/// a result that stays what the limit leaves beside that; Error(device) where they don't. Pairs that stay take room for one of
-/// each probe tuple, and for as many again, for a while and where both are free. Host memory: none to speak of.
+/// a result that stays what the limit leaves beside that; Error(device_memory) where they don't. Pairs that stay take room for
+/// one of each probe tuple, and for as many again, for a while and where both are free. Host memory: none to speak of.
 ResidentRows resident_hash_join(Engine& engine, std::span<Device* const> devices, const ResidentRelation& left,
                                 const ResidentRelation& right, const JoinRequest& request, Job& job, uint32_t partitions = 0);
 
@@ -56,7 +56,7 @@ JoinRows resident_hash_join_home(Engine& engine, std::span<Device* const> device
 
 /// Joins tuples in host memory to a result that stays on the devices. Device memory is reserved as for
 /// hash_join in one round, and more where that leaves room for a result of `result_rows` rows, evenly spread. The result takes
-/// what the limit leaves, that of an inner join up to a 30th more than its rows need; Error(device) where they do not fit.
+/// what the limit leaves, that of an inner join up to a 30th more than its rows need; Error(device_memory) where they do not fit.
 /// Throws Error(not_supported) for rows that can't match but belong in the result.
 ResidentRows hash_join_there(Engine& engine, std::span<Device* const> devices, const JoinKeys& keys, const JoinRequest& request,
                              uint64_t result_rows, Job& job, uint32_t partitions = 0);

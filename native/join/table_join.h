@@ -27,8 +27,8 @@ struct ResidentOrigin {
 /// Joins into a table on the same devices, whose stretches are what each device has found: column i is as origins[i] says, named
 /// like the column it comes from; a column of keys is the left one, as far as these give it. `request` says what rows carry: keys
 /// (inner joins), a side's payload or row numbers. Columns are gathered from tables that are spread as load_table() does it, by
-/// devices that read each other's memory. Throws Error(device) where a device has too little memory for the join and its result:
-/// join_tables_device_bytes(), and a row number or key a row that columns are made by.
+/// devices that read each other's memory. Throws Error(device_memory) where a device has too little memory for the join and its
+/// result: join_tables_device_bytes(), and a row number or key a row that columns are made by.
 ResidentTable join_tables(Engine& engine, const KeyedTables& tables, const JoinRequest& request,
                           const std::vector<ResidentOrigin>& origins, Job& job);
 

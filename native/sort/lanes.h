@@ -50,7 +50,7 @@ struct Chunkset {
 
 class Lanes {
  public:
-  /// Reserves each device's memory for chunksets of up to `tuples`; throws Error(device) where it does not fit.
+  /// Reserves each device's memory for chunksets of up to `tuples`; throws Error(device_memory) where it does not fit.
   Lanes(Engine& engine, TupleLayout layout, const std::vector<Device*>& devices, uint64_t tuples, SortAlgorithm algorithm,
         Job& job);
   /// Waits for all devices before any of their memory goes: they read each other's.

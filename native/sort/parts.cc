@@ -57,8 +57,8 @@ void sort_with_samples(uint64_t most, TupleLayout layout, const std::function<bo
   for (unsigned i = 0; i < kAttempts; ++i, oversampling *= 16) {
     if (attempt(oversampling)) return;
   }
-  throw Error(ErrorCode::device, "A key range of the sort outgrew the " + format_bytes(most * layout.tuple_bytes()) +
-                                     " that each device keeps for one");
+  throw Error(ErrorCode::device_memory, "A key range of the sort outgrew the " + format_bytes(most * layout.tuple_bytes()) +
+                                            " that each device keeps for one");
 }
 
 }  // namespace warpjoin::sorting

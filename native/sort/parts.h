@@ -64,8 +64,8 @@ inline bool ends_in_other_buffer(uint64_t bits) {
   return bits && (std::bit_width(bits) - std::countr_zero(bits) + 7) / 8 % 2 != 0;
 }
 
-/// Calls attempt(oversampling) with larger and larger samples, until it is true; throws Error(device) where it never is and
-/// a range keeps outgrowing `most` tuples.
+/// Calls attempt(oversampling) with larger and larger samples, until it is true; throws Error(device_memory) where it never is,
+/// as a range keeps outgrowing `most` tuples.
 void sort_with_samples(uint64_t most, TupleLayout layout, const std::function<bool(uint64_t oversampling)>& attempt);
 
 }  // namespace warpjoin::sorting

@@ -48,7 +48,7 @@ bool sort_spills(uint64_t tuples, uint64_t chunkset, const std::vector<int>& dev
 /// while one goes home the next arrives (3.1.3). Equal results for every number of devices. A sample sort on devices that do
 /// not address host memory sorts all chunksets into one run, where that is possible and plan.spill: see sample_sort.h.
 /// Flips cost a sample sort nothing to speak of; the others need a flipped copy of the keys.
-/// Throws Error(device) naming the device where a chunkset does not fit. Host memory: the runs, and that copy.
+/// Throws Error(device_memory) naming the device where a chunkset does not fit. Host memory: the runs, and that copy.
 std::vector<SortedRun> sort_chunksets(Engine& engine, TupleLayout layout, TupleView in, uint64_t varying_bits,
                                       const SortPlan& plan, Job& job);
 

@@ -9,8 +9,8 @@ namespace warpjoin {
 
 /// Sorts into a table on the same devices, stable, whose stretches are about equally long: column i is `columns[i]` of the table.
 /// Where a payload is carried along, they are the key and the payload; others are gathered by row number. Several devices must be
-/// linked directly, and tables to gather from be spread as load_table() does it. Throws Error(device) where a device has too
-/// little memory, sort_table_device_bytes(), and Error(not_supported) for keys of more than kMostKeyBits.
+/// linked directly, and tables to gather from be spread as load_table() does it. Throws Error(device_memory) where a device has
+/// too little memory, sort_table_device_bytes(), and Error(not_supported) for keys of more than kMostKeyBits.
 ResidentTable sort_table(Engine& engine, const TableSortKeys& keys, const std::vector<size_t>& columns, Job& job);
 
 /// Device memory of the sort and its result on each device, beside the table, at most.

@@ -29,7 +29,8 @@ struct LinkSpeeds {
 /// Times copies of 128 MiB and more, 1 GiB and more on all devices together, the median of three: takes a second or two.
 /// Devices that address host memory have no links; where there are no others both lists are empty. Takes 2 such buffers on
 /// each device and 2 of pinned host memory for each, smaller ones where the limits leave less; nothing may be allocated on
-/// the devices. Throws Error(memory_limit) or Error(device) where 4 MiB each do not fit, and Error(aborted) for a cancelled job.
+/// the devices. Throws Error(memory_limit) or Error(device_memory) where 4 MiB each do not fit, and Error(aborted) for a
+/// cancelled job.
 LinkSpeeds measure_links(Engine& engine, const Job& job);
 
 }  // namespace warpjoin

@@ -98,7 +98,7 @@ TEST_F(DeviceGatherErrors, RefusesWhatOnlyTheHostGathers) {
 TEST_F(DeviceGatherErrors, KeepsWithinTheDeviceMemory) {
   const size_t bytes = device_gather_bytes({&column.column}, list(), 2);
   Engine small(config(2, bytes - 1)), enough(config(2, bytes));
-  EXPECT_EQ(code_of(small, column.column), ErrorCode::device);
+  EXPECT_EQ(code_of(small, column.column), ErrorCode::device_memory);
   EXPECT_EQ(run(enough, column.column)[0].length, 5000u);
 }
 

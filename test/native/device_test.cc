@@ -132,7 +132,7 @@ TEST(StackAllocator, NamesTheDeviceAndItsLimit) {
     engine.devices[0]->memory().reserve(2 << 20);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::device);
+    EXPECT_EQ(error.code(), ErrorCode::device_memory);
     EXPECT_STREQ(error.what(), "2 MiB do not fit the memory limit of device 'host 0' (1 MiB)");
   }
 }
@@ -184,6 +184,16 @@ TEST_P(ResidentMemory, LiesBesideTheStackWithinOneLimit) {
   EXPECT_EQ(memory->resident_bytes(), 0u);
   memory->release();
   EXPECT_EQ(free_, size_t{1} << 30);
+}
+
+TEST_P(ResidentMemory, HasTheRoomThatTheStackLeavesForIt) {
+  const auto memory = make();
+  memory->reserve(60 * kMiB);
+  memory->reserve(33 * kMiB, 30 * kMiB);  // by itself it would keep all, or take 37 MiB
+  const Buffer scratch = memory->allocate(33 * kMiB);
+  EXPECT_NO_THROW(static_cast<void>(memory->allocate_resident(30 * kMiB)));
+  memory->reserve(20 * kMiB, 60 * kMiB);  // in use: it stays
+  EXPECT_EQ(memory->used_bytes(), 33 * kMiB);
 }
 
 TEST_P(ResidentMemory, TakesTheRoomOfTheIdleStackAndGivesItsOwn) {

@@ -94,7 +94,7 @@ inline void check_failed_allocations(Engine& engine, int devices, const Repeated
     const uint64_t failures = fail_each(static_cast<uint64_t>(8 * devices + pool), [&](uint64_t n) {
       fail(n);
       Job job;
-      const bool failed = !call.survives(pool < 0 ? ErrorCode::memory_limit : ErrorCode::device, job);
+      const bool failed = !call.survives(pool < 0 ? ErrorCode::memory_limit : ErrorCode::device_memory, job);
       fail(0);
       return failed;
     });
@@ -116,6 +116,18 @@ void check_failed_copies(Device& device, const RepeatedCall& call, uint64_t leas
     EXPECT_GE(failures, least);
   }
   device.fail_copy(0, false);
+}
+
+/// Lets launches of a far device fail; there are at least `least`.
+template <class Device>
+void check_failed_launches(Device& device, const RepeatedCall& call, uint64_t least) {
+  const uint64_t failures = fail_each(static_cast<uint64_t>(device.info().ordinal), [&](uint64_t n) {
+    device.fail_launch(static_cast<int64_t>(n));
+    Job job;
+    return !call.survives(ErrorCode::device, job);
+  });
+  EXPECT_GE(failures, least);
+  device.fail_launch(0);
 }
 
 /// Cancels before the call begins, once so many of its rows are done, and at random times.
@@ -163,11 +175,11 @@ inline void check_shortage(Engine& engine, int devices, const RepeatedCall& call
     call.run(job);
     ADD_FAILURE();
   } catch (const DeviceMemoryShortage& error) {
-    EXPECT_EQ(error.code(), ErrorCode::device);
+    EXPECT_EQ(error.code(), ErrorCode::device_memory);
     EXPECT_EQ(error.free_bytes(), kLeft);
   }
   memory.leave_free(SIZE_MAX);
-  EXPECT_TRUE(call.survives(ErrorCode::device, job));
+  EXPECT_TRUE(call.survives(ErrorCode::device_memory, job));
 }
 
 }  // namespace warpjoin::testing

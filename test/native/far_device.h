@@ -57,12 +57,74 @@ class FarMemory {
   std::map<const char*, size_t> ranges_;
 };
 
+/// How a far device fails.
+class FarFailure {
+ public:
+  explicit FarFailure(const std::string& device_name) : device_name_(device_name) {}
+
+  void check() const {
+    if (lost_) throw error("failed earlier");
+  }
+  void lose() { lost_ = true; }
+  /// Lets the n-th launch from now (1 = the next) fail; a primitive counts once or more.
+  void fail_launch(int64_t n) { launches_until_failure_ = n; }
+  void launch() const {
+    check();
+    if (launches_until_failure_.fetch_sub(1) == 1) throw error("a launch failed");
+  }
+  Error error(const char* what) const { return {ErrorCode::device, "Device '" + device_name_ + "': " + what}; }
+
+ private:
+  const std::string& device_name_;
+  std::atomic<bool> lost_{false};
+  mutable std::atomic<int64_t> launches_until_failure_{0};
+};
+
+/// Waits for nothing that a lost device does.
+class FarEvent final : public Event {
+ public:
+  FarEvent(std::unique_ptr<Event> host, const FarFailure& failure) : host_(std::move(host)), failure_(failure) {}
+  void synchronize() override {
+    host_->synchronize();
+    failure_.check();
+  }
+  bool done() override { return host_->done(); }
+  Event& host() { return *host_; }
+
+ private:
+  std::unique_ptr<Event> host_;
+  const FarFailure& failure_;
+};
+
+class FarStream final : public HostStream {
+ public:
+  FarStream(std::unique_ptr<Stream> host, const FarFailure& failure) : host_(std::move(host)), failure_(failure) {}
+  void enqueue(std::function<void()> work) override { static_cast<HostStream&>(*host_).enqueue(std::move(work)); }
+  void synchronize() override {
+    host_->synchronize();
+    failure_.check();
+  }
+  void record(Event& event) override {
+    failure_.check();
+    host_->record(static_cast<FarEvent&>(event).host());
+  }
+  void wait(Event& event) override {
+    failure_.check();
+    host_->wait(static_cast<FarEvent&>(event).host());
+  }
+
+ private:
+  std::unique_ptr<Stream> host_;
+  const FarFailure& failure_;
+};
+
 /// Passes calls on to the host's primitives once their pointers are found to be device memory. `groups`: they group tuples for
 /// others, too.
 class FarPrimitives final : public Primitives, public HashGroups {
  public:
-  FarPrimitives(Primitives& host, const FarMemory& own, const std::vector<const FarMemory*>& all, bool groups)
-      : host_(host), own_(own), all_(all), groups_(groups) {}
+  FarPrimitives(Primitives& host, const FarMemory& own, const std::vector<const FarMemory*>& all, const FarFailure& failure,
+                bool groups)
+      : host_(host), own_(own), all_(all), failure_(failure), groups_(groups) {}
 
   void value_range(const ColumnStretch& column, ValueRange* range, const Job& job, Stream& stream) override {
     own(column);
@@ -317,7 +379,8 @@ class FarPrimitives final : public Primitives, public HashGroups {
   void own_rows(const JoinOutput& out, uint64_t rows) const {
     for (const void* column : {out.keys, out.build_values, out.probe_values}) require(!column || own_.holds(column, rows * 4));
   }
-  static void require(bool held) {
+  void require(bool held) const {
+    failure_.launch();
     if (!held) throw Error(ErrorCode::internal, "A primitive of a far device was given memory that it does not address");
   }
   static uint64_t size_of(const PartitionedTuples& tuples) {
@@ -357,6 +420,7 @@ class FarPrimitives final : public Primitives, public HashGroups {
   Primitives& host_;
   const FarMemory& own_;
   const std::vector<const FarMemory*>& all_;
+  const FarFailure& failure_;
   const bool groups_;
 };
 
@@ -384,13 +448,16 @@ class FarDevice final : public Device {
         all_(std::move(all)),
         pinning_(std::move(pinning)),
         linked_(linked),
-        primitives_(host_->primitives(), far_, *all_, groups) {
+        primitives_(host_->primitives(), far_, *all_, failure_, groups) {
     info_ = host_->info();
     info_.kind = DeviceKind::gpu;
     info_.name = "far " + std::to_string(info_.ordinal);
     all_->push_back(&far_);
     memory_ = std::make_unique<StackAllocator>(info_.name, info_.limit_bytes,
                                                StackAllocator::Physical{[this](size_t bytes) {
+                                                                          check();
+                                                                          if (allocations_until_failure_.fetch_sub(1) == 1)
+                                                                            throw failure_.error("an allocation failed");
                                                                           void* const data = std::aligned_alloc(128, bytes);
                                                                           far_.add(data, bytes);
                                                                           return data;
@@ -403,17 +470,26 @@ class FarDevice final : public Device {
   }
   ~FarDevice() override { memory_.reset(); }
 
+  void check() const override { failure_.check(); }
   bool addresses_host_memory() const noexcept override { return false; }
   bool addresses_peer(const Device&) const noexcept override { return linked_; }
-  std::unique_ptr<Stream> create_stream(bool urgent) override { return host_->create_stream(urgent); }
-  std::unique_ptr<Event> create_event() override { return host_->create_event(); }
+  std::unique_ptr<Stream> create_stream(bool urgent) override {
+    check();
+    return std::make_unique<FarStream>(host_->create_stream(urgent), failure_);
+  }
+  std::unique_ptr<Event> create_event() override {
+    check();
+    return std::make_unique<FarEvent>(host_->create_event(), failure_);
+  }
   bool copies_directly(const void* data) const override { return pinning_->covers(data); }
   void pin(void* data, size_t bytes) override {
-    if (refuses_to_pin_) throw Error(ErrorCode::device, "Device '" + info_.name + "' can't pin memory");
+    check();
+    if (refuses_to_pin_) throw Error(ErrorCode::memory_limit, "Device '" + info_.name + "' can't pin memory");
     pinning_->add(data, bytes);
   }
   void unpin(void* data) noexcept override { pinning_->remove(data); }
   void copy(void* target, const void* source, size_t bytes, Stream& stream) override {
+    check();
     for (const void* end : {static_cast<const void*>(target), source}) {
       const bool on_device = std::any_of(all_->begin(), all_->end(), [&](const FarMemory* m) { return m->holds(end, bytes); });
       if (!on_device && !pinning_->covers(end)) ++pinning_->slow_copies;
@@ -428,6 +504,7 @@ class FarDevice final : public Device {
     copy(target, source, bytes, stream);
   }
   void fill(void* target, unsigned char value, size_t bytes, Stream& stream) override {
+    check();
     host_->fill(target, value, bytes, stream);
   }
   FarPrimitives& primitives() noexcept override { return primitives_; }
@@ -439,24 +516,38 @@ class FarDevice final : public Device {
   /// Lets the n-th copy from now (1 = the next) fail, at once or when the stream gets there.
   void fail_copy(int64_t n, bool at_once) {
     fails_at_once_ = at_once;
+    is_lost_then_ = false;
     copies_until_failure_ = n;
   }
+  /// The same, and from then on the device fails for good.
+  void lose_at_copy(int64_t n, bool at_once) {
+    fail_copy(n, at_once);
+    is_lost_then_ = true;
+  }
+  void fail_launch(int64_t n) { failure_.fail_launch(n); }
+  /// Lets the n-th physical allocation from now fail, though there is memory.
+  void fail_physical_allocation(int64_t n) { allocations_until_failure_ = n; }
+  bool has_failed_allocation() const { return allocations_until_failure_ < 1; }
 
  private:
-  void fail(Stream& stream) const {
-    const Error error(ErrorCode::device, "Device '" + info_.name + "': a copy failed");
-    if (fails_at_once_) throw error;
-    static_cast<HostStream&>(stream).enqueue([error] { throw error; });
+  void fail(Stream& stream) {
+    const auto failing = [this] {
+      if (is_lost_then_) failure_.lose();
+      throw failure_.error("a copy failed");
+    };
+    if (fails_at_once_) failing();
+    static_cast<HostStream&>(stream).enqueue(failing);
   }
 
   std::unique_ptr<Device> host_;
   FarMemory far_;
+  FarFailure failure_{info_.name};
   std::shared_ptr<std::vector<const FarMemory*>> all_;
   std::shared_ptr<FarPinning> pinning_;
   const bool linked_;
-  bool refuses_to_pin_ = false, fails_at_once_ = false;
+  bool refuses_to_pin_ = false, fails_at_once_ = false, is_lost_then_ = false;
   std::chrono::microseconds copy_delay_{0};
-  std::atomic<int64_t> copies_until_failure_{0};
+  std::atomic<int64_t> copies_until_failure_{0}, allocations_until_failure_{0};
   FarPrimitives primitives_;
 };
 

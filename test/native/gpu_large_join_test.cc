@@ -63,7 +63,7 @@ TEST_P(GpuLargeJoin, ProbesMoreRowsThan32BitsCount) {
     EXPECT_GT(large_plan(*engine, keys, counted).rounds, 1u);
     JoinRequest reversed = counted;
     reversed.build_left = true;
-    EXPECT_TRUE(refuses(ErrorCode::device, [&] { join(*engine, keys, reversed, {}, job); }));
+    EXPECT_TRUE(refuses(ErrorCode::device_memory, [&] { join(*engine, keys, reversed, {}, job); }));
   }
   check_large_counts(*engine, sides, keys, large_plan(*engine, keys, counted), job);
   expect_large_rows(*engine, sides, join(*engine, keys, inner, large_plan(*engine, keys, inner), job), JoinKind::inner);

@@ -52,7 +52,7 @@ class LinkedDevice final : public Device {
   std::unique_ptr<Stream> create_stream(bool urgent) override { return host_->create_stream(urgent); }
   std::unique_ptr<Event> create_event() override { return host_->create_event(); }
   void pin(void* data, size_t bytes) override {
-    if (pins_until_failure && --pins_until_failure == 0) throw Error(ErrorCode::device, "no pin");
+    if (pins_until_failure && --pins_until_failure == 0) throw Error(ErrorCode::memory_limit, "no pin");
     pinned[static_cast<char*>(data)] = bytes;
   }
   void unpin(void* data) noexcept override { pinned.erase(static_cast<char*>(data)); }
@@ -207,7 +207,7 @@ TEST(LinkSpeeds, FitTheMemoryThatThereIs) {
     expect_all_given_back(engine);
   };
   expect_code(*make_linked_engine(fast_links(2), 15 * kMiB), ErrorCode::memory_limit);
-  expect_code(*make_linked_engine(fast_links(2), 200 * kMiB, 7 * kMiB), ErrorCode::device);
+  expect_code(*make_linked_engine(fast_links(2), 200 * kMiB, 7 * kMiB), ErrorCode::device_memory);
 }
 
 TEST(LinkSpeeds, GiveEverythingBackWhateverFails) {

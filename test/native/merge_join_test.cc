@@ -58,7 +58,7 @@ TEST_P(MergeJoinBeyondLinks, FitsTheMemoryThatItAnnounces) {
       run_merge_join(*engine, sides, {}, 64, job);
       FAIL() << "expected the limit to hold";
     } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::device);
+      EXPECT_EQ(error.code(), ErrorCode::device_memory);
     }
   }
 }
@@ -102,7 +102,7 @@ TEST_P(MergeJoinBeyondLinks, LeavesNothingBehindWhenSomethingFails) {
   const auto used = [&] { return engine->memory->used_bytes() - engine->pinned.held_bytes(); };
   const size_t before = used();
   uint64_t failures = 0;
-  const auto fails = [&](const std::function<void(uint64_t)>& set) {
+  const auto fails = [&](ErrorCode code, const std::function<void(uint64_t)>& set) {
     for (uint64_t n = 1;; ++n) {
       set(n);
       bool failed = false;
@@ -110,7 +110,7 @@ TEST_P(MergeJoinBeyondLinks, LeavesNothingBehindWhenSomethingFails) {
         Job own;
         expect_same_rows(run_merge_join(*engine, sides, request, 3, own), expected);
       } catch (const Error& error) {
-        ASSERT_TRUE(error.code() == ErrorCode::memory_limit || error.code() == ErrorCode::device) << error.what();
+        ASSERT_EQ(error.code(), code) << error.what();
         failed = true;
       }
       set(0);
@@ -121,16 +121,16 @@ TEST_P(MergeJoinBeyondLinks, LeavesNothingBehindWhenSomethingFails) {
     }
   };
   const auto expect_failures = [&](uint64_t least) { EXPECT_GE(std::exchange(failures, 0), least); };
-  fails([&](uint64_t n) { engine->memory->fail_allocation(n); });
+  fails(ErrorCode::memory_limit, [&](uint64_t n) { engine->memory->fail_allocation(n); });
   expect_failures(3);
   const std::set<size_t> ends{0, engine->devices.size() - 1};
   for (const size_t d : ends) {
-    fails([&](uint64_t n) { engine->devices[d]->memory().fail_allocation(n); });
+    fails(ErrorCode::device_memory, [&](uint64_t n) { engine->devices[d]->memory().fail_allocation(n); });
     expect_failures(4);
   }
   for (const bool at_once : {false, true}) {
     for (const size_t d : ends) {
-      fails([&](uint64_t n) { far(*engine, d).fail_copy(static_cast<int64_t>(n), at_once); });
+      fails(ErrorCode::device, [&](uint64_t n) { far(*engine, d).fail_copy(static_cast<int64_t>(n), at_once); });
     }
     expect_failures(6);
   }

@@ -76,7 +76,7 @@ TEST_P(FarResidentJoin, WritesPairsEarlyOnlyWhereThereIsRoom) {
         ASSERT_EQ(read(*engine, hash_join_there(*engine, devices_of(*engine), keys, {}, 0, job, 1), {}), expected);
         ++ended;
       } catch (const Error& error) {
-        ASSERT_EQ(error.code(), ErrorCode::device);
+        ASSERT_EQ(error.code(), ErrorCode::device_memory);
         ++failed;
       }
       for (const auto& device : engine->devices) ASSERT_LE(device->memory().peak_bytes(), limit);
@@ -154,7 +154,7 @@ TEST_P(ResidentJoin, SaysWhatDoesNotFit) {
     resident_hash_join(*engine, devices_of(*engine), left.relation, right.relation, {}, job);
     ADD_FAILURE();
   } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::device);
+    EXPECT_EQ(error.code(), ErrorCode::device_memory);
   }
 }
 
@@ -175,7 +175,7 @@ TEST_P(FarResidentJoin, GoesOnWithoutRoomForEarlyPairs) {
   for (uint64_t n = 1; n < 64; ++n) {
     memory.fail_allocation(n);
     Job job;
-    (call.survives(ErrorCode::device, job) ? ended : failed) = true;
+    (call.survives(ErrorCode::device_memory, job) ? ended : failed) = true;
   }
   memory.fail_allocation(0);
   EXPECT_TRUE(failed);

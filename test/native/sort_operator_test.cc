@@ -70,7 +70,7 @@ TEST_P(SortOperator, TakesTheDeviceMemoryThatItAnnounces) {
     sort_chunksets(*short_of, layout, tuples.view(), ~uint64_t{0}, plan, job);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::device);
+    EXPECT_EQ(error.code(), ErrorCode::device_memory);
     EXPECT_NE(std::string(error.what()).find(far ? "far 0" : "host 0"), std::string::npos) << error.what();
   }
 }

@@ -240,7 +240,7 @@ TEST(TransferErrors, OfTheDeviceThatPinsAreThrown) {
   const auto engine = make_engine(2, 2);
   Plain plain(*engine, 4);
   for (const auto& device : engine->devices) far(*device).refuse_to_pin(true);
-  EXPECT_EQ(code_of([&] { transfer(*engine, plain.queues, Job()); }), ErrorCode::device);
+  EXPECT_EQ(code_of([&] { transfer(*engine, plain.queues, Job()); }), ErrorCode::memory_limit);
   EXPECT_EQ(engine->memory->used_bytes(), 0u);
   for (const auto& device : engine->devices) far(*device).refuse_to_pin(false);
   plain.run_and_check();

@@ -347,8 +347,12 @@ export interface FakeAddon extends NativeAddon {
   config: NativeEngineConfig | null;
   /** Whose memory the last engine made shares. */
   memoryOf: NativeEngine | null;
+  /** All that were made. */
+  engines: NativeEngine[];
   /** Names of the native steps, in order. */
   calls: string[];
+  /** Engines whose device is lost: as long as there is one, no other can be made. */
+  lost: Set<NativeEngine>;
   liveHandles(): number;
 }
 
@@ -360,7 +364,9 @@ export function fakeAddon(settings: Partial<FakeSettings> = {}): FakeAddon {
     gpus: () => Array.from({ length: addon.settings.gpus }, (_, gpu) => fakeDevice('gpu', gpu, 2 ** 37, gpu, [])),
     config: null,
     memoryOf: null,
+    engines: [],
     calls: [],
+    lost: new Set(),
     settings: {
       stepMilliseconds: 0,
       decodes: true,
@@ -384,7 +390,9 @@ export function fakeAddon(settings: Partial<FakeSettings> = {}): FakeAddon {
     liveHandles: () => FakeHandle.live.size,
     Engine: function Engine(config: NativeEngineConfig, memoryOf: NativeEngine | null = null) {
       Object.assign(addon, { config, memoryOf });
-      return fakeEngine(addon, config);
+      const engine = fakeEngine(addon, config);
+      addon.engines.push(engine);
+      return engine;
     } as unknown as NativeAddon['Engine'],
   };
   return addon;
@@ -403,7 +411,9 @@ function fakeDevice(
 
 function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine {
   const options = addon.settings;
+  for (const other of addon.lost) throw coded('ERR_DEVICE', other.failure()!);
   let disposed = false;
+  let lost: string | null = null;
   const limitBytes = config.deviceMemoryLimitBytes || config.memoryLimitBytes;
   const count = config.hostDevices + config.gpus.length;
   const devices = Array.from({ length: count }, (_, ordinal): DeviceDescription => {
@@ -445,6 +455,7 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
     } while (performance.now() < end);
     job.add(0, 100);
     options.onStep(name);
+    if (lost) throw coded('ERR_DEVICE', lost);
     if (options.failing?.step === name) throw options.failing.error;
     return work();
   }
@@ -524,10 +535,12 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
     threads: () => config.threads,
     memory: () => ({ usedBytes: options.usedBytes(), peakBytes: 1000, limitBytes: config.memoryLimitBytes }),
     resetPeaks() {},
+    failure: () => lost,
     createJob,
     async dispose() {
       addon.calls.push('dispose');
       disposed = true;
+      addon.lost.delete(engine);
     },
     measureLinks: (job) => step('measureLinks', job, () => options.links),
     relation: (job, columns, rows) =>
@@ -752,6 +765,10 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
       Math.ceil((2 * use<TableSortKeys>(handle).table.rows * options.bytesPerTuple) / config.gpus.length),
     failAllocation() {},
     leaveDeviceMemory() {},
+    loseDevice(ordinal) {
+      lost = `Device '${devices[ordinal]!.name}' failed earlier: an illegal memory access was encountered`;
+      addon.lost.add(engine);
+    },
   };
   return engine as NativeEngine;
 }

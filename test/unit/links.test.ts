@@ -190,7 +190,7 @@ describe('a join', () => {
 
   test('tells in its stats', async () => {
     const addon = gpuAddon();
-    addon.settings.failing = { step: 'measureLinks', error: Object.assign(new Error('no room'), { code: 'ERR_DEVICE' }) };
+    addon.settings.failing = { step: 'measureLinks', error: Object.assign(new Error('no room'), { code: 'ERR_DEVICE_MEMORY' }) };
     addon.settings.plannedRows = rows;
     const { stats } = await engineOn(addon).join(tiny, tiny, { on: 'k' });
     expect(stats.deviceChoices).toEqual([

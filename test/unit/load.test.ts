@@ -367,7 +367,7 @@ describe('joins of loaded tables', () => {
 
   test('a device that runs out of memory leaves them to host memory', async () => {
     const { addon, engine, one, other } = await joining();
-    const error = Object.assign(new Error('device full'), { code: 'ERR_DEVICE' });
+    const error = Object.assign(new Error('device full'), { code: 'ERR_DEVICE_MEMORY' });
     addon.settings.failing = { step: 'joinTables', error };
     const joined = await engine.join(one, other, { on: 'id', resident: true });
     expect(joined.stats.residentReason).toBe('taken from host memory: device full');
@@ -494,7 +494,7 @@ describe('sorts of loaded tables', () => {
 
   test('a device that runs out of memory leaves them to host memory', async () => {
     const { addon, engine, loaded } = await sorting();
-    const error = Object.assign(new Error('device full'), { code: 'ERR_DEVICE' });
+    const error = Object.assign(new Error('device full'), { code: 'ERR_DEVICE_MEMORY' });
     addon.settings.failing = { step: 'sortTable', error };
     const sorted = await engine.sort(loaded, { by: 'id', select: ['id', 'a'], resident: true });
     expect(sorted.stats.residentReason).toBe('taken from host memory: device full');
