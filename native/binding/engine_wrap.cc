@@ -122,12 +122,11 @@ Napi::Value EngineWrap::enqueue(const Napi::CallbackInfo& info, std::vector<std:
   const std::shared_ptr<Job> job = from_handle<Job>(info[0]);
   engine();  // there is one
   inputs.push_back(shared_from_this());
-  return queue_->submit({.job = job,
-                         .inputs = std::move(inputs),
-                         .run = [engine = engine_, job = job.get(), work = std::move(work)] {
-                           engine->check();
-                           return work(*engine, *job);
-                         }});
+  return queue_->submit(
+      {.job = job, .inputs = std::move(inputs), .run = [engine = engine_, job = job.get(), work = std::move(work)] {
+         engine->check();
+         return work(*engine, *job);
+       }});
 }
 
 Napi::Value EngineWrap::threads(const Napi::CallbackInfo& info) { return number(info.Env(), engine().pool.threads()); }
