@@ -73,7 +73,7 @@ bool completes(const std::function<void()>& f) {
   } catch (const Error& error) {
     const ErrorCode code = error.code();
     EXPECT_TRUE(code == ErrorCode::invalid_table || code == ErrorCode::memory_limit || code == ErrorCode::not_supported ||
-                code == ErrorCode::device)
+                code == ErrorCode::device_memory)
         << error.what();
     return false;
   }
