@@ -275,8 +275,8 @@ export class Engine implements AsyncDisposable {
   }
 
   /**
-   * Waits for the calls made so far, then frees all memory. Later calls reject. A GPU that has failed for good can be used again
-   * once all engines of the process that use it are disposed: then its context is reset, which frees the memory that they had there.
+   * Waits for the calls made so far, then frees all memory. Later calls reject. What is on a GPU that has failed is freed when
+   * the process ends.
    */
   dispose(): Promise<void> {
     this.#disposal ??= this.#queue.run(undefined, async () => {
@@ -309,16 +309,22 @@ function chooseDevices(settings: EngineSettings, addon: NativeAddon): ChosenDevi
   }
   const auto = device === 'auto' && !devices;
   const there = addon.gpus();
-  if (there.length > 0) {
-    const gpus = (devices ?? there.map((gpu) => gpu.ordinal)).map((ordinal) => {
+  if (devices && there.length > 0) {
+    const gpus = devices.map((ordinal) => {
       const gpu = there.find((one) => one.ordinal === ordinal);
       if (!gpu) throw expected(`numbers of the ${there.length} GPUs that the process may use`, 'devices', devices);
       return gpu;
     });
-    if (auto) return { gpus, reason: `device 'auto': all GPUs that the process may use, ${there.length}`, auto };
-    return { gpus, reason: devices ? `GPUs ${devices.join(', ')} were asked for` : "device 'gpu' was asked for", auto };
+    return { gpus, reason: `GPUs ${devices.join(', ')} were asked for`, auto };
   }
-  const why = addon.backend === 'none' ? 'the addon was built without a GPU toolkit' : 'there is none that the process may use';
+  const gpus = there.filter(({ failure }) => failure === null);
+  if (gpus.length > 0) {
+    const reason = auto ? `device 'auto': all GPUs that the process can use, ${gpus.length}` : "device 'gpu' was asked for";
+    return { gpus, reason, auto };
+  }
+  const why =
+    there[0]?.failure ??
+    (addon.backend === 'none' ? 'the addon was built without a GPU toolkit' : 'there is none that the process may use');
   if (auto) return { gpus: [], reason: `device 'auto': the processor, without GPUs: ${why}`, auto };
   if (fallback === 'raise') {
     throw new WarpjoinError(
@@ -346,8 +352,8 @@ let shared: Engine | undefined;
 let ending: Promise<void> | undefined;
 
 /**
- * The engine of the module's own functions: made at the first use, and anew where a device of it has failed for good, once the
- * one before is gone.
+ * The engine of the module's own functions: made at the first use. Where a GPU of it has failed it is made anew, of the other
+ * ones or else the processor, once the one before is gone.
  */
 export function defaultEngine(): Engine | Promise<Engine> {
   if (shared?.failure) {

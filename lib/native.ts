@@ -162,6 +162,11 @@ export interface DeviceDescription {
   peers: number[];
 }
 
+export interface GpuDescription extends DeviceDescription {
+  /** Why this process can't use it any more; null: it can. */
+  failure: string | null;
+}
+
 /** Devices that copy at the same time, and what their links carry together: bytes a second, to and from pinned memory. */
 export interface LinkSet {
   /** Ordinals. */
@@ -426,7 +431,7 @@ export interface NativeEngineConfig {
 
 export interface NativeAddon {
   readonly backend: 'cuda' | 'hip' | 'none';
-  gpus(): DeviceDescription[];
+  gpus(): GpuDescription[];
   /** For tests: the system refuses threads n to n + count - 1 of those that the addon starts from now on; n = 0 ends that. */
   failThreads(n: number, count: number): void;
   /** With `memoryOf` it allocates host memory from another engine's, within its limit. */

@@ -22,6 +22,7 @@ Napi::Value list_gpus(const Napi::CallbackInfo& info) {
     object.Set("limitBytes", static_cast<double>(gpus[i].limit_bytes));
     object.Set("peakBytes", 0);
     object.Set("peers", Napi::Array::New(info.Env()));
+    object.Set("failure", gpus[i].failure.empty() ? info.Env().Null() : Napi::String::New(info.Env(), gpus[i].failure));
     array.Set(i, object);
   }
   return array;

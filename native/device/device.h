@@ -17,7 +17,7 @@ namespace warpjoin {
 
 class Primitives;
 
-/// A point in a stream's work. Reusable: the latest record counts.
+/// A point in a stream's work. Reusable: the latest record counts. May go while streams wait for it.
 class Event {
  public:
   virtual ~Event() = default;
@@ -48,6 +48,7 @@ struct DeviceInfo {
   std::string name;         ///< "host 0", "NVIDIA H200 0": names the device in errors
   size_t memory_bytes = 0;  ///< physical memory
   size_t limit_bytes = 0;   ///< the most that the engine may take of it
+  std::string failure;      ///< why this process can't use it any more; empty: it can
 };
 
 class Device {

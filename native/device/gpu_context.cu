@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <memory>
 #include <mutex>
 #include <string_view>
 #include <utility>
@@ -10,41 +11,20 @@
 namespace warpjoin {
 namespace {
 
-/// "out of memory (cudaErrorMemoryAllocation)"
-std::string error_text(gpu_error_t error) {
-  return std::string(gpu_get_error_string(error)) + " (" + gpu_get_error_name(error) + ")";
-}
-
-/// The same and "in cudaMalloc"; `call` may go on with its arguments.
+/// "out of memory (cudaErrorMemoryAllocation) in cudaMalloc"; `call` may go on with its arguments.
 std::string failed_by(gpu_error_t error, std::string_view call) {
-  return error_text(error) + " in " + std::string(call.substr(0, call.find('(')));
+  return std::string(gpu_get_error_string(error)) + " (" + gpu_get_error_name(error) + ") in " +
+         std::string(call.substr(0, call.find('(')));
 }
 
-Error lost_error(const std::string& name, const std::string& failure) {
-  return {ErrorCode::device, "Device '" + name + "' failed earlier: " + failure +
-                                 ". Dispose of the engines that use it and make a new one, or restart the process"};
-}
-
-/// Whether the runtime still does anything on the GPU: calls that need no memory report what ended a context, too.
-bool responds(int gpu) {
+/// What ended the GPU's context: calls that need no memory report it, too. gpu_success: it still works.
+gpu_error_t what_ended(int gpu) {
   size_t free = 0, total = 0;
-  const bool good =
-      gpu_set_device(gpu) == gpu_success && gpu_free(nullptr) == gpu_success && gpu_mem_get_info(&free, &total) == gpu_success;
-  static_cast<void>(gpu_get_last_error());
-  return good;
-}
-
-/// What the first calls in a new context fail by; empty if they do not fail.
-std::string tried(int gpu) {
-  constexpr size_t kBytes = 4096;
-  void* data = nullptr;
   gpu_error_t error = gpu_set_device(gpu);
-  if (error == gpu_success) error = gpu_malloc(&data, kBytes);
-  if (error == gpu_success) error = gpu_memset_async(data, 0, kBytes, gpu_stream_t{});
-  if (error == gpu_success) error = gpu_device_synchronize();
-  static_cast<void>(gpu_free(data));
+  if (error == gpu_success) error = gpu_free(nullptr);
+  if (error == gpu_success) error = gpu_mem_get_info(&free, &total);
   static_cast<void>(gpu_get_last_error());
-  return error == gpu_success ? std::string() : error_text(error);
+  return error;
 }
 
 /// All GPUs that this process has used. Thread-safe. Never destroyed, as devices may outlive what is static.
@@ -55,56 +35,35 @@ class Contexts {
     return *contexts;
   }
 
-  std::shared_ptr<const GpuId> use(int gpu, const std::string& name) {
-    std::shared_ptr<GpuId> id;  // goes after the lock: its destructor locks
+  /// nullptr: it has not been used.
+  const GpuId* find(int gpu) {
     const std::lock_guard lock(mutex_);
-    if (contexts_.size() <= static_cast<size_t>(gpu)) contexts_.resize(static_cast<size_t>(gpu) + 1);
-    Context& context = context_of(gpu);
-    context.name = name;
-    id = context.users.lock();
-    if (!context.failure.empty()) {
-      if (id) throw lost_error(name, context.failure);
-      reset(gpu, context);
-      const std::string again = tried(gpu);
-      if (!again.empty()) {
-        throw Error(ErrorCode::device, "Device '" + name + "' failed earlier: " + context.failure +
-                                           ". It fails in a new context, too: " + again + ". Restart the process");
-      }
-      context.failure.clear();
-      context.was_reset = false;
+    return found(gpu);
+  }
+
+  const GpuId& use(int gpu, const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    if (const GpuId* const known = found(gpu)) {
+      known->check();
+      return *known;
     }
-    if (id) return id;
-    id = std::make_shared<GpuId>(gpu, name);
-    context.users = id;
-    link(gpu);
-    return id;
-  }
-
-  /// A call failed on the GPU of this name: throws Error(device) if the GPU was lost before, and remembers what it is lost by.
-  void failed(const std::string& name, const std::string& failure) {
-    std::shared_ptr<GpuId> id;  // goes after the lock: its destructor locks
-    const std::lock_guard lock(mutex_);
-    for (size_t gpu = 0; gpu < contexts_.size(); ++gpu) {
-      Context& context = contexts_[gpu];
-      if (context.name != name) continue;
-      if (!context.failure.empty()) throw lost_error(name, context.failure);
-      if (responds(static_cast<int>(gpu))) return;
-      context.failure = failure;
-      id = context.users.lock();
-      if (id) id->is_lost.store(true, std::memory_order_release);
+    for (const auto& other : gpus_) {
+      enable(gpu, other->gpu);
+      enable(other->gpu, gpu);
     }
+    return *gpus_.emplace_back(std::make_unique<GpuId>(gpu, name));
   }
 
-  /// Nothing of this process' engines uses the GPU any more. What a lost context holds of its memory is only given back with it.
-  void unused(int gpu) noexcept {
+  /// A call has failed on the GPU of this name. If that has ended its context, remembers it; throws Error(device) if the context
+  /// was lost before.
+  void failed(const std::string& name, const char* call) {
     const std::lock_guard lock(mutex_);
-    Context& context = context_of(gpu);
-    if (!context.failure.empty() && context.users.expired()) reset(gpu, context);
-  }
-
-  std::string failure(int gpu) {
-    const std::lock_guard lock(mutex_);
-    return context_of(gpu).failure;
+    for (const auto& id : gpus_) {
+      if (id->name != name) continue;
+      id->check();
+      const gpu_error_t end = what_ended(id->gpu);
+      if (end != gpu_success) id->lose(failed_by(end, call));
+    }
   }
 
   bool linked(int from, int to) {
@@ -113,38 +72,9 @@ class Contexts {
   }
 
  private:
-  struct Context {
-    std::string name;
-    std::weak_ptr<GpuId> users;
-    std::string failure;  // not empty: it is lost
-    bool was_reset = false;
-  };
-
-  /// Of a GPU that has been used.
-  Context& context_of(int gpu) { return contexts_[static_cast<size_t>(gpu)]; }
-
-  /// Ends a lost context. Other code of the process that uses the GPU has failed since the context was lost.
-  void reset(int gpu, Context& context) noexcept {
-    if (std::exchange(context.was_reset, true)) return;
-    for (const int other : std::exchange(linked_, {})) {
-      if (other == gpu) continue;
-      linked_.push_back(other);
-      if (gpu_set_device(other) == gpu_success) static_cast<void>(gpu_disable_peer_access(gpu));
-    }
-    std::erase_if(links_, [&](const auto& link) { return link.first == gpu || link.second == gpu; });
-    static_cast<void>(gpu_set_device(gpu));
-    static_cast<void>(gpu_device_reset());
-    static_cast<void>(gpu_get_last_error());
-  }
-
-  /// Has it and the GPUs that have been used read each other's memory.
-  void link(int gpu) {
-    if (std::find(linked_.begin(), linked_.end(), gpu) != linked_.end()) return;
-    for (const int other : linked_) {
-      enable(gpu, other);
-      enable(other, gpu);
-    }
-    linked_.push_back(gpu);
+  const GpuId* found(int gpu) const {
+    const auto id = std::find_if(gpus_.begin(), gpus_.end(), [&](const auto& one) { return one->gpu == gpu; });
+    return id == gpus_.end() ? nullptr : id->get();
   }
 
   void enable(int from, int to) {
@@ -159,27 +89,27 @@ class Contexts {
   }
 
   std::mutex mutex_;
-  std::vector<Context> contexts_;  // one a GPU
-  std::vector<int> linked_;
+  std::vector<std::unique_ptr<GpuId>> gpus_;
   std::vector<std::pair<int, int>> links_;  // which GPU reads which one's memory
 };
 
 }  // namespace
 
-GpuId::~GpuId() { Contexts::of_process().unused(gpu); }
-
-std::shared_ptr<const GpuId> GpuId::use(int gpu, const std::string& name) { return Contexts::of_process().use(gpu, name); }
+const GpuId& GpuId::use(int gpu, const std::string& name) { return Contexts::of_process().use(gpu, name); }
 
 bool GpuId::addresses(const GpuId& other) const { return gpu == other.gpu || Contexts::of_process().linked(gpu, other.gpu); }
 
-void GpuId::throw_lost() const { throw lost_error(name, Contexts::of_process().failure(gpu)); }
+std::string GpuId::failure(int gpu) {
+  const GpuId* const id = Contexts::of_process().find(gpu);
+  return id && id->is_lost() ? id->failure_ : std::string();
+}
 
 void gpu_fail(gpu_error_t error, const char* call, const std::string& device_name) {
   static_cast<void>(gpu_get_last_error());  // or the next launch would report it again
-  const std::string failure = failed_by(error, call);
-  if (error == gpu_error_out_of_memory) throw Error(ErrorCode::device_memory, "Device '" + device_name + "': " + failure);
-  Contexts::of_process().failed(device_name, failure);
-  throw Error(ErrorCode::device, "Device '" + device_name + "': " + failure);
+  const std::string failure = "Device '" + device_name + "': " + failed_by(error, call);
+  if (error == gpu_error_out_of_memory) throw Error(ErrorCode::device_memory, failure);
+  Contexts::of_process().failed(device_name, call);
+  throw Error(ErrorCode::device, failure);
 }
 
 void gpu_check_pinned(gpu_error_t error, const char* call, size_t bytes, const std::string& device_name) {

@@ -1,8 +1,7 @@
-// The contexts of the GPUs in this process, and what becomes of one that fails.
+// The contexts of the GPUs in this process, and what a failure does to one.
 #pragma once
 
 #include <atomic>
-#include <memory>
 #include <string>
 #include <utility>
 
@@ -12,25 +11,22 @@ namespace warpjoin {
 
 /// A GPU as this process uses it. The runtime has one context a GPU and process: devices of all engines share it, and so does
 /// other code of the process. A kernel that faults, or hardware that fails, ends the context: every later call of the runtime on
-/// this GPU fails, and what its memory holds is lost.
-struct GpuId {
-  const int gpu;           ///< to the runtime
-  const std::string name;  ///< "NVIDIA H200 0": names the GPU in errors
-  std::atomic<bool> is_lost{false};
+/// this GPU fails, what its memory holds is lost, and only a new process can use it again.
+class GpuId {
+ public:
+  /// The GPU, for as long as the process lives; by then it and the GPUs in use read each other's memory, where they can. Throws
+  /// Error(device) if its context is lost.
+  static const GpuId& use(int gpu, const std::string& name);
+  /// Why this process can't use the GPU any more; empty: it can.
+  static std::string failure(int gpu);
 
   GpuId(int gpu, std::string name) : gpu(gpu), name(std::move(name)) {}
-  ~GpuId();
   GpuId(const GpuId&) = delete;
   GpuId& operator=(const GpuId&) = delete;
 
-  /// The GPU, for as long as the caller holds what this gives; by then it and the GPUs in use read each other's memory, where
-  /// they can. A lost context is made anew here, if no engine of the process uses it any more. Throws Error(device) where one
-  /// does, and where the GPU does not work in a new context either.
-  static std::shared_ptr<const GpuId> use(int gpu, const std::string& name);
-
   /// Throws Error(device), saying what it failed by, if the context is lost.
   void check() const {
-    if (is_lost.load(std::memory_order_acquire)) throw_lost();
+    if (is_lost()) throw Error(ErrorCode::device, failure_);
   }
   /// Makes it the calling thread's GPU: every runtime call depends on that. Throws Error(device) if the context is lost.
   void select() const {
@@ -40,8 +36,21 @@ struct GpuId {
   /// Whether kernels on this GPU read the memory of the other one.
   bool addresses(const GpuId& other) const;
 
+  /// The context is lost by this.
+  void lose(const std::string& reason) {
+    failure_ = "Device '" + name + "' failed earlier: " + reason +
+               ". This process can't use it any more: restart it, or make an engine of other devices";
+    is_lost_.store(true, std::memory_order_release);
+  }
+
+  const int gpu;           ///< to the runtime
+  const std::string name;  ///< "NVIDIA H200 0": names the GPU in errors
+
  private:
-  [[noreturn]] void throw_lost() const;
+  bool is_lost() const { return is_lost_.load(std::memory_order_acquire); }
+
+  std::string failure_;  // written once, before is_lost_
+  std::atomic<bool> is_lost_{false};
 };
 
 }  // namespace warpjoin

@@ -40,6 +40,21 @@ class GpuEvent final : public Event {
   gpu_event_t event_{};
 };
 
+/// The GPUs as the runtime describes them.
+std::vector<DeviceInfo> described_gpus() {
+  int count = 0;
+  std::vector<DeviceInfo> gpus;
+  if (gpu_get_device_count(&count) != gpu_success) count = 0;
+  for (int gpu = 0; gpu < count; ++gpu) {
+    gpu_device_properties_t properties;
+    if (gpu_get_device_properties(&properties, gpu) != gpu_success) break;
+    const std::string name = std::string(properties.name) + " " + std::to_string(gpu);
+    gpus.push_back({DeviceKind::gpu, gpu, name, properties.totalGlobalMem, default_limit(properties.totalGlobalMem), {}});
+  }
+  static_cast<void>(gpu_get_last_error());
+  return gpus;
+}
+
 /// A GPU that the process may use; throws Error(device) where there is none of this number.
 DeviceInfo info_of(int gpu) {
   const std::vector<DeviceInfo> gpus = visible_gpus();
@@ -51,7 +66,7 @@ DeviceInfo info_of(int gpu) {
 class GpuDevice final : public Device {
  public:
   GpuDevice(int ordinal, DeviceInfo gpu, size_t limit_bytes) : id_(GpuId::use(gpu.ordinal, gpu.name)) {
-    id_->select();
+    id_.select();
     info_ = std::move(gpu);
     info_.ordinal = ordinal;
     if (limit_bytes) info_.limit_bytes = std::min(limit_bytes, info_.memory_bytes);
@@ -59,40 +74,40 @@ class GpuDevice final : public Device {
         info_.name, info_.limit_bytes,
         StackAllocator::Physical{[this](size_t bytes) { return allocate(bytes); }, [this](void* data, size_t) { free(data); },
                                  [this] { return free_bytes(); }});
-    primitives_ = std::make_unique<GpuPrimitives>(*this, *id_, results_);
+    primitives_ = std::make_unique<GpuPrimitives>(*this, id_, results_);
   }
   ~GpuDevice() override { memory_.reset(); }
 
-  void check() const override { id_->check(); }
+  void check() const override { id_.check(); }
 
   bool addresses_host_memory() const noexcept override { return false; }
   bool addresses_peer(const Device& peer) const noexcept override {
     const auto* gpu = dynamic_cast<const GpuDevice*>(&peer);
-    return gpu && id_->addresses(*gpu->id_);
+    return gpu && id_.addresses(gpu->id_);
   }
-  std::unique_ptr<Stream> create_stream(bool urgent) override { return std::make_unique<GpuStream>(*id_, results_, urgent); }
-  std::unique_ptr<Event> create_event() override { return std::make_unique<GpuEvent>(*id_, results_); }
+  std::unique_ptr<Stream> create_stream(bool urgent) override { return std::make_unique<GpuStream>(id_, results_, urgent); }
+  std::unique_ptr<Event> create_event() override { return std::make_unique<GpuEvent>(id_, results_); }
 
   bool copies_directly(const void* data) const override {
-    id_->select();
+    id_.select();
     gpu_pointer_attributes_t attributes;
     const bool known = gpu_pointer_get_attributes(&attributes, data) == gpu_success;
     static_cast<void>(gpu_get_last_error());  // HIP has one for ordinary memory
     return known && gpu_memory_type(attributes) == gpu_memory_type_host;
   }
   void pin(void* data, size_t bytes) override {
-    id_->select();
-    gpu_check_pinned(gpu_pin(data, bytes), GPU_TEXT(gpu_pin(data, bytes)), bytes, id_->name);
+    id_.select();
+    gpu_check_pinned(gpu_pin(data, bytes), GPU_TEXT(gpu_pin(data, bytes)), bytes, id_.name);
   }
   void unpin(void* data) noexcept override {
-    static_cast<void>(gpu_set_device(id_->gpu));
+    static_cast<void>(gpu_set_device(id_.gpu));
     static_cast<void>(gpu_unpin(data));
   }
 
   void copy(void* target, const void* source, size_t bytes, Stream& stream) override {
     if (bytes == 0) return;
-    id_->select();
-    GPU_CHECK(id_->name, gpu_memcpy_async(target, source, bytes, gpu_memcpy_default, raw(stream)));
+    id_.select();
+    GPU_CHECK(id_.name, gpu_memcpy_async(target, source, bytes, gpu_memcpy_default, raw(stream)));
   }
 
   void copy_to_peer(void* target, Device& peer, const void* source, size_t bytes, Stream& stream) override {
@@ -100,14 +115,14 @@ class GpuDevice final : public Device {
     if (!gpu) return copy(target, source, bytes, stream);
     if (bytes == 0) return;
     gpu->check();
-    id_->select();
-    GPU_CHECK(id_->name, gpu_memcpy_peer_async(target, gpu->id_->gpu, source, id_->gpu, bytes, raw(stream)));
+    id_.select();
+    GPU_CHECK(id_.name, gpu_memcpy_peer_async(target, gpu->id_.gpu, source, id_.gpu, bytes, raw(stream)));
   }
 
   void fill(void* target, unsigned char value, size_t bytes, Stream& stream) override {
     if (bytes == 0) return;
-    id_->select();
-    GPU_CHECK(id_->name, gpu_memset_async(target, value, bytes, raw(stream)));
+    id_.select();
+    GPU_CHECK(id_.name, gpu_memset_async(target, value, bytes, raw(stream)));
   }
 
   Primitives& primitives() noexcept override { return *primitives_; }
@@ -116,29 +131,29 @@ class GpuDevice final : public Device {
   static gpu_stream_t raw(Stream& stream) { return static_cast<GpuStream&>(stream).raw(); }
 
   void* allocate(size_t bytes) const {
-    id_->select();
+    id_.select();
     void* data = nullptr;
     const gpu_error_t error = gpu_malloc(&data, bytes);
     if (error != gpu_error_out_of_memory) {
-      gpu_check(error, GPU_TEXT(gpu_malloc), id_->name);
+      gpu_check(error, GPU_TEXT(gpu_malloc), id_.name);
       return data;
     }
     static_cast<void>(gpu_get_last_error());
     return nullptr;
   }
   size_t free_bytes() const {
-    id_->select();
+    id_.select();
     size_t free = 0, total = 0;
-    GPU_CHECK(id_->name, gpu_mem_get_info(&free, &total));
+    GPU_CHECK(id_.name, gpu_mem_get_info(&free, &total));
     return free;
   }
   void free(void* data) const noexcept {
-    static_cast<void>(gpu_set_device(id_->gpu));
+    static_cast<void>(gpu_set_device(id_.gpu));
     static_cast<void>(gpu_free(data));
   }
 
-  const std::shared_ptr<const GpuId> id_;  // first: a lost context ends with it, once nothing is left there
-  ResultSlots results_{*id_};
+  const GpuId& id_;
+  ResultSlots results_{id_};
   std::unique_ptr<Primitives> primitives_;
 };
 
@@ -242,18 +257,9 @@ std::vector<DeviceInfo> visible_gpus() noexcept {
   static std::vector<DeviceInfo> known;  // the runtime may tell nothing any more where it has lost a context
   try {
     const std::lock_guard lock(mutex);
-    if (!known.empty()) return known;
-    int count = 0;
-    std::vector<DeviceInfo> gpus;
-    if (gpu_get_device_count(&count) != gpu_success) count = 0;
-    for (int gpu = 0; gpu < count; ++gpu) {
-      gpu_device_properties_t properties;
-      if (gpu_get_device_properties(&properties, gpu) != gpu_success) break;
-      gpus.push_back({DeviceKind::gpu, gpu, std::string(properties.name) + " " + std::to_string(gpu), properties.totalGlobalMem,
-                      default_limit(properties.totalGlobalMem)});
-    }
-    static_cast<void>(gpu_get_last_error());
-    if (gpus.size() == static_cast<size_t>(count)) known = gpus;
+    if (known.empty()) known = described_gpus();
+    std::vector<DeviceInfo> gpus = known;
+    for (DeviceInfo& gpu : gpus) gpu.failure = GpuId::failure(gpu.ordinal);
     return gpus;
   } catch (...) {
     return {};

@@ -51,9 +51,6 @@ using gpu_pointer_attributes_t = cudaPointerAttributes;
 #endif
 #define gpu_can_access_peer WARPJOIN_GPU_NAME(DeviceCanAccessPeer)
 #define gpu_enable_peer_access WARPJOIN_GPU_NAME(DeviceEnablePeerAccess)
-#define gpu_disable_peer_access WARPJOIN_GPU_NAME(DeviceDisablePeerAccess)
-#define gpu_device_reset WARPJOIN_GPU_NAME(DeviceReset)
-#define gpu_device_synchronize WARPJOIN_GPU_NAME(DeviceSynchronize)
 
 #define gpu_malloc WARPJOIN_GPU_NAME(Malloc)
 #define gpu_free WARPJOIN_GPU_NAME(Free)

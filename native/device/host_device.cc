@@ -17,7 +17,8 @@
 namespace warpjoin {
 namespace {
 
-class HostEvent final : public Event {
+/// What an event has recorded. Streams that have yet to come to it hold it: the event may be gone by then, as that of a GPU may.
+class Recordings {
  public:
   /// From now on a wait means a new recording. `push` puts its end in a stream's queue, before any wait for it can be in one:
   /// what is behind that wait may come to stand in the same queue.
@@ -40,8 +41,7 @@ class HostEvent final : public Event {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return done_ >= ticket; });
   }
-  void synchronize() override { wait_for(latest()); }
-  bool done() override {
+  bool done() {
     const std::lock_guard lock(mutex_);
     return done_ >= recorded_;
   }
@@ -50,6 +50,16 @@ class HostEvent final : public Event {
   std::mutex mutex_;
   std::condition_variable changed_;
   uint64_t recorded_ = 0, done_ = 0;
+};
+
+class HostEvent final : public Event {
+ public:
+  void synchronize() override { recordings_->wait_for(recordings_->latest()); }
+  bool done() override { return recordings_->done(); }
+  static const std::shared_ptr<Recordings>& recordings_of(Event& event) { return static_cast<HostEvent&>(event).recordings_; }
+
+ private:
+  const std::shared_ptr<Recordings> recordings_ = std::make_shared<Recordings>();
 };
 
 /// A thread that runs the work of one stream at a time.
@@ -165,16 +175,15 @@ class HostStreamImpl final : public HostStream {
   }
 
   void record(Event& event) override {
-    auto& host = static_cast<HostEvent&>(event);
-    host.record([&](uint64_t ticket) {
-      thread_->push([&host, ticket] { host.finish(ticket); }, true);  // others wait for it
+    const std::shared_ptr<Recordings>& recordings = HostEvent::recordings_of(event);
+    recordings->record([&](uint64_t ticket) {
+      thread_->push([recordings, ticket] { recordings->finish(ticket); }, true);  // others wait for it
     });
   }
 
   void wait(Event& event) override {
-    auto& host = static_cast<HostEvent&>(event);
-    const uint64_t ticket = host.latest();
-    thread_->push([&host, ticket] { host.wait_for(ticket); }, true);
+    const std::shared_ptr<Recordings>& recordings = HostEvent::recordings_of(event);
+    thread_->push([recordings, ticket = recordings->latest()] { recordings->wait_for(ticket); }, true);
   }
 
  private:

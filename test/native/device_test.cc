@@ -75,6 +75,23 @@ TEST(HostStream, IsRecordedWhileAnotherThreadWaitsForThatOnIt) {
   recorder.join();
 }
 
+// As an event of a GPU may: what fails leaves streams behind that wait for it.
+TEST(HostStream, WaitsForEventsThatAreGone) {
+  Engine engine = make_engine(1);
+  Device& device = *engine.devices[0];
+  for (int round = 0; round < 200; ++round) {
+    const auto stream = device.create_stream(), other = device.create_stream();
+    std::promise<void> may_end;
+    auto event = device.create_event();
+    static_cast<HostStream&>(*stream).enqueue([ends = may_end.get_future().share()] { ends.wait(); });
+    stream->record(*event);
+    other->wait(*event);
+    event.reset();
+    may_end.set_value();
+    other->synchronize();
+  }
+}
+
 TEST(HostStream, ThrowsAnErrorOnceAndWorksOn) {
   Engine engine = make_engine(1);
   const auto stream = engine.devices[0]->create_stream();

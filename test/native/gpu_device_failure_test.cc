@@ -64,7 +64,7 @@ void require_work(Engine& engine) {
   require(!::testing::Test::HasFailure(), "a wrong result");
 }
 
-/// A lost GPU and the engine on it; then another engine.
+/// A lost GPU and the engine on it; then the process goes on without it.
 void lose_a_gpu() {
   auto engine = make_gpu_engine(1);
   Device& device = *engine->devices[0];
@@ -89,11 +89,16 @@ void lose_a_gpu() {
   };
   for (const auto& call : calls) {
     const std::string later = failure_of(call);
-    require(later.starts_with(name + " failed earlier: ") && contains(later, "make a new one"), later);
+    require(later.starts_with(name + " failed earlier: ") && contains(later, "restart it"), later);
+  }
+  for (const DeviceInfo& gpu : visible_gpus()) {
+    require(gpu.failure.empty() == (gpu.ordinal != 0), "GPU " + std::to_string(gpu.ordinal) + ": " + gpu.failure);
   }
   resident = Buffer();
   engine.reset();
-  std::fprintf(stderr, "disposed\n");
+  Engine processor({.threads = 2, .host_devices = 2, .memory_limit_bytes = size_t{1} << 30});
+  require_work(processor);
+  std::fprintf(stderr, "goes on\n");
 }
 
 TEST(GpuDeviceFailure, NamesDeviceCallAndErrorAndLeavesTheProcess) {
@@ -105,60 +110,41 @@ TEST(GpuDeviceFailure, NamesDeviceCallAndErrorAndLeavesTheProcess) {
         lose_a_gpu();
         std::exit(0);
       },
-      ::testing::ExitedWithCode(0), "first: Device '.*': .* \\((cuda|hip)Error[A-Za-z]+\\) in (cuda|hip)[A-Za-z]+\ndisposed\n");
+      ::testing::ExitedWithCode(0), "first: Device '.*': .* \\((cuda|hip)Error[A-Za-z]+\\) in (cuda|hip)[A-Za-z]+\ngoes on\n");
 }
 
-TEST(GpuDeviceFailure, AllowsANewEngineOnceNothingUsesTheGpu) {
+class GpuDeviceFailureDuring : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(AfterMilliseconds, GpuDeviceFailureDuring, ::testing::Values(0, 3, 6, 9, 12, 15));
+
+TEST_P(GpuDeviceFailureDuring, AnOperatorEndsIt) {
   SKIP_WITHOUT_GPUS(1);
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
         alarm(kMostSeconds);
-        for (int round = 0; round < 3; ++round) {
-          lose_a_gpu();
-          try {
-            require_work(*make_gpu_engine(1));
-          } catch (const Error& error) {
-            require(false, error.what());
-          }
-          std::fprintf(stderr, "works anew\n");
+        auto engine = make_gpu_engine(1);
+        const std::shared_ptr<HostMemory> memory = engine->memory;
+        {
+          const RepeatedCall call = GetParam() % 2 ? repeated_sort(*engine, SortAlgorithm::sample, 1, 400'000)
+                                                   : repeated_join(*engine, {}, 100'000, 200'000);
+          std::thread loser([&] {
+            std::this_thread::sleep_for(std::chrono::milliseconds(GetParam()));
+            Device& device = *engine->devices[0];
+            const auto stream = device.create_stream();
+            fault(device, *stream);
+          });
+          const std::string failure = failure_of([&] {
+            Job job;
+            for (;;) call.run(job);
+          });
+          loser.join();
+          std::fprintf(stderr, "%s\n", failure.c_str());
         }
+        engine.reset();
+        require(memory->used_bytes() == 0, "host memory is still in use");
         std::exit(0);
       },
-      ::testing::ExitedWithCode(0), "works anew\n(.*\n)*works anew\n(.*\n)*works anew\n");
-}
-
-TEST(GpuDeviceFailure, InTheMiddleOfOperatorsEndsThem) {
-  SKIP_WITHOUT_GPUS(1);
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_EXIT(
-      {
-        alarm(kMostSeconds);
-        for (int round = 0; round < 6; ++round) {
-          auto engine = make_gpu_engine(1);
-          const std::shared_ptr<HostMemory> memory = engine->memory;
-          {
-            const RepeatedCall call = round % 2 ? repeated_sort(*engine, SortAlgorithm::sample, 1, 400'000)
-                                                : repeated_join(*engine, {}, 100'000, 200'000);
-            std::thread loser([&] {
-              std::this_thread::sleep_for(std::chrono::milliseconds(3 * round));
-              Device& device = *engine->devices[0];
-              const auto stream = device.create_stream();
-              fault(device, *stream);
-            });
-            const std::string failure = failure_of([&] {
-              Job job;
-              for (;;) call.run(job);
-            });
-            loser.join();
-            std::fprintf(stderr, "round %d: %s\n", round, failure.c_str());
-          }
-          engine.reset();
-          require(memory->used_bytes() == 0, "host memory is still in use");
-        }
-        std::exit(0);
-      },
-      ::testing::ExitedWithCode(0), "round 5: Device ");
+      ::testing::ExitedWithCode(0), "^Device ");
 }
 
 TEST(GpuDeviceFailure, LeavesOtherGpusAlone) {
@@ -168,24 +154,19 @@ TEST(GpuDeviceFailure, LeavesOtherGpusAlone) {
       {
         alarm(kMostSeconds);
         const auto alone = make_gpu_engine(1);
-        const bool direct = [&] {
+        {
           auto both = make_gpu_engine(2);
           require_work(*both);
-          const bool linked = both->topology.link(0, 1).direct;
           lose(*both->devices[1]);
           failure_of([&] { both->check(); });
           require_work(*alone);
-          return linked;
-        }();
+        }
         require_work(*alone);
-        const auto again = make_gpu_engine(2);
-        require(again->topology.link(0, 1).direct == direct && again->topology.link(1, 0).direct == direct, "other links");
-        require_work(*again);
-        require_work(*alone);
-        std::fprintf(stderr, "works anew\n");
+        require_work(*make_gpu_engine(1));
+        std::fprintf(stderr, "works on\n");
         std::exit(0);
       },
-      ::testing::ExitedWithCode(0), "works anew");
+      ::testing::ExitedWithCode(0), "works on");
 }
 
 }  // namespace

@@ -351,8 +351,8 @@ export interface FakeAddon extends NativeAddon {
   engines: NativeEngine[];
   /** Names of the native steps, in order. */
   calls: string[];
-  /** Engines whose device is lost: as long as there is one, no other can be made. */
-  lost: Set<NativeEngine>;
+  /** What the GPUs that are lost failed by. */
+  lost: Map<number, string>;
   liveHandles(): number;
 }
 
@@ -361,12 +361,16 @@ export function fakeAddon(settings: Partial<FakeSettings> = {}): FakeAddon {
   const addon: FakeAddon = {
     backend: settings.gpus ? 'cuda' : 'none',
     failThreads() {},
-    gpus: () => Array.from({ length: addon.settings.gpus }, (_, gpu) => fakeDevice('gpu', gpu, 2 ** 37, gpu, [])),
+    gpus: () =>
+      Array.from({ length: addon.settings.gpus }, (_, gpu) => ({
+        ...fakeDevice('gpu', gpu, 2 ** 37, gpu, []),
+        failure: addon.lost.get(gpu) ?? null,
+      })),
     config: null,
     memoryOf: null,
     engines: [],
     calls: [],
-    lost: new Set(),
+    lost: new Map(),
     settings: {
       stepMilliseconds: 0,
       decodes: true,
@@ -411,9 +415,9 @@ function fakeDevice(
 
 function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine {
   const options = addon.settings;
-  for (const other of addon.lost) throw coded('ERR_DEVICE', other.failure()!);
+  const failure = (): string | null => config.gpus.map((gpu) => addon.lost.get(gpu)).find((reason) => reason) ?? null;
+  if (failure()) throw coded('ERR_DEVICE', failure()!);
   let disposed = false;
-  let lost: string | null = null;
   const limitBytes = config.deviceMemoryLimitBytes || config.memoryLimitBytes;
   const count = config.hostDevices + config.gpus.length;
   const devices = Array.from({ length: count }, (_, ordinal): DeviceDescription => {
@@ -455,7 +459,7 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
     } while (performance.now() < end);
     job.add(0, 100);
     options.onStep(name);
-    if (lost) throw coded('ERR_DEVICE', lost);
+    if (failure()) throw coded('ERR_DEVICE', failure()!);
     if (options.failing?.step === name) throw options.failing.error;
     return work();
   }
@@ -535,12 +539,11 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
     threads: () => config.threads,
     memory: () => ({ usedBytes: options.usedBytes(), peakBytes: 1000, limitBytes: config.memoryLimitBytes }),
     resetPeaks() {},
-    failure: () => lost,
+    failure,
     createJob,
     async dispose() {
       addon.calls.push('dispose');
       disposed = true;
-      addon.lost.delete(engine);
     },
     measureLinks: (job) => step('measureLinks', job, () => options.links),
     relation: (job, columns, rows) =>
@@ -766,8 +769,8 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
     failAllocation() {},
     leaveDeviceMemory() {},
     loseDevice(ordinal) {
-      lost = `Device '${devices[ordinal]!.name}' failed earlier: an illegal memory access was encountered`;
-      addon.lost.add(engine);
+      const gpu = config.gpus[ordinal - config.hostDevices]!;
+      addon.lost.set(gpu, `Device '${devices[ordinal]!.name}' failed earlier: an illegal memory access was encountered`);
     },
   };
   return engine as NativeEngine;

@@ -39,16 +39,12 @@ found.later = await countOn(engine);
 found.sort = await outcome(engine.sort(left, { by: 'id' }));
 found.loaded = await outcome(engine.joinCount(loaded, loaded, { on: 'id' }));
 found.home = await outcome(resident.toArrow());
-found.another = await outcome(createEngine({ device: 'gpu', memoryLimit: '1GiB' }));
-found.module = await outcome(joinCount(left, right, { on: 'id' }));
+found.another = await outcome(createEngine({ devices: [0], memoryLimit: '1GiB' }));
 found.disposed = await outcome(engine.dispose());
-found.again = await outcome(
-  (async () => {
-    const next = await createEngine({ device: 'gpu', memoryLimit: '8GiB' });
-    const { value } = await countOn(next);
-    await next.dispose();
-    return value;
-  })(),
-);
-found.moduleAgain = await outcome(joinCount(left, right, { on: 'id' }));
+found.module = await outcome(joinCount(left, right, { on: 'id' }));
+for (const device of ['auto', 'cpu']) {
+  const next = await createEngine({ device, memoryLimit: '8GiB' });
+  found[device] = await countOn(next);
+  await next.dispose();
+}
 console.log(JSON.stringify(found));

@@ -441,7 +441,7 @@ describe('engines', () => {
     Object.assign(COSTS, { gpuCall: 0, gpuCallEach: 0 });
     try {
       const engine = engineOn(fakeAddon({ gpus: 4 }));
-      const onGpus = { device: 'gpu', deviceReason: "device 'auto': all GPUs that the process may use, 4" };
+      const onGpus = { device: 'gpu', deviceReason: "device 'auto': all GPUs that the process can use, 4" };
       expect((await engine.sort(left, { by: 'a' })).stats).toMatchObject(onGpus);
       expect((await engine.join(left, right, { on: 'id' })).stats).toMatchObject(onGpus);
       expect((await engine.sortPairs(Int32Array.of(1), Int32Array.of(2))).stats).toMatchObject(onGpus);
