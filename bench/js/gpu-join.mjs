@@ -10,7 +10,7 @@ import { availableParallelism } from 'node:os';
 import { DuckDBInstance } from '@duckdb/node-api';
 import { Table } from 'apache-arrow';
 import { createEngine } from '../../dist/index.js';
-import { column, floatsWithNulls, milliseconds, options, range, showSteps, time, writeReport } from './gpu.mjs';
+import { column, floatsWithNulls, milliseconds, options, range, showSteps, time, valuesOf, writeReport } from './gpu.mjs';
 
 const { rows, columns, runs, json } = options();
 const payloads = (side) => Array.from({ length: columns }, (_, index) => `${side}${index}`);
@@ -43,8 +43,6 @@ function sum(values) {
   }
   return total;
 }
-
-const valuesOf = (table, name) => table.getChild(name).data[0].values;
 
 /** As many rows as DuckDB has, with the same sums of `summed`, and at some places pairs of rows with equal keys. */
 function check(joined, left, right, expected, summed) {

@@ -10,7 +10,7 @@ import { DuckDBInstance } from '@duckdb/node-api';
 import { Table } from 'apache-arrow';
 import { createEngine } from '../../dist/index.js';
 import { int64, random } from '../workloads/random.mjs';
-import { column, floatsWithNulls, milliseconds, options, range, showSteps, time, writeReport } from './gpu.mjs';
+import { column, floatsWithNulls, milliseconds, options, range, showSteps, time, valuesOf, writeReport } from './gpu.mjs';
 
 const { rows, columns, runs, json } = options();
 const payloads = Array.from({ length: columns }, (_, index) => `value${index}`);
@@ -24,7 +24,7 @@ function randomKeys(length) {
 
 /** In order, stable, and made of the table's rows: payload column c of row r is r + c. */
 function check(sorted, keys) {
-  const [gotKeys, gotValues, ...more] = ['key', ...payloads].map((name) => sorted.getChild(name).data[0].values);
+  const [gotKeys, gotValues, ...more] = ['key', ...payloads].map((name) => valuesOf(sorted, name));
   if (sorted.numRows !== keys.length) throw new Error(`${sorted.numRows} rows`);
   const step = Math.max(1, Math.floor(keys.length / 5e6));
   for (let i = step; i < keys.length; i += step) {
@@ -48,7 +48,7 @@ function randomFloats(length) {
 
 /** The same where the keys are those floats: nulls last. */
 function checkFloats(sorted, floats) {
-  const [gotKeys, gotValues] = [sorted.getChild('key'), sorted.getChild(payloads[0]).data[0].values];
+  const [gotKeys, gotValues] = [sorted.getChild('key'), valuesOf(sorted, payloads[0])];
   const values = rows - Math.ceil(rows / 16);
   if (sorted.numRows !== rows || gotKeys.nullCount !== rows - values) throw new Error(`${sorted.numRows} rows`);
   const from = (at) => (at < values ? floats[Number(gotValues[at])] : Number.POSITIVE_INFINITY);

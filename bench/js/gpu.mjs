@@ -23,6 +23,9 @@ export function options() {
 
 export const column = (data) => new Vector([makeData({ type: new Int64(), length: data.length, nullCount: 0, data })]);
 
+/** All values of a column without nulls, which may be in several batches. */
+export const valuesOf = (table, name) => table.getChild(name).toArray();
+
 /** Floats that are null in every 16th row. */
 export function floatsWithNulls(data) {
   const { length } = data;

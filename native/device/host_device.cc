@@ -195,7 +195,7 @@ class HostDevice final : public Device {
  public:
   HostDevice(int ordinal, size_t limit_bytes, std::shared_ptr<HostMemory> memory, ThreadPool& pool)
       : pool_(pool), host_memory_(std::move(memory)), primitives_(std::make_unique<HostPrimitives>(pool)) {
-    info_ = {DeviceKind::host, ordinal, "host " + std::to_string(ordinal), limit_bytes, limit_bytes};
+    info_ = {DeviceKind::host, ordinal, "host " + std::to_string(ordinal), limit_bytes, limit_bytes, {}};
     memory_ = std::make_unique<StackAllocator>(info_.name, limit_bytes,
                                                StackAllocator::Physical{[this](size_t bytes) {
                                                                           HostBuffer block =

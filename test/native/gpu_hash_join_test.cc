@@ -303,9 +303,9 @@ TEST(GpuHashJoin, ManyOfAKeyInASampledSplit) {
   const uint64_t build_offsets[] = {0, kBuild}, probe_offsets[] = {0, kProbe};
   const auto match = device.primitives().hash_match({kLayout, {{build.data(), nullptr, 0, kBuild}}, {build_offsets}},
                                                     {kLayout, {{probe.data(), nullptr, 0, kProbe}}, {probe_offsets}}, 1, 0, true,
-                                                    scratch.data(), {}, *stream);
+                                                    scratch.data(), Job(), *stream);
   do stream->synchronize();
-  while (device.primitives().hash_match_goes_on(*match, {}, *stream));
+  while (device.primitives().hash_match_goes_on(*match, Job(), *stream));
   EXPECT_EQ(match->tally().pairs, expected);
 }
 

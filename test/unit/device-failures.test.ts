@@ -129,7 +129,9 @@ describe('a device that is lost', () => {
     expect((await next.sort(ids, { by: 'id' })).numRows).toBe(4);
 
     addon.engines.at(-1)!.loseDevice(0);
-    expect(() => made({ device: 'gpu' })).toThrow(/GPUs were asked for but Device '.*' failed earlier: .*expected "auto" or "cpu"/);
+    expect(() => made({ device: 'gpu' })).toThrow(
+      /GPUs were asked for but Device '.*' failed earlier: .*expected "auto" or "cpu"/,
+    );
     const { stats } = await made({}).sort(ids, { by: 'id' });
     expect(stats!.deviceReason).toMatch(/^device 'auto': the processor, without GPUs: Device '.*' failed earlier/);
   });
