@@ -352,8 +352,8 @@ let shared: Engine | undefined;
 let ending: Promise<void> | undefined;
 
 /**
- * The engine of the module's own functions: made at the first use. Where a GPU of it has failed it is made anew, of the other
- * ones or else the processor, once the one before is gone.
+ * The engine of the module's own functions: made at the first use. Where a GPU has failed it is made anew, of the processor, once
+ * the one before is gone.
  */
 export function defaultEngine(): Engine | Promise<Engine> {
   if (shared?.failure) {

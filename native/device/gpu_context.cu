@@ -27,6 +27,8 @@ gpu_error_t what_ended(int gpu) {
   return error;
 }
 
+}  // namespace
+
 /// All GPUs that this process has used. Thread-safe. Never destroyed, as devices may outlive what is static.
 class Contexts {
  public:
@@ -35,17 +37,11 @@ class Contexts {
     return *contexts;
   }
 
-  /// nullptr: it has not been used.
-  const GpuId* find(int gpu) {
-    const std::lock_guard lock(mutex_);
-    return found(gpu);
-  }
-
   const GpuId& use(int gpu, const std::string& name) {
     const std::lock_guard lock(mutex_);
-    if (const GpuId* const known = found(gpu)) {
-      known->check();
-      return *known;
+    require_none_lost();
+    for (const auto& known : gpus_) {
+      if (known->gpu == gpu) return *known;
     }
     for (const auto& other : gpus_) {
       enable(gpu, other->gpu);
@@ -54,16 +50,24 @@ class Contexts {
     return *gpus_.emplace_back(std::make_unique<GpuId>(gpu, name));
   }
 
-  /// A call has failed on the GPU of this name. If that has ended its context, remembers it; throws Error(device) if the context
-  /// was lost before.
-  void failed(const std::string& name, const char* call) {
+  /// A call has failed. If that, or something before it, has ended a context, remembers it; throws Error(device) if it was
+  /// known before.
+  void failed(const char* call) {
     const std::lock_guard lock(mutex_);
+    require_none_lost();
     for (const auto& id : gpus_) {
-      if (id->name != name) continue;
-      id->check();
       const gpu_error_t end = what_ended(id->gpu);
-      if (end != gpu_success) id->lose(failed_by(end, call));
+      if (end == gpu_success) continue;
+      failure_ = "Device '" + id->name + "' failed earlier: " + failed_by(end, call) +
+                 ". This process can't use GPUs any more: restart it, or make an engine with device 'cpu'";
+      GpuId::is_lost_.store(true, std::memory_order_release);
+      return;
     }
+  }
+
+  std::string failure() {
+    const std::lock_guard lock(mutex_);
+    return failure_;
   }
 
   bool linked(int from, int to) {
@@ -72,9 +76,8 @@ class Contexts {
   }
 
  private:
-  const GpuId* found(int gpu) const {
-    const auto id = std::find_if(gpus_.begin(), gpus_.end(), [&](const auto& one) { return one->gpu == gpu; });
-    return id == gpus_.end() ? nullptr : id->get();
+  void require_none_lost() const {
+    if (!failure_.empty()) throw Error(ErrorCode::device, failure_);
   }
 
   void enable(int from, int to) {
@@ -91,24 +94,20 @@ class Contexts {
   std::mutex mutex_;
   std::vector<std::unique_ptr<GpuId>> gpus_;
   std::vector<std::pair<int, int>> links_;  // which GPU reads which one's memory
+  std::string failure_;                     // not empty: a context is lost
 };
-
-}  // namespace
 
 const GpuId& GpuId::use(int gpu, const std::string& name) { return Contexts::of_process().use(gpu, name); }
 
 bool GpuId::addresses(const GpuId& other) const { return gpu == other.gpu || Contexts::of_process().linked(gpu, other.gpu); }
 
-std::string GpuId::failure(int gpu) {
-  const GpuId* const id = Contexts::of_process().find(gpu);
-  return id && id->is_lost() ? id->failure_ : std::string();
-}
+std::string GpuId::failure() { return Contexts::of_process().failure(); }
 
 void gpu_fail(gpu_error_t error, const char* call, const std::string& device_name) {
   static_cast<void>(gpu_get_last_error());  // or the next launch would report it again
   const std::string failure = "Device '" + device_name + "': " + failed_by(error, call);
   if (error == gpu_error_out_of_memory) throw Error(ErrorCode::device_memory, failure);
-  Contexts::of_process().failed(device_name, call);
+  Contexts::of_process().failed(call);
   throw Error(ErrorCode::device, failure);
 }
 

@@ -259,7 +259,7 @@ std::vector<DeviceInfo> visible_gpus() noexcept {
     const std::lock_guard lock(mutex);
     if (known.empty()) known = described_gpus();
     std::vector<DeviceInfo> gpus = known;
-    for (DeviceInfo& gpu : gpus) gpu.failure = GpuId::failure(gpu.ordinal);
+    for (DeviceInfo& gpu : gpus) gpu.failure = GpuId::failure();
     return gpus;
   } catch (...) {
     return {};

@@ -351,8 +351,8 @@ export interface FakeAddon extends NativeAddon {
   engines: NativeEngine[];
   /** Names of the native steps, in order. */
   calls: string[];
-  /** What the GPUs that are lost failed by. */
-  lost: Map<number, string>;
+  /** What the GPUs failed by, once one is lost. */
+  failure: string | null;
   liveHandles(): number;
 }
 
@@ -364,13 +364,13 @@ export function fakeAddon(settings: Partial<FakeSettings> = {}): FakeAddon {
     gpus: () =>
       Array.from({ length: addon.settings.gpus }, (_, gpu) => ({
         ...fakeDevice('gpu', gpu, 2 ** 37, gpu, []),
-        failure: addon.lost.get(gpu) ?? null,
+        failure: addon.failure,
       })),
     config: null,
     memoryOf: null,
     engines: [],
     calls: [],
-    lost: new Map(),
+    failure: null,
     settings: {
       stepMilliseconds: 0,
       decodes: true,
@@ -415,7 +415,7 @@ function fakeDevice(
 
 function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine {
   const options = addon.settings;
-  const failure = (): string | null => config.gpus.map((gpu) => addon.lost.get(gpu)).find((reason) => reason) ?? null;
+  const failure = (): string | null => (config.gpus.length > 0 ? addon.failure : null);
   if (failure()) throw coded('ERR_DEVICE', failure()!);
   let disposed = false;
   const limitBytes = config.deviceMemoryLimitBytes || config.memoryLimitBytes;
@@ -769,8 +769,7 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
     failAllocation() {},
     leaveDeviceMemory() {},
     loseDevice(ordinal) {
-      const gpu = config.gpus[ordinal - config.hostDevices]!;
-      addon.lost.set(gpu, `Device '${devices[ordinal]!.name}' failed earlier: an illegal memory access was encountered`);
+      addon.failure = `Device '${devices[ordinal]!.name}' failed earlier: an illegal memory access was encountered`;
     },
   };
   return engine as NativeEngine;

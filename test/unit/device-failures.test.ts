@@ -102,7 +102,7 @@ describe('a device that is short of memory', () => {
 });
 
 describe('a device that is lost', () => {
-  test('ends all calls of its engines; new ones take those that are left', async () => {
+  test('ends all calls on GPUs; new engines run on the processor', async () => {
     const { addon, engine } = engineWith({});
     const loaded = await engine.load(ids);
     const inner = addon.engines[0]!;
@@ -122,13 +122,8 @@ describe('a device that is lost', () => {
     await engine.dispose();
     expect(addon.liveHandles()).toBe(0);
     const made = (options: EngineOptions) => new Engine(parse(engineSchema, 'createEngine', options), addon);
-    expect(() => made({ devices: [1] })).toThrow(expect.objectContaining({ code: 'ERR_DEVICE', message: inner.failure() }));
-    expect(() => made({ devices: [1] })).toThrow(WarpjoinError);
-    const next = made({ device: 'gpu' });
-    expect(addon.config!.gpus).toEqual([0]);
-    expect((await next.sort(ids, { by: 'id' })).numRows).toBe(4);
-
-    addon.engines.at(-1)!.loseDevice(0);
+    expect(() => made({ devices: [0] })).toThrow(expect.objectContaining({ code: 'ERR_DEVICE', message: inner.failure() }));
+    expect(() => made({ devices: [0] })).toThrow(WarpjoinError);
     expect(() => made({ device: 'gpu' })).toThrow(
       /GPUs were asked for but Device '.*' failed earlier: .*expected "auto" or "cpu"/,
     );
@@ -143,12 +138,7 @@ describe('a device that is lost', () => {
     addon.engines[0]!.loseDevice(0);
     const sorted = await Promise.all([sort(ids, { by: 'id' }), joinCount(ids, ids, { on: 'id' }), sort(ids, { by: 'n' })]);
     expect([sorted[0].numRows, sorted[1], sorted[2].numRows]).toEqual([4, 6, 4]);
-    expect(addon.engines.map((engine) => engine.devices().map(({ kind }) => kind))).toEqual([
-      ['gpu', 'gpu'],
-      ['host'],
-      ['gpu'],
-      ['host'],
-    ]);
+    expect(addon.engines.map((engine) => engine.devices().map(({ kind }) => kind))).toEqual([['gpu', 'gpu'], ['host'], ['host']]);
     expect(addon.calls.filter((name) => name === 'dispose')).toHaveLength(2); // with its processor
   });
 });
