@@ -8,6 +8,7 @@ import { readdirSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
+import { requireAll } from './methods.mjs';
 import { random, trialOptions } from './random.mjs';
 
 const addon = createRequire(import.meta.url)('../../build/Release/warpjoin.node');
@@ -354,10 +355,7 @@ const methods = {
   failAllocation: [1, () => [mostly(() => pick(['memory', 'devices'])), pick([0, 1, 2, 5, count(9)])]],
   leaveDeviceMemory: [1, () => [pick([ALL, ALL, ALL, 2 ** 20, count(9)])]],
 };
-/** What each round does itself, and what needs a GPU. */
-const BESIDE = ['constructor', 'dispose', 'loseDevice'];
-const untried = Object.getOwnPropertyNames(addon.Engine.prototype).filter((name) => !BESIDE.includes(name) && !(name in methods));
-if (untried.length) throw new Error(`binding: the trial doesn't call ${untried.join(', ')}`);
+requireAll(addon.Engine, new Set([...Object.keys(methods), 'dispose']));
 const names = Object.entries(methods).flatMap(([name, [often]]) => times(often, () => name));
 
 function sizeOf(keys, which) {

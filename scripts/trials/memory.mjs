@@ -7,6 +7,7 @@ import { closeSync, mkdtempSync, openSync, readdirSync, readSync, rmSync, writeS
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join as joinPath } from 'node:path';
+import { requireAll } from './methods.mjs';
 import { random, trialOptions } from './random.mjs';
 
 const folder = mkdtempSync(joinPath(tmpdir(), 'warpjoin-memory-'));
@@ -60,6 +61,10 @@ const columns = [
     ),
   ),
 ];
+const digits = Array.from({ length: ROWS }, (_, row) => String(row).padStart(12, '0')).join('');
+const distinct = [
+  column('u', 'utf8', 'bytes', 0, chunk(new TextEncoder().encode(digits), { offsets: new Int32Array([...ends, ROWS * 12]) })),
+];
 const sorted = [column('s', 'fixed', 'signed', 8, chunk(numbers(BigInt64Array, (row) => BigInt(row))))];
 
 /** Every method once, each in a call of its own: what needs a result that is not there is not called. */
@@ -88,12 +93,16 @@ async function callAll(attempt) {
     wantRight: true,
     maxRows: ALL,
   };
-  for (const name of ['devices', 'memory', 'threads', 'resetPeaks']) await call(name);
+  for (const name of ['devices', 'memory', 'threads', 'resetPeaks', 'failure']) await call(name);
+  await call('setMemoryLimit', 2 ** 28);
+  await call('failAllocation', 'memory', 0);
+  await call('leaveDeviceMemory', ALL);
   await call('measureLinks', job);
   const relation = await call('relation', job, columns, ROWS);
   const inOrder = await call('relation', job, sorted, ROWS);
   await call('sortDeviceBytes', 8, 4, ROWS, 2, 'sample', true);
   await call('sortSpills', ROWS, ROWS, devices);
+  await call('mergeScratchBytes', 8, 4, ROWS, 2);
   for (const algorithm of ['merge', 'radix', 'sample']) {
     const keys = await call('sortKeys', job, relation, by(1, 0), null, true);
     const runs = (await call('sortChunksets', job, keys, plan(algorithm))) ?? [];
@@ -103,8 +112,8 @@ async function callAll(attempt) {
     await call('gather', job, relation, 2, run, 'left');
     await call('gather', job, relation, 3, run, 'left');
     await call('gatherOnDevices', job, relation, [0, 1], run, 'left', devices);
-    await call('takeValues', run);
-    await call('takeKeys', run);
+    await call('takeValues', job, run);
+    await (algorithm === 'merge' ? call('dropKeys', run) : call('takeKeys', job, run));
   }
   const texts = await call('sortKeys', job, relation, by(3, 1), null, false);
   const ties = (await call('sortChunksets', job, texts, { ...plan('merge'), chunksetEnds: [ROWS] })) ?? [];
@@ -122,7 +131,7 @@ async function callAll(attempt) {
     await call('mergeJoinDeviceBytes', keys, 2, 3);
     const found = await call('hashJoin', job, keys, wanted, { devices, rounds: 2, partitions: 0 });
     await call('gatherCoalesced', job, relation, key, relation, key, found);
-    await call('takeJoinValues', found, 'left');
+    await call('takeJoinValues', job, found, 'left');
     await call('joinSideIsSorted', job, keys, 'left');
     const runs = [];
     for (const side of ['left', 'right']) {
@@ -132,16 +141,26 @@ async function callAll(attempt) {
       runs.push(made?.[0]);
     }
     await call('mergeJoin', job, keys, ...runs, wanted, { devices, subpartitions: 3 });
-    await call('sortMergeJoin', job, keys, wanted, devices);
+    await call('sortMergeJoinDeviceBytes', keys, 2, wanted);
+    const merged = await call('sortMergeJoin', job, keys, { ...wanted, wantKeys: kind === 'inner' }, devices);
+    await call('gatherDeviceBytes', relation, [0, 1], { size: ROWS, rowBytes: 4, mayBeMissing: false }, 2);
+    if (kind === 'inner') await call('takeJoinKeys', job, merged);
   }
+  const unique = await call('relation', job, distinct, ROWS);
+  const looked = await call('joinKeys', job, unique, 0, null, unique, 0, null);
+  await call('lookupJoin', job, looked, request);
   await call('crossJoin', job, 20, 30, ALL);
+  await call('residentBytes', relation, [0, 1, 2], devices);
   const table = await call('loadTable', job, relation, [0, 1, 2], devices);
   await call('bringHome', job, table, [0, 1, 2]);
   const tableKeys = table && (await call('tableJoinKeys', job, { table, key: 1 }, { table, key: 0 }));
   const tables = tableKeys && { keys: tableKeys, payload: { left: null, right: null } };
+  await call('joinTablesDeviceBytes', tables, request);
   await call('joinTablesHome', job, tables, request);
   await call('joinTables', job, tables, request, [{ from: 'left', column: 2 }]);
-  await call('sortTable', job, await call('tableSortKeys', job, table, by(1), null), [1, 2]);
+  const order = await call('tableSortKeys', job, table, by(1), null);
+  await call('sortTableDeviceBytes', order, [1, 2]);
+  await call('sortTable', job, order, [1, 2]);
   await attempt('progress', () => [job?.progress(), job?.phases()]);
   for (const handle of kept) handle.release();
   await attempt('dispose', () => engine.dispose());
@@ -154,7 +173,9 @@ const fail = (why) => {
   process.exit(1);
 };
 let failures = 0;
+const tried = new Set();
 async function attempt(name, call) {
+  tried.add(name);
   try {
     return await call();
   } catch (error) {
@@ -171,6 +192,7 @@ const allocations = 2 ** 52 - countdown();
 if (allocations === 0) throw new Error('Expected an addon whose allocations can fail: that of scripts/asan-addon.mjs');
 setCountdown(0);
 if (failures) fail('a call failed for which no allocation did');
+requireAll(addon.Engine, tried);
 const before = threads();
 const last = rounds || allocations;
 for (; round < last; round++) {

@@ -40,7 +40,7 @@ async function callForEver(seed) {
     const algorithm = draw.pick(['merge', 'radix', 'sample']);
     const [run] = await engine.sortChunksets(job, keys, { algorithm, devices, chunksetEnds: [rows], spill: false });
     held[0] = await engine.gather(job, relation, 1, run, 'left');
-    held[1] = engine.takeValues(run);
+    held[1] = engine.takeValues(job, run);
   };
   const join = async (job) => {
     const [left, right] = await Promise.all([engine.relation(job, input, rows), engine.relation(job, input, rows)]);
