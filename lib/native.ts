@@ -9,7 +9,19 @@ import { WarpjoinError } from './errors.js';
 import type { SortAlgorithm } from './options.js';
 
 /** How a column's values lie in memory (native/core/column.h). */
-export type ColumnKind = 'boolean' | 'fixed' | 'utf8' | 'large_utf8';
+export type ColumnKind =
+  | 'boolean'
+  | 'fixed'
+  | 'utf8'
+  | 'large_utf8'
+  | 'null'
+  | 'view'
+  | 'list'
+  | 'large_list'
+  | 'fixed_list'
+  | 'struct'
+  | 'sparse_union'
+  | 'dense_union';
 /** How a key's values compare; 'none' for payload only. */
 export type KeyOrder = 'none' | 'boolean' | 'signed' | 'unsigned' | 'floating' | 'bytes';
 
@@ -20,15 +32,26 @@ export interface NativeChunk {
   validity: ArrayBufferView | null;
   values: ArrayBufferView | null;
   offsets: ArrayBufferView | null;
+  /** Of views: what they refer to. */
+  buffers?: ArrayBufferView[];
+  /** Of indices: where this chunk's dictionary begins among the values of the column's dictionary, and how many values it has. */
+  dictionaryBase?: number;
+  dictionarySize?: number;
 }
 
 export interface NativeColumn {
   name: string;
   kind: ColumnKind;
   order: KeyOrder;
-  /** Bytes a value where kind is 'fixed', else 0. */
+  /** Where kind is 'fixed' bytes a value, where it is 'fixed_list' values of the child for each value, else 0. */
   width: number;
   chunks: NativeChunk[];
+  /** Of nested kinds: chunk c of each belongs to chunk c of this column. */
+  children?: NativeColumn[];
+  /** Of unions: the type id of each child. */
+  typeIds?: number[];
+  /** Values that this column, of integers, has indices of: the dictionaries of all chunks one after the other. */
+  dictionary?: NativeColumn;
 }
 
 declare const brand: unique symbol;
@@ -296,11 +319,13 @@ export interface NativeEngine {
   joinKeys(
     job: NativeJob,
     left: RelationHandle,
-    leftColumn: number,
+    leftColumns: readonly number[],
     leftPayload: number | null,
     right: RelationHandle,
-    rightColumn: number,
+    rightColumns: readonly number[],
     rightPayload: number | null,
+    /** Of each pair of columns: whether nulls equal each other. */
+    nullsEqual: readonly boolean[],
   ): Promise<JoinKeysHandle>;
   /** Device memory of a hash join in so many rounds, on each device, where keys spread evenly. */
   hashJoinDeviceBytes(keys: JoinKeysHandle, devices: number, request: NativeJoinRequest, rounds: number): number;

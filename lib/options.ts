@@ -187,11 +187,19 @@ export type LoadOptions = InputOf<typeof loadSchema>;
 export type LinkSpeedsOptions = InputOf<typeof linkSpeedsSchema>;
 export type SortPairsOptions = InputOf<typeof sortPairsSchema>;
 
+/** A column of each side that are to be equal. */
+export interface NamedKeyPair {
+  left: string;
+  right: string;
+  /** Whether two nulls are. */
+  nullsEqual: boolean;
+}
+
 /** A join's options, parsed: what remains is to look its columns up. */
 export interface JoinSettings {
   how: JoinKind;
-  /** null for cross. */
-  keys: { left: string; right: string } | null;
+  /** Columns that are to be equal, at least one pair; null for cross. */
+  keys: readonly NamedKeyPair[] | null;
   suffix: string;
   coalesce: boolean;
   select: readonly string[] | undefined;
@@ -250,7 +258,7 @@ function keyColumns(
     throw expected(`as many columns as leftOn has (${left.length})`, 'rightOn', right);
   }
   if (left.length > 1) throw notSupported(`Joining on several columns (${list(left)})`);
-  return { left: left[0]!, right: right[0]! };
+  return left.map((name, index) => ({ left: name, right: right[index]!, nullsEqual: false }));
 }
 
 /** Checks a sort's options. */

@@ -23,26 +23,31 @@ export interface ResultColumn {
 }
 
 export interface JoinLayout {
-  /** Key columns of the inputs; null for cross. */
-  keys: { left: number; right: number } | null;
+  keys: readonly KeyPair[] | null;
   columns: ResultColumn[];
 }
 
+/** Columns of the inputs that are to be equal, at least one pair; null for cross. */
+export interface KeyPair {
+  left: number;
+  right: number;
+  nullsEqual: boolean;
+}
+
 /** Looks up the key columns and checks that they compare. */
-export function joinKeyColumns(
-  left: Input,
-  right: Input,
-  keys: NonNullable<JoinSettings['keys']>,
-): { left: number; right: number } {
-  const found = {
-    left: findColumn(left, keys.left, keys.left === keys.right ? 'on' : 'leftOn'),
-    right: findColumn(right, keys.right, keys.left === keys.right ? 'on' : 'rightOn'),
-  };
-  checkComparable(
-    { label: `${quote(keys.left)} of the ${left.argument} table`, info: infoOf(left, found.left) },
-    { label: `${quote(keys.right)} of the ${right.argument} table`, info: infoOf(right, found.right) },
-  );
-  return found;
+export function joinKeyColumns(left: Input, right: Input, keys: NonNullable<JoinSettings['keys']>): KeyPair[] {
+  const shared = keys.every((key) => key.left === key.right);
+  return keys.map(({ left: leftName, right: rightName, nullsEqual }) => {
+    const found = {
+      left: findColumn(left, leftName, shared ? 'on' : 'leftOn'),
+      right: findColumn(right, rightName, shared ? 'on' : 'rightOn'),
+    };
+    checkComparable(
+      { label: `${quote(leftName)} of the ${left.argument} table`, info: infoOf(left, found.left) },
+      { label: `${quote(rightName)} of the ${right.argument} table`, info: infoOf(right, found.right) },
+    );
+    return { ...found, nullsEqual };
+  });
 }
 
 /**
@@ -58,20 +63,21 @@ export function joinLayout(left: Input, right: Input, settings: JoinSettings): J
   const columns: UntypedColumn[] = left.columns.map((_, index) => resultColumn(left, index, 'left', leftMissing));
   if (how === 'semi' || how === 'anti') return { keys, columns: selected(columns, settings.select, [left]) };
 
-  if (keys && coalesce) {
-    const key = columns[keys.left]!;
-    if (how === 'right') columns[keys.left] = { ...resultColumn(right, keys.right, 'right', false), name: key.name };
+  const coalesced = keys && coalesce ? keys : [];
+  for (const key of coalesced) {
+    const column = columns[key.left]!;
+    if (how === 'right') columns[key.left] = { ...resultColumn(right, key.right, 'right', false), name: column.name };
     if (how === 'full') {
-      columns[keys.left] = {
-        ...key,
+      columns[key.left] = {
+        ...column,
         source: 'coalesced',
-        nullable: left.columns[keys.left]!.nullable || right.columns[keys.right]!.nullable,
+        nullable: left.columns[key.left]!.nullable || right.columns[key.right]!.nullable,
       };
     }
   }
   const names = new Set(columns.map((column) => column.name));
   for (const [index, { name }] of right.columns.entries()) {
-    if (keys && coalesce && index === keys.right) continue;
+    if (coalesced.some((key) => key.right === index)) continue;
     const renamed = left.columns.some((column) => column.name === name) ? name + settings.suffix : name;
     if (names.has(renamed)) {
       throw new WarpjoinError(
@@ -84,18 +90,19 @@ export function joinLayout(left: Input, right: Input, settings: JoinSettings): J
     columns.push({ ...resultColumn(right, index, 'right', rightMissing), name: renamed });
   }
   const layout = { keys, columns: selected(columns, settings.select, [left, right]) };
-  const key = layout.columns.find((column) => column.source === 'coalesced');
-  if (keys && key) checkSameType(left, right, keys);
+  for (const { source, column } of layout.columns) {
+    if (source === 'coalesced') checkSameType(left, right, coalesced.find((key) => key.left === column)!);
+  }
   return layout;
 }
 
-function checkSameType(left: Input, right: Input, keys: { left: number; right: number }): void {
-  const one = infoOf(left, keys.left);
-  const other = infoOf(right, keys.right);
+function checkSameType(left: Input, right: Input, key: KeyPair): void {
+  const one = infoOf(left, key.left);
+  const other = infoOf(right, key.right);
   if (one.kind !== other.kind || one.order !== other.order || one.width !== other.width) {
     throw new WarpjoinError(
       'ERR_NOT_SUPPORTED',
-      `Coalescing the keys ${quote(left.columns[keys.left]!.name)} and ${quote(right.columns[keys.right]!.name)} of a full join, ` +
+      `Coalescing the keys ${quote(left.columns[key.left]!.name)} and ${quote(right.columns[key.right]!.name)} of a full join, ` +
         'which have different types, is not supported yet. Cast one of them, or leave coalesce unset.',
     );
   }

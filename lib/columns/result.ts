@@ -128,6 +128,8 @@ function buffersOf(
       return [new Int32Array(offsets!, begin * 4, end - begin + 1), new Uint8Array(values)];
     case 'large_utf8':
       return [new BigInt64Array(offsets!, begin * 8, end - begin + 1), new Uint8Array(values)];
+    default:
+      throw new WarpjoinError('ERR_NOT_SUPPORTED', `Columns of ${kind} values are not supported yet.`);
   }
 }
 

@@ -1,6 +1,6 @@
 /** Joining two tables: validate, encode keys, plan, run the plan's steps, hand the columns over. */
 import { canBeCarried, type Input, infoOf, stretchesForDevices } from '../columns/input.js';
-import { joinKeyColumns, joinLayout, type ResultColumn } from '../columns/layout.js';
+import { joinKeyColumns, joinLayout, type KeyPair, type ResultColumn } from '../columns/layout.js';
 import { buildTable, checkArrayRows, checkTableRows, rowNumbers } from '../columns/result.js';
 import { WarpjoinError } from '../errors.js';
 import type {
@@ -45,8 +45,7 @@ import { fromHostMemory, isOutOfDeviceMemory, plannedWidth, withStats } from './
 export interface JoinTask {
   left: Input;
   right: Input;
-  /** Key columns of the inputs; null for cross. */
-  keys: { left: number; right: number } | null;
+  keys: readonly KeyPair[] | null;
   settings: JoinSettings;
   want: { columns: ResultColumn[] } | 'indices' | 'count';
 }
@@ -124,7 +123,8 @@ export async function explainJoin(core: EngineCore, left: unknown, right: unknow
     const prepared = await prepare(call, task);
     const measured = settings.analyze ? (await run(call, task, prepared)).stats : null;
     const { how, keys } = settings;
-    const what = keys ? `${how} join on ${quote(keys.left)} = ${quote(keys.right)}` : 'cross join';
+    const on = keys?.map(({ left, right }) => `${quote(left)} = ${quote(right)}`);
+    const what = on ? `${how} join on ${on.join(' and ')}` : 'cross join';
     return explain(what, prepared.plan, prepared.resources, call.deviceReason, measured);
   });
 }
@@ -186,7 +186,9 @@ async function prepareRows(call: Call, task: JoinTask, joined: ResidentJoin): Pr
   const columns = typeof task.want === 'string' ? [] : task.want.columns;
   const made = columns.filter((_, index) => planned[index]!.from === 'gathered' || planned[index]!.from === 'coalesced');
   const rowBytes =
-    (request.wantKeys ? infoOf(task.left, task.keys!.left).width : 0) + (request.wantLeft ? 8 : 0) + (request.wantRight ? 8 : 0);
+    (request.wantKeys ? infoOf(task.left, task.keys![0]!.left).width : 0) +
+    (request.wantLeft ? 8 : 0) +
+    (request.wantRight ? 8 : 0);
   return { ...(await relationsOf(call, task, made)), keyed: null, joined, request, planned, rowBytes, plan, resources };
 }
 
@@ -199,7 +201,9 @@ async function relationsOf(
 ): Promise<Pick<Prepared, 'relations' | 'position'>> {
   const relation = async (input: Input, side: Side): Promise<[RelationHandle | null, Map<number, number>]> => {
     const own = columns.filter((column) => column.source === side || column.source === 'coalesced');
-    const indices = own.map((column) => (column.source === 'coalesced' && side === 'right' ? keys!.right : column.column));
+    const indices = own.map((column) =>
+      column.source === 'coalesced' && side === 'right' ? rightOf(keys, column.column) : column.column,
+    );
     const needed = [...new Set([...taken[side], ...indices])];
     const position = new Map(needed.map((column, index) => [column, index]));
     if (needed.length === 0) return [null, position];
@@ -211,16 +215,19 @@ async function relationsOf(
   return { relations: { left: leftRelation, right: rightRelation }, position: { left: leftPosition, right: rightPosition } };
 }
 
+/** The right column that a left key column is equal to. */
+const rightOf = (keys: JoinTask['keys'], left: number): number => keys!.find((key) => key.left === left)!.right;
+
 /** Whether the left key column is asked for and could come out of the tuples' keys: numbers of the keys' own width. */
 function keyCouldBeHandedOver({ left, keys, settings, want }: JoinTask): boolean {
-  if (!keys || settings.how !== 'inner' || typeof want === 'string') return false;
-  const { order, width } = infoOf(left, keys.left);
+  if (keys?.length !== 1 || settings.how !== 'inner' || typeof want === 'string') return false;
+  const { order, width } = infoOf(left, keys[0]!.left);
   const number = order !== 'boolean' && order !== 'bytes' && (width === 4 || width === 8);
   return number && want.columns.some((column) => isLeftKey(column, keys));
 }
 
 const isLeftKey = (column: ResultColumn, keys: JoinTask['keys']): boolean =>
-  column.source === 'left' && column.column === keys?.left;
+  column.source === 'left' && keys?.length === 1 && column.column === keys[0]!.left;
 
 /** The one column of a side that can travel with its keys, or null: a side whose rows are read twice needs row numbers. */
 export function carriedColumn(task: JoinTask, side: Side, keyIsHandedOver: boolean): number | null {
@@ -240,7 +247,7 @@ async function prepareFromHost(call: Call, task: JoinTask, why: string | null): 
     );
   }
   const columns = typeof want === 'string' ? [] : want.columns;
-  const taken = keyColumns ? { left: [keyColumns.left], right: [keyColumns.right] } : { left: [], right: [] };
+  const taken = { left: keyColumns?.map(({ left }) => left) ?? [], right: keyColumns?.map(({ right }) => right) ?? [] };
   const { relations, position } = await relationsOf(call, task, columns, taken);
 
   const { usedBytes } = call.native.memory();
@@ -342,13 +349,13 @@ async function planInOrder(
 
 /** Whether the rows' keys become the left key column. */
 function handsOverKey(task: JoinTask, keys: JoinKeysHandle): boolean {
-  return keys.keysAreLeftValues && keyCouldBeHandedOver(task) && infoOf(task.left, task.keys!.left).width === keys.keyBytes;
+  return keys.keysAreLeftValues && keyCouldBeHandedOver(task) && infoOf(task.left, task.keys![0]!.left).width === keys.keyBytes;
 }
 
 async function encodeKeys(
   call: Call,
   task: JoinTask,
-  columns: { left: number; right: number },
+  columns: readonly KeyPair[],
   relations: Prepared['relations'],
   position: Prepared['position'],
 ): Promise<JoinKeysHandle> {
@@ -357,9 +364,11 @@ async function encodeKeys(
       const column = carriedColumn(task, side, keyIsHandedOver);
       return column === null ? null : position[side].get(column)!;
     };
-    const [leftKey, rightKey] = [position.left.get(columns.left)!, position.right.get(columns.right)!];
+    const of = (side: Side): number[] => columns.map((key) => position[side].get(key[side])!);
+    const [left, right] = [relations.left!, relations.right!];
+    const nullsEqual = columns.map((key) => key.nullsEqual);
     const job = (): Promise<JoinKeysHandle> =>
-      call.native.joinKeys(call.job, relations.left!, leftKey, payload('left'), relations.right!, rightKey, payload('right'));
+      call.native.joinKeys(call.job, left, of('left'), payload('left'), right, of('right'), payload('right'), nullsEqual);
     return call.keep(await call.step('encode keys', job));
   };
   const hoped = keyCouldBeHandedOver(task);
@@ -553,11 +562,11 @@ async function makeColumn(
   const { column, source } = columns[step.column]!;
   if (step.from === 'keys') return native.takeJoinKeys(job, rows);
   if (source === 'coalesced') {
-    const { left, right } = task.keys!;
+    const right = rightOf(task.keys, column);
     return native.gatherCoalesced(
       job,
       relations.left!,
-      position.left.get(left)!,
+      position.left.get(column)!,
       relations.right!,
       position.right.get(right)!,
       rows,

@@ -35,7 +35,7 @@ export async function prepareResident(call: Call, task: JoinTask): Promise<Resid
   }
   const keyOf = (side: Side): TableKey => {
     const { handle, position } = residentOf(task, side);
-    return { table: handle, key: position.get(task.keys![side])! };
+    return { table: handle, key: position.get(task.keys![0]![side])! };
   };
   const keys = call.keep(
     await call.step('encode keys', () => call.native.tableJoinKeys(call.job, keyOf('left'), keyOf('right'))),
@@ -107,7 +107,7 @@ const residentOf = (task: JoinTask, side: Side): Resident => task[side].loaded!.
 
 /** Whether it is the left key of an inner join, which rows carry. */
 const isLeftKey = ({ keys, settings }: JoinTask, { source, column }: ResultColumn): boolean =>
-  settings.how === 'inner' && source === 'left' && column === keys!.left;
+  settings.how === 'inner' && source === 'left' && keys!.length === 1 && column === keys![0]!.left;
 
 /** Whether a column of the result can be made on the devices. */
 function isMadeThere(task: JoinTask, { source, column }: ResultColumn, from: ColumnOrigin): boolean {
@@ -122,9 +122,12 @@ function refusalOf(call: Call, { left, right, keys, settings }: JoinTask): strin
   if (!left.loaded || !right.loaded) return `the ${left.loaded ? 'right' : 'left'} table is not loaded`;
   if (!keys) return 'a cross join has no keys';
   if (settings.algorithm === 'sort-merge') return 'sort-merge was asked for';
+  const [key] = keys;
+  if (keys.length > 1) return 'there are several key columns';
+  if (key!.nullsEqual) return 'null keys are equal';
   // Both, as text compares with text alone.
-  if (!isForDevices(left, keys.left)) return 'the keys are in host memory alone';
-  const [one, other] = [infoOf(left, keys.left), infoOf(right, keys.right)];
+  if (!isForDevices(left, key!.left)) return 'the keys are in host memory alone';
+  const [one, other] = [infoOf(left, key!.left), infoOf(right, key!.right)];
   return one.order === 'floating' && one.width !== other.width ? 'the keys are floats of two widths' : null;
 }
 

@@ -1,5 +1,6 @@
 #include "binding/convert.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -46,6 +47,14 @@ ColumnKind to_kind(const std::string& name, const Napi::Value& value) {
   if (name == "fixed") return ColumnKind::fixed;
   if (name == "utf8") return ColumnKind::utf8;
   if (name == "large_utf8") return ColumnKind::large_utf8;
+  if (name == "null") return ColumnKind::null;
+  if (name == "view") return ColumnKind::view;
+  if (name == "list") return ColumnKind::list;
+  if (name == "large_list") return ColumnKind::large_list;
+  if (name == "fixed_list") return ColumnKind::fixed_list;
+  if (name == "struct") return ColumnKind::structure;
+  if (name == "sparse_union") return ColumnKind::sparse_union;
+  if (name == "dense_union") return ColumnKind::dense_union;
   expected(value, "column.kind", "a column kind");
 }
 
@@ -156,6 +165,14 @@ std::vector<uint64_t> to_counts(const Napi::Value& value, const char* what) {
   return counts;
 }
 
+std::vector<bool> to_bools(const Napi::Value& value, const char* what) {
+  if (!value.IsArray()) expected(value, what, "an array of booleans");
+  const auto array = value.As<Napi::Array>();
+  std::vector<bool> bools;
+  for (uint32_t i = 0; i < array.Length(); ++i) bools.push_back(to_bool(array.Get(i), what));
+  return bools;
+}
+
 std::vector<int> to_ordinals(const Napi::Value& value, const char* what) {
   std::vector<int> ordinals;
   for (const uint64_t ordinal : to_counts(value, what)) {
@@ -165,43 +182,107 @@ std::vector<int> to_ordinals(const Napi::Value& value, const char* what) {
   return ordinals;
 }
 
-Column to_column(const Napi::Value& value, Napi::Array& held) {
+namespace {
+
+ColumnChunk to_chunk(const Napi::Object& source, Column& column, Napi::Array& held) {
+  ColumnChunk chunk;
+  chunk.length = to_count(source.Get("length"), "chunk.length");
+  chunk.bit_offset = to_count(source.Get("bitOffset"), "chunk.bitOffset");
+  const Napi::Value bitmap = source.Get("validity");
+  const View validity = to_view(bitmap, "chunk.validity", held);
+  const View values = to_view(source.Get("values"), "chunk.values", held);
+  const View offsets = to_view(source.Get("offsets"), "chunk.offsets", held);
+  // An empty view may have no address, but it is not the same as "no nulls".
+  static const uint8_t nothing = 0;
+  const bool has_validity = !bitmap.IsNull() && !bitmap.IsUndefined();
+  chunk.validity = has_validity ? static_cast<const uint8_t*>(validity.data ? validity.data : &nothing) : nullptr;
+  chunk.values = values.data;
+  chunk.offsets = offsets.data;
+  chunk.validity_bytes = validity.bytes;
+  chunk.values_bytes = values.bytes;
+  chunk.offsets_bytes = offsets.bytes;
+  if (column.dictionary) {
+    chunk.dictionary_base = to_count(source.Get("dictionaryBase"), "chunk.dictionaryBase");
+    chunk.dictionary_size = to_count(source.Get("dictionarySize"), "chunk.dictionarySize");
+    const uint64_t there = column.dictionary->length;
+    if (chunk.dictionary_base > there || chunk.dictionary_size > there - chunk.dictionary_base)
+      throw Napi::RangeError::New(source.Env(), "Expected a chunk's dictionary within the dictionary of its column");
+  }
+  if (column.type.kind == ColumnKind::view) {
+    const Napi::Value value = source.Get("buffers");
+    if (!value.IsArray()) expected(value, "chunk.buffers", "an array");
+    const auto array = value.As<Napi::Array>();
+    auto buffers = std::make_shared<std::vector<ViewBuffer>>();
+    for (uint32_t i = 0; i < array.Length(); ++i) {
+      const View bytes = to_view(array.Get(i), "chunk.buffers", held);
+      buffers->push_back({static_cast<const uint8_t*>(bytes.data), bytes.bytes});
+    }
+    chunk.buffers = *buffers;
+    column.view_buffers.push_back(std::move(buffers));
+  }
+  return chunk;
+}
+
+/// Type ids of a union's children.
+std::vector<int8_t> to_type_ids(const Napi::Value& value, size_t children) {
+  std::vector<int8_t> ids;
+  for (const uint64_t id : to_counts(value, "column.typeIds")) {
+    if (id > 127 || std::find(ids.begin(), ids.end(), static_cast<int8_t>(id)) != ids.end())
+      expected(value, "column.typeIds", "distinct type ids from 0 to 127");
+    ids.push_back(static_cast<int8_t>(id));
+  }
+  if (ids.size() != children) expected(value, "column.typeIds", "a type id for each child");
+  return ids;
+}
+
+constexpr unsigned kMostDepth = 64;
+
+Column to_column(const Napi::Value& value, Napi::Array& held, unsigned depth) {
+  if (depth > kMostDepth) expected(value, "column.children", "at most 64 levels of them");
   const Napi::Object object = to_object(value, "column");
   Column column;
   column.name = to_string(object.Get("name"), "column.name");
-  column.type.kind = to_kind(to_string(object.Get("kind"), "column.kind"), value);
-  column.type.order = to_order(to_string(object.Get("order"), "column.order"), value);
-  const bool fixed = column.type.kind == ColumnKind::fixed;
-  column.type.width = static_cast<uint32_t>(to_count(object.Get("width"), "column.width", fixed ? 1 : 0, fixed ? INT32_MAX : 0));
-  check_type(value, column.type);
+  ColumnType& type = column.type;
+  type.kind = to_kind(to_string(object.Get("kind"), "column.kind"), value);
+  type.order = to_order(to_string(object.Get("order"), "column.order"), value);
+  const bool fixed = type.kind == ColumnKind::fixed, fixed_list = type.kind == ColumnKind::fixed_list;
+  type.width =
+      static_cast<uint32_t>(to_count(object.Get("width"), "column.width", fixed ? 1 : 0, fixed || fixed_list ? INT32_MAX : 0));
+  check_type(value, type);
+  const Napi::Value children = object.Get("children");
+  if (type.nested() && type.kind != ColumnKind::null && type.kind != ColumnKind::view) {
+    if (!children.IsArray()) expected(children, "column.children", "an array");
+    const auto array = children.As<Napi::Array>();
+    for (uint32_t i = 0; i < array.Length(); ++i) column.children.push_back(to_column(array.Get(i), held, depth + 1));
+    const bool one = type.kind == ColumnKind::list || type.kind == ColumnKind::large_list || fixed_list;
+    if (one && column.children.size() != 1) expected(children, "column.children", "one child");
+    const bool is_union = type.kind == ColumnKind::sparse_union || type.kind == ColumnKind::dense_union;
+    if (is_union) column.type_ids = to_type_ids(object.Get("typeIds"), column.children.size());
+  }
+  const Napi::Value dictionary = object.Get("dictionary");
+  if (!dictionary.IsUndefined() && !dictionary.IsNull()) {
+    const bool integers = type.order == KeyOrder::signed_integer || type.order == KeyOrder::unsigned_integer;
+    if (!integers) expected(value, "column.order", "integers, which are indices of a dictionary");
+    column.dictionary = std::make_shared<const Column>(to_column(dictionary, held, depth + 1));
+  }
   const Napi::Value chunks_value = object.Get("chunks");
   if (!chunks_value.IsArray()) expected(chunks_value, "column.chunks", "an array");
   const auto chunks = chunks_value.As<Napi::Array>();
   column.chunks.reserve(chunks.Length());
   for (uint32_t i = 0; i < chunks.Length(); ++i) {
     const Napi::HandleScope scope(value.Env());
-    const Napi::Object source = to_object(chunks.Get(i), "column.chunks");
-    ColumnChunk chunk;
-    chunk.length = to_count(source.Get("length"), "chunk.length");
-    chunk.bit_offset = to_count(source.Get("bitOffset"), "chunk.bitOffset");
-    const Napi::Value bitmap = source.Get("validity");
-    const View validity = to_view(bitmap, "chunk.validity", held);
-    const View values = to_view(source.Get("values"), "chunk.values", held);
-    const View offsets = to_view(source.Get("offsets"), "chunk.offsets", held);
-    // An empty view may have no address, but it is not the same as "no nulls".
-    static const uint8_t nothing = 0;
-    const bool has_validity = !bitmap.IsNull() && !bitmap.IsUndefined();
-    chunk.validity = has_validity ? static_cast<const uint8_t*>(validity.data ? validity.data : &nothing) : nullptr;
-    chunk.values = values.data;
-    chunk.offsets = offsets.data;
-    chunk.validity_bytes = validity.bytes;
-    chunk.values_bytes = values.bytes;
-    chunk.offsets_bytes = offsets.bytes;
-    column.length += chunk.length;
-    column.chunks.push_back(chunk);
+    column.chunks.push_back(to_chunk(to_object(chunks.Get(i), "column.chunks"), column, held));
+    column.length += column.chunks.back().length;
+  }
+  for (const Column& child : column.children) {
+    if (child.chunks.size() != column.chunks.size()) expected(children, "column.children", "as many chunks as their parent has");
   }
   return column;
 }
+
+}  // namespace
+
+Column to_column(const Napi::Value& value, Napi::Array& held) { return to_column(value, held, 0); }
 
 JoinRequest to_join_request(const Napi::Value& value) {
   const Napi::Object object = to_object(value, "request");

@@ -29,15 +29,20 @@ Napi::Value EngineWrap::join_keys(const Napi::CallbackInfo& info) {
   state->engine = engine_;
   state->left = own<Relation>(info[1]);
   state->right = own<Relation>(info[4]);
-  const Column* left_key = &column_at(*state->left, info[2], "leftColumn");
-  const Column* right_key = &column_at(*state->right, info[5], "rightColumn");
+  const std::vector<const Column*> left_keys = columns_at(*state->left, info[2], "leftColumns");
+  const std::vector<const Column*> right_keys = columns_at(*state->right, info[5], "rightColumns");
+  const std::vector<bool> nulls_equal = to_bools(info[7], "nullsEqual");
+  if (left_keys.empty() || right_keys.size() != left_keys.size() || nulls_equal.size() != left_keys.size())
+    throw Napi::RangeError::New(info.Env(), "Expected as many columns of both sides, at least one, and nullsEqual for each");
+  std::vector<JoinKeyPair> pairs;
+  for (size_t i = 0; i < left_keys.size(); ++i) pairs.push_back({left_keys[i], right_keys[i], nulls_equal[i]});
   const Column* left_payload = optional_column_at(*state->left, info[3], "leftPayload");
   const Column* right_payload = optional_column_at(*state->right, info[6], "rightPayload");
   return enqueue(info, {state},
-                 [state = state.get(), held = std::weak_ptr(state), left_key, right_key, left_payload, right_payload](
+                 [state = state.get(), held = std::weak_ptr(state), pairs = std::move(pairs), left_payload, right_payload](
                      Engine& engine, Job& job) -> MakeResult {
                    const PhaseTimer timer(job, "encode");
-                   state->keys = encode_join_keys(*left_key, *right_key, left_payload, right_payload, engine, job);
+                   state->keys = encode_join_keys(pairs, left_payload, right_payload, engine, job);
                    // Here and not below: the keys may be the caller's, and gone by then.
                    const bool left_sorted = seems_sorted(state->keys.left.tuples),
                               right_sorted = seems_sorted(state->keys.right.tuples);

@@ -120,6 +120,16 @@ struct JoinKeys {
   bool keys_are_left_values = false;  ///< the tuples' key bits are the left column's values: they can become the key column
 };
 
+/// A column of each side that are to be equal.
+struct JoinKeyPair {
+  const Column *left, *right;
+  bool nulls_equal = false;  ///< whether two nulls are; otherwise a null equals nothing
+};
+
+/// Rows match where all pairs are equal. As below; several pairs, and equal nulls, throw Error(not_supported) so far.
+JoinKeys encode_join_keys(std::span<const JoinKeyPair> pairs, const Column* left_payload, const Column* right_payload,
+                          Engine& engine, const Job& job);
+
 /// Encodes both key columns alike. Types must be comparable (same order class; JavaScript has checked the logical types);
 /// throws Error(key_type) otherwise. Payloads as for sort, one a side, null for row numbers; a side's payload is carried
 /// only if nothing is excluded there. Texts become codes (columns/text_codes.h).

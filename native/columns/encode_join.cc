@@ -311,6 +311,13 @@ uint64_t varying_bits(const JoinSide& side, Engine& engine, const Job& job) {
                                       : scan(static_cast<const uint64_t*>(tuples.view.keys));
 }
 
+JoinKeys encode_join_keys(std::span<const JoinKeyPair> pairs, const Column* left_payload, const Column* right_payload,
+                          Engine& engine, const Job& job) {
+  if (pairs.size() != 1 || pairs[0].nulls_equal)
+    throw Error(ErrorCode::not_supported, "Joining on several columns or with equal nulls is not supported yet");
+  return encode_join_keys(*pairs[0].left, *pairs[0].right, left_payload, right_payload, engine, job);
+}
+
 JoinKeys encode_join_keys(const Column& left, const Column& right, const Column* left_payload, const Column* right_payload,
                           Engine& engine, const Job& job) {
   using namespace columns;

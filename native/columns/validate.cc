@@ -55,7 +55,9 @@ void check_sizes(const Column& column, size_t index) {
       }
       require_bytes(column, index, "offsets", chunk.offsets, chunk.offsets_bytes, needed);
       return;
+    default: break;
   }
+  throw Error(ErrorCode::not_supported, "Column '" + column.name + "' is nested, which is not supported yet");
 }
 
 template <class Offset>
@@ -110,6 +112,8 @@ void check_offsets(const Column& column, Engine& engine, const Job& job) {
 }  // namespace
 
 void validate_column(const Column& column, Engine& engine, const Job& job) {
+  if (column.dictionary)
+    throw Error(ErrorCode::not_supported, "Column '" + column.name + "' has a dictionary, which is not supported yet");
   uint64_t rows = 0;
   for (size_t i = 0; i < column.chunks.size(); ++i) {
     if (column.chunks[i].length == 0) continue;  // Arrow lets it have no buffers at all

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,6 +17,15 @@ enum class ColumnKind : uint8_t {
   fixed,       ///< `width` bytes a value, opaque: payload only unless 1, 2, 4 or 8 wide with a KeyOrder
   utf8,        ///< 32-bit offsets and bytes (utf8 and binary order alike: by bytes)
   large_utf8,  ///< 64-bit offsets and bytes
+  // Payload alone:
+  null,          ///< no buffers: every value is null
+  view,          ///< views of 16 bytes (utf8 or binary), with any number of buffers behind them
+  list,          ///< 32-bit offsets into one child (a map is a list of structs)
+  large_list,    ///< 64-bit offsets into one child
+  fixed_list,    ///< `width` values of one child for each value
+  structure,     ///< children of the same length
+  sparse_union,  ///< type ids (a byte a value), children of the same length
+  dense_union,   ///< type ids, and 32-bit offsets into the children
 };
 
 /// How a key's values compare.
@@ -23,9 +34,17 @@ enum class KeyOrder : uint8_t { none, boolean, signed_integer, unsigned_integer,
 struct ColumnType {
   ColumnKind kind = ColumnKind::fixed;
   KeyOrder order = KeyOrder::none;
-  uint32_t width = 0;  ///< bytes a value where kind is fixed
+  uint32_t width = 0;  ///< fixed: bytes a value; fixed_list: values of the child for each value
 
+  /// Whether a value is more than fixed-width bytes, a bit or a text.
+  bool nested() const { return kind > ColumnKind::large_utf8; }
   bool variable_width() const { return kind == ColumnKind::utf8 || kind == ColumnKind::large_utf8; }
+};
+
+/// Bytes that views refer to.
+struct ViewBuffer {
+  const uint8_t* data = nullptr;
+  uint64_t size = 0;
 };
 
 /// One chunk, borrowed from Arrow buffers that the caller keeps alive. `bit_offset` applies to bitmaps alone (validity,
@@ -37,6 +56,9 @@ struct ColumnChunk {
   uint64_t bit_offset = 0;
   uint64_t length = 0;                                               ///< rows
   uint64_t validity_bytes = 0, values_bytes = 0, offsets_bytes = 0;  ///< sizes of the buffers behind the pointers
+  std::span<const ViewBuffer> buffers;                               ///< view alone: what the views refer to
+  uint64_t dictionary_base = 0;  ///< of a dictionary's indices: where this chunk's dictionary begins in Column::dictionary
+  uint64_t dictionary_size = 0;  ///< values of this chunk's dictionary: valid indices are below
 };
 
 struct Column {
@@ -44,6 +66,14 @@ struct Column {
   ColumnType type;
   uint64_t length = 0;  ///< rows of all chunks
   std::vector<ColumnChunk> chunks;
+  /// Nested kinds: chunk c of each child belongs to chunk c of this column.
+  std::vector<Column> children;
+  std::vector<int8_t> type_ids;  ///< unions: of each child
+  /// Where the values, which are integers, are indices: the dictionaries of all chunks, one after the other. Keys compare by its
+  /// values. Null for a column of values.
+  std::shared_ptr<const Column> dictionary;
+  /// What ColumnChunk::buffers refers to.
+  std::vector<std::shared_ptr<const std::vector<ViewBuffer>>> view_buffers;
 };
 
 /// Where a chunk of a column ends: the rows and the bytes of values before that, from the column's begin.

@@ -253,15 +253,20 @@ const methods = {
   takeKeys: [2, (of) => [handle('job', of), handle('run', of)]],
   joinKeys: [
     8,
-    (of) => [
-      handle('job', of),
-      handle('relation', of),
-      columnIndex(),
-      payload(),
-      handle('relation', of),
-      columnIndex(),
-      payload(),
-    ],
+    (of) => {
+      const columns = () => mostly(() => Array.from({ length: pick([1, 1, 1, 2, 3]) }, columnIndex));
+      const nullsEqual = mostly(() => Array.from({ length: pick([1, 1, 1, 2, 3]) }, () => chance(0.2)));
+      return [
+        handle('job', of),
+        handle('relation', of),
+        columns(),
+        payload(),
+        handle('relation', of),
+        columns(),
+        payload(),
+        nullsEqual,
+      ];
+    },
     'joinKeys',
   ],
   hashJoinDeviceBytes: [2, (of) => [handle('joinKeys', of), count(4), request(), pick([1, 2, count(9)])]],

@@ -125,7 +125,7 @@ async function callAll(attempt) {
     [1, 'full'],
     [3, 'left'],
   ]) {
-    const keys = await call('joinKeys', job, relation, key, null, relation, key, null);
+    const keys = await call('joinKeys', job, relation, [key], null, relation, [key], null, [false]);
     const wanted = { ...request, kind };
     await call('hashJoinDeviceBytes', keys, 2, wanted, 1);
     await call('mergeJoinDeviceBytes', keys, 2, 3);
@@ -147,7 +147,7 @@ async function callAll(attempt) {
     if (kind === 'inner') await call('takeJoinKeys', job, merged);
   }
   const unique = await call('relation', job, distinct, ROWS);
-  const looked = await call('joinKeys', job, unique, 0, null, unique, 0, null);
+  const looked = await call('joinKeys', job, unique, [0], null, unique, [0], null, [false]);
   await call('lookupJoin', job, looked, request);
   await call('crossJoin', job, 20, 30, ALL);
   await call('residentBytes', relation, [0, 1, 2], devices);

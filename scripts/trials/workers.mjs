@@ -44,7 +44,7 @@ async function callForEver(seed) {
   };
   const join = async (job) => {
     const [left, right] = await Promise.all([engine.relation(job, input, rows), engine.relation(job, input, rows)]);
-    const keys = await engine.joinKeys(job, left, 0, null, right, 0, null);
+    const keys = await engine.joinKeys(job, left, [0], null, right, [0], null, [false]);
     const wanted = { kind: 'inner', buildLeft: true, countOnly: false, wantKeys: false, wantLeft: true, wantRight: true };
     const plan = { devices, rounds: 1, partitions: 0 };
     const found = await engine.hashJoin(job, keys, { ...wanted, maxRows: Number.POSITIVE_INFINITY }, plan);

@@ -76,7 +76,7 @@ test.each([1, 3])('and of both sides of a full join, whose rows may be missing, 
     right: await engine.relation(job, nativeColumns(readTable(other, 'right'), [1, 2, 3]), other.numRows),
   };
   // Integers of the left side match none of the right side's nulls, and few others.
-  const keys = await engine.joinKeys(job, relations.left, 1, null, relations.right, 0, null);
+  const keys = await engine.joinKeys(job, relations.left, [1], null, relations.right, [0], null, [false]);
   const request = {
     kind: 'full',
     buildLeft: false,

@@ -107,7 +107,7 @@ export function joinRoom({ left, right, how, algorithm }: JoinCase, chunksets: n
       const input = readTable(table, 'input');
       return probe.relation(job, nativeColumns(input, [findColumn(input, 'k', 'on')]), input.rows);
     };
-    const keys = await probe.joinKeys(job, await relation(left), 0, null, await relation(right), 0, null);
+    const keys = await probe.joinKeys(job, await relation(left), [0], null, await relation(right), [0], null, [false]);
     if (algorithm === 'radix-hash') {
       const wanted = {
         kind: how,

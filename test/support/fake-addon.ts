@@ -602,13 +602,13 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
       if (!run.keys) throw coded('ERR_INTERNAL', 'The keys are not values');
       return makeColumn(run.keys.info, rowCells(run.keys, run.order));
     },
-    joinKeys: (job, left, leftColumn, leftPayload, right, rightColumn, rightPayload) =>
+    joinKeys: (job, left, [leftColumn], leftPayload, right, [rightColumn], rightPayload) =>
       step('joinKeys', job, () => {
         const sides = {
-          left: { relation: use<Relation>(left), column: leftColumn, payload: leftPayload },
-          right: { relation: use<Relation>(right), column: rightColumn, payload: rightPayload },
+          left: { relation: use<Relation>(left), column: leftColumn!, payload: leftPayload },
+          right: { relation: use<Relation>(right), column: rightColumn!, payload: rightPayload },
         };
-        const { width } = sides.left.relation.columns[leftColumn]!.info;
+        const { width } = sides.left.relation.columns[leftColumn!]!.info;
         const { carriesPayload, keysAreLeftValues, rowsAreKeysOf, plannedRows, seemsSorted } = options;
         return new JoinKeys(
           width === 4 ? 4 : 8,

@@ -28,7 +28,7 @@ describe('join options', () => {
   test('defaults', () => {
     expect(join({ on: 'id' })).toMatchObject({
       how: 'inner',
-      keys: { left: 'id', right: 'id' },
+      keys: [{ left: 'id', right: 'id', nullsEqual: false }],
       suffix: '_right',
       coalesce: true,
       select: undefined,
@@ -38,7 +38,7 @@ describe('join options', () => {
     });
     expect(join({ on: ['id'], how: 'full' }).coalesce).toBe(false);
     expect(join({ on: 'id', how: 'full', coalesce: true }).coalesce).toBe(true);
-    expect(join({ leftOn: 'a', rightOn: ['b'], how: undefined }).keys).toEqual({ left: 'a', right: 'b' });
+    expect(join({ leftOn: 'a', rightOn: ['b'], how: undefined }).keys).toEqual([{ left: 'a', right: 'b', nullsEqual: false }]);
     expect(join({ how: 'cross' }).keys).toBeNull();
   });
 
