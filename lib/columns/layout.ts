@@ -75,6 +75,7 @@ export function joinLayout(left: Input, right: Input, settings: JoinSettings): J
       };
     }
   }
+  if (how === 'inner') for (const key of keys ?? []) takeInProbeOrder(left, right, key, columns);
   const names = new Set(columns.map((column) => column.name));
   for (const [index, { name }] of right.columns.entries()) {
     if (coalesced.some((key) => key.right === index)) continue;
@@ -94,6 +95,16 @@ export function joinLayout(left: Input, right: Input, settings: JoinSettings): J
     if (source === 'coalesced') checkSameType(left, right, coalesced.find((key) => key.left === column)!);
   }
   return layout;
+}
+
+/**
+ * Takes a text key of an inner join from the longer side, where both are the same bytes. A lookup join, which joins by unique texts,
+ * gives that side's rows in their order, so they are read in sequence.
+ */
+function takeInProbeOrder(left: Input, right: Input, key: KeyPair, columns: UntypedColumn[]): void {
+  const [one, other] = [infoOf(left, key.left), infoOf(right, key.right)];
+  if (one.order !== 'bytes' || one.kind !== other.kind || one.type.typeId !== other.type.typeId) return;
+  if (right.rows >= left.rows) columns[key.left] = { ...columns[key.left]!, source: 'right', column: key.right };
 }
 
 function checkSameType(left: Input, right: Input, key: KeyPair): void {

@@ -268,6 +268,24 @@ describe('layout of a join', () => {
     expect(layout(options)).toEqual(columns);
   });
 
+  test.each([
+    [2, 3, 'utf8', 'right'],
+    [3, 3, 'utf8', 'right'],
+    [3, 2, 'utf8', 'left'],
+    [2, 3, 'int32', 'left'],
+  ])('a key of %i and %i rows of %s comes from the %s side', (leftRows, rightRows, type, side) => {
+    const of = (rows: number) =>
+      readTable(
+        type === 'utf8'
+          ? table({ k: new arrow.Utf8() }, { k: Array(rows).fill('a') })
+          : table({ k: new arrow.Int32() }, { k: Array(rows).fill(1) }),
+        'left',
+      );
+    const key = (how: string) => joinLayout(of(leftRows), of(rightRows), settings({ on: 'k', how })).columns[0];
+    expect(key('inner')).toMatchObject({ name: 'k', source: side, column: 0 });
+    expect(key('left')).toMatchObject({ source: 'left' });
+  });
+
   test('a coalesced key of a full join needs one type', () => {
     expect(refusal(() => layout({ how: 'full', coalesce: true }))).toMatchObject({ code: 'ERR_NOT_SUPPORTED' });
     const same = joinLayout(left, left, settings({ on: 'id', how: 'full', coalesce: true }));
