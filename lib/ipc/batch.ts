@@ -8,6 +8,11 @@ import { unionsHaveValidity } from './schema.js';
 const codecs = ['LZ4', 'ZSTD'];
 const bytesOfBits = (bits: number) => Math.ceil(bits / 8);
 
+/** The dictionaries that messages before it have given. */
+export interface DictionaryVectors {
+  vector(id: number): arrow.Vector | undefined;
+}
+
 /**
  * The columns `fields` of a batch that a message of metadata `version` lists. Every buffer lies within `body`, and has the bytes
  * that the rows need; text has those that its last offset says. Values and other offsets are not looked at. Throws an IpcError.
@@ -17,7 +22,7 @@ export function readColumns(
   batch: RecordBatchTable,
   body: Uint8Array,
   version: number,
-  dictionaries: ReadonlyMap<number, arrow.Vector>,
+  dictionaries: DictionaryVectors,
 ): arrow.Data[] {
   if (batch.compression) {
     const codec = codecs[batch.compression.codec] ?? 'some codec';
@@ -47,7 +52,7 @@ class ColumnReader {
     private readonly batch: RecordBatchTable,
     private readonly body: Uint8Array,
     private readonly version: number,
-    private readonly dictionaries: ReadonlyMap<number, arrow.Vector>,
+    private readonly dictionaries: DictionaryVectors,
   ) {}
 
   /** All of the batch must have been asked for. */
@@ -126,7 +131,7 @@ class ColumnReader {
       case arrow.Type.Dictionary: {
         const { id, indices } = type as arrow.Dictionary;
         const parts = { ...validity(), data: values(indices) };
-        const dictionary = this.dictionaries.get(id);
+        const dictionary = this.dictionaries.vector(id);
         if (!dictionary && nullCount < length)
           throw new IpcError(`column ${label()} needs dictionary ${id}, which no message before it has`);
         return make({ ...parts, ...(dictionary && { dictionary }) });

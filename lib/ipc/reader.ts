@@ -149,11 +149,41 @@ function schemaOf({ metadata: { header, headerType, version }, label }: Message)
   }
 }
 
-/** The table that messages after its schema make up. */
+/** A dictionary's values: one chunk, and one more for each delta. */
+class DictionaryValues {
+  readonly #chunks: arrow.Data[];
+  #vector: arrow.Vector | undefined;
+
+  constructor(chunk: arrow.Data) {
+    this.#chunks = [chunk];
+  }
+
+  append(chunk: arrow.Data): void {
+    this.#chunks.push(chunk);
+    this.#vector = undefined;
+  }
+
+  get vector(): arrow.Vector {
+    this.#vector ??= new arrow.Vector(this.#chunks).memoize();
+    return this.#vector;
+  }
+}
+
+/** Dictionaries by their numbers, as they are at a message. */
+class Dictionaries extends Map<number, DictionaryValues> {
+  vector(id: number): arrow.Vector | undefined {
+    return this.get(id)?.vector;
+  }
+}
+
+/**
+ * The table that messages after its schema make up. Record batches are made at the end: a delta adds values to the dictionary of the
+ * batches before it, too, whose indices stay what they are. So a dictionary of many deltas is put together once.
+ */
 class TableBuilder {
   readonly #schema: TableSchema;
-  readonly #dictionaries = new Map<number, arrow.Vector>();
-  readonly #batches: arrow.RecordBatch[] = [];
+  readonly #dictionaries = new Dictionaries();
+  readonly #batches: (() => arrow.RecordBatch)[] = [];
 
   /** `replaces`: whether a later dictionary may take the place of one with the same number, as in streams. */
   constructor(
@@ -164,7 +194,10 @@ class TableBuilder {
   }
 
   table(): arrow.Table {
-    return new arrow.Table(this.#schema.schema, this.#batches);
+    return new arrow.Table(
+      this.#schema.schema,
+      this.#batches.map((make) => make()),
+    );
   }
 
   *add({ metadata, body: range, label }: Message): Generator<Range, void, Uint8Array> {
@@ -173,29 +206,46 @@ class TableBuilder {
       throw new IpcError(`${label}: expected a record batch or a dictionary batch`);
     const body = yield range;
     const { header, version, customMetadata } = metadata;
-    try {
-      if (kind === 'dictionary batch') this.#addDictionary(header as DictionaryBatchTable, body, version);
-      else this.#addBatch(header as RecordBatchTable, body, version, textMap(customMetadata));
-    } catch (error) {
-      throw within(label, error);
+    const labelled = <T>(read: () => T): T => {
+      try {
+        return read();
+      } catch (error) {
+        throw within(label, error);
+      }
+    };
+    if (kind === 'dictionary batch') {
+      labelled(() => this.#addDictionary(header as DictionaryBatchTable, body, version));
+    } else {
+      const dictionaries = new Dictionaries(this.#dictionaries);
+      const metadata = textMap(customMetadata);
+      this.#batches.push(() =>
+        labelled(() => this.#recordBatch(header as RecordBatchTable, body, version, metadata, dictionaries)),
+      );
     }
   }
 
-  #addBatch(batch: RecordBatchTable, body: Uint8Array, version: number, metadata: Map<string, string>): void {
+  #recordBatch(
+    batch: RecordBatchTable,
+    body: Uint8Array,
+    version: number,
+    metadata: Map<string, string>,
+    dictionaries: Dictionaries,
+  ): arrow.RecordBatch {
     const { schema } = this.#schema;
-    const children = readColumns(schema.fields, batch, body, version, this.#dictionaries);
+    const children = readColumns(schema.fields, batch, body, version, dictionaries);
     const data = arrow.makeData({ type: new arrow.Struct(schema.fields), length: batch.length, nullCount: 0, children });
-    this.#batches.push(new arrow.RecordBatch(schema, data, metadata));
+    return new arrow.RecordBatch(schema, data, metadata);
   }
 
   #addDictionary({ id, data: batch, isDelta }: DictionaryBatchTable, body: Uint8Array, version: number): void {
     const type = this.#schema.dictionaries.get(id);
     if (!type || !batch) throw new IpcError(`it is dictionary ${id}, which no field of the schema has`);
     const fields = [new arrow.Field(`dictionary ${id}`, type, true)];
-    const values = new arrow.Vector(readColumns(fields, batch, body, version, this.#dictionaries));
+    const [values] = readColumns(fields, batch, body, version, this.#dictionaries);
     const before = this.#dictionaries.get(id);
     if (before && !isDelta && !this.replaces) throw new IpcError(`dictionary ${id} is there twice, which a file can't have`);
-    this.#dictionaries.set(id, (isDelta && before ? before.concat(values) : values).memoize());
+    if (before && isDelta) before.append(values!);
+    else this.#dictionaries.set(id, new DictionaryValues(values!));
   }
 }
 

@@ -44,6 +44,21 @@ const legacy = (of: arrow.Table) =>
   arrow.RecordBatchStreamWriter.writeAll(of, { writeLegacyIpcFormat: true } as never).toUint8Array(true);
 
 /** A damaged byte that hung or exhausted the reader. */
+test('deltas of a dictionary are put together once, whatever batches are between them', () => {
+  const builder = arrow.makeBuilder({ type: new arrow.Dictionary(new arrow.Utf8(), new arrow.Int32(), 7) });
+  const parts = ['a', 'b', 'c', 'd'].map((value) => builder.append(value).flush());
+  const field = new arrow.Field('d', parts[0]!.type, true);
+  const batches = parts.map((part) => {
+    const data = arrow.makeData({ type: new arrow.Struct([field]), length: 1, nullCount: 0, children: [part] });
+    return new arrow.RecordBatch(new arrow.Schema([field]), data);
+  });
+  const read = readIpcBytes(arrow.RecordBatchStreamWriter.writeAll(batches).toUint8Array(true));
+  expect([...read.getChild('d')!]).toEqual(['a', 'b', 'c', 'd']);
+  const dictionaries = read.batches.map(({ data }) => data.children[0]!.dictionary!);
+  expect(dictionaries[0]!.data.map(({ length }) => length)).toEqual([1, 1, 1, 1]);
+  expect(new Set(dictionaries).size).toBe(1);
+});
+
 describe('bytes that hung apache-arrow', () => {
   const small = new arrow.Table({ k: arrow.vectorFromArray([1, 2, 3], new arrow.Int32()) });
   for (const [format, at] of [
