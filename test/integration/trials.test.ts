@@ -25,6 +25,10 @@ test('the addon refuses whatever arguments are not right', async () => {
   expect(await trial('binding', '--rounds', '60')).toContain('succeeded: ');
 });
 
+test('columns whose buffers lie are refused, or give what is in their buffers', async () => {
+  expect(await trial('lying-buffers', '--rounds', '60')).toContain('60 rounds');
+});
+
 const isRoot = process.getuid?.() === 0;
 const skipped = isRoot ? '' : ', skipped: only root can start processes with few threads';
 test.skipIf(!isRoot)(`engines work, or say so, where the system gives few threads${skipped}`, async () => {
