@@ -315,18 +315,19 @@ export function placed(core: EngineCore, work: Work | null): EngineCore {
 export async function runCall<T>(core: EngineCore, running: Running, body: (call: Call) => Promise<T>): Promise<T> {
   running.signal?.throwIfAborted();
   return core.enqueue(running.signal, async () => {
-    const { usedBytes: heldBytes } = core.native.memory();
+    let { usedBytes: heldBytes } = core.native.memory();
     try {
       return await withLessDeviceMemory(core, running, body);
     } catch (error) {
       if (!isShort(error)) throw error;
-      if (!(await reclaim(core.native, heldBytes))) throw namingHeld(core, error);
+      if (!(await reclaim(core.native, heldBytes))) throw namingHeld(heldBytes, error);
     }
     running.signal?.throwIfAborted();
+    heldBytes = core.native.memory().usedBytes;
     try {
       return await withLessDeviceMemory(core, running, body);
     } catch (error) {
-      throw isShort(error) ? namingHeld(core, error) : error;
+      throw isShort(error) ? namingHeld(heldBytes, error) : error;
     }
   });
 }
@@ -336,11 +337,10 @@ function isShort(error: unknown): error is WarpjoinError {
   return error instanceof WarpjoinError && error.code === 'ERR_MEMORY_LIMIT' && !isDeviceShortage(error.cause);
 }
 
-/** The error where memory is short, with what the caller could do about results that he still holds. */
-function namingHeld({ native }: EngineCore, error: WarpjoinError): WarpjoinError {
-  const { usedBytes } = native.memory();
-  if (usedBytes === 0) return error;
-  const held = `Results of earlier calls that are still referenced hold ${formatBytes(usedBytes)} of the limit.`;
+/** The error where memory is short, with how much of it the caller still held as results when the call began. */
+function namingHeld(heldBytes: number, error: WarpjoinError): WarpjoinError {
+  if (heldBytes === 0) return error;
+  const held = `Results of earlier calls that are still referenced hold ${formatBytes(heldBytes)} of the limit.`;
   return new WarpjoinError(error.code, `${error.message.replace(/\.?$/, '.')} ${held}`, { cause: error.cause ?? error });
 }
 

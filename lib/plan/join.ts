@@ -99,6 +99,7 @@ export function expectedRows(how: JoinKind, left: number, right: number): number
 export function planJoin(request: JoinRequestShape, deviceBytes: JoinDeviceBytes, resources: Resources): JoinPlan {
   const { left, right, how, columns, countOnly, rowBytes } = request;
   const rows = leastRows(how, left.rows, right.rows);
+  const leastRowsBytes = rows === 0 ? 0 : hostBlocks(rows, left.homeBytes, right.homeBytes);
   const leastResult = rows * rowBytes + (countOnly ? 0 : resultBytes(rows, columns));
   checkHostBytes(`A ${how} join of ${left.rows} and ${right.rows} rows`, leastResult, {
     ...resources,
@@ -107,7 +108,7 @@ export function planJoin(request: JoinRequestShape, deviceBytes: JoinDeviceBytes
 
   const buildLeft = request.buildSide === 'auto' ? left.tuples <= right.tuples : request.buildSide === 'left';
   const rowsBytes = countOnly ? 0 : joinRowsBytes(expectedRows(how, left.rows, right.rows), rowBytes);
-  const context: Context = { request, buildLeft, leastRowsBytes: rows * rowBytes, rowsBytes, deviceBytes, resources };
+  const context: Context = { request, buildLeft, leastRowsBytes, rowsBytes, deviceBytes, resources };
   const plan = choose(context);
   if (!countOnly) planColumns(plan, expectedRows(how, left.rows, right.rows), request, deviceBytes, resources);
   plan.hostBytes = Math.max(plan.hostBytes, leastResult);
@@ -370,6 +371,14 @@ function sortMergeJoinOn(
 const rangeBytes = ({ left, right, countOnly }: JoinRequestShape): number =>
   countOnly ? 0 : Math.min(left.tuples, right.tuples) * MATCH_RANGE_BYTES;
 
+/** Host memory of the match ranges: a block for each part. Host devices keep those that are only counted, too. */
+function rangeBlocks(request: JoinRequestShape, { devices }: Resources, subpartitions: number): number {
+  const hosts = devices.filter(({ kind }) => kind === 'host').length;
+  if (hosts === 0) return hostBlock(rangeBytes(request));
+  const parts = hosts * subpartitions;
+  return parts * hostBlock(Math.ceil(rangeBytes({ ...request, countOnly: false }) / parts));
+}
+
 /** The host's threads write the rows of a merge join, from its match ranges. */
 function writtenRows(request: JoinRequestShape, threads: number): Estimate {
   const { left, right, how, rowBytes, countOnly } = request;
@@ -389,19 +398,23 @@ function sortedRuns(context: Context): JoinPlan {
     heldBytes += hostBlocks(request[side].tuples, request[side].keyBytes, request[side].valueBytes);
     return sorted;
   });
-  const hostBytes = Math.max(runs + hostBlock(rangeBytes(request)) + leastRowsBytes, ...sorts.map((sorted) => sorted.hostBytes));
-  checkHostBytes('Sorting and merging the sides of a join', hostBytes, resources);
+  const hostBytesOf = (subpartitions: number): number => runs + rangeBlocks(request, resources, subpartitions) + leastRowsBytes;
+  const check = (subpartitions: number): void =>
+    checkHostBytes('Sorting and merging the sides of a join', hostBytesOf(subpartitions), resources);
+  check(MIN_SUBPARTITIONS);
   const keyBytes = left.tuples * left.keyBytes + right.tuples * right.keyBytes;
   const traffic = { there: keyBytes, home: rangeBytes(request) };
   const match = (on: Resources, why: string | null) => matchSorted({ ...context, resources: on }, traffic, why);
   const matched = onBestSet(traffic, resources, match, () => 1);
+  const { subpartitions } = matched.step;
+  check(subpartitions);
   return {
     algorithm: 'sort-merge',
     reason: '',
     chunksets: Math.max(1, ...sorts.map(({ chunksets }) => chunksets)),
     rounds: 1,
     inOrder,
-    hostBytes,
+    hostBytes: Math.max(hostBytesOf(subpartitions), ...sorts.map((sorted) => sorted.hostBytes)),
     deviceBytes: Math.max(matched.deviceBytes, ...sorts.map(({ deviceBytes }) => deviceBytes)),
     steps: [...sorts.flatMap(({ steps }) => steps), matched.step],
   };
@@ -426,7 +439,7 @@ function matchSorted(
   const { left, right, how, rowBytes } = request;
   const count = resources.devices.length;
   const inputBytes = bytesOf(left) + bytesOf(right);
-  const budget = deviceBudget(resources, runBytes(request) + hostBlock(rangeBytes(request)));
+  const budget = deviceBudget(resources, runBytes(request) + rangeBlocks(request, resources, MIN_SUBPARTITIONS));
   let subpartitions = MIN_SUBPARTITIONS;
   while (deviceBytes.mergeJoin(count, subpartitions) > budget) {
     if (subpartitions >= MAX_SUBPARTITIONS) {

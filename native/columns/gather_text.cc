@@ -93,7 +93,8 @@ OwnedColumn gather(const GatherSource& source, Engine& engine, const Job& job) {
 
   const uint64_t chunks = result.chunk_ends.size();
   const size_t offsets_bytes = (rows + chunks) * sizeof(Offset);
-  if (engine.memory->free_bytes() < total + (chunks > 1 ? offsets_bytes : 0)) kept = HostBuffer();
+  const size_t needed = HostMemory::block_bytes(total) + (chunks > 1 ? HostMemory::block_bytes(offsets_bytes) : 0);
+  if (engine.memory->free_bytes() < needed) kept = HostBuffer();
   HostBuffer moved_sizes;
   if (chunks > 1) {
     moved_sizes = std::move(result.offsets);

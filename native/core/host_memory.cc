@@ -79,9 +79,13 @@ void HostBuffer::shrink(size_t size) {
   const size_t capacity = capacity_for(size);
   size_ = size;
   if (capacity >= capacity_ || capacity_ < kHugePage || capacity < kHugePage) return;
-  munmap(static_cast<char*>(data_) + capacity, capacity_ - capacity);
-  const std::lock_guard lock(memory_->mutex_);
-  memory_->used_ -= capacity_ - capacity;
+  size_t surplus;
+  {
+    const std::lock_guard lock(memory_->mutex_);
+    surplus = memory_->take_surplus(data_);
+    memory_->used_ -= capacity_ - capacity;
+  }
+  munmap(static_cast<char*>(data_) + capacity, capacity_ + surplus - capacity);
   capacity_ = capacity;
 }
 
@@ -103,22 +107,23 @@ HostBuffer HostMemory::allocate(size_t size, const char* purpose) {
   {
     const std::lock_guard lock(mutex_);
     check_room(wanted, size, purpose);
-    // Reuse the smallest kept block that is large enough, unless it is wastefully large.
+    // Reuse the smallest kept block that is large enough, unless it is wastefully large. It counts for what is asked for, as
+    // plans expect: what it has more stays kept.
     auto best = kept_.end();
     for (auto it = kept_.begin(); it != kept_.end(); ++it) {
       if (it->capacity >= wanted && it->capacity <= wanted + wanted / 4 && (best == kept_.end() || it->capacity < best->capacity))
         best = it;
     }
-    if (best != kept_.end() && used_ + best->capacity <= limit_bytes()) {
+    if (best != kept_.end()) {
+      if (best->capacity > wanted) surpluses_.push_back({best->data, wanted, best->capacity - wanted});
       buffer.data_ = best->data;
-      buffer.capacity_ = best->capacity;
-      kept_bytes_ -= best->capacity;
+      kept_bytes_ -= wanted;
       kept_.erase(best);
     } else {
       dropped = drop_kept(wanted);
-      buffer.capacity_ = wanted;
     }
-    used_ += buffer.capacity_;
+    buffer.capacity_ = wanted;
+    used_ += wanted;
     peak_ = std::max(peak_, used_);
   }
   // Not under the lock: unmapping takes milliseconds, and the JavaScript thread may want it.
@@ -143,6 +148,7 @@ void* HostMemory::extend(void* data, size_t capacity, size_t wanted, size_t size
     const std::lock_guard lock(mutex_);
     check_room(more, size, purpose);
     dropped = drop_kept(more);
+    if (const size_t surplus = take_surplus(data)) dropped.push_back({static_cast<char*>(data) + capacity, surplus});
     used_ += more;
     peak_ = std::max(peak_, used_);
   }
@@ -170,6 +176,7 @@ void HostMemory::check_room(size_t bytes, size_t size, const char* purpose) {
 void HostMemory::release(void* data, size_t capacity) noexcept {
   const std::lock_guard lock(mutex_);
   used_ -= capacity;
+  capacity += take_surplus(data);
   if (capacity >= kHugePage && kept_.size() < kMostKept && !closed_) {
     kept_.push_back({data, capacity});
     kept_bytes_ += capacity;
@@ -178,15 +185,30 @@ void HostMemory::release(void* data, size_t capacity) noexcept {
   }
 }
 
+size_t HostMemory::take_surplus(void* data) noexcept {
+  const auto found = std::find_if(surpluses_.begin(), surpluses_.end(), [&](const Surplus& of) { return of.data == data; });
+  if (found == surpluses_.end()) return 0;
+  const size_t bytes = found->bytes;
+  kept_bytes_ -= bytes;
+  surpluses_.erase(found);
+  return bytes;
+}
+
 std::vector<HostMemory::Block> HostMemory::drop_kept(size_t until_bytes_free) {
   std::vector<Block> dropped;
-  dropped.reserve(kept_.size());  // what is taken off the list can't be lost
+  dropped.reserve(kept_.size() + surpluses_.size() + 1);  // what is taken off the lists can't be lost
   // What is kept never makes the total larger than it has been in use, so reuse does not raise the peak.
   const size_t most = std::min(limit_bytes(), std::max(peak_, used_ + until_bytes_free));
   while (!kept_.empty() && used_ + kept_bytes_ + until_bytes_free > most) {
     kept_bytes_ -= kept_.front().capacity;
     dropped.push_back(kept_.front());
     kept_.erase(kept_.begin());
+  }
+  while (!surpluses_.empty() && used_ + kept_bytes_ + until_bytes_free > most) {
+    const Surplus surplus = surpluses_.back();
+    dropped.push_back({static_cast<char*>(surplus.data) + surplus.used, surplus.bytes});
+    kept_bytes_ -= surplus.bytes;
+    surpluses_.pop_back();
   }
   return dropped;
 }

@@ -95,6 +95,11 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
     void* data;
     size_t capacity;
   };
+  /// The part of a reused block behind what was asked for.
+  struct Surplus {
+    void* data;          ///< of the block
+    size_t used, bytes;  ///< bytes of the block that are in use, and those behind them
+  };
   static constexpr size_t kMostKept = 64;
   explicit HostMemory(size_t limit_bytes) : limit_(limit_bytes) { kept_.reserve(kMostKept); }
   friend class HostBuffer;
@@ -102,7 +107,9 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   void check_room(size_t bytes, size_t size, const char* purpose);
   void release(void* data, size_t capacity) noexcept;
   void* extend(void* data, size_t capacity, size_t wanted, size_t size, const char* purpose);
-  /// Takes blocks off those kept until so many bytes are free; the caller unmaps them.
+  /// Forgets the surplus of a block in use; tells its bytes.
+  size_t take_surplus(void* data) noexcept;
+  /// Takes blocks, and surpluses, off those kept until so many bytes are free; the caller unmaps them.
   std::vector<Block> drop_kept(size_t until_bytes_free);
 
   std::atomic<size_t> limit_;
@@ -110,8 +117,9 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   size_t used_ = 0, kept_bytes_ = 0, peak_ = 0;
   uint64_t fail_in_ = 0;
   bool closed_ = false;
-  std::vector<Block> kept_;    // oldest first; has room for the most, so that buffers are freed without an allocation
-  std::mutex shortage_mutex_;  // taken before mutex_, for memory is given back within
+  std::vector<Surplus> surpluses_;  // of blocks in use; count as kept
+  std::vector<Block> kept_;         // oldest first; has room for the most, so that buffers are freed without an allocation
+  std::mutex shortage_mutex_;       // taken before mutex_, for memory is given back within
   std::function<void()> give_back_;
 };
 

@@ -1,6 +1,6 @@
 /** Limits of host memory: what doesn't fit is refused before the work, and what fits in some way runs. */
 import { totalmem } from 'node:os';
-import { Float64, Int32, Int64, makeData, Table, Vector } from 'apache-arrow';
+import { Float64, Int32, Int64, makeData, makeVector, Table, Utf8, Vector } from 'apache-arrow';
 import { describe, expect, test } from 'vitest';
 import type { WarpjoinError } from '../../lib/index.js';
 import { describeHost, inspectedEngine, testEngine } from '../support/engines.js';
@@ -74,6 +74,62 @@ describeHost('host memory', 'host devices share it', () => {
         if (joined.startsWith('ERR')) expect(joined).toMatch(/takes at least|(left|right) rows of a join|keys of a join/);
         if (share === 0.2) expect(joined).not.toMatch(/^ERR/);
       }
+    }
+  });
+});
+
+describeHost('host memory of a few blocks more or less', 'host devices share it', () => {
+  const mebibytes = 2 ** 20;
+
+  test.each(['join', 'joinIndices', 'joinCount'] as const)(
+    '%s by sort-merge fits, or is refused before it begins',
+    async (call) => {
+      let ran = 0;
+      for (const share of [0.5, 0.53, 0.56, 0.59, 0.62]) {
+        const size = Math.floor((64 * mebibytes * share) / 32);
+        const side = (factor: number): Table => {
+          const k = BigInt64Array.from({ length: size }, (_, row) => BigInt(((row * factor) % size) * 3));
+          return new Table({ k: makeVector(k), v: makeVector(new Float64Array(size)) });
+        };
+        await using engine = await testEngine(1, { memoryLimit: 64 * mebibytes, threads: 2 });
+        const join = engine[call].bind(engine) as (left: Table, right: Table, options: object) => Promise<unknown>;
+        const error = await join(side(7919), side(104729), { on: 'k', how: 'left', algorithm: 'sort-merge' }).then(
+          () => null,
+          (reason: WarpjoinError) => `${reason.code}: ${reason.message}`,
+        );
+        if (error === null) ran++;
+        else expect(error).toMatch(REFUSED);
+      }
+      expect(ran).toBeGreaterThan(0);
+    },
+  );
+
+  test('a sort that fits keeps no more for its texts than the limit leaves', async () => {
+    const size = 3_775_646;
+    const random32 = (array: ArrayBufferView): void => {
+      const words = new Uint32Array(array.buffer);
+      for (let i = 0; i < words.length; i++) words[i] = next();
+    };
+    const k = new BigInt64Array(size);
+    const i = new Int32Array(size);
+    for (const array of [k, i]) random32(array);
+    const valueOffsets = Int32Array.from({ length: size + 1 }, (_, row) => 9 * row);
+    const text = makeData({
+      type: new Utf8(),
+      length: size,
+      nullCount: 0,
+      valueOffsets,
+      data: new Uint8Array(9 * size).fill(97),
+    });
+    const nullBitmap = new Uint8Array((size + 7) >> 3).fill(0xf7);
+    const key = makeData({ type: new Int64(), length: size, nullCount: -1, data: k, nullBitmap });
+    const table = new Table({ k: new Vector([key]), i: makeVector(i), t: new Vector([text]) });
+    for (const hostDevices of [1, 3]) {
+      await using engine = await testEngine(hostDevices, { memoryLimit: 128 * mebibytes, threads: 2 });
+      const options = { by: { column: 'k', descending: true } } as const;
+      const sorted = await outcome(engine.sort(table, options));
+      if (sorted.startsWith('ERR')) expect(sorted).toMatch(REFUSED);
+      expect(sorted).not.toMatch(/still referenced/);
     }
   });
 });

@@ -291,5 +291,45 @@ TEST(HostMemory, GrowsBuffersWithinItsLimit) {
   EXPECT_NO_THROW(memory->allocate(16 << 20, "a test"));
 }
 
+TEST(HostMemory, CountsReusedBlocksForWhatIsAskedFor) {
+  constexpr size_t kMiB = size_t{1} << 20;
+  const auto memory = HostMemory::create(30 * kMiB);
+  const auto reuse = [&](size_t kept, size_t size) {
+    memory->allocate(kept, "a test");
+    HostBuffer buffer = memory->allocate(size, "a test");
+    EXPECT_EQ(memory->used_bytes(), size);
+    std::memset(buffer.data(), 7, size);
+    return buffer;
+  };
+  {
+    const HostBuffer first = reuse(12 * kMiB, 10 * kMiB);
+    // What the block has more is given back for it.
+    const HostBuffer rest = memory->allocate(20 * kMiB, "a test");
+    std::memset(rest.data(), 8, rest.size());
+    EXPECT_EQ(first.as<unsigned char>()[first.size() - 1], 7);
+    EXPECT_THROW(memory->allocate(1, "a test"), Error);
+  }
+  memory->trim();
+  HostBuffer block = reuse(12 * kMiB, 10 * kMiB);
+  const void* const address = block.data();
+  block = HostBuffer();
+  block = memory->allocate(12 * kMiB, "a test");
+  EXPECT_EQ(block.data(), address) << "the surplus came back with its block";
+  block = HostBuffer();
+  memory->trim();
+  block = reuse(12 * kMiB, 10 * kMiB);
+  block.grow(12 * kMiB, "a test");
+  EXPECT_EQ(memory->used_bytes(), 12 * kMiB);
+  EXPECT_EQ(block.as<unsigned char>()[10 * kMiB - 1], 7);
+  block = HostBuffer();
+  memory->trim();
+  block = reuse(12 * kMiB, 10 * kMiB);
+  block.shrink(4 * kMiB);
+  EXPECT_EQ(memory->used_bytes(), 4 * kMiB);
+  block = HostBuffer();
+  EXPECT_EQ(memory->used_bytes(), 0u);
+  EXPECT_NO_THROW(memory->allocate(30 * kMiB, "a test"));
+}
+
 }  // namespace
 }  // namespace warpjoin
