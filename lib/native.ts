@@ -52,6 +52,11 @@ export interface NativeColumn {
   typeIds?: number[];
   /** Values that this column, of integers, has indices of: the dictionaries of all chunks one after the other. */
   dictionary?: NativeColumn;
+  /**
+   * Where chunks have dictionaries of their own: these become one, of distinct values as far as their type can be compared, and
+   * indices of it have so many bytes. Otherwise all chunks' dictionaries begin at 0.
+   */
+  unifiedWidth?: number;
 }
 
 declare const brand: unique symbol;
@@ -64,6 +69,8 @@ interface Handle<Name extends string> {
 /** Columns of one table, checked: no read of them leaves its buffer. Keeps their ArrayBuffers alive. */
 export interface RelationHandle extends Handle<'relation'> {
   readonly rows: number;
+  /** Dictionaries that were made for columns with a `unifiedWidth`: in the order of the columns, those of children and within dictionaries first. */
+  readonly dictionaries: readonly NativeResultColumn[];
 }
 export interface SortKeysHandle extends Handle<'sortKeys'> {
   readonly rows: number;
@@ -159,16 +166,25 @@ export interface RowsHandle extends Handle<'rows'> {
 export interface NativeResultColumn {
   length: number;
   nullCount: number;
-  /** Of all rows; null where nullCount is 0. */
+  /** Of all rows; null where nullCount is 0, and where chunks have their own. */
   validity: ArrayBuffer | null;
   /** At least one; more where one would have too large a buffer. */
   chunks: NativeResultChunk[];
 }
 export interface NativeResultChunk {
   length: number;
+  /** Of views the views, of unions type ids; empty where the kind has none. */
   values: ArrayBuffer;
-  /** Where the width varies: length + 1, which begin at 0. */
+  /** Where the width varies: length + 1, which begin at 0. Of a dense union length. */
   offsets: ArrayBuffer | null;
+  /** A chunk of nested values, and those within it, have nulls of their own; absent in others. */
+  nested?: {
+    nullCount: number;
+    validity: ArrayBuffer | null;
+    /** Of views: what they refer to. */
+    buffers: ArrayBuffer[];
+    children: NativeResultChunk[];
+  };
 }
 
 export interface DeviceDescription {

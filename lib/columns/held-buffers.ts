@@ -1,6 +1,7 @@
 import { WarpjoinError } from '../errors.js';
 import { quote } from '../suggest.js';
 import type { Input } from './input.js';
+import type { Values } from './values.js';
 
 interface Held {
   byteLength: number;
@@ -16,16 +17,20 @@ export class HeldBuffers {
   readonly #held = new Map<ArrayBufferLike, Held>();
 
   /** From now on check() looks at the buffers of these columns. */
-  add({ argument, columns }: Input, indices: readonly number[]): void {
-    for (const index of indices) {
-      const { name, chunks } = columns[index]!;
-      for (const { validity, values, offsets } of chunks) {
-        for (const view of [validity, values, offsets]) {
-          if (!view || this.#held.has(view.buffer)) continue;
-          this.#held.set(view.buffer, { byteLength: view.buffer.byteLength, column: name, argument });
-        }
+  add(input: Input, indices: readonly number[]): void {
+    const { argument } = input;
+    for (const index of indices) this.#hold(input.columns[index]!, input.columns[index]!.name, argument);
+  }
+
+  #hold({ chunks, children, dictionary }: Values, column: string, argument: string): void {
+    for (const { validity, values, offsets, buffers = [] } of chunks) {
+      for (const view of [validity, values, offsets, ...buffers]) {
+        if (!view || this.#held.has(view.buffer)) continue;
+        this.#held.set(view.buffer, { byteLength: view.buffer.byteLength, column, argument });
       }
     }
+    for (const child of children) this.#hold(child, column, argument);
+    if (dictionary) this.#hold(dictionary.values, column, argument);
   }
 
   /** Throws ERR_INVALID_TABLE where a buffer is gone. */

@@ -3,23 +3,33 @@ import { types } from 'node:util';
 import * as arrow from 'apache-arrow';
 import { messageOf, readingFor, WarpjoinError } from '../errors.js';
 import { readIpcBytes } from '../ipc/reader.js';
-import type { NativeChunk, NativeColumn } from '../native.js';
+import type { NativeColumn, NativeResultColumn } from '../native.js';
 import type { Contents } from '../operators/load.js';
 import { didYouMean, list, quote, show } from '../suggest.js';
 import { type Library, libraryOf, ownLibrary } from './library.js';
-import { type ForeignType, hasPlainParameters, type TypeInfo, typeInfo, typeName } from './types.js';
+import { type ForeignField, type ForeignType, hasPlainParameters, type TypeInfo, typeInfo, typeName } from './types.js';
+import {
+  addChunk,
+  childPath,
+  type ForeignData,
+  invalid,
+  isCount,
+  isDetached,
+  isResizable,
+  layOutDictionaries,
+  noValues,
+  RESIZABLE,
+  type Values,
+} from './values.js';
 
 /** One column of an input. */
-export interface InputColumn {
+export interface InputColumn extends Values {
   name: string;
   /** null: a type that is not supported, even as payload. */
   info: TypeInfo | null;
   foreignType: ForeignType;
   nullable: boolean;
   metadata: Map<string, string> | undefined;
-  /** Whether it is known, without a look at the values, that none is null. */
-  withoutNulls: boolean;
-  chunks: NativeChunk[];
 }
 
 export interface Input {
@@ -36,30 +46,9 @@ export interface Input {
   holds?: object;
 }
 
-/** What is read of a Data, in all apache-arrow versions since 7. */
-interface ForeignData {
-  length: number;
-  offset?: number;
-  /** -1: not counted yet, as in slices. Counting takes time in proportion to the rows, so it is not asked for. */
-  _nullCount?: number;
-  values?: unknown;
-  valueOffsets?: unknown;
-  nullBitmap?: unknown;
-  children?: ForeignData[];
-}
-interface ForeignField {
-  name: string;
-  type: ForeignType;
-  nullable?: boolean;
-  metadata?: Map<string, string>;
-}
 export interface ForeignTable {
   schema: { fields: ForeignField[]; metadata?: Map<string, string> };
   batches: { data: ForeignData }[];
-}
-
-function invalid(argument: string, problem: string, options?: ErrorOptions): WarpjoinError {
-  return new WarpjoinError('ERR_INVALID_TABLE', `The ${argument} table ${problem}.`, options);
 }
 
 const readable = <T>(argument: string, read: () => T): T =>
@@ -90,14 +79,14 @@ function readColumns(table: ForeignTable, argument: string): Input {
       throw invalid(argument, `has a column ${quote(field.name)} of a type that makes no sense`);
     if (seen.has(field.name)) throw invalid(argument, `has two columns named ${quote(field.name)}; expected distinct names`);
     seen.add(field.name);
+    const info = typeInfo(field.type);
     columns.push({
       name: field.name,
-      info: typeInfo(field.type),
+      info,
       foreignType: field.type,
       nullable: field.nullable !== false,
       metadata: textsOf(field.metadata, argument, `the column ${quote(field.name)}`),
-      withoutNulls: true,
-      chunks: [],
+      ...noValues(info),
     });
   }
   let rows = 0;
@@ -117,13 +106,12 @@ function readColumns(table: ForeignTable, argument: string): Input {
           `has a column ${quote(column.name)} of ${data?.length} rows in record batch ${number}, which has ${length}`,
         );
       }
-      if (column.info) addChunk(column, data, argument);
+      if (column.info) addChunk(column, column.info, data, argument, column.name);
     }
   }
+  for (const column of columns) if (column.info) column.info = layOutDictionaries(column, column.info, argument, column.name);
   return { argument, rows, columns, metadata: textsOf(metadata, argument, 'its schema'), library: libraryOf(table) };
 }
-
-const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;
 
 /** Custom metadata as it is now. */
 function textsOf(metadata: unknown, argument: string, of: string): Map<string, string> | undefined {
@@ -150,53 +138,6 @@ function fromBytes(value: unknown, argument: string): ForeignTable {
     return readIpcBytes(bytes) as unknown as ForeignTable;
   } catch (cause) {
     throw invalid(argument, `is not readable as Arrow IPC bytes: ${messageOf(cause)}`, { cause });
-  }
-}
-
-function addChunk(column: InputColumn, data: ForeignData, argument: string): void {
-  const view = (buffer: unknown, what: string): ArrayBufferView | null => {
-    if (buffer === undefined || buffer === null) return null;
-    if (!ArrayBuffer.isView(buffer))
-      throw invalid(argument, `has a column ${quote(column.name)} whose ${what} are not a typed array`);
-    if (isResizable(buffer)) throw invalid(argument, `has a column ${quote(column.name)} whose ${what} ${RESIZABLE}`);
-    return buffer;
-  };
-  const bitmap = view(data.nullBitmap, 'validity bits');
-  const offset = data.offset ?? 0;
-  if (!isCount(offset)) throw invalid(argument, `has a column ${quote(column.name)} with the offset ${show(offset)}`);
-  const nulls = typeof data._nullCount === 'number' ? data._nullCount : -1;
-  // A bitmap of no bytes stands for "no nulls", but not where nulls were counted: then its buffer is gone.
-  const validity =
-    nulls === 0 || (nulls < 0 && (bitmap === null || (bitmap.byteLength === 0 && !isDetached(bitmap))))
-      ? null
-      : (bitmap ?? new Uint8Array(0));
-  if (validity) column.withoutNulls = false;
-  column.chunks.push({
-    length: data.length,
-    bitOffset: offset,
-    validity,
-    values: view(data.values, 'values'),
-    offsets: view(data.valueOffsets, 'offsets'),
-  });
-}
-
-const RESIZABLE =
-  'are in a resizable ArrayBuffer, which could shrink while they are read. Copy it to one of fixed length, for instance with slice()';
-
-/** Whether the view's memory can go away piece by piece. A SharedArrayBuffer only grows. */
-function isResizable({ buffer }: ArrayBufferView): boolean {
-  return (buffer as { resizable?: boolean }).resizable === true; // ES2024
-}
-
-/** Whether the view's buffer was transferred away: then it can't be sliced. */
-function isDetached(view: ArrayBufferView): boolean {
-  const { buffer } = view;
-  if (!types.isArrayBuffer(buffer) || buffer.byteLength > 0) return false;
-  try {
-    buffer.slice(0, 0);
-    return false;
-  } catch {
-    return true;
   }
 }
 
@@ -230,10 +171,38 @@ export function infoOf(input: Input, index: number): TypeInfo {
 /** The columns of `indices`, for the data plane. */
 export function nativeColumns(input: Input, indices: readonly number[]): NativeColumn[] {
   return indices.map((index) => {
-    const { name, chunks } = input.columns[index]!;
-    const { kind, order, width } = infoOf(input, index);
-    return { name, kind, order, width, chunks };
+    const column = input.columns[index]!;
+    return nativeColumn(column.name, infoOf(input, index), column);
   });
+}
+
+/** Takes the dictionaries that a relation of these columns has made of several. */
+export function takeDictionaries(input: Input, indices: readonly number[], made: readonly NativeResultColumn[]): void {
+  const left = [...made];
+  const visit = ({ children, dictionary }: Values): void => {
+    for (const child of children) visit(child);
+    if (!dictionary) return;
+    visit(dictionary.values);
+    if (dictionary.unifiedWidth === null) return;
+    const next = left.shift()!;
+    dictionary.made ??= next;
+  };
+  for (const index of indices) visit(input.columns[index]!);
+}
+
+function nativeColumn(name: string, info: TypeInfo, { chunks, children, dictionary }: Values): NativeColumn {
+  const { kind, order, width, typeIds } = info;
+  const column: NativeColumn = { name, kind, order, width, chunks };
+  if (info.children.length > 0 || kind === 'struct') {
+    column.children = info.children.map((child, index) => nativeColumn(childPath(name, info, index), child, children[index]!));
+  }
+  if (kind === 'sparse_union' || kind === 'dense_union') Object.assign(column, { typeIds, children: column.children ?? [] });
+  if (dictionary) {
+    column.width = info.type.indices!.bitWidth! / 8;
+    column.dictionary = nativeColumn(`${name} (dictionary)`, dictionary.info, dictionary.values);
+    if (dictionary.unifiedWidth !== null) column.unifiedWidth = dictionary.unifiedWidth;
+  }
+  return column;
 }
 
 /** Whether the data plane can carry the column's values with the keys: 4 or 8 bytes wide, no nulls. */
@@ -310,7 +279,7 @@ export function readArrays(arrays: Readonly<Record<string, unknown>>, argument: 
       foreignType: type,
       nullable: false,
       metadata: undefined,
-      withoutNulls: true,
+      ...noValues(null),
       chunks: rows === 0 ? [] : [{ length: rows, bitOffset: 0, validity: null, values: typed, offsets: null }],
     });
   }

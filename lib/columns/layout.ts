@@ -4,9 +4,11 @@ import { WarpjoinError } from '../errors.js';
 import type { Side } from '../native.js';
 import type { JoinSettings, SortKey } from '../options.js';
 import { didYouMean, list, quote } from '../suggest.js';
+import { distinctDictionaries } from './dictionaries.js';
 import { findColumn, type Input, infoOf } from './input.js';
 import { typeIn } from './library.js';
 import { checkComparable, checkKey } from './types.js';
+import type { Values } from './values.js';
 
 /** Where a result column comes from: one side, or for the coalesced key of a full join the left side, else the right. */
 export type Source = Side | 'coalesced';
@@ -20,6 +22,8 @@ export interface ResultColumn {
   source: Source;
   /** Column of the left or right input; of the left one where the source is coalesced. */
   column: number;
+  /** That column's values: a result of indices has its dictionary. */
+  of: Values;
 }
 
 export interface JoinLayout {
@@ -141,8 +145,9 @@ export function sortKeyColumns(table: Input, by: readonly SortKey[]): number[] {
 type UntypedColumn = Omit<ResultColumn, 'type'>;
 
 function resultColumn(input: Input, index: number, source: Side, mayBeMissing: boolean): UntypedColumn {
-  const { name, nullable, metadata } = input.columns[index]!;
-  return { name, nullable: nullable || mayBeMissing, metadata, source, column: index };
+  const of = input.columns[index]!;
+  const { name, nullable, metadata } = of;
+  return { name, nullable: nullable || mayBeMissing, metadata, source, column: index, of };
 }
 
 /** `inputs`: the left one and, for joins, the right one. */
@@ -152,10 +157,11 @@ function selected(
   inputs: readonly [Input, Input?],
 ): ResultColumn[] {
   const chosen = select ? pickByName(columns, select) : columns;
-  return chosen.map((column) => {
+  const typed = chosen.map((column) => {
     const info = infoOf(column.source === 'right' ? inputs[1]! : inputs[0], column.column);
     return { ...column, type: typeIn(inputs[0].library, info, quote(column.name)) };
   });
+  return distinctDictionaries(inputs[0].library, typed);
 }
 
 function pickByName(columns: readonly UntypedColumn[], select: readonly string[]): UntypedColumn[] {

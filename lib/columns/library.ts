@@ -1,10 +1,11 @@
 /** Copies of apache-arrow: a result is made of the classes of the caller's own tables, of whatever version they are. */
 import * as arrow from 'apache-arrow';
 import { WarpjoinError } from '../errors.js';
-import { type ForeignType, ownType, type TypeInfo, typeName } from './types.js';
+import { type ForeignField, type ForeignType, ownType, type TypeInfo, typeInfo, typeName } from './types.js';
+import type { ForeignData, ForeignVector } from './values.js';
 
 /** The classes of one copy of apache-arrow that its tables consist of. */
-export type Library = Pick<typeof arrow, 'Data' | 'Field' | 'RecordBatch' | 'Schema' | 'Struct' | 'Table'>;
+export type Library = Pick<typeof arrow, 'Data' | 'Field' | 'RecordBatch' | 'Schema' | 'Struct' | 'Table' | 'Vector'>;
 
 /** The copy that warpjoin itself imports: tables from IPC bytes are made of it. */
 export const ownLibrary: Library = arrow;
@@ -37,7 +38,8 @@ function classesOf(Table: typeof arrow.Table): Library {
   try {
     const batch = new Table({} as never).batches[0]!;
     const Data = classOf<typeof arrow.Data>(batch.data);
-    const { schema } = new Table({ column: new Data(batch.data.type, 0, 0, 0) } as never);
+    const table = new Table({ column: new Data(batch.data.type, 0, 0, 0) } as never);
+    const { schema } = table;
     const [field] = schema.fields;
     if (field!.name !== 'column') return ownLibrary;
     return {
@@ -47,6 +49,7 @@ function classesOf(Table: typeof arrow.Table): Library {
       RecordBatch: classOf(batch),
       Schema: classOf(schema),
       Struct: classOf(batch.data.type),
+      Vector: classOf(table.getChildAt(0)!),
     };
   } catch {
     return ownLibrary;
@@ -54,23 +57,118 @@ function classesOf(Table: typeof arrow.Table): Library {
 }
 
 /**
- * A column's type for a table of `library`: the type itself, or, if it is of another copy, one that is equal to it. Throws
- * ERR_NOT_SUPPORTED for a type that this version does not have.
+ * A column's type for a table of `library`: the type itself, or, if it is of another copy, one that is equal to it. Indices of
+ * dictionaries are as wide as `info` says. Throws ERR_NOT_SUPPORTED for a type that this version does not have.
  */
-export function typeIn(library: Library, { type, kind, width }: TypeInfo, column: string): arrow.DataType {
-  if (Object.prototype.isPrototypeOf.call(rootOf(library), type)) return type as unknown as arrow.DataType;
-  const made = library === ownLibrary ? ownType(type) : adopted(library, type);
-  if (kind !== 'fixed') return made;
-  // Timestamps and dates were pairs of 32-bit integers before apache-arrow 16; intervals had no 16 bytes before 20.
-  const { stride } = new library.Data(made, 0, 0, 0);
-  if (made.ArrayType.BYTES_PER_ELEMENT * stride === width) return made;
-  const Elements = { 4: Int32Array, 8: BigInt64Array }[width / stride];
-  if (Elements) return Object.defineProperty(made, 'ArrayType', { value: Elements });
+export function typeIn(library: Library, info: TypeInfo, column: string): arrow.DataType {
+  const { type, kind, width, children, dictionary } = info;
+  const isOwn = isTypeOf(library, type);
+  const made = isOwn ? (type as unknown as arrow.DataType) : library === ownLibrary ? ownType(type) : adopted(library, type);
+  const within = children.map((child) => typeIn(library, child, column));
+  const values = dictionary && typeIn(library, dictionary, column);
+  const indices = dictionary && indexTypeIn(library, type.indices!, width, column);
+  if (isOwn) {
+    const same = within.every((child, index) => child === (made.children as readonly arrow.Field[])[index]!.type);
+    if (same && (!dictionary || (values === type.dictionary && indices === type.indices))) return made;
+  }
+  if (values) return variant(made, { dictionary: values, indices });
+  if (children.length > 0) {
+    const fields = (type.children as readonly ForeignField[]).map(({ name, nullable, metadata }, index) => {
+      return new library.Field(name, within[index]!, nullable !== false, metadata ? new Map(metadata) : null);
+    });
+    const parent = variant(made, { children: fields });
+    if (isOwn || isKnownTo(library, parent)) return parent;
+  } else if (kind === 'fixed') {
+    // Timestamps and dates were pairs of 32-bit integers before apache-arrow 16; intervals had no 16 bytes before 20.
+    const { stride } = new library.Data(made, 0, 0, 0);
+    if (made.ArrayType.BYTES_PER_ELEMENT * stride === width) return made;
+    const Elements = { 4: Int32Array, 8: BigInt64Array }[width / stride];
+    if (Elements) return variant(made, { ArrayType: Elements });
+  } else if (isKnownTo(library, made)) return made;
   throw new WarpjoinError(
     'ERR_NOT_SUPPORTED',
     `Column ${column} has type ${typeName(type)}, which the apache-arrow version of the left table, and so of the result, does not have. ` +
       'Make both tables with the newer version, or leave the column out with select.',
   );
+}
+
+const isTypeOf = (library: Library, type: object): boolean => Object.prototype.isPrototypeOf.call(rootOf(library), type);
+
+/** Whether the version has vectors of such a type. */
+function isKnownTo({ Data, Vector }: Library, type: arrow.DataType): boolean {
+  try {
+    return new Vector([new Data(type, 0, 0, 0)]).length === 0;
+  } catch {
+    return false;
+  }
+}
+
+/** A type like this one, but for some of its properties. */
+function variant(type: arrow.DataType, properties: object): arrow.DataType {
+  const changed = Object.getOwnPropertyDescriptors(properties);
+  return Object.create(Object.getPrototypeOf(type), { ...Object.getOwnPropertyDescriptors(type), ...changed });
+}
+
+/** The type of indices of so many bytes: that itself, or, where they are wider, one with the same sign. */
+function indexTypeIn(library: Library, type: ForeignType, width: number, column: string): arrow.DataType {
+  const own = typeIn(library, typeInfo(type)!, column);
+  if (type.bitWidth === 8 * width) return own;
+  // What all integer types of the version extend: their own classes can't be had.
+  let integer = Object.getPrototypeOf(own);
+  while (Object.getPrototypeOf(integer) !== rootOf(library)) integer = Object.getPrototypeOf(integer);
+  const ArrayType = type.isSigned
+    ? { 1: Int8Array, 2: Int16Array, 4: Int32Array, 8: BigInt64Array }[width]
+    : { 1: Uint8Array, 2: Uint16Array, 4: Uint32Array, 8: BigUint64Array }[width];
+  return variant(Object.create(integer), { isSigned: type.isSigned, bitWidth: 8 * width, ArrayType });
+}
+
+/** The same type of a dictionary, under another number. */
+export const numbered = (type: arrow.DataType, id: number): arrow.DataType => variant(type, { id });
+/** The same type with children of other types. */
+export function withChildTypes(library: Library, type: arrow.DataType, types: readonly arrow.DataType[]): arrow.DataType {
+  const fields = (type.children as readonly arrow.Field[]).map(({ name, nullable, metadata }, index) => {
+    return new library.Field(name, types[index]!, nullable, metadata);
+  });
+  return variant(type, { children: fields });
+}
+
+const adoptedVectors = new WeakMap<ForeignVector, WeakMap<Library, arrow.Vector>>();
+
+/** A vector of any version as one of `library`, of a type of that: the vector itself, or one over the same memory. */
+export function vectorIn(library: Library, type: arrow.DataType, vector: ForeignVector): arrow.Vector {
+  if (Object.prototype.isPrototypeOf.call(library.Vector.prototype, vector)) return vector as unknown as arrow.Vector;
+  const known = adoptedVectors.get(vector) ?? new WeakMap<Library, arrow.Vector>();
+  adoptedVectors.set(vector, known);
+  let made = known.get(library);
+  if (!made) {
+    made = new library.Vector(vector.data.map((data) => dataIn(library, type, data)));
+    known.set(library, made);
+  }
+  return made;
+}
+
+function dataIn(library: Library, type: arrow.DataType, data: ForeignData): arrow.Data {
+  const { indices, dictionary } = type as Partial<arrow.Dictionary>;
+  const fields = (type.children ?? []) as readonly arrow.Field[];
+  const { valueOffsets, nullBitmap, typeIds } = data;
+  const values = data.values && elementsOf((indices ?? type).ArrayType, data.values as ArrayBufferView);
+  return new (library.Data as unknown as new (...parts: unknown[]) => arrow.Data)(
+    type,
+    data.offset ?? 0,
+    data.length,
+    data._nullCount ?? -1,
+    [valueOffsets, values, nullBitmap, typeIds],
+    fields.map((field, index) => dataIn(library, field.type, data.children![index]!)),
+    dictionary && data.dictionary && vectorIn(library, dictionary, data.dictionary),
+    data.variadicBuffers,
+  );
+}
+
+/** The same bytes as elements that the version has for the type. */
+function elementsOf(Elements: unknown, view: ArrayBufferView): ArrayBufferView {
+  const { BYTES_PER_ELEMENT: bytes = 1 } = Elements as Uint8ArrayConstructor;
+  const aligned = view.byteOffset % bytes === 0 ? view : new Uint8Array(view.buffer, view.byteOffset, view.byteLength).slice();
+  return new (Elements as Uint8ArrayConstructor)(aligned.buffer as ArrayBuffer, aligned.byteOffset, aligned.byteLength / bytes);
 }
 
 /** What the types of a copy have in common. */

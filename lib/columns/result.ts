@@ -2,12 +2,11 @@
 import { constants } from 'node:buffer';
 import type * as arrow from 'apache-arrow';
 import { WarpjoinError } from '../errors.js';
-import type { NativeResultChunk, NativeResultColumn } from '../native.js';
+import type { NativeResultColumn } from '../native.js';
 import { formatBytes } from '../sizes.js';
+import { buffersOf, chunkReader } from './data.js';
 import type { Input } from './input.js';
 import type { ResultColumn } from './layout.js';
-import type { Library } from './library.js';
-import { typeInfo } from './types.js';
 
 /** apache-arrow numbers a table's rows with 32 bits. */
 export const MAX_TABLE_ROWS = 2 ** 32 - 1;
@@ -36,12 +35,12 @@ export function checkArrayRows(rows: number, width: number, instead: string, mos
 }
 
 /** What a table's schema says of a column. */
-export type FieldShape = Pick<ResultColumn, 'name' | 'type' | 'nullable' | 'metadata'>;
+export type FieldShape = Pick<ResultColumn, 'name' | 'type' | 'nullable' | 'metadata' | 'of'>;
 
 /** What a result has of an input: the classes that it is made of, and the metadata of the schema. */
 export type Origin = Pick<Input, 'library' | 'metadata'>;
 
-export function schemaOf(layout: readonly FieldShape[], { library, metadata }: Origin): arrow.Schema {
+export function schemaOf(layout: readonly Omit<FieldShape, 'of'>[], { library, metadata }: Origin): arrow.Schema {
   const fields = layout.map(
     ({ name, type, nullable, metadata }) => new library.Field(name, type, nullable, metadata ? new Map(metadata) : null),
   );
@@ -59,7 +58,7 @@ export function buildTable(
   const shapes = layout.map((column, index) => ({ ...column, nullable: column.nullable || columns[index]!.nullCount > 0 }));
   const schema = schemaOf(shapes, origin);
   const struct = new library.Struct(schema.fields);
-  const readers = columns.map((column, index) => chunkReader(library, layout[index]!.type, column));
+  const readers = columns.map((column, index) => chunkReader(library, layout[index]!.type, column, layout[index]!.of));
   let begin = 0;
   const batches = batchEnds(columns, rows).map((end) => {
     const children = readers.map((read) => read(begin, end));
@@ -83,65 +82,9 @@ function batchEnds(columns: readonly NativeResultColumn[], rows: number): number
   return [...ends].sort((a, b) => a - b);
 }
 
-/** Reads a column from its first row to its last, rows [begin, end) at a time, none of them in two chunks. */
-function chunkReader(
-  library: Library,
-  type: arrow.DataType,
-  column: NativeResultColumn,
-): (begin: number, end: number) => arrow.Data {
-  const { length, nullCount, validity, chunks } = column;
-  const { kind } = typeInfo(type)!;
-  let index = 0;
-  let first = 0;
-  return (begin, end) => {
-    const chunk = chunks[index]!;
-    const whole = end - begin === length;
-    const nullBitmap = validity ? bitsOf(validity, begin, end) : new Uint8Array(0);
-    const offset = validity || kind === 'boolean' ? begin % 8 : 0;
-    const [offsets, values] = buffersOf(type, chunk, begin - first, end - first);
-    if (end - first === chunk.length) {
-      first = end;
-      index++;
-    }
-    // Parts are counted when somebody asks for it.
-    const nulls = nullCount === 0 || whole ? nullCount : -1;
-    return new library.Data(type, offset, end - begin, nulls, [offsets, values, nullBitmap] as never);
-  };
-}
-
-/** The offsets, if any, and values of rows [begin, end) of a chunk. Booleans start in the first byte, bit `begin % 8`. */
-function buffersOf(
-  type: arrow.DataType,
-  { values, offsets }: NativeResultChunk,
-  begin: number,
-  end: number,
-): [ArrayBufferView | undefined, ArrayBufferView] {
-  const { kind, width } = typeInfo(type)!;
-  switch (kind) {
-    case 'boolean':
-      return [undefined, bitsOf(values, begin, end)];
-    case 'fixed': {
-      const Elements = type.ArrayType as Uint8ArrayConstructor;
-      return [undefined, new Elements(values, begin * width, ((end - begin) * width) / Elements.BYTES_PER_ELEMENT)];
-    }
-    case 'utf8':
-      return [new Int32Array(offsets!, begin * 4, end - begin + 1), new Uint8Array(values)];
-    case 'large_utf8':
-      return [new BigInt64Array(offsets!, begin * 8, end - begin + 1), new Uint8Array(values)];
-    default:
-      throw new WarpjoinError('ERR_NOT_SUPPORTED', `Columns of ${kind} values are not supported yet.`);
-  }
-}
-
-/** The bytes of bits [begin, end). */
-function bitsOf(bits: ArrayBuffer, begin: number, end: number): Uint8Array {
-  const first = Math.floor(begin / 8);
-  return new Uint8Array(bits, first, Math.ceil(end / 8) - first);
-}
-
 /** The values of a column of fixed width that is one chunk, as its type's typed array. */
 export function valuesOf(type: arrow.DataType, { chunks, length }: NativeResultColumn): ArrayBufferView {
-  return buffersOf(type, chunks[0]!, 0, length)[1];
+  return buffersOf(type, chunks[0]!, 0, length)[1]!;
 }
 
 /** Row numbers: all-ones where a row has no such side. */

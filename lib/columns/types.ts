@@ -13,6 +13,22 @@ export interface ForeignType {
   readonly unit?: number;
   readonly timezone?: string | null;
   readonly byteWidth?: number;
+  readonly listSize?: number;
+  readonly mode?: number;
+  /** Of a union: the type id of each child. */
+  readonly typeIds?: ArrayLike<number>;
+  readonly children?: readonly ForeignField[] | null;
+  /** Of a dictionary: its values, and the indices. */
+  readonly dictionary?: ForeignType;
+  readonly indices?: ForeignType;
+}
+
+/** A field of any apache-arrow version. */
+export interface ForeignField {
+  name: string;
+  type: ForeignType;
+  nullable?: boolean;
+  metadata?: Map<string, string>;
 }
 
 export interface TypeInfo {
@@ -20,26 +36,61 @@ export interface TypeInfo {
   type: ForeignType;
   kind: ColumnKind;
   order: KeyOrder;
-  /** Bytes a value where kind is 'fixed', else 0. */
+  /** Bytes a value where kind is 'fixed', values of the child for each value where it is 'fixed_list', else 0. */
   width: number;
   /** Two key columns compare where these are the same; null: payload only. */
   comparesAs: string | null;
+  /** Of nested kinds; none of others. */
+  children: readonly TypeInfo[];
+  /** Of a union: the type id of each child. */
+  typeIds: readonly number[];
+  /** Where the values are indices of a dictionary: what its values are. */
+  dictionary: TypeInfo | null;
 }
+
+/** Levels of types that may lie within each other. */
+const MOST_LEVELS = 60;
 
 const UNITS = ['s', 'ms', 'us', 'ns'];
 /** Of a value, by unit: months; days and milliseconds; months, days and nanoseconds. */
 const INTERVAL_BYTES = [4, 8, 16];
 
-/** Whether the parameters of a caller's type can be shown: numbers, texts and booleans. */
-export function hasPlainParameters(foreign: ForeignType): boolean {
-  const { bitWidth, isSigned, precision, scale, unit, timezone, byteWidth } = foreign;
-  return [bitWidth, isSigned, precision, scale, unit, timezone, byteWidth].every(
+/**
+ * Whether the parameters of a caller's type can be shown: numbers, texts and booleans. Types within it must have them, too, and
+ * a field around them; those too deep within it are not looked at, for no type has so many levels.
+ */
+export function hasPlainParameters(foreign: ForeignType, level = 0): boolean {
+  if (level > MOST_LEVELS) return true;
+  const { bitWidth, isSigned, precision, scale, unit, timezone, byteWidth, listSize, mode } = foreign;
+  const plain = [bitWidth, isSigned, precision, scale, unit, timezone, byteWidth, listSize, mode].every(
     (parameter) => parameter === null || !['object', 'function', 'symbol'].includes(typeof parameter),
   );
+  const isType = (type: ForeignType | undefined): boolean =>
+    typeof type?.typeId === 'number' && hasPlainParameters(type, level + 1);
+  if (foreign.typeId === arrow.Type.Dictionary) return plain && isType(foreign.dictionary) && isType(foreign.indices);
+  return plain && fieldsOf(foreign).every((field) => typeof field?.name === 'string' && isType(field.type));
 }
 
+/** The fields within a type. */
+function fieldsOf({ typeId, children }: ForeignType): readonly ForeignField[] {
+  return NESTED.has(typeId) && Array.isArray(children) ? children : [];
+}
+
+/** How many fields a type of this number has within; null: any number. */
+const NESTED = new Map<number, number | null>([
+  [arrow.Type.List, 1],
+  [arrow.Type.LargeList, 1],
+  [arrow.Type.FixedSizeList, 1],
+  [arrow.Type.Map, 1],
+  [arrow.Type.Struct, null],
+  [arrow.Type.Union, null],
+]);
+
 /** Whether Arrow has the type with these parameters: a caller may make any. */
-function exists({ typeId, bitWidth, precision, scale, unit, byteWidth }: ForeignType): boolean {
+function exists(type: ForeignType): boolean {
+  const { typeId, bitWidth, precision, scale, unit, byteWidth, listSize, mode, typeIds } = type;
+  const fields = NESTED.get(typeId);
+  if (fields !== undefined && fields !== null && fieldsOf(type).length !== fields) return false;
   const unitBelow = (units: number) => unit !== undefined && unit >= 0 && unit < units && Number.isInteger(unit);
   switch (typeId) {
     case arrow.Type.Int:
@@ -59,22 +110,35 @@ function exists({ typeId, bitWidth, precision, scale, unit, byteWidth }: Foreign
       return unitBelow(3);
     case arrow.Type.FixedSizeBinary:
       return Number.isSafeInteger(byteWidth) && byteWidth! >= 0;
+    case arrow.Type.FixedSizeList:
+      return Number.isInteger(listSize) && listSize! >= 0 && listSize! < 2 ** 31;
+    case arrow.Type.Dictionary:
+      return type.indices?.typeId === arrow.Type.Int && exists(type.indices);
+    case arrow.Type.Union: {
+      const ids = Array.from(typeIds ?? []);
+      const distinct = new Set(ids).size === ids.length && ids.length === fieldsOf(type).length;
+      return (mode === 0 || mode === 1) && distinct && ids.every((id) => Number.isInteger(id) && id >= 0 && id < 128);
+    }
     default:
       return true;
   }
 }
 
 /** How columns of this type are handled, or null for a type that is not supported even as payload, or that Arrow doesn't have. */
-export function typeInfo(type: ForeignType): TypeInfo | null {
-  if (!exists(type)) return null;
-  const fixed = (width: number, order: KeyOrder = 'none', comparesAs: string | null = null): TypeInfo => ({
-    type,
-    kind: 'fixed',
-    order,
-    width,
-    comparesAs,
-  });
-  const bytes = (kind: ColumnKind, comparesAs: string): TypeInfo => ({ type, kind, order: 'bytes', width: 0, comparesAs });
+export function typeInfo(type: ForeignType, level = 0): TypeInfo | null {
+  if (level > MOST_LEVELS || !exists(type)) return null;
+  const info = (kind: ColumnKind, order: KeyOrder, width: number, comparesAs: string | null): TypeInfo => {
+    return { type, kind, order, width, comparesAs, children: [], typeIds: [], dictionary: null };
+  };
+  const fixed = (width: number, order: KeyOrder = 'none', comparesAs: string | null = null) =>
+    info('fixed', order, width, comparesAs);
+  const bytes = (kind: ColumnKind, comparesAs: string) => info(kind, 'bytes', 0, comparesAs);
+  const nested = (kind: ColumnKind, width = 0): TypeInfo | null => {
+    const children = fieldsOf(type).map((field) => typeInfo(field.type, level + 1));
+    if (children.includes(null)) return null;
+    const typeIds = type.typeId === arrow.Type.Union ? Array.from(type.typeIds!) : [];
+    return { ...info(kind, 'none', width, null), children: children as TypeInfo[], typeIds };
+  };
   const { typeId, bitWidth = 0, unit = 0 } = type;
   switch (typeId) {
     case arrow.Type.Int:
@@ -83,7 +147,7 @@ export function typeInfo(type: ForeignType): TypeInfo | null {
       if (type.precision === arrow.Precision.HALF) return fixed(2);
       return fixed(type.precision === arrow.Precision.SINGLE ? 4 : 8, 'floating', 'float');
     case arrow.Type.Bool:
-      return { type, kind: 'boolean', order: 'boolean', width: 0, comparesAs: 'bool' };
+      return info('boolean', 'boolean', 0, 'bool');
     case arrow.Type.Utf8:
       return bytes('utf8', 'utf8');
     case arrow.Type.LargeUtf8:
@@ -106,6 +170,27 @@ export function typeInfo(type: ForeignType): TypeInfo | null {
       return fixed(INTERVAL_BYTES[unit]!);
     case arrow.Type.FixedSizeBinary:
       return type.byteWidth ? fixed(type.byteWidth) : null;
+    case arrow.Type.Null:
+      return info('null', 'none', 0, null);
+    case arrow.Type.Utf8View:
+    case arrow.Type.BinaryView:
+      return info('view', 'none', 0, null);
+    case arrow.Type.List:
+    case arrow.Type.Map:
+      return nested('list');
+    case arrow.Type.LargeList:
+      return nested('large_list');
+    case arrow.Type.FixedSizeList:
+      return nested('fixed_list', type.listSize);
+    case arrow.Type.Struct:
+      return nested('struct');
+    case arrow.Type.Union:
+      return nested(type.mode === arrow.UnionMode.Sparse ? 'sparse_union' : 'dense_union');
+    case arrow.Type.Dictionary: {
+      const dictionary = typeInfo(type.dictionary!, level + 1);
+      const { bitWidth = 0, isSigned } = type.indices!;
+      return dictionary && { ...fixed(bitWidth / 8, isSigned === true ? 'signed' : 'unsigned'), dictionary };
+    }
     default:
       return null;
   }
@@ -143,10 +228,37 @@ export function ownType(type: ForeignType): arrow.DataType {
       return new arrow.Interval(unit as never);
     case arrow.Type.FixedSizeBinary:
       return new arrow.FixedSizeBinary(type.byteWidth!);
+    case arrow.Type.Null:
+      return new arrow.Null();
+    case arrow.Type.Utf8View:
+      return new arrow.Utf8View();
+    case arrow.Type.BinaryView:
+      return new arrow.BinaryView();
+    case arrow.Type.List:
+      return new arrow.List(ownFields(type)[0]!);
+    case arrow.Type.LargeList:
+      return new arrow.LargeList(ownFields(type)[0]!);
+    case arrow.Type.FixedSizeList:
+      return new arrow.FixedSizeList(type.listSize!, ownFields(type)[0]!);
+    case arrow.Type.Map:
+      return new arrow.Map_(ownFields(type)[0] as never, (type as { keysSorted?: boolean }).keysSorted === true);
+    case arrow.Type.Struct:
+      return new arrow.Struct(ownFields(type));
+    case arrow.Type.Union:
+      return new arrow.Union(type.mode as never, Int32Array.from(type.typeIds!), ownFields(type));
+    case arrow.Type.Dictionary: {
+      const { id, isOrdered } = type as { id?: number; isOrdered?: boolean };
+      return new arrow.Dictionary(ownType(type.dictionary!), ownType(type.indices!) as never, id, isOrdered === true);
+    }
     default:
       throw new WarpjoinError('ERR_INTERNAL', `Expected a supported type but received ${typeName(type)}.`);
   }
 }
+
+const ownFields = (type: ForeignType): arrow.Field[] =>
+  type.children!.map(({ name, type, nullable, metadata }) => {
+    return new arrow.Field(name, ownType(type), nullable !== false, metadata && new Map(metadata));
+  });
 
 function integerType(signed: boolean, bits: number): arrow.DataType {
   const types = signed
@@ -156,7 +268,11 @@ function integerType(signed: boolean, bits: number): arrow.DataType {
 }
 
 /** The name of a type, for messages. */
-export function typeName(foreign: ForeignType): string {
+export function typeName(foreign: ForeignType, level = 0): string {
+  if (level > MOST_LEVELS) return '...';
+  const fields = fieldsOf(foreign);
+  const within = fields.map((field) => typeName(field.type, level + 1));
+  const named = fields.map(({ name }, index) => `${name}: ${within[index]}`).join(', ');
   switch (foreign.typeId) {
     case arrow.Type.Int:
       return `${foreign.isSigned ? '' : 'u'}int${foreign.bitWidth}`;
@@ -173,6 +289,27 @@ export function typeName(foreign: ForeignType): string {
       return `timestamp[${UNITS[foreign.unit ?? -1]}${foreign.timezone ? `, ${foreign.timezone}` : ''}]`;
     case arrow.Type.FixedSizeBinary:
       return `fixed_size_binary(${foreign.byteWidth})`;
+    case arrow.Type.List:
+    case arrow.Type.LargeList:
+      return `${foreign.typeId === arrow.Type.List ? '' : 'large_'}list<${within.join(', ')}>`;
+    case arrow.Type.FixedSizeList:
+      return `fixed_size_list<${within.join(', ')}>[${foreign.listSize}]`;
+    case arrow.Type.Map: {
+      const entries = fields[0]?.type;
+      return `map<${
+        entries
+          ? fieldsOf(entries)
+              .map((field) => typeName(field.type, level + 2))
+              .join(', ')
+          : ''
+      }>`;
+    }
+    case arrow.Type.Struct:
+      return `struct<${named}>`;
+    case arrow.Type.Union:
+      return `${foreign.mode === arrow.UnionMode.Sparse ? 'sparse' : 'dense'}_union<${named}>`;
+    case arrow.Type.Dictionary:
+      return `dictionary<${typeName(foreign.dictionary!, level + 1)}>`;
     default:
       return (arrow.Type[foreign.typeId] ?? `type ${foreign.typeId}`).replace(/(?<=[a-z0-9])(?=[A-Z])/g, '_').toLowerCase();
   }

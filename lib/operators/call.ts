@@ -1,7 +1,7 @@
 /** One user-visible call: its native job and handles, its progress, abort, errors and stats. */
 import type { Signal } from '../abort.js';
 import { HeldBuffers } from '../columns/held-buffers.js';
-import { type Input, nativeColumns } from '../columns/input.js';
+import { type Input, nativeColumns, takeDictionaries } from '../columns/input.js';
 import { MAX_ARRAY_BYTES } from '../columns/result.js';
 import { type ErrorCode, WarpjoinError } from '../errors.js';
 import type { Links, MeasuredLinks } from '../links.js';
@@ -158,7 +158,10 @@ export class Call {
   /** Checks the buffers of an input's columns, which the steps that are given the handle read; from now on check() looks whether they are still there. */
   async relation(step: string, input: Input, columns: readonly number[]): Promise<RelationHandle> {
     this.#buffers.add(input, columns);
-    return this.keep(await this.step(step, () => this.native.relation(this.job, nativeColumns(input, columns), input.rows)));
+    const check = () => this.native.relation(this.job, nativeColumns(input, columns), input.rows);
+    const relation = this.keep(await this.step(step, check));
+    takeDictionaries(input, columns, relation.dictionaries);
+    return relation;
   }
 
   /** Runs a step of the plan, or, named by a string, one that comes before there is a plan. */

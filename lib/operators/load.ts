@@ -117,11 +117,12 @@ export function readInput(core: EngineCore, value: unknown, argument: string): I
 }
 
 /** Of a column of a result: its type is one of the result's apache-arrow. */
-const fieldOf = ({ name, info, nullable, metadata }: InputColumn): FieldShape => ({
-  name,
-  type: info!.type as arrow.DataType,
-  nullable,
-  metadata,
+const fieldOf = (column: InputColumn): FieldShape => ({
+  name: column.name,
+  type: column.info!.type as arrow.DataType,
+  nullable: column.nullable,
+  metadata: column.metadata,
+  of: column,
 });
 
 export async function loadTable(core: EngineCore, table: unknown, options: unknown): Promise<LoadedTable> {
@@ -255,7 +256,8 @@ export class Tables {
     checkTableRows(rows, 'Use it in calls whose result stays on the GPUs (resident: true), or in joinCount.');
     const made = await call.step('bring home', () => call.native.bringHome(call.job, resident!.handle, [...columns.keys()]));
     const table = buildTable(columns.map(fieldOf), made, rows, contents);
-    for (const [index, { chunks }] of readTable(table, 'loaded').columns.entries()) columns[index]!.chunks = chunks;
+    for (const [index, { chunks, dictionary }] of readTable(table, 'loaded').columns.entries())
+      Object.assign(columns[index]!, { chunks, dictionary });
     contents.host = table as unknown as ForeignTable;
   }
 }

@@ -3,6 +3,7 @@ import { type Input, type InputColumn, infoOf } from '../columns/input.js';
 import type { ResultColumn } from '../columns/layout.js';
 import type { Origin } from '../columns/result.js';
 import { typeInfo } from '../columns/types.js';
+import { noValues } from '../columns/values.js';
 import type { ResidentHandle } from '../native.js';
 import type { Resources } from '../plan/plan.js';
 import type { Call } from './call.js';
@@ -48,10 +49,11 @@ export function stayingTable(
 ): LoadedTable {
   const contents: Contents = {
     rows: handle.rows,
-    columns: columns.map(({ name, type, nullable, metadata }, index): InputColumn => {
+    columns: columns.map(({ name, type, nullable, metadata, of }, index): InputColumn => {
       const mayBeNull = handle.nullable[index]!;
       const info = typeInfo(type);
-      return { name, info, foreignType: type, nullable: nullable || mayBeNull, metadata, withoutNulls: !mayBeNull, chunks: [] };
+      const values = { ...noValues(null), dictionary: of.dictionary, withoutNulls: !mayBeNull };
+      return { name, info, foreignType: type, nullable: nullable || mayBeNull, metadata, ...values };
     }),
     metadata,
     library,

@@ -1,5 +1,8 @@
 import type { Table } from 'apache-arrow';
 import { type Input, infoOf } from '../columns/input.js';
+import type { TypeInfo } from '../columns/types.js';
+import type { Values } from '../columns/values.js';
+import type { NativeChunk } from '../native.js';
 import type { Plan } from '../plan/plan.js';
 import type { Stats } from '../types.js';
 import { isDeviceShortage } from './call.js';
@@ -7,16 +10,69 @@ import type { LoadedTable } from './load.js';
 
 /** Bytes a value of the column takes, at least: offsets alone where the width varies. */
 export function plannedWidth(input: Input, index: number): number {
-  const { kind, width } = infoOf(input, index);
-  return kind === 'fixed' ? width : kind === 'boolean' ? 1 / 8 : kind === 'utf8' ? 4 : 8;
+  return leastWidth(infoOf(input, index));
 }
 
-/** Bytes of a column's texts, at most; 0 where the width does not vary. */
-export function textBytes(input: Input, index: number): number {
-  const { kind } = infoOf(input, index);
-  if (kind !== 'utf8' && kind !== 'large_utf8') return 0;
-  return input.columns[index]!.chunks.reduce((bytes, { values }) => bytes + (values?.byteLength ?? 0), 0);
+function leastWidth({ kind, width, children }: TypeInfo): number {
+  const within = (): number => children.reduce((bytes, child) => bytes + leastWidth(child), 0);
+  switch (kind) {
+    case 'fixed':
+      return width;
+    case 'boolean':
+      return 1 / 8;
+    case 'utf8':
+    case 'list':
+      return 4;
+    case 'large_utf8':
+    case 'large_list':
+      return 8;
+    case 'view':
+      return 16;
+    case 'fixed_list':
+      return width * within();
+    case 'struct':
+      return within();
+    case 'sparse_union':
+      return 1 + within();
+    case 'dense_union':
+      return 1 + 4;
+    case 'null':
+      return 0;
+  }
 }
+
+/**
+ * Bytes of a column's texts, and of what its lists hold, at most; 0 where the width does not vary. Lists count with the row
+ * numbers that their values are taken by.
+ */
+export function textBytes(input: Input, index: number): number {
+  return variableBytes(infoOf(input, index), input.columns[index]!);
+}
+
+function variableBytes({ kind, children }: TypeInfo, values: Values): number {
+  const sum = (of: (chunk: NativeChunk) => number): number => values.chunks.reduce((bytes, chunk) => bytes + of(chunk), 0);
+  const within = children.reduce((bytes, child, index) => bytes + variableBytes(child, values.children[index]!), 0);
+  switch (kind) {
+    case 'utf8':
+    case 'large_utf8':
+      return sum((chunk) => chunk.values?.byteLength ?? 0);
+    case 'view':
+      return sum(({ buffers = [] }) => buffers.reduce((bytes, { byteLength }) => bytes + byteLength, 0));
+    case 'list':
+    case 'large_list':
+    case 'dense_union': {
+      const held = children.map((child, index) => {
+        const rows = values.children[index]!.chunks.reduce((count, { length }) => count + length, 0);
+        return rows * (leastWidth(child) + ROW_NUMBER_BYTES);
+      });
+      return held.reduce((bytes, more) => bytes + more, within);
+    }
+    default:
+      return within;
+  }
+}
+
+const ROW_NUMBER_BYTES = 4;
 
 /** Whether a device's limit turned out to be too low for a step. Where others use the device, `shortageOf` finds another plan. */
 export function isOutOfDeviceMemory(error: unknown): boolean {

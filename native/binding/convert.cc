@@ -1,6 +1,7 @@
 #include "binding/convert.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -265,6 +266,12 @@ Column to_column(const Napi::Value& value, Napi::Array& held, unsigned depth) {
     if (!integers) expected(value, "column.order", "integers, which are indices of a dictionary");
     column.dictionary = std::make_shared<const Column>(to_column(dictionary, held, depth + 1));
   }
+  const Napi::Value unified_width = object.Get("unifiedWidth");
+  if (!unified_width.IsUndefined()) {
+    const uint64_t width = to_count(unified_width, "column.unifiedWidth", type.width, 8);
+    if (!column.dictionary || !std::has_single_bit(width)) expected(value, "column.unifiedWidth", "bytes of a wider index");
+    column.unified_width = static_cast<uint8_t>(width);
+  }
   const Napi::Value chunks_value = object.Get("chunks");
   if (!chunks_value.IsArray()) expected(chunks_value, "column.chunks", "an array");
   const auto chunks = chunks_value.As<Napi::Array>();
@@ -295,10 +302,85 @@ JoinRequest to_join_request(const Napi::Value& value) {
           .max_rows = to_bound(object.Get("maxRows"), "request.maxRows")};
 }
 
-Napi::Value to_result_column(Napi::Env env, OwnedColumn column, uint64_t max_buffer_bytes) {
-  const auto shared = [](HostBuffer& buffer) { return std::make_shared<HostBuffer>(std::move(buffer)); };
-  const auto number = [env](uint64_t value) { return Napi::Number::New(env, static_cast<double>(value)); };
-  const auto validity = shared(column.validity), values = shared(column.values), offsets = shared(column.offsets);
+namespace {
+
+using SharedBuffer = std::shared_ptr<HostBuffer>;
+
+/// Hands buffers of a column over.
+class BufferGiver {
+ public:
+  BufferGiver(Napi::Env env, std::vector<SharedBuffer>* kept) : env_(env), kept_(kept) {}
+
+  SharedBuffer share(HostBuffer& buffer) const {
+    auto shared = std::make_shared<HostBuffer>(std::move(buffer));
+    if (kept_) kept_->push_back(shared);
+    return shared;
+  }
+  Napi::Value give(HostBuffer& buffer, size_t size) const { return to_array_buffer(env_, share(buffer), 0, size); }
+  Napi::Value give_bits(HostBuffer& buffer, uint64_t count) const { return give(buffer, (count + 7) / 8); }
+  Napi::Value number(uint64_t value) const { return Napi::Number::New(env_, static_cast<double>(value)); }
+  Napi::Env env() const { return env_; }
+
+ private:
+  Napi::Env env_;
+  std::vector<SharedBuffer>* kept_;
+};
+
+/// Bytes of a chunk's values, but for texts.
+uint64_t values_bytes(const ColumnType& type, uint64_t rows) {
+  switch (type.kind) {
+    case ColumnKind::boolean: return (rows + 7) / 8;
+    case ColumnKind::fixed: return rows * type.width;
+    case ColumnKind::view: return rows * 16;
+    case ColumnKind::sparse_union:
+    case ColumnKind::dense_union: return rows;
+    default: return 0;
+  }
+}
+
+uint64_t offsets_bytes(const ColumnType& type, uint64_t rows) {
+  switch (type.kind) {
+    case ColumnKind::utf8:
+    case ColumnKind::list: return (rows + 1) * 4;
+    case ColumnKind::large_utf8:
+    case ColumnKind::large_list: return (rows + 1) * 8;
+    case ColumnKind::dense_union: return rows * 4;
+    default: return 0;
+  }
+}
+
+/// Bytes of a text's chunk: its last offset.
+uint64_t text_bytes(const OwnedChunk& chunk) {
+  const void* offsets = chunk.offsets.data();
+  return static_cast<uint64_t>(chunk.type.kind == ColumnKind::utf8 ? static_cast<const int32_t*>(offsets)[chunk.length]
+                                                                   : static_cast<const int64_t*>(offsets)[chunk.length]);
+}
+
+Napi::Object to_result_chunk(const BufferGiver& giver, OwnedChunk& chunk) {
+  const Napi::Env env = giver.env();
+  const ColumnType& type = chunk.type;
+  const uint64_t bytes = type.variable_width() ? text_bytes(chunk) : values_bytes(type, chunk.length);
+  Napi::Object result = Napi::Object::New(env);
+  result.Set("length", giver.number(chunk.length));
+  result.Set("values", giver.give(chunk.values, bytes));
+  const uint64_t offsets = offsets_bytes(type, chunk.length);
+  result.Set("offsets", offsets || type.kind == ColumnKind::dense_union ? giver.give(chunk.offsets, offsets) : env.Null());
+  Napi::Object nested = Napi::Object::New(env);
+  nested.Set("nullCount", giver.number(chunk.null_count));
+  nested.Set("validity", chunk.validity ? giver.give_bits(chunk.validity, chunk.length) : env.Null());
+  Napi::Array buffers = Napi::Array::New(env, chunk.buffers.size());
+  for (uint32_t i = 0; i < chunk.buffers.size(); ++i) buffers.Set(i, giver.give(chunk.buffers[i], chunk.buffers[i].size()));
+  nested.Set("buffers", buffers);
+  Napi::Array children = Napi::Array::New(env, chunk.children.size());
+  for (uint32_t i = 0; i < chunk.children.size(); ++i) children.Set(i, to_result_chunk(giver, chunk.children[i]));
+  nested.Set("children", children);
+  result.Set("nested", nested);
+  return result;
+}
+
+Napi::Array to_flat_chunks(const BufferGiver& giver, OwnedColumn& column, uint64_t max_buffer_bytes) {
+  const Napi::Env env = giver.env();
+  const SharedBuffer values = giver.share(column.values), offsets = giver.share(column.offsets);
   const bool variable = column.type.variable_width();
   const size_t offset_bytes = column.type.kind == ColumnKind::utf8 ? 4 : 8;
   const std::vector<ChunkEnd> ends =
@@ -309,18 +391,31 @@ Napi::Value to_result_column(Napi::Env env, OwnedColumn column, uint64_t max_buf
     const Napi::HandleScope scope(env);
     const uint64_t rows = ends[i].row - begin.row;
     Napi::Object chunk = Napi::Object::New(env);
-    chunk.Set("length", number(rows));
+    chunk.Set("length", giver.number(rows));
     chunk.Set("values", to_array_buffer(env, values, begin.byte, ends[i].byte - begin.byte));
     chunk.Set("offsets",
               variable ? to_array_buffer(env, offsets, (begin.row + i) * offset_bytes, (rows + 1) * offset_bytes) : env.Null());
     chunks.Set(i, chunk);
     begin = ends[i];
   }
+  return chunks;
+}
+
+}  // namespace
+
+Napi::Value to_result_column(Napi::Env env, OwnedColumn column, uint64_t max_buffer_bytes, std::vector<SharedBuffer>* kept) {
+  const BufferGiver giver(env, kept);
   Napi::Object result = Napi::Object::New(env);
-  result.Set("length", number(column.length));
-  result.Set("nullCount", number(column.null_count));
-  result.Set("validity", column.null_count ? to_array_buffer(env, validity, 0, (column.length + 7) / 8) : env.Null());
-  result.Set("chunks", chunks);
+  result.Set("length", giver.number(column.length));
+  result.Set("nullCount", giver.number(column.null_count));
+  const bool nested = column.type.nested();
+  result.Set("validity", column.null_count && !nested ? giver.give_bits(column.validity, column.length) : env.Null());
+  Napi::Array chunks = Napi::Array::New(env);
+  for (uint32_t i = 0; i < column.nested.size(); ++i) {
+    const Napi::HandleScope scope(env);
+    chunks.Set(i, to_result_chunk(giver, column.nested[i]));
+  }
+  result.Set("chunks", nested ? chunks : to_flat_chunks(giver, column, max_buffer_bytes));
   return result;
 }
 

@@ -3,6 +3,7 @@
 
 #include <napi.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -36,7 +37,9 @@ JoinRequest to_join_request(const Napi::Value& value);
 
 /// Makes a NativeResultColumn, without a copy where external buffers are allowed. Values that are not of variable width are cut
 /// so that no buffer has more than `max_buffer_bytes`. Throws Error(internal) where the column has fewer values than its length.
-Napi::Value to_result_column(Napi::Env env, OwnedColumn column, uint64_t max_buffer_bytes);
+/// `kept` gets the buffers, which then live on without JavaScript.
+Napi::Value to_result_column(Napi::Env env, OwnedColumn column, uint64_t max_buffer_bytes,
+                             std::vector<std::shared_ptr<HostBuffer>>* kept = nullptr);
 /// Makes LinkSpeeds.
 Napi::Value to_js_links(Napi::Env env, const LinkSpeeds& speeds);
 

@@ -233,17 +233,23 @@ Napi::Value EngineWrap::relation(const Napi::CallbackInfo& info) {
   return enqueue(info, {relation},
                  [relation = relation.get(), held = std::weak_ptr(relation)](Engine& engine, Job& job) -> MakeResult {
                    const PhaseTimer timer(job, "validate");
-                   for (const Column& column : relation->columns) {
+                   for (Column& column : relation->columns) {
                      if (column.length != relation->rows) {
                        throw Error(ErrorCode::invalid_table, "Column '" + column.name + "' has " + std::to_string(column.length) +
                                                                  " rows where its table has " + std::to_string(relation->rows));
                      }
                      validate_column(column, engine, job);
+                     unify_dictionaries(column, relation->unified, engine, job);
                    }
-                   return [held](Napi::Env env) -> Napi::Value {
+                   return [held, max_bytes = job.max_buffer_bytes()](Napi::Env env) -> Napi::Value {
                      const auto state = held.lock();
                      Napi::Object handle = to_handle(env, state);
                      handle.Set("rows", number(env, state->rows));
+                     Napi::Array dictionaries = Napi::Array::New(env);
+                     for (OwnedColumn& made : state->unified.dictionaries) {
+                       dictionaries.Set(dictionaries.Length(), to_result_column(env, std::move(made), max_bytes, &state->shared));
+                     }
+                     handle.Set("dictionaries", dictionaries);
                      return handle;
                    };
                  });

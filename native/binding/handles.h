@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "binding/entry.h"
+#include "columns/dictionary.h"
 #include "columns/encode.h"
 #include "columns/resident_table.h"
 #include "columns/table_join_keys.h"
@@ -38,6 +39,9 @@ struct Relation : OfEngine {
   std::vector<Column> columns;
   uint64_t rows = 0;
   Napi::ObjectReference views;
+  /// What columns refer to beside them. JavaScript shares the buffers of the dictionaries.
+  UnifiedDictionaries unified;
+  std::vector<std::shared_ptr<HostBuffer>> shared;
 };
 
 /// What the values of tuples are: the numbers of rows below `below`, or, without it, a payload.

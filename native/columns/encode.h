@@ -46,10 +46,13 @@ bool seems_sorted(const EncodedTuples& tuples);
 /// Whether they do. Keys out of order are noticed soon: most by seems_sorted(), others within a pass that ends there.
 bool is_sorted(const EncodedTuples& tuples, Engine& engine, const Job& job);
 
-/// Throws Error(invalid_table), naming the column, if a chunk's buffers are shorter than its length needs or its
-/// offsets are not ascending within the bytes. After this every read of the column is within bounds, even where its owner writes
-/// to the buffers meanwhile: then its values are of any time, or Error(invalid_table) is thrown.
-void validate_column(const Column& column, Engine& engine, const Job& job);
+/// Throws Error(invalid_table), naming the column, if a chunk's buffers are shorter than its length needs, its offsets are not
+/// ascending within the bytes or the child, its indices are not within the dictionary, its views not within their buffers or its
+/// type ids not those of children; the same for all that is within it. Children that have more values than their parent needs
+/// lose the rest: of structs, sparse unions and fixed-size lists they are as long as it says. After this every read of the column
+/// is within bounds, even where its owner writes to the buffers meanwhile: then its values are of any time, or
+/// Error(invalid_table) is thrown.
+void validate_column(Column& column, Engine& engine, const Job& job);
 
 // --- Sort -------------------------------------------------------------------------------------------------------
 

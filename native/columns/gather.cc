@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "columns/gather_nested.h"
 #include "columns/gather_source.h"
 #include "core/error.h"
 
@@ -111,8 +112,9 @@ void gather_bits(const GatherSource& source, GatheredValidity& validity, OwnedCo
   });
 }
 
-OwnedColumn gather_from(const GatherSource& source, Engine& engine, const Job& job) {
-  if (source.type().variable_width()) return gather_text(source, engine, job);
+}  // namespace
+
+OwnedColumn gather_values(const GatherSource& source, Engine& engine, const Job& job) {
   OwnedColumn result;
   result.type = source.type();
   result.length = source.size();
@@ -129,10 +131,17 @@ OwnedColumn gather_from(const GatherSource& source, Engine& engine, const Job& j
   return result;
 }
 
+namespace {
+
+OwnedColumn gather_from(const GatherSource& source, Engine& engine, const Job& job) {
+  return source.type().variable_width() ? gather_text(source, engine, job) : gather_values(source, engine, job);
+}
+
 }  // namespace
 }  // namespace columns
 
 OwnedColumn gather(const Column& column, RowList rows, Engine& engine, const Job& job) {
+  if (column.type.nested()) return columns::gather_nested(column, rows, engine, job);
   return columns::gather_from(columns::GatherSource(column, rows), engine, job);
 }
 
@@ -145,7 +154,10 @@ OwnedColumn gather_coalesced(const Column& first, RowList first_rows, const Colu
   if (first_rows.size != second_rows.size) {
     throw Error(ErrorCode::internal, "Columns '" + first.name + "' and '" + second.name + "' are gathered by rows of two sizes");
   }
-  return columns::gather_from(columns::GatherSource(first, first_rows, second, second_rows), engine, job);
+  const columns::GatherSource source(first, first_rows, second, second_rows);
+  if (!first.type.nested()) return columns::gather_from(source, engine, job);
+  if (!first.children.empty()) throw Error(ErrorCode::key_type, "Column '" + first.name + "' is nested and can't be a key");
+  return columns::gather_leaves(source, engine, job);
 }
 
 }  // namespace warpjoin

@@ -15,7 +15,8 @@ struct RowList {
 };
 
 /// Gathers `rows.size` values of `column` into one column. Null rows stay null; their value bytes are zero. Columns of variable
-/// width have chunks of at most job.max_buffer_bytes() of values, and as many of offsets.
+/// width have chunks of at most job.max_buffer_bytes() of values, and as many of offsets; those of nested kinds (gather_nested.h)
+/// have them for each buffer. Indices of a dictionary stay as they are.
 /// Memory: the result, and 8 bytes a 64Ki rows; for more than one chunk of variable width its offsets twice. Prefetches ahead:
 /// the rows may be in any order.
 OwnedColumn gather(const Column& column, RowList rows, Engine& engine, const Job& job);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <optional>
 
 #include "columns/chunks.h"
 #include "columns/gather.h"
@@ -28,6 +29,17 @@ class GatherSource {
     return !may_give_nulls() && !first_rows_.may_be_missing && first_.single() ? first_.chunks().data() : nullptr;
   }
   const RowList& rows() const { return first_rows_; }
+  /// Which of the first column's chunks, of those that have rows, a place is in.
+  size_t ordinal(const ColumnChunk* chunk) const { return static_cast<size_t>(chunk - first_.chunks().data()); }
+  /// The same columns with some of the rows.
+  GatherSource part(uint64_t begin, uint64_t size) const {
+    GatherSource part = *this;
+    for (RowList* rows : {&part.first_rows_, &part.second_rows_}) {
+      rows->rows = static_cast<const char*>(rows->rows) + begin * rows->row_bytes;
+      rows->size = size;
+    }
+    return part;
+  }
 
   /// Where output rows [begin, begin + count) come from, count <= kGatherBatch; `chunk` is null for missing rows.
   void locate(uint64_t begin, uint64_t count, Place* places) const {
@@ -94,7 +106,9 @@ class GatheredValidity {
     }
   }
 
-  void move_to(OwnedColumn& column) {
+  /// An OwnedColumn or OwnedChunk.
+  template <class Owned>
+  void move_to(Owned& column) {
     column.null_count = nulls_.load();
     if (column.null_count == 0) return;
     bitmap_.shrink((column.length + 7) / 8);
@@ -107,7 +121,13 @@ class GatheredValidity {
   std::atomic<uint64_t> nulls_{0};
 };
 
+/// Gathers booleans and values of fixed width.
+OwnedColumn gather_values(const GatherSource& source, Engine& engine, const Job& job);
+
 /// Gathers variable-width values.
 OwnedColumn gather_text(const GatherSource& source, Engine& engine, const Job& job);
+/// The same in one chunk; nothing where neither bytes nor offsets would have at most `max_bytes`, or offsets not tell the bytes
+/// apart.
+std::optional<OwnedColumn> gather_one_text(const GatherSource& source, uint64_t max_bytes, Engine& engine, const Job& job);
 
 }  // namespace warpjoin::columns

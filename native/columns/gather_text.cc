@@ -1,5 +1,6 @@
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <type_traits>
 #include <vector>
 
@@ -47,8 +48,10 @@ std::vector<Piece> pieces_of(uint64_t rows, const std::vector<uint64_t>& block_s
   return pieces;
 }
 
+/// Nothing where there would be several chunks, or one above the limit, with `one_chunk`.
 template <class Offset>
-OwnedColumn gather(const GatherSource& source, Engine& engine, const Job& job) {
+std::optional<OwnedColumn> gather(const GatherSource& source, uint64_t most_bytes, bool one_chunk, Engine& engine,
+                                  const Job& job) {
   constexpr ColumnKind kKind = sizeof(Offset) == 4 ? ColumnKind::utf8 : ColumnKind::large_utf8;
   const uint64_t rows = source.size();
   OwnedColumn result;
@@ -88,10 +91,11 @@ OwnedColumn gather(const GatherSource& source, Engine& engine, const Job& job) {
   });
   for (size_t block = 1; block < starts.size(); ++block) starts[block] += starts[block - 1];
   const uint64_t total = starts.back();
-  const uint64_t max_bytes = std::min<uint64_t>(job.max_buffer_bytes(), std::numeric_limits<Offset>::max());
+  const uint64_t max_bytes = std::min<uint64_t>(most_bytes, std::numeric_limits<Offset>::max());
   result.chunk_ends = text_chunk_ends<Offset>({sizes, rows}, starts, max_bytes);
 
   const uint64_t chunks = result.chunk_ends.size();
+  if (one_chunk && (chunks > 1 || total > max_bytes)) return std::nullopt;
   const size_t offsets_bytes = (rows + chunks) * sizeof(Offset);
   const size_t needed = HostMemory::block_bytes(total) + (chunks > 1 ? HostMemory::block_bytes(offsets_bytes) : 0);
   if (engine.memory->free_bytes() < needed) kept = HostBuffer();
@@ -156,7 +160,14 @@ OwnedColumn gather(const GatherSource& source, Engine& engine, const Job& job) {
 }  // namespace
 
 OwnedColumn gather_text(const GatherSource& source, Engine& engine, const Job& job) {
-  return source.type().kind == ColumnKind::utf8 ? gather<int32_t>(source, engine, job) : gather<int64_t>(source, engine, job);
+  const uint64_t most = job.max_buffer_bytes();
+  const bool large = source.type().kind == ColumnKind::large_utf8;
+  return *(large ? gather<int64_t>(source, most, false, engine, job) : gather<int32_t>(source, most, false, engine, job));
+}
+
+std::optional<OwnedColumn> gather_one_text(const GatherSource& source, uint64_t max_bytes, Engine& engine, const Job& job) {
+  const bool large = source.type().kind == ColumnKind::large_utf8;
+  return large ? gather<int64_t>(source, max_bytes, true, engine, job) : gather<int32_t>(source, max_bytes, true, engine, job);
 }
 
 }  // namespace warpjoin::columns

@@ -72,6 +72,9 @@ struct Column {
   /// Where the values, which are integers, are indices: the dictionaries of all chunks, one after the other. Keys compare by its
   /// values. Null for a column of values.
   std::shared_ptr<const Column> dictionary;
+  /// Indices alone: bytes of an index once unify_dictionaries() has made one dictionary of those of all chunks; 0: all chunks
+  /// share one, which begins at 0.
+  uint8_t unified_width = 0;
   /// What ColumnChunk::buffers refers to.
   std::vector<std::shared_ptr<const std::vector<ViewBuffer>>> view_buffers;
 };
@@ -83,6 +86,18 @@ struct ChunkEnd {
   bool operator==(const ChunkEnd&) const = default;
 };
 
+/// A chunk of a column of a nested kind that an operator made, or of what is within one: with buffers of its own.
+struct OwnedChunk {
+  ColumnType type;
+  uint64_t length = 0;
+  uint64_t null_count = 0;
+  HostBuffer validity;              ///< empty where null_count is 0, and of kinds that have none
+  HostBuffer values;                ///< as in a ColumnChunk
+  HostBuffer offsets;               ///< the same; length + 1 that begin at 0, of a dense union length
+  std::vector<HostBuffer> buffers;  ///< view alone: what the views refer to
+  std::vector<OwnedChunk> children;
+};
+
 /// A column that an operator made: Arrow buffers that JavaScript takes over, in chunks.
 struct OwnedColumn {
   ColumnType type;
@@ -92,6 +107,7 @@ struct OwnedColumn {
   HostBuffer values;                 ///< of all rows
   HostBuffer offsets;                ///< variable width only: for each chunk its length + 1 offsets, which begin at 0
   std::vector<ChunkEnd> chunk_ends;  ///< variable width only: others are cut when they are handed over
+  std::vector<OwnedChunk> nested;    ///< nested kinds only, which have nothing else: at least one chunk
 };
 
 }  // namespace warpjoin

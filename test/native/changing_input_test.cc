@@ -284,7 +284,7 @@ TEST(ChangingInput, TablesAreSortedWithinBounds) {
                         .chunkset_ends = random() % 2 ? std::vector{rows} : std::vector{rows / 3, rows}};
     const bool carry = random() % 2 != 0, allow_flip = random() % 2 != 0;
     completes([&] {
-      for (const TestColumn& column : columns) validate_column(column.column, engine, job);
+      for (TestColumn& column : columns) validate_column(column.column, engine, job);
       const Writer writer(buffers_of(all), random());
       const auto keys = encode_sort_keys(by, carry ? &columns.back().column : nullptr, allow_flip, engine, job);
       const EncodedTuples& tuples = keys->tuples();
@@ -323,7 +323,7 @@ TEST(ChangingInput, TablesAreJoinedWithinBounds) {
     const std::vector<int> devices = first(1 + static_cast<int>(random() % 4));
     const int way = static_cast<int>(random() % 4);
     completes([&] {
-      for (const TestColumn* column : {&left, &right, &left_text}) validate_column(column->column, engine, job);
+      for (TestColumn* column : {&left, &right, &left_text}) validate_column(column->column, engine, job);
       const Writer writer(buffers_of({&left, &right, &left_text}), random());
       const JoinKeys keys = encode_join_keys(left.column, right.column, nullptr, nullptr, engine, job);
       const TupleView &left_view = keys.left.tuples.view, &right_view = keys.right.tuples.view;

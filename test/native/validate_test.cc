@@ -9,7 +9,7 @@ namespace {
 
 using namespace test;
 
-std::string error_of(const Column& column) {
+std::string error_of(Column column) {
   Engine engine = make_engine();
   const Job job;
   try {

@@ -77,6 +77,7 @@ class FakeHandle {
   }
 }
 class Relation extends FakeHandle {
+  readonly dictionaries = [];
   constructor(
     readonly rows: number,
     readonly columns: Column[],

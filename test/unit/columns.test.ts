@@ -5,6 +5,7 @@ import { joinLayout, sortLayout } from '../../lib/columns/layout.js';
 import { ownLibrary, typeIn } from '../../lib/columns/library.js';
 import { buildTable, checkArrayRows, checkTableRows, rowNumbers } from '../../lib/columns/result.js';
 import { checkComparable, type ForeignType, typeInfo, typeName } from '../../lib/columns/types.js';
+import { noValues } from '../../lib/columns/values.js';
 import type { NativeResultChunk, NativeResultColumn } from '../../lib/native.js';
 import { type JoinSettings, joinSchema, joinSettings } from '../../lib/options.js';
 import { chunked, rows, table } from '../support/tables.js';
@@ -200,12 +201,15 @@ describe('types', () => {
   });
 
   test.each([
-    [new arrow.Null(), 'null'],
-    [new arrow.List(new arrow.Field('x', new arrow.Int8())), 'list'],
-    [new arrow.FixedSizeList(2, new arrow.Field('x', new arrow.Int8())), 'fixed_size_list'],
-    [new arrow.Struct([]), 'struct'],
-    [new arrow.Dictionary(new arrow.Utf8(), new arrow.Int32()), 'dictionary'],
-    [new arrow.Utf8View(), 'utf8_view'],
+    [new arrow.List(new arrow.Field('x', new arrow.Int(true, 24 as never))), 'list<int24>'],
+    [new arrow.FixedSizeList(-2, new arrow.Field('x', new arrow.Int8())), 'fixed_size_list<int8>[-2]'],
+    [new arrow.Struct([new arrow.Field('a', new arrow.FixedSizeBinary(0))]), 'struct<a: fixed_size_binary(0)>'],
+    [new arrow.Dictionary(new arrow.Utf8(), new arrow.Int(true, 24 as never) as never), 'dictionary<utf8>'],
+    [
+      new arrow.SparseUnion([3, 3], [new arrow.Field('a', new arrow.Int8()), new arrow.Field('b', new arrow.Utf8())]),
+      'sparse_union<a: int8, b: utf8>',
+    ],
+    [new arrow.DenseUnion([200], [new arrow.Field('a', new arrow.Int8())]), 'dense_union<a: int8>'],
     [new arrow.Int(true, 24 as never), 'int24'],
     [new arrow.Decimal(0, 5, 24), 'decimal24(5, 0)'],
     [new arrow.Interval(7 as never), 'interval'],
@@ -346,6 +350,7 @@ describe('results', () => {
     metadata: new Map([['unit', name]]),
     source: 'left' as const,
     column: 0,
+    of: noValues(null),
   });
 
   test('share the buffers they are made of', () => {
@@ -433,7 +438,13 @@ describe('results', () => {
     const booleans = column(true, [20], (begin, end) => ({ values: bits((row) => row % 3 === 0, begin, end), offsets: null }));
     const others = column(false, [16, 20], (begin, end) => ({ values: bits((row) => row % 3 === 1, begin, end), offsets: null }));
     const types = { i: new arrow.Int64(), s: new arrow.Utf8(), b: new arrow.Bool(), w: new arrow.Bool() };
-    const layout = Object.entries(types).map(([name, type]) => ({ name, type, nullable: false, metadata: undefined }));
+    const layout = Object.entries(types).map(([name, type]) => ({
+      name,
+      type,
+      nullable: false,
+      metadata: undefined,
+      of: noValues(null),
+    }));
     const out = buildTable(layout, [integers, texts, booleans, others], 20, origin);
     expect(out.batches.map((batch) => batch.numRows)).toEqual([3, 5, 3, 1, 4, 4]);
     const plain = (of: arrow.Table) => rows(of).map((row) => ({ ...row, i: row.i === null ? null : Number(row.i) }));

@@ -1,0 +1,36 @@
+/** Which dictionaries the columns of a result have. */
+import type * as arrow from 'apache-arrow';
+import { type Library, numbered, withChildTypes } from './library.js';
+import type { Values } from './values.js';
+
+/**
+ * The columns of a result with a number for each dictionary: inputs may have different ones with the same number, which no table
+ * and no Arrow IPC stream may.
+ */
+export function distinctDictionaries<C extends { type: arrow.DataType; of: Values }>(
+  library: Library,
+  columns: readonly C[],
+): C[] {
+  const owners = new Map<number, object>();
+  const visit = (type: arrow.DataType, { dictionary, children }: Values): arrow.DataType => {
+    if (dictionary) {
+      const { id } = type as arrow.Dictionary;
+      const owner = dictionary.shared ?? dictionary;
+      if ((owners.get(id) ?? owner) === owner) {
+        owners.set(id, owner);
+        return type;
+      }
+      const other = [...owners].find(([, taken]) => taken === owner)?.[0] ?? Math.max(...owners.keys()) + 1;
+      owners.set(other, owner);
+      return numbered(type, other);
+    }
+    const fields = (type.children ?? []) as readonly arrow.Field[];
+    const types = fields.map((field, index) => visit(field.type, children[index]!));
+    const same = types.every((child, index) => child === fields[index]!.type);
+    return same ? type : withChildTypes(library, type, types);
+  };
+  return columns.map((column) => {
+    const type = visit(column.type, column.of);
+    return type === column.type ? column : { ...column, type };
+  });
+}

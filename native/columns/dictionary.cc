@@ -1,0 +1,245 @@
+#include "columns/dictionary.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "columns/chunk_ends.h"
+#include "columns/chunks.h"
+#include "columns/gather.h"
+#include "columns/nested.h"
+#include "core/error.h"
+
+namespace warpjoin {
+namespace {
+
+using columns::ChunkIndex;
+using columns::kBlockRows;
+using columns::load_once;
+using columns::Place;
+
+/// Bytes that equal values have in common and no others.
+struct Bytes {
+  const uint8_t* data = nullptr;
+  uint64_t size = 0;
+};
+
+bool has_bytes(const ColumnType& type) {
+  return type.kind == ColumnKind::fixed || type.kind == ColumnKind::view || type.variable_width();
+}
+
+/// Of a valid value. `copy` holds those of a view that has its text itself.
+Bytes bytes_at(const ColumnType& type, Place place, columns::View& copy) {
+  const ColumnChunk& chunk = *place.chunk;
+  if (type.kind == ColumnKind::fixed) return {static_cast<const uint8_t*>(chunk.values) + place.index * type.width, type.width};
+  if (type.kind != ColumnKind::view) {
+    const columns::Text text = columns::text_at(type.kind, chunk, place.index);
+    return {text.data, text.size};
+  }
+  copy = columns::view_at(chunk, place.index);
+  if (!columns::is_within(copy, chunk)) throw InputChanged();
+  const auto size = static_cast<uint64_t>(copy.length());
+  if (copy.is_inline()) return {reinterpret_cast<const uint8_t*>(&copy) + 4, size};
+  return {chunk.buffers[static_cast<size_t>(copy.buffer())].data + copy.offset(), size};
+}
+
+/// The rows of the first of equal values, and for each value which of them is equal to it.
+struct Distinct {
+  HostBuffer rows, codes;  ///< 4 bytes each
+  uint64_t count = 0;
+};
+
+constexpr uint32_t kNone = 0xFFFFFFFFu;
+
+Distinct find_distinct(const Column& values, Engine& engine, const Job& job) {
+  const ChunkIndex index(values);
+  const uint64_t size = index.rows();
+  Distinct found;
+  found.rows = engine.memory->allocate(size * sizeof(uint32_t), "the distinct values of dictionaries");
+  found.codes = engine.memory->allocate(size * sizeof(uint32_t), "which values of dictionaries are equal");
+  auto* const rows = found.rows.as<uint32_t>();
+  auto* const codes = found.codes.as<uint32_t>();
+  const bool comparable = has_bytes(values.type);
+  const uint64_t slots = comparable ? std::bit_ceil(2 * std::max<uint64_t>(size, 1)) : 0;
+  HostBuffer table = engine.memory->allocate(slots * sizeof(uint32_t), "a table of the values of dictionaries");
+  auto* const codes_at = table.as<uint32_t>();
+  std::fill_n(codes_at, slots, kNone);
+  uint32_t null_code = kNone;
+  const auto add = [&](uint64_t row) {
+    rows[found.count] = static_cast<uint32_t>(row);
+    return static_cast<uint32_t>(found.count++);
+  };
+  for (uint64_t row = 0; row < size; ++row) {
+    if (row % kBlockRows == 0) job.check();
+    if (!comparable) {
+      codes[row] = add(row);
+      continue;
+    }
+    const Place place = index.at(row);
+    if (!columns::valid_at(*place.chunk, place.index)) {
+      if (null_code == kNone) null_code = add(row);
+      codes[row] = null_code;
+      continue;
+    }
+    columns::View copy, other_copy;
+    const Bytes bytes = bytes_at(values.type, place, copy);
+    for (uint64_t slot = engine.text_hash(bytes.data, bytes.size);; ++slot) {
+      uint32_t& code = codes_at[slot & (slots - 1)];
+      if (code == kNone) {
+        codes[row] = code = add(row);
+        break;
+      }
+      const Bytes other = bytes_at(values.type, index.at(rows[code]), other_copy);
+      if (other.size == bytes.size && columns::equal_bytes(other.data, bytes.data, bytes.size)) {
+        codes[row] = code;
+        break;
+      }
+    }
+  }
+  return found;
+}
+
+/// Writes codes[base + index] for indices; null rows, which may have any index, get 0.
+template <class From, class To>
+void recode(const ColumnChunk& chunk, uint64_t first, uint64_t count, const uint32_t* codes, To* out) {
+  for (uint64_t i = 0; i < count; ++i) {
+    const uint64_t index = load_once<From>(chunk.values, first + i);
+    out[i] = index < chunk.dictionary_size ? static_cast<To>(codes[chunk.dictionary_base + index]) : To{0};
+  }
+}
+
+template <class Body>
+void with_index(uint32_t width, Body&& body) {
+  switch (width) {
+    case 1: return body.template operator()<uint8_t>();
+    case 2: return body.template operator()<uint16_t>();
+    case 4: return body.template operator()<uint32_t>();
+    default: return body.template operator()<uint64_t>();
+  }
+}
+
+void unify(Column& column, UnifiedDictionaries& made, Engine& engine, const Job& job) {
+  const Column& values = *column.dictionary;
+  if (values.length >= kNone) {
+    throw Error(ErrorCode::not_supported, "Column '" + column.name + "' has dictionaries of " + std::to_string(values.length) +
+                                              " values together, and at most 4294967294 are supported");
+  }
+  const Distinct distinct = find_distinct(values, engine, job);
+  OwnedColumn owned = gather(values, {distinct.rows.data(), 4, false, distinct.count}, engine, job);
+  auto dictionary = std::make_shared<Column>(borrow(owned, values));
+
+  const uint32_t from = column.type.width, to = column.unified_width;
+  if (to < 8 && distinct.count > uint64_t{1} << (8 * to)) {
+    throw Error(ErrorCode::internal, "Column '" + column.name + "' has too many dictionary values for its indices");
+  }
+  HostBuffer indices = engine.memory->allocate(std::max<uint64_t>(1, column.length * to), "indices of a dictionary");
+  const ChunkIndex index(column);
+  columns::for_row_blocks(engine, index.rows(), job, [&](uint64_t, uint64_t begin, uint64_t end) {
+    index.for_pieces(begin, end, [&](const ColumnChunk& chunk, uint64_t first, uint64_t count, uint64_t row) {
+      with_index(from, [&]<class From>() {
+        with_index(to,
+                   [&]<class To>() { recode<From>(chunk, first, count, distinct.codes.as<uint32_t>(), indices.as<To>() + row); });
+      });
+    });
+  });
+  uint64_t row = 0;
+  for (ColumnChunk& chunk : column.chunks) {
+    chunk.values = indices.as<char>() + row * to;
+    chunk.values_bytes = chunk.length * to;
+    chunk.dictionary_base = 0;
+    chunk.dictionary_size = distinct.count;
+    row += chunk.length;
+  }
+  column.type.width = to;
+  column.dictionary = std::move(dictionary);
+  column.unified_width = 0;
+  made.indices.push_back(std::move(indices));
+  made.dictionaries.push_back(std::move(owned));
+}
+
+/// The part of a column that one owned chunk is.
+ColumnChunk borrow_chunk(const OwnedChunk& owned, Column& into) {
+  ColumnChunk chunk;
+  chunk.length = owned.length;
+  if (owned.null_count && owned.validity) chunk.validity = owned.validity.as<uint8_t>();
+  chunk.values = owned.values.data();
+  chunk.offsets = owned.offsets.data();
+  chunk.validity_bytes = owned.validity.size();
+  chunk.values_bytes = owned.values.size();
+  chunk.offsets_bytes = owned.offsets.size();
+  if (owned.type.kind == ColumnKind::view) {
+    auto buffers = std::make_shared<std::vector<ViewBuffer>>();
+    for (const HostBuffer& buffer : owned.buffers) buffers->push_back({buffer.as<uint8_t>(), buffer.size()});
+    chunk.buffers = *buffers;
+    into.view_buffers.push_back(std::move(buffers));
+  }
+  return chunk;
+}
+
+void borrow_nested(const std::vector<const OwnedChunk*>& owned, const Column& like, Column& column) {
+  column.name = like.name;
+  column.type = like.type;
+  column.type_ids = like.type_ids;
+  column.dictionary = like.dictionary;
+  for (const OwnedChunk* chunk : owned) {
+    column.chunks.push_back(borrow_chunk(*chunk, column));
+    if (column.dictionary) column.chunks.back().dictionary_size = column.dictionary->length;
+    column.length += chunk->length;
+  }
+  for (size_t i = 0; i < like.children.size(); ++i) {
+    std::vector<const OwnedChunk*> children;
+    for (const OwnedChunk* chunk : owned) children.push_back(&chunk->children[i]);
+    borrow_nested(children, like.children[i], column.children.emplace_back());
+  }
+}
+
+}  // namespace
+
+Column borrow(const OwnedColumn& owned, const Column& like) {
+  Column column;
+  if (owned.type.nested()) {
+    std::vector<const OwnedChunk*> chunks;
+    for (const OwnedChunk& chunk : owned.nested) chunks.push_back(&chunk);
+    borrow_nested(chunks, like, column);
+    return column;
+  }
+  column.name = like.name;
+  column.type = like.type;
+  column.dictionary = like.dictionary;
+  column.length = owned.length;
+  const bool variable = owned.type.variable_width();
+  const uint64_t offset_bytes = owned.type.kind == ColumnKind::utf8 ? 4 : 8;
+  const std::vector<ChunkEnd> ends =
+      variable ? owned.chunk_ends : columns::fixed_chunk_ends(owned.type, owned.length, UINT64_MAX / 8);
+  ChunkEnd begin;
+  for (size_t i = 0; i < ends.size(); ++i) {
+    ColumnChunk& chunk = column.chunks.emplace_back();
+    chunk.length = ends[i].row - begin.row;
+    chunk.bit_offset = begin.row;
+    if (owned.null_count) chunk.validity = owned.validity.as<uint8_t>();
+    chunk.validity_bytes = owned.validity.size();
+    chunk.values = owned.values.as<char>() + begin.byte;
+    chunk.values_bytes = ends[i].byte - begin.byte;
+    if (variable) {
+      chunk.offsets = owned.offsets.as<char>() + (begin.row + i) * offset_bytes;
+      chunk.offsets_bytes = (chunk.length + 1) * offset_bytes;
+    }
+    if (column.dictionary) chunk.dictionary_size = column.dictionary->length;
+    begin = ends[i];
+  }
+  return column;
+}
+
+void unify_dictionaries(Column& column, UnifiedDictionaries& made, Engine& engine, const Job& job) {
+  for (Column& child : column.children) unify_dictionaries(child, made, engine, job);
+  if (!column.dictionary) return;
+  auto dictionary = std::make_shared<Column>(*column.dictionary);
+  unify_dictionaries(*dictionary, made, engine, job);
+  column.dictionary = std::move(dictionary);
+  if (column.unified_width) unify(column, made, engine, job);
+}
+
+}  // namespace warpjoin
