@@ -119,7 +119,8 @@ function indexTypeIn(library: Library, type: ForeignType, width: number, column:
   const ArrayType = type.isSigned
     ? { 1: Int8Array, 2: Int16Array, 4: Int32Array, 8: BigInt64Array }[width]
     : { 1: Uint8Array, 2: Uint16Array, 4: Uint32Array, 8: BigUint64Array }[width];
-  return variant(Object.create(integer), { isSigned: type.isSigned, bitWidth: 8 * width, ArrayType });
+  const wide = Object.create(integer, Object.getOwnPropertyDescriptors(own));
+  return variant(wide, { isSigned: type.isSigned, bitWidth: 8 * width, ArrayType });
 }
 
 /** The same type of a dictionary, under another number. */
