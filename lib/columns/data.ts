@@ -26,6 +26,8 @@ export function chunkReader(
       index++;
     }
     if (chunk.nested) {
+      // A slice of nulls does not know how many they are.
+      if (kind === 'null') return makeData(library, type, 0, to - from, to - from, []);
       nested = from === 0 ? nestedData(library, type, chunk, of) : nested!;
       return to - from === chunk.length ? nested : nested.slice(from, to - from);
     }

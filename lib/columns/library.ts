@@ -65,7 +65,7 @@ export function typeIn(library: Library, info: TypeInfo, column: string): arrow.
   const isOwn = isTypeOf(library, type);
   const made = isOwn ? (type as unknown as arrow.DataType) : library === ownLibrary ? ownType(type) : adopted(library, type);
   const within = children.map((child) => typeIn(library, child, column));
-  const values = dictionary && typeIn(library, dictionary, column);
+  const values = dictionary && valueTypeIn(library, dictionary, column);
   const indices = dictionary && indexTypeIn(library, type.indices!, width, column);
   if (isOwn) {
     const same = within.every((child, index) => child === (made.children as readonly arrow.Field[])[index]!.type);
@@ -91,6 +91,24 @@ export function typeIn(library: Library, info: TypeInfo, column: string): arrow.
       'Make both tables with the newer version, or leave the column out with select.',
   );
 }
+
+/** Types of dictionaries' values, by those of other copies. */
+const valueTypes = new WeakMap<ForeignType, WeakMap<Library, arrow.DataType>>();
+
+/** Columns with the same dictionary must have the same object for the type of its values. */
+function valueTypeIn(library: Library, info: TypeInfo, column: string): arrow.DataType {
+  if (hasWiderIndices(info)) return typeIn(library, info, column);
+  const known = valueTypes.get(info.type) ?? new WeakMap<Library, arrow.DataType>();
+  valueTypes.set(info.type, known);
+  const type = known.get(library) ?? typeIn(library, info, column);
+  known.set(library, type);
+  return type;
+}
+
+/** Whether indices within a type are wider than it says. */
+const hasWiderIndices = ({ type, width, children, dictionary }: TypeInfo): boolean =>
+  (dictionary !== null && (type.indices!.bitWidth !== 8 * width || hasWiderIndices(dictionary))) ||
+  children.some(hasWiderIndices);
 
 const isTypeOf = (library: Library, type: object): boolean => Object.prototype.isPrototypeOf.call(rootOf(library), type);
 
