@@ -118,7 +118,6 @@ uint64_t add_up(std::vector<uint64_t>& starts) {
 
 OwnedChunk gather_flat(const Column& column, const RowList& rows, const Gather& gather) {
   const ColumnType& type = column.type;
-  if (type.kind == ColumnKind::boolean) gather.require((rows.size + 7) / 8);
   if (type.kind == ColumnKind::fixed) gather.require(rows.size * type.width);
   if (type.variable_width()) gather.require((rows.size + 1) * (type.kind == ColumnKind::utf8 ? 4 : 8));
   const GatherSource source(column, rows);
@@ -431,6 +430,7 @@ OwnedChunk gather_dense_union(const Column& column, const RowList& rows, const G
 }
 
 OwnedChunk gather_chunk(const Column& column, const RowList& rows, const Gather& gather) {
+  gather.require((rows.size + 7) / 8);  // validity
   switch (column.type.kind) {
     case ColumnKind::boolean:
     case ColumnKind::fixed:

@@ -315,9 +315,9 @@ TEST(ChangingInput, TablesAreJoinedWithinBounds) {
     Job job;
     const ColumnType type = draw_key_type(random);
     const uint64_t left_rows = draw_rows(random), right_rows = draw_rows(random);
-    const TestColumn left = draw_column(type, left_rows, random() % 2, random);
-    const TestColumn right = draw_column(type, right_rows, random() % 2, random);
-    const TestColumn left_text = draw_column(utf8_type(), left_rows, random() % 2, random);
+    TestColumn left = draw_column(type, left_rows, random() % 2, random);
+    TestColumn right = draw_column(type, right_rows, random() % 2, random);
+    TestColumn left_text = draw_column(utf8_type(), left_rows, random() % 2, random);
     JoinRequest request{.kind = kinds[random() % kinds.size()], .build_left = random() % 2 == 0, .max_rows = 300'000};
     request.count_only = random() % 3 == 0;
     const std::vector<int> devices = first(1 + static_cast<int>(random() % 4));
