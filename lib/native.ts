@@ -317,6 +317,12 @@ export interface NativeEngine {
   sortChunksets(job: NativeJob, keys: SortKeysHandle, plan: NativeSortPlan): Promise<RunHandle[]>;
   /** The run of keys that are sorted already. */
   copyRun(job: NativeJob, keys: SortKeysHandle): Promise<RunHandle>;
+  /** Tuples [begin, end) of a run, which is released. */
+  cutRun(job: NativeJob, run: RunHandle, begin: number, end: number): Promise<RunHandle>;
+  /** Rows [skip, skip + count) of a stable sort, without a sort of all rows: a run of row numbers, without keys. */
+  topRows(job: NativeJob, relation: RelationHandle, by: SortColumnSpec[], skip: number, count: number): Promise<RunHandle>;
+  /** Host memory of topRows with its run, where `kept` = skip + count: beside what keys of other than plain types take. */
+  topRowsBytes(rows: number, kept: number): number;
   /** Host memory of mergeRuns beside the runs and the merged one. */
   mergeScratchBytes(keyBytes: number, valueBytes: number, tuples: number, runs: number): number;
   /** Merges the runs into one; they are released. */

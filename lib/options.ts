@@ -130,7 +130,12 @@ export const sortSchema = {
   algorithm: choice(SORT_ALGORITHMS, 'auto', 'How devices share the work. auto: what the cost model finds cheapest.'),
   resident,
   maintainOrder: flag(true, 'Whether rows with equal keys keep their order. They always do.'),
-  limit: later<number>('Keep the first rows only.'),
+  limit: count(
+    Number.POSITIVE_INFINITY,
+    0,
+    'Rows of the result, at most: the first ones, which are found without a sort of all.',
+  ),
+  offset: count(0, 0, 'Rows of the order to leave out before the first one of the result.'),
   ...running,
 };
 export const sortPairsSchema = {

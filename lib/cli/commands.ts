@@ -48,6 +48,8 @@ function sortOptions(options: Options) {
   if (!by) throw new UsageError('sort needs --by COLUMNS');
   return given({
     by: parseBy(by),
+    limit: options.count('limit'),
+    offset: options.count('offset'),
     select: options.names('select'),
     algorithm: options.text('algorithm') as 'auto' | undefined,
   }) as { by: ReturnType<typeof parseBy> };

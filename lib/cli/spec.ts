@@ -58,6 +58,8 @@ const sortOptions: Record<string, OptionSpec> = {
     multiple: true,
     help: 'name[:desc][:nulls-first], the most significant first, separated by commas; "\\," and "\\:" in a name',
   },
+  limit: { value: 'N', help: 'rows of the result, at most: the first ones' },
+  offset: { value: 'N', help: 'rows to leave out before the first one of the result' },
   select: { value: 'A,B', help: 'columns of the result, in this order (default: all)' },
   algorithm: { value: 'NAME', help: 'auto (default), merge or radix' },
 };
@@ -86,6 +88,7 @@ export const commands = {
     examples: [
       'warpjoin sort flights.parquet --by delay:desc,date',
       'warpjoin sort events.csv --by country,ts:desc:nulls-first -o sorted.arrow',
+      'warpjoin sort orders.parquet --by total:desc --limit 100 -o largest.csv',
     ],
   },
   'explain join': {

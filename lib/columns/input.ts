@@ -211,6 +211,13 @@ export function canBeCarried(input: Input, index: number): boolean {
   return kind === 'fixed' && (width === 4 || width === 8) && input.columns[index]!.withoutNulls;
 }
 
+/** Whether the column's values are keys as they are, which may give them back: booleans and numbers of up to 8 bytes. */
+export function canBeDecoded(input: Input, index: number): boolean {
+  const { type, kind, order, width } = infoOf(input, index);
+  if (type.typeId === arrow.Type.Dictionary) return false;
+  return kind === 'boolean' || (kind === 'fixed' && order !== 'bytes' && width <= 8);
+}
+
 /** Whether devices can use the column: booleans, and values of 1, 2, 4, 8 or 16 bytes. */
 export function isForDevices(input: Input, index: number): boolean {
   const { kind, width } = infoOf(input, index);

@@ -144,7 +144,7 @@ export function typeInfo(type: ForeignType, level = 0): TypeInfo | null {
     case arrow.Type.Int:
       return fixed(bitWidth / 8, type.isSigned === true ? 'signed' : 'unsigned', 'integer');
     case arrow.Type.Float:
-      if (type.precision === arrow.Precision.HALF) return fixed(2);
+      if (type.precision === arrow.Precision.HALF) return fixed(2, 'floating', 'float');
       return fixed(type.precision === arrow.Precision.SINGLE ? 4 : 8, 'floating', 'float');
     case arrow.Type.Bool:
       return info('boolean', 'boolean', 0, 'bool');
@@ -157,7 +157,7 @@ export function typeInfo(type: ForeignType, level = 0): TypeInfo | null {
     case arrow.Type.LargeBinary:
       return bytes('large_utf8', 'binary');
     case arrow.Type.Decimal:
-      return fixed((type.bitWidth ?? 128) / 8);
+      return fixed((type.bitWidth ?? 128) / 8, 'signed', `decimal of scale ${type.scale}`);
     case arrow.Type.Date:
       return unit === arrow.DateUnit.DAY ? fixed(4, 'signed', 'date32') : fixed(8, 'signed', 'date64');
     case arrow.Type.Time:
@@ -169,12 +169,13 @@ export function typeInfo(type: ForeignType, level = 0): TypeInfo | null {
     case arrow.Type.Interval:
       return fixed(INTERVAL_BYTES[unit]!);
     case arrow.Type.FixedSizeBinary:
-      return type.byteWidth ? fixed(type.byteWidth) : null;
+      return type.byteWidth ? fixed(type.byteWidth, 'bytes', 'binary') : null;
     case arrow.Type.Null:
-      return info('null', 'none', 0, null);
+      return info('null', 'none', 0, 'null');
     case arrow.Type.Utf8View:
+      return bytes('view', 'utf8');
     case arrow.Type.BinaryView:
-      return info('view', 'none', 0, null);
+      return bytes('view', 'binary');
     case arrow.Type.List:
     case arrow.Type.Map:
       return nested('list');

@@ -1,5 +1,5 @@
 /** Sorts of a loaded table where it lies, from which nothing but what is asked for comes home. */
-import { isForDevices } from '../columns/input.js';
+import { canBeDecoded, isForDevices } from '../columns/input.js';
 import type { TableSortKeysHandle } from '../native.js';
 import { type ColumnOrigin, type PlannedColumn, type Resources, readEachOther } from '../plan/plan.js';
 import { planResidentSort } from '../plan/resident.js';
@@ -9,7 +9,7 @@ import type { Call } from './call.js';
 import type { Resident } from './load.js';
 import { carriedThere, planThere, stayingTable, useThere } from './resident.js';
 import { plannedWidth } from './shared.js';
-import type { Sorted, SortTask } from './sort.js';
+import { givesAll, type Sorted, type SortTask } from './sort.js';
 
 /** A sort that runs where its table lies. */
 export interface ResidentSort {
@@ -55,16 +55,19 @@ export async function prepareResidentSort(call: Call, task: SortTask): Promise<R
 }
 
 /** Why a sort does not run where its table lies, as far as types and options say; or null. */
-function refusalOf(call: Call, { table, keys, columns, algorithm }: SortTask): string | null {
+function refusalOf(call: Call, task: SortTask): string | null {
+  const { table, keys, columns, algorithm } = task;
   const { devices } = call.resources;
   if (devices.some(({ kind }) => kind === 'host')) return 'the devices are the processor';
   if (!readEachOther(devices)) return "the devices do not read each other's memory";
   if (algorithm === 'merge' || algorithm === 'radix') return `${algorithm} was asked for`;
+  if (!givesAll(task)) return 'not all rows are asked for';
   const needed = [...new Set([...keys, ...columns.map(({ column }) => column)])];
   const atHome = needed.filter((column) => !isForDevices(table, column));
-  return atHome.length > 0
-    ? `columns are in host memory alone: ${list(atHome.map((column) => table.columns[column]!.name))}`
-    : null;
+  const names = (of: number[]): string => list(of.map((column) => table.columns[column]!.name));
+  if (atHome.length > 0) return `columns are in host memory alone: ${names(atHome)}`;
+  const others = keys.filter((column) => !canBeDecoded(table, column));
+  return others.length > 0 ? `columns to sort by are neither booleans nor numbers of up to 8 bytes: ${names(others)}` : null;
 }
 
 /** The one column beside those that the table is sorted by, by its position on the devices, that tuples can carry; or null. */

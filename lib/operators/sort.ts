@@ -1,5 +1,5 @@
 /** Sorting a table: validate, encode keys, plan, run the plan's steps, hand the columns over. */
-import { canBeCarried, type Input, infoOf, stretchesForDevices } from '../columns/input.js';
+import { canBeCarried, canBeDecoded, type Input, stretchesForDevices } from '../columns/input.js';
 import { type ResultColumn, sortKeyColumns, sortLayout } from '../columns/layout.js';
 import { buildTable, checkTableRows } from '../columns/result.js';
 import { WarpjoinError } from '../errors.js';
@@ -7,7 +7,17 @@ import type { NativeResultColumn, RelationHandle, RunHandle, SortKeysHandle } fr
 import { explainSortSchema, type Running, type SortAlgorithmChoice, type SortKey, sortSchema, sortSettings } from '../options.js';
 import { explain } from '../plan/explain.js';
 import type { PlannedColumn, Resources } from '../plan/plan.js';
-import { planSort, prefersSample, type SortDeviceBytes, type SortPlan, sortWork } from '../plan/sort.js';
+import {
+  planSort,
+  planTop,
+  prefersSample,
+  prefersTop,
+  type RowRange,
+  rowRange,
+  type SortDeviceBytes,
+  type SortPlan,
+  sortWork,
+} from '../plan/sort.js';
 import { quote } from '../suggest.js';
 import type { ResidentTable, ResultTable, Stats } from '../types.js';
 import { type Call, type EngineCore, placed, runCall } from './call.js';
@@ -25,11 +35,17 @@ export interface SortTask {
   algorithm: SortAlgorithmChoice;
   /** Whether the result stays on the devices. */
   resident: boolean;
+  /** Rows of the order that the result has. */
+  rows: RowRange;
 }
+
+/** Whether a sort gives all rows. */
+export const givesAll = ({ table, rows }: SortTask): boolean => rows.end - rows.begin === table.rows;
 
 interface Prepared {
   relation: RelationHandle;
-  keys: SortKeysHandle;
+  /** null where the plan needs none: its rows are found without a sort of all. */
+  keys: SortKeysHandle | null;
   /** Position of a column of the table among those of the relation. */
   position: Map<number, number>;
   plan: SortPlan;
@@ -49,7 +65,7 @@ export interface Sorted {
 export async function sortTable(core: EngineCore, table: unknown, options: unknown): Promise<ResultTable | ResidentTable> {
   const { task, running } = readTask(core, table, options, 'sort');
   return runCall(placeSort(core, task), running, async (call) => {
-    if (!task.resident) checkTableRows(task.table.rows, 'Sort the table in parts.');
+    if (!task.resident) checkTableRows(task.rows.end - task.rows.begin, 'Give a limit, or sort the table in parts.');
     const { columns, table, rows, stats } = await runSort(call, task);
     if (table) return withStats(table, stats);
     const made = buildTable(task.columns, columns, rows, task.table);
@@ -65,7 +81,9 @@ export async function explainSort(core: EngineCore, table: unknown, options: unk
     const by = task.by.map(
       (key) => `${quote(key.column)}${key.descending ? ' descending' : ''}${key.nullsLast ? '' : ' nulls first'}`,
     );
-    return explain(`sort by ${by.join(', ')}`, prepared.plan, prepared.resources, call.deviceReason, measured);
+    const { begin, end } = task.rows;
+    const rows = givesAll(task) ? '' : `, rows ${begin} to ${end}`;
+    return explain(`sort by ${by.join(', ')}${rows}`, prepared.plan, prepared.resources, call.deviceReason, measured);
   });
 }
 
@@ -89,6 +107,7 @@ function readTask(
     columns: sortLayout(input, settings.select),
     algorithm: settings.algorithm,
     resident: settings.resident,
+    rows: rowRange(input.rows, settings.offset, settings.limit),
   };
   return { task, running: settings, analyze: 'analyze' in settings && settings.analyze === true };
 }
@@ -119,7 +138,7 @@ export function carriedColumn({ table, keys, columns }: SortTask): number | null
   if (others.length !== 1 || !canBeCarried(table, others[0]!.column)) return null;
   // Without row numbers the keys can only be decoded, which strings never are.
   const decoded = columns.filter((column) => keys.includes(column.column));
-  return decoded.every((column) => infoOf(table, column.column).order !== 'bytes') ? others[0]!.column : null;
+  return decoded.every(({ column }) => canBeDecoded(table, column)) ? others[0]!.column : null;
 }
 
 /**
@@ -127,6 +146,7 @@ export function carriedColumn({ table, keys, columns }: SortTask): number | null
  * a sample sort may that takes the column itself for its keys.
  */
 async function prepareFromHost(call: Call, task: SortTask, carry: boolean, why: string | null): Promise<Prepared> {
+  if (prefersTop(task.table.rows, task.rows, task.algorithm)) return prepareTop(call, task, why);
   const allowFlip = prefersSample(task.algorithm, call.resources.devices);
   try {
     return await encodeAndPlan(call, task, carry, why, allowFlip);
@@ -140,6 +160,39 @@ async function prepareFromHost(call: Call, task: SortTask, carry: boolean, why: 
   }
 }
 
+/** The columns of a task in host memory. */
+async function readColumns(call: Call, { table, keys, columns, by }: SortTask) {
+  const needed = [...new Set([...keys, ...columns.map((column) => column.column)])];
+  const position = new Map(needed.map((column, index) => [column, index]));
+  await call.bringHome(table);
+  const relation = await call.relation('check buffers', table, needed);
+  const specs = by.map(({ descending, nullsLast }, index) => ({ column: position.get(keys[index]!)!, descending, nullsLast }));
+  return { relation, position, specs };
+}
+
+function plannedColumn(table: Input, { name, column }: ResultColumn, from: PlannedColumn['from']): PlannedColumn {
+  const stretches = stretchesForDevices(table, column);
+  const nullable = !table.columns[column]!.withoutNulls;
+  return { name, from, width: plannedWidth(table, column), nullable, textBytes: textBytes(table, column), stretches };
+}
+
+async function prepareTop(call: Call, task: SortTask, why: string | null): Promise<Prepared> {
+  const { table, rows, columns } = task;
+  const { relation, position } = await readColumns(call, task);
+  const request = {
+    tuples: table.rows,
+    rows,
+    // How much text the rows have is not known: as much as all have would be far too much.
+    columns: columns.map((column) => ({ ...plannedColumn(table, column, 'gathered'), textBytes: 0 })),
+    topBytes: call.native.topRowsBytes(table.rows, rows.end),
+  };
+  const { plan, resources } = await call.planned(call.resources, (available) => ({
+    ...planTop(request, available),
+    loaded: fromHostMemory(why),
+  }));
+  return { relation, keys: null, position, plan, resources, why };
+}
+
 const isMemoryLimit = (error: unknown): boolean => error instanceof WarpjoinError && error.code === 'ERR_MEMORY_LIMIT';
 
 async function encodeAndPlan(
@@ -149,16 +202,8 @@ async function encodeAndPlan(
   why: string | null,
   allowFlip: boolean,
 ): Promise<Prepared> {
-  const { table, by, columns } = task;
-  const needed = [...new Set([...task.keys, ...columns.map((column) => column.column)])];
-  const position = new Map(needed.map((column, index) => [column, index]));
-  await call.bringHome(table);
-  const relation = await call.relation('check buffers', table, needed);
-  const specs = by.map(({ descending, nullsLast }, index) => ({
-    column: position.get(task.keys[index]!)!,
-    descending,
-    nullsLast,
-  }));
+  const { table, columns } = task;
+  const { relation, position, specs } = await readColumns(call, task);
   const carried = carry ? carriedColumn(task) : null;
   const payload = carried === null ? null : position.get(carried)!;
   const { usedBytes } = call.native.memory();
@@ -168,11 +213,8 @@ async function encodeAndPlan(
   const encodedBytes = call.native.memory().usedBytes - usedBytes;
   const planned = columns.map((column): PlannedColumn => {
     const key = task.keys.includes(column.column);
-    const from = key ? (keys.areValues ? 'keys' : 'decoded') : keys.carriesPayload ? 'payload' : 'gathered';
-    const stretches = stretchesForDevices(table, column.column);
-    const nullable = !table.columns[column.column]!.withoutNulls;
-    const bytes = textBytes(table, column.column);
-    return { name: column.name, from, width: plannedWidth(table, column.column), nullable, textBytes: bytes, stretches };
+    const ofKeys = keys.areValues ? 'keys' : canBeDecoded(table, column.column) ? 'decoded' : 'gathered';
+    return plannedColumn(table, column, key ? ofKeys : keys.carriesPayload ? 'payload' : 'gathered');
   });
   const deviceBytes: SortDeviceBytes = (shape, tuples, devices, algorithm, several) =>
     call.native.sortDeviceBytes(shape.keyBytes, shape.valueBytes, tuples, devices, algorithm, several);
@@ -187,10 +229,16 @@ async function encodeAndPlan(
     sorted: keys.sorted,
     encodedBytes,
     flips: keys.areValues && allowFlip,
+    rows: task.rows,
   };
   const inputs = (of: readonly number[]): number[] => of.map((index) => position.get(columns[index]!.column)!);
   const gatherBytes = (of: readonly number[], devices: number): number =>
-    call.native.gatherDeviceBytes(relation, inputs(of), { size: keys.rows, rowBytes: valueBytes, mayBeMissing: false }, devices);
+    call.native.gatherDeviceBytes(
+      relation,
+      inputs(of),
+      { size: task.rows.end - task.rows.begin, rowBytes: valueBytes, mayBeMissing: false },
+      devices,
+    );
   const { plan, resources } = await call.planned(await call.resourcesFor(keys.rows * (keyBytes + valueBytes)), (available) => ({
     ...planSort(request, deviceBytes, available, gatherBytes),
     loaded: fromHostMemory(why),
@@ -201,7 +249,6 @@ async function encodeAndPlan(
 async function execute(call: Call, task: SortTask, prepared: Prepared): Promise<Sorted> {
   const { relation, keys, position, plan } = prepared;
   const { native, job } = call;
-  const { rows, carriesPayload } = keys;
   call.follow(plan);
   let runs: RunHandle[] = [];
   const columns: NativeResultColumn[] = [];
@@ -209,19 +256,32 @@ async function execute(call: Call, task: SortTask, prepared: Prepared): Promise<
   /** Once all columns are there that are decoded of keys, these make room for the others. */
   const dropKeys = (): void => {
     call.free(keys);
-    if (!handsOverKeys) native.dropKeys(runs[0]!);
+    if (keys && !handsOverKeys) native.dropKeys(runs[0]!);
   };
   for (const step of plan.steps) {
     switch (step.op) {
       case 'sort': {
         const { algorithm, devices, chunksetEnds, spill } = step;
-        runs = await call.step(step, () => native.sortChunksets(job, keys, { algorithm, devices, chunksetEnds, spill }));
+        runs = await call.step(step, () => native.sortChunksets(job, keys!, { algorithm, devices, chunksetEnds, spill }));
         for (const run of runs) call.keep(run);
         break;
       }
       case 'copy':
-        runs = [call.keep(await call.step(step, () => native.copyRun(job, keys)))];
+        runs = [call.keep(await call.step(step, () => native.copyRun(job, keys!)))];
         break;
+      case 'top': {
+        const specs = task.by.map(({ descending, nullsLast }, index) => {
+          return { column: position.get(task.keys[index]!)!, descending, nullsLast };
+        });
+        runs = [call.keep(await call.step(step, () => native.topRows(job, relation, specs, step.skip, step.count)))];
+        break;
+      }
+      case 'cut': {
+        const cut = call.keep(await call.step(step, () => native.cutRun(job, runs[0]!, step.begin, step.end)));
+        call.free(...runs);
+        runs = [cut];
+        break;
+      }
       case 'merge': {
         const merged = call.keep(await call.step(step, () => native.mergeRuns(job, runs)));
         call.free(...runs);
@@ -229,7 +289,7 @@ async function execute(call: Call, task: SortTask, prepared: Prepared): Promise<
         break;
       }
       case 'refine':
-        await call.step(step, () => native.refineTies(job, keys, runs[0]!));
+        await call.step(step, () => native.refineTies(job, keys!, runs[0]!));
         break;
       case 'gather': {
         dropKeys();
@@ -244,8 +304,8 @@ async function execute(call: Call, task: SortTask, prepared: Prepared): Promise<
         const gather = (): Promise<NativeResultColumn> => native.gather(job, relation, position.get(column)!, run, 'left');
         if (step.from === 'decoded') {
           const made = await call.step(step, async () => {
-            const exact = await native.decodeKeys(job, keys, task.keys.indexOf(column), run);
-            return exact ?? (carriesPayload ? null : gather());
+            const exact = await native.decodeKeys(job, keys!, task.keys.indexOf(column), run);
+            return exact ?? (keys!.carriesPayload ? null : gather());
           });
           if (!made) {
             // The carried payload took the place of the row numbers that this column turns out to need.
@@ -263,7 +323,9 @@ async function execute(call: Call, task: SortTask, prepared: Prepared): Promise<
       }
     }
   }
-  if (rows !== task.table.rows) throw new WarpjoinError('ERR_INTERNAL', `Sorted ${rows} rows of ${task.table.rows}.`);
+  const rows = runs[0]!.size;
+  if (rows !== task.rows.end - task.rows.begin)
+    throw new WarpjoinError('ERR_INTERNAL', `Sorted ${rows} rows of ${task.table.rows}.`);
   call.free(keys, relation, ...runs);
   return { columns, table: null, rows, stats: call.stats(plan, [task.table.rows], rows) };
 }

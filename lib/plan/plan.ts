@@ -36,6 +36,16 @@ export interface CopyStep extends StepOf<'copy'> {}
 export interface MergeStep extends StepOf<'merge'> {
   side: Side | null;
 }
+/** Finds rows [skip, skip + count) of the order, without a sort of all rows. */
+export interface TopStep extends StepOf<'top'> {
+  skip: number;
+  count: number;
+}
+/** Keeps rows [begin, end) of a sorted run. */
+export interface CutStep extends StepOf<'cut'> {
+  begin: number;
+  end: number;
+}
 /** Orders ties of the first key word. */
 export interface RefineStep extends StepOf<'refine'> {}
 export interface HashJoinStep extends StepOf<'hashJoin'> {
@@ -90,6 +100,8 @@ export type ColumnOrigin = 'keys' | 'payload' | 'decoded' | 'gathered' | 'coales
 export type Step =
   | SortStep
   | CopyStep
+  | TopStep
+  | CutStep
   | MergeStep
   | RefineStep
   | HashJoinStep

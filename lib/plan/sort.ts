@@ -12,6 +12,7 @@ import {
   type ColumnOrigin,
   type ColumnStep,
   type CopyStep,
+  type CutStep,
   chunksetEnds,
   deviceBudget,
   type Estimate,
@@ -26,6 +27,7 @@ import {
   type ResidentSortStep,
   type Resources,
   type SortStep,
+  type TopStep,
 } from './plan.js';
 
 /** Tuples to sort, as the data plane describes them. */
@@ -55,6 +57,20 @@ export interface SortRequest extends Tuples {
   encodedBytes: number;
   /** Whether all but sample sorts need a flipped copy of the keys. */
   flips: boolean;
+  /** Rows of the order that are kept; left out: all. */
+  rows?: RowRange;
+}
+
+/** Rows [begin, end) of an order. */
+export interface RowRange {
+  begin: number;
+  end: number;
+}
+
+/** The rows that are left of `rows`. */
+export function rowRange(rows: number, offset: number, limit: number): RowRange {
+  const begin = Math.min(rows, offset);
+  return { begin, end: begin + Math.min(limit, rows - begin) };
 }
 
 const tupleBytes = ({ keyBytes, valueBytes }: Tuples): number => keyBytes + valueBytes;
@@ -286,7 +302,7 @@ export function columnStep(
 }
 
 export type SortPlan = Plan<
-  SortStep | CopyStep | MergeStep | RefineStep | ColumnStep | GatherStep | ResidentSortStep | BringHomeStep
+  SortStep | CopyStep | TopStep | CutStep | MergeStep | RefineStep | ColumnStep | GatherStep | ResidentSortStep | BringHomeStep
 >;
 
 /** In place of sorting: a copy of tuples that are in order already. */
@@ -298,14 +314,58 @@ function copySteps(relation: Tuples, { threads }: Resources) {
   return { steps, algorithm: 'none', reason: 'the rows are in order already', chunksets: 1, hostBytes, deviceBytes: 0 };
 }
 
-/** Host memory of making the columns of a sorted run: decoded ones first; then keys go, and the others are made. */
-function columnsHostBytes({ tuples, keyBytes, valueBytes, columns, encodedBytes }: SortRequest): number {
-  const use = new HostUse().add(hostBlocks(tuples, keyBytes, valueBytes));
-  for (const column of columns) if (column.from === 'decoded') use.add(columnBlocks(tuples, column));
+/** Host memory of making the columns of `rows` sorted rows: decoded ones first; then keys go, and the others are made. */
+function columnsHostBytes({ keyBytes, valueBytes, columns, encodedBytes }: SortRequest, rows: number): number {
+  const use = new HostUse().add(hostBlocks(rows, keyBytes, valueBytes));
+  for (const column of columns) if (column.from === 'decoded') use.add(columnBlocks(rows, column));
   use.add(-encodedBytes);
-  if (columns.every(({ from }) => from !== 'keys')) use.add(-hostBlocks(tuples, keyBytes));
-  for (const column of columns) if (column.from === 'gathered') use.add(columnBlocks(tuples, column));
+  if (columns.every(({ from }) => from !== 'keys')) use.add(-hostBlocks(rows, keyBytes));
+  for (const column of columns) if (column.from === 'gathered') use.add(columnBlocks(rows, column));
   return use.most;
+}
+
+/** Whether some rows are few enough among all to be found without a sort of all. */
+export function prefersTop(rows: number, { begin, end }: RowRange, choice: SortAlgorithmChoice): boolean {
+  const FEW = 4096;
+  const SHARE = 8;
+  if (choice !== 'auto' || end - begin === rows) return false;
+  return begin === end || (end < rows && (end <= FEW || end * SHARE <= rows));
+}
+
+/** A sort of which few rows are kept. */
+export interface TopRequest {
+  /** Of the table. */
+  tuples: number;
+  rows: RowRange;
+  columns: readonly PlannedColumn[];
+  /** Host memory of finding the rows. */
+  topBytes: number;
+}
+
+/** Plans a sort of which few rows are kept. Throws ERR_MEMORY_LIMIT, naming the limit, where it can't fit. */
+export function planTop({ tuples, rows: { begin, end }, columns, topBytes }: TopRequest, resources: Resources): SortPlan {
+  const rows = end - begin;
+  const rowBytes = tuples < 2 ** 32 - 1 ? 4 : 8;
+  const made = columns.map((column) => columnBlocks(rows, column));
+  const hostBytes = Math.max(topBytes, hostBlocks(rows, rowBytes) + made.reduce((sum, bytes) => sum + bytes, 0));
+  checkHostBytes(`The first ${end} of ${tuples} rows`, hostBytes, resources);
+  const top: TopStep = {
+    op: 'top',
+    label: 'first rows',
+    skip: begin,
+    count: rows,
+    estimate: estimate(tuples, COSTS.encode, 2 * tuples * 8, resources.threads),
+  };
+  return {
+    algorithm: 'top',
+    reason: `${end} of ${tuples} rows are found in one pass`,
+    chunksets: 1,
+    rounds: 1,
+    inOrder: [],
+    hostBytes,
+    deviceBytes: 0,
+    steps: [top, ...columns.map((column, index) => columnStep(column, index, rows, resources.threads, tuples))],
+  };
 }
 
 /**
@@ -319,13 +379,15 @@ export function planSort(
   gatherBytes: GatherDeviceBytes | null = null,
 ): SortPlan {
   const { tuples, columns } = request;
+  const range = request.rows ?? { begin: 0, end: tuples };
+  const rows = range.end - range.begin;
   const runBytes = tuples * tupleBytes(request);
   // An algorithm that was asked for sorts whatever it is given.
   const inOrder = request.sorted && request.algorithm === 'auto';
   const sorted = inOrder
     ? copySteps(request, resources)
     : sortSteps(request, null, request.algorithm, 0, deviceBytes, resources, request.flips);
-  const hostBytes = Math.max(sorted.hostBytes, columnsHostBytes(request));
+  const hostBytes = Math.max(sorted.hostBytes, columnsHostBytes(request, rows));
   checkHostBytes(`Sorting ${tuples} rows`, hostBytes, resources);
   const steps: SortPlan['steps'] = [...sorted.steps];
   if (request.refine) {
@@ -335,10 +397,15 @@ export function planSort(
       estimate: estimate(tuples, COSTS.gather, 2 * runBytes, resources.threads),
     });
   }
+  if (rows < tuples) {
+    const bytes = range.begin > 0 ? 2 * rows * tupleBytes(request) : 0;
+    steps.push({ op: 'cut', label: 'cut', ...range, estimate: estimate(rows, 0, bytes, resources.threads) });
+  }
   // Once the keys are decoded they can go, before the other columns take memory.
-  const made = columns.map((column, index) => columnStep(column, index, tuples, resources.threads));
+  const made = columns.map((column, index) => columnStep(column, index, rows, resources.threads, tuples));
   const ordinals = sorted.steps.flatMap((step) => (step.op === 'sort' ? step.devices : []));
-  const gathering = { side: null, rows: tuples, tableRows: tuples, rowBytes: request.valueBytes, heldBytes: runBytes, columns };
+  const heldBytes = rows * tupleBytes(request);
+  const gathering = { side: null, rows, tableRows: tuples, rowBytes: request.valueBytes, heldBytes, columns };
   // Rows in order are read in order: the host's threads need no help.
   const gather = gatherBytes && !inOrder ? gatherStep(gathering, made, ordinals, gatherBytes, resources) : null;
   steps.push(...made.filter((step) => step.from === 'decoded'), ...(gather ? [gather.step] : []));

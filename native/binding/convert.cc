@@ -76,9 +76,11 @@ void check_type(const Napi::Value& value, const ColumnType& type) {
     switch (type.order) {
       case KeyOrder::none: return true;
       case KeyOrder::boolean: return type.kind == ColumnKind::boolean;
-      case KeyOrder::bytes: return type.variable_width();
+      case KeyOrder::bytes: return type.variable_width() || type.kind == ColumnKind::fixed || type.kind == ColumnKind::view;
       case KeyOrder::floating: return type.kind == ColumnKind::fixed && (width == 2 || width == 4 || width == 8);
       case KeyOrder::signed_integer:
+        if (type.kind == ColumnKind::fixed && (width == 16 || width == 32)) return true;
+        [[fallthrough]];
       case KeyOrder::unsigned_integer:
         return type.kind == ColumnKind::fixed && (width == 1 || width == 2 || width == 4 || width == 8);
     }

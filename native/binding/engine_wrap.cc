@@ -10,6 +10,7 @@
 #include "binding/row_source.h"
 #include "binding/step_values.h"
 #include "columns/device_gather.h"
+#include "columns/top_rows.h"
 #include "core/error.h"
 #include "primitives/primitives.h"
 #include "transfer/link_speeds.h"
@@ -32,6 +33,9 @@ Napi::Value EngineWrap::define(Napi::Env env) {
                                               method<&EngineWrap::sort_spills>("sortSpills"),
                                               method<&EngineWrap::sort_chunksets>("sortChunksets"),
                                               method<&EngineWrap::copy_run>("copyRun"),
+                                              method<&EngineWrap::cut_run>("cutRun"),
+                                              method<&EngineWrap::top_rows>("topRows"),
+                                              method<&EngineWrap::top_rows_bytes>("topRowsBytes"),
                                               method<&EngineWrap::merge_scratch_bytes>("mergeScratchBytes"),
                                               method<&EngineWrap::merge_runs>("mergeRuns"),
                                               method<&EngineWrap::drop_keys>("dropKeys"),
@@ -255,19 +259,28 @@ Napi::Value EngineWrap::relation(const Napi::CallbackInfo& info) {
                  });
 }
 
+namespace {
+
+std::vector<SortColumn> to_sort_columns(const Relation& relation, const Napi::Value& value) {
+  if (!value.IsArray()) throw Napi::TypeError::New(value.Env(), "Expected an array for by");
+  const auto specs = value.As<Napi::Array>();
+  std::vector<SortColumn> by;
+  for (uint32_t i = 0; i < specs.Length(); ++i) {
+    const Napi::Object spec = to_object(specs.Get(i), "by");
+    by.push_back({&column_at(relation, spec.Get("column"), "by.column"), to_bool(spec.Get("descending"), "by.descending"),
+                  to_bool(spec.Get("nullsLast"), "by.nullsLast")});
+  }
+  if (by.empty()) throw Napi::RangeError::New(value.Env(), "Expected at least one column for by");
+  return by;
+}
+
+}  // namespace
+
 Napi::Value EngineWrap::sort_keys(const Napi::CallbackInfo& info) {
   const auto state = std::make_shared<SortKeysState>();
   state->engine = engine_;
   state->relation = own<Relation>(info[1]);
-  if (!info[2].IsArray()) throw Napi::TypeError::New(info.Env(), "Expected an array for by");
-  const auto specs = info[2].As<Napi::Array>();
-  std::vector<SortColumn> by;
-  for (uint32_t i = 0; i < specs.Length(); ++i) {
-    const Napi::Object spec = to_object(specs.Get(i), "by");
-    by.push_back({&column_at(*state->relation, spec.Get("column"), "by.column"), to_bool(spec.Get("descending"), "by.descending"),
-                  to_bool(spec.Get("nullsLast"), "by.nullsLast")});
-  }
-  if (by.empty()) throw Napi::RangeError::New(info.Env(), "Expected at least one column for by");
+  std::vector<SortColumn> by = to_sort_columns(*state->relation, info[2]);
   state->columns = by.size();
   const Column* payload = optional_column_at(*state->relation, info[3], "payload");
   const bool allow_flip = to_bool(info[4], "allowFlip");
@@ -342,6 +355,41 @@ Napi::Value EngineWrap::copy_run(const Napi::CallbackInfo& info) {
   });
 }
 
+Napi::Value EngineWrap::cut_run(const Napi::CallbackInfo& info) {
+  const auto run = own<RunState>(info[1]);
+  const uint64_t begin = to_count(info[2], "begin"), end = to_count(info[3], "end", begin, UINT64_MAX);
+  return enqueue(info, {run}, [run, begin, end](Engine& engine, Job& job) {
+    if (!run->run.keys || !run->run.values) throw Error(ErrorCode::option, "The keys or values of a run have been taken");
+    if (end > run->run.size) {
+      throw Error(ErrorCode::option, "The run has " + std::to_string(run->run.size) + " tuples, not " + std::to_string(end));
+    }
+    const PhaseTimer timer(job, "cut");
+    return run_to_handle(std::make_shared<RunState>(
+        RunState{{engine.weak_from_this()}, run->origin, warpjoin::cut_run(std::exchange(run->run, {}), begin, end)}));
+  });
+}
+
+Napi::Value EngineWrap::top_rows(const Napi::CallbackInfo& info) {
+  const auto relation = own<Relation>(info[1]);
+  std::vector<SortColumn> by = to_sort_columns(*relation, info[2]);
+  const RunOrigin origin{relation, false, relation->rows, {relation->rows}};
+  return enqueue(info, {relation},
+                 [origin, by = std::move(by), skip = to_count(info[3], "skip"), count = to_count(info[4], "count")](
+                     Engine& engine, Job& job) {
+                   const PhaseTimer timer(job, "first rows");
+                   TopRows top = warpjoin::top_rows(by, skip, count, engine, job);
+                   SortedRun run;
+                   run.layout = {8, top.row_bytes};
+                   run.size = top.size;
+                   run.values = std::move(top.rows);
+                   return run_to_handle(std::make_shared<RunState>(RunState{{engine.weak_from_this()}, origin, std::move(run)}));
+                 });
+}
+
+Napi::Value EngineWrap::top_rows_bytes(const Napi::CallbackInfo& info) {
+  return number(info.Env(), warpjoin::top_rows_bytes(to_count(info[0], "rows"), to_count(info[1], "kept"), engine()));
+}
+
 Napi::Value EngineWrap::merge_scratch_bytes(const Napi::CallbackInfo& info) {
   constexpr uint64_t kMostRuns = 1 << 20;
   const TupleLayout layout{to_tuple_bytes(info[0], "keyBytes", false), to_tuple_bytes(info[1], "valueBytes", true)};
@@ -399,11 +447,9 @@ Napi::Value EngineWrap::decode_keys(const Napi::CallbackInfo& info) {
   const uint64_t column = to_count(info[2], "sortColumn", 0, keys->columns - 1);
   check_run(info.Env(), *run, origin_of(keys));
   return enqueue(info, {keys, run}, [keys = keys.get(), run = run.get(), column](Engine& engine, Job& job) -> MakeResult {
-    if (!run->run.keys || run->run.size != run->origin.tuples) {
-      throw Error(ErrorCode::option, "Expected a run of all tuples, with its keys");
-    }
+    if (!run->run.keys) throw Error(ErrorCode::option, "The keys of the run have been taken");
     const PhaseTimer timer(job, "decode");
-    auto decoded = keys->keys->decode(column, run->run.keys.data(), engine, job);
+    auto decoded = keys->keys->decode(column, run->run.keys.data(), run->run.size, engine, job);
     if (!decoded) return [](Napi::Env env) { return env.Null(); };
     return column_result(std::move(*decoded), job.max_buffer_bytes());
   });

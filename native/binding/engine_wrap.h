@@ -59,6 +59,9 @@ class EngineWrap : public std::enable_shared_from_this<EngineWrap> {
   Napi::Value sort_spills(const Napi::CallbackInfo& info);
   Napi::Value sort_chunksets(const Napi::CallbackInfo& info);
   Napi::Value copy_run(const Napi::CallbackInfo& info);
+  Napi::Value cut_run(const Napi::CallbackInfo& info);
+  Napi::Value top_rows(const Napi::CallbackInfo& info);
+  Napi::Value top_rows_bytes(const Napi::CallbackInfo& info);
   Napi::Value merge_scratch_bytes(const Napi::CallbackInfo& info);
   Napi::Value set_memory_limit(const Napi::CallbackInfo& info);
   Napi::Value drop_keys(const Napi::CallbackInfo& info);

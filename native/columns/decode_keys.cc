@@ -63,14 +63,15 @@ void write_bits(const Fields<Word>& fields, const KeyColumn& column, const uint6
 
 }  // namespace
 
-std::optional<OwnedColumn> EncodedSortKeys::decode(size_t sort_column, const void* sorted_keys, Engine& engine,
+std::optional<OwnedColumn> EncodedSortKeys::decode(size_t sort_column, const void* sorted_keys, uint64_t rows, Engine& engine,
                                                    const Job& job) const {
   const KeyColumn& column = order_.columns().at(sort_column);
   const ColumnType& type = column.chunks.type();
   const bool placed = (column.value_bits == 0 || column.value_shift >= 0) && (!column.has_null_flag || column.null_shift >= 0);
-  if (column.is_text() || !placed || column.fixed.canonicalized || (column.fixed.nulls != 0 && !column.has_null_flag)) return {};
+  if (column.is_text() || !placed || !plain_.is_source(sort_column) || column.fixed.canonicalized ||
+      (column.fixed.nulls != 0 && !column.has_null_flag))
+    return {};
 
-  const uint64_t rows = tuples_.view.size;
   const bool bits = is_boolean_key(type);
   const uint64_t words = (rows + 63) / 64;
   OwnedColumn result;

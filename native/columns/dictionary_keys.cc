@@ -127,7 +127,7 @@ std::vector<PlainKey> decoded_keys(std::span<const KeySource> sources, Engine& e
 template <class Rank>
 HostBuffer ranks_of(const Column& entries, Engine& engine, const Job& job) {
   const SortColumn by{&entries, false, true};
-  const EncodedSortKeys keys({&by, 1}, nullptr, engine, job);
+  const EncodedSortKeys keys(PlainOrder({&by, 1}, engine, job), nullptr, engine, job);
   const EncodedTuples& tuples = keys.tuples();
   const TupleLayout layout = tuples.layout;
   const uint64_t size = tuples.view.size;

@@ -88,9 +88,9 @@ class SortKeys {
   virtual bool complete() const = 0;
   /// Orders each run of equal keys in `tuples` (sorted by word 0, values are row numbers) by the remaining words, stable.
   virtual void refine_ties(TupleSpan tuples, Engine& engine, const Job& job) const = 0;
-  /// The sort column as sorted, computed from sorted word-0 keys alone, where that is exact; otherwise nothing, and the
+  /// The sort column as sorted, computed from `rows` sorted word-0 keys alone, where that is exact; otherwise nothing, and the
   /// column must be gathered.
-  virtual std::optional<OwnedColumn> decode(size_t sort_column, const void* sorted_keys, Engine& engine,
+  virtual std::optional<OwnedColumn> decode(size_t sort_column, const void* sorted_keys, uint64_t rows, Engine& engine,
                                             const Job& job) const = 0;
 };
 

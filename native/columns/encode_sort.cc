@@ -10,17 +10,6 @@ namespace {
 
 constexpr uint64_t kWordsAtOnce = 4096;  // stay in the first-level cache from field to field
 
-uint64_t rows_to_sort(std::span<const SortColumn> by) {
-  if (by.empty()) throw Error(ErrorCode::option, "A sort needs at least one column to sort by");
-  for (const SortColumn& column : by) {
-    if (column.column->length == by[0].column->length) continue;
-    throw Error(ErrorCode::invalid_table, "Column '" + column.column->name + "' has " + std::to_string(column.column->length) +
-                                              " rows, but column '" + by[0].column->name + "' has " +
-                                              std::to_string(by[0].column->length));
-  }
-  return by[0].column->length;
-}
-
 }  // namespace
 
 bool carry_payload(EncodedTuples& tuples, const Column* payload, Engine& engine, const Job& job) {
@@ -50,11 +39,27 @@ bool carry_payload(EncodedTuples& tuples, const Column* payload, Engine& engine,
   return false;
 }
 
-EncodedSortKeys::EncodedSortKeys(std::span<const SortColumn> by, const Column* payload, Engine& engine, const Job& job)
-    : order_(by, engine, job) {
-  tuples_.view.size = rows_to_sort(by);
-  are_values_ = alias(by);
-  if (!are_values_) {
+PlainOrder::PlainOrder(std::span<const SortColumn> by, Engine& engine, const Job& job) {
+  if (by.empty()) throw Error(ErrorCode::option, "A sort needs at least one column to sort by");
+  keys_.reserve(by.size());
+  for (const SortColumn& column : by) {
+    if (column.column->length != by[0].column->length) {
+      throw Error(ErrorCode::invalid_table, "Column '" + column.column->name + "' has " + std::to_string(column.column->length) +
+                                                " rows, but column '" + by[0].column->name + "' has " +
+                                                std::to_string(by[0].column->length));
+    }
+    const KeySource source{column.column, {}};
+    keys_.push_back(std::move(plain_keys({&source, 1}, engine, job)[0]));
+    by_.push_back({&keys_.back().column, column.descending, column.nulls_last});
+  }
+}
+
+EncodedSortKeys::EncodedSortKeys(PlainOrder plain, const Column* payload, Engine& engine, const Job& job)
+    : plain_(std::move(plain)), order_(plain_.by(), Extents::values, engine, job) {
+  tuples_.view.size = plain_.rows();
+  const bool aliased = alias();
+  are_values_ = aliased && plain_.is_source(0);
+  if (!aliased) {
     if (order_.first_word_bits() <= 32) {
       encode<uint32_t>(engine, job);
     } else {
@@ -65,7 +70,7 @@ EncodedSortKeys::EncodedSortKeys(std::span<const SortColumn> by, const Column* p
 }
 
 /// Uses the Arrow buffer of a single unsigned column as it is, where its values fill the words that it would get.
-bool EncodedSortKeys::alias(std::span<const SortColumn> by) {
+bool EncodedSortKeys::alias() {
   if (order_.columns().size() != 1) return false;
   KeyColumn& column = order_.columns()[0];
   const ColumnType& type = column.chunks.type();
@@ -77,7 +82,7 @@ bool EncodedSortKeys::alias(std::span<const SortColumn> by) {
   column.value_shift = 0;
   tuples_.layout.key_bytes = static_cast<uint8_t>(key_bytes);
   tuples_.view.keys = column.chunks.chunks()[0].values;
-  tuples_.borrowed_from = by[0].column;
+  if (plain_.is_source(0)) tuples_.borrowed_from = plain_.by()[0].column;
   tuples_.varying_bits = column.fixed.varying_bits();
   return true;
 }
@@ -116,7 +121,7 @@ class ColumnAsKeys final : public SortKeys {
  public:
   /// Null where the column can't be.
   static std::unique_ptr<SortKeys> make(std::span<const SortColumn> by, const Column* payload, Engine& engine, const Job& job) {
-    if (by.size() != 1) return nullptr;
+    if (by.size() != 1 || by[0].column->dictionary) return nullptr;
     const columns::ChunkIndex chunks(*by[0].column);
     const ColumnType& type = chunks.type();
     if (!are_integer_keys(type) || !columns::aliasable(chunks, type.width) || columns::count_nulls(chunks, engine, job) != 0)
@@ -136,7 +141,7 @@ class ColumnAsKeys final : public SortKeys {
   bool are_values() const override { return true; }
   bool complete() const override { return true; }
   void refine_ties(TupleSpan, Engine&, const Job&) const override {}
-  std::optional<OwnedColumn> decode(size_t, const void*, Engine&, const Job&) const override { return {}; }
+  std::optional<OwnedColumn> decode(size_t, const void*, uint64_t, Engine&, const Job&) const override { return {}; }
 
  private:
   EncodedTuples tuples_;
@@ -149,7 +154,7 @@ std::unique_ptr<SortKeys> encode_sort_keys(std::span<const SortColumn> by, const
   if (allow_flip) {
     if (auto keys = ColumnAsKeys::make(by, payload, engine, job)) return keys;
   }
-  return std::make_unique<columns::EncodedSortKeys>(by, payload, engine, job);
+  return std::make_unique<columns::EncodedSortKeys>(columns::PlainOrder(by, engine, job), payload, engine, job);
 }
 
 }  // namespace warpjoin

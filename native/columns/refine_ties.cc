@@ -252,7 +252,7 @@ class Refiner {
 };
 
 template <class Row>
-void refine(const SortOrder& order, TupleLayout layout, TupleSpan tuples, Engine& engine, const Job& job) {
+void refine_rows(const SortOrder& order, TupleLayout layout, TupleSpan tuples, Engine& engine, const Job& job) {
   Refiner<Row> refiner(order, static_cast<Row*>(tuples.values), engine, job);
   const auto after = [&](uint64_t) { return order.after_first_word(); };
   if (layout.key_bytes == 4) {
@@ -276,12 +276,12 @@ bool EncodedSortKeys::tie(const TupleSpan& sorted, uint64_t a, uint64_t b) const
                                        : with_rows(static_cast<const uint64_t*>(sorted.keys));
 }
 
-void EncodedSortKeys::refine_ties(TupleSpan tuples, Engine& engine, const Job& job) const {
-  if (complete() || tuples.size < 2) return;
-  if (tuples_.layout.value_bytes == 4) {
-    refine<uint32_t>(order_, tuples_.layout, tuples, engine, job);
+void refine_ties(const SortOrder& order, TupleLayout layout, TupleSpan tuples, Engine& engine, const Job& job) {
+  if (order.complete() || tuples.size < 2) return;
+  if (layout.value_bytes == 4) {
+    refine_rows<uint32_t>(order, layout, tuples, engine, job);
   } else {
-    refine<uint64_t>(order_, tuples_.layout, tuples, engine, job);
+    refine_rows<uint64_t>(order, layout, tuples, engine, job);
   }
 }
 

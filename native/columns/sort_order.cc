@@ -19,14 +19,29 @@ void fit_head(KeyColumn& column, unsigned room) {
   if (column.text_bytes) column.size_bits = bit_width(column.text_bytes + 1);
 }
 
+/// What values of a type may be.
+FixedScan type_scan(const ColumnType& type) {
+  FixedScan scan;
+  scan.least = 0;
+  scan.greatest = is_boolean_key(type) ? 1 : low_bits(8 * type.width);
+  return scan;
+}
+TextScan any_text() {
+  TextScan scan;
+  scan.least_size = 0;
+  scan.greatest_size = ~uint64_t{0};
+  return scan;
+}
+
 }  // namespace
 
-SortOrder::SortOrder(std::span<const SortColumn> by, Engine& engine, const Job& job) {
-  scan(by, engine, job);
+SortOrder::SortOrder(std::span<const SortColumn> by, Extents extents, Engine& engine, const Job& job) {
+  scan(by, extents, engine, job);
   lay_out();
 }
 
-void SortOrder::scan(std::span<const SortColumn> by, Engine& engine, const Job& job) {
+void SortOrder::scan(std::span<const SortColumn> by, Extents extents, Engine& engine, const Job& job) {
+  const bool read = extents == Extents::values;
   for (const SortColumn& sort_column : by) require_key_type(*sort_column.column);
   columns_.reserve(by.size());
   for (const SortColumn& sort_column : by) {
@@ -36,16 +51,16 @@ void SortOrder::scan(std::span<const SortColumn> by, Engine& engine, const Job& 
                                                         .fixed = {},
                                                         .text = {}});
     if (column.is_text()) {
-      column.text = scan_text(column.chunks, true, engine, job);
+      column.text = read ? scan_text(column.chunks, true, engine, job) : any_text();
     } else {
-      column.fixed = scan_fixed(column.chunks, engine, job);
+      column.fixed = read ? scan_fixed(column.chunks, engine, job) : type_scan(column.chunks.type());
       if (!column.fixed.empty()) {
         column.value_bits = bit_width(column.fixed.greatest - column.fixed.least);
         column.flip = column.descending ? ~uint64_t{0} : 0;
         column.base = column.descending ? ~column.fixed.greatest : column.fixed.least;
       }
     }
-    column.has_null_flag = column.nulls() != 0 && column.nulls() != column.chunks.rows();
+    column.has_null_flag = read ? column.nulls() != 0 && column.nulls() != column.chunks.rows() : column.chunks.nullable();
   }
 }
 

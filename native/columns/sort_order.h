@@ -33,9 +33,16 @@ struct KeyColumn {
   uint64_t nulls() const { return is_text() ? text.nulls : fixed.nulls; }
 };
 
+/// What the fields of a sort order are as wide as.
+enum class Extents : uint8_t {
+  values,  ///< the distances between the columns' values, which are read for that: a pass over each column
+  types,   ///< what the columns' types allow: no value is read, and fewer columns fit word 0
+};
+
+/// Columns are of plain kinds: see plain_keys.h.
 class SortOrder {
  public:
-  SortOrder(std::span<const SortColumn> by, Engine& engine, const Job& job);
+  SortOrder(std::span<const SortColumn> by, Extents extents, Engine& engine, const Job& job);
 
   std::vector<KeyColumn>& columns() { return columns_; }
   const std::vector<KeyColumn>& columns() const { return columns_; }
@@ -82,7 +89,7 @@ class SortOrder {
     std::vector<Part> parts;
   };
 
-  void scan(std::span<const SortColumn> by, Engine& engine, const Job& job);
+  void scan(std::span<const SortColumn> by, Extents extents, Engine& engine, const Job& job);
   void lay_out();
   void cut(std::vector<Field>& fields);
   State at_stage(uint32_t stage) const { return {stage, stage < stages_.size() ? stages_[stage].depth : 0}; }
@@ -95,5 +102,9 @@ class SortOrder {
   std::vector<Stage> stages_;
   unsigned first_word_bits_ = 0;
 };
+
+/// Orders each run of equal keys in `tuples`, which are sorted by word 0 of `order` with row numbers as values, by the words that
+/// follow, stable.
+void refine_ties(const SortOrder& order, TupleLayout layout, TupleSpan tuples, Engine& engine, const Job& job);
 
 }  // namespace warpjoin::columns

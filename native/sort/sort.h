@@ -55,6 +55,9 @@ std::vector<SortedRun> sort_chunksets(Engine& engine, TupleLayout layout, TupleV
 /// The run of tuples (host memory; implied values allowed) that ascend by key ^ `flip` already: a copy.
 SortedRun copy_run(Engine& engine, TupleLayout layout, TupleView sorted, uint64_t flip, Job& job);
 
+/// Tuples [begin, end) of a run, end <= run.size, in its memory.
+SortedRun cut_run(SortedRun run, uint64_t begin, uint64_t end);
+
 /// Host memory of merge_runs() beside the runs and the merged one.
 size_t merge_scratch_bytes(TupleLayout layout, uint64_t tuples, size_t runs, Engine& engine);
 

@@ -162,6 +162,18 @@ std::vector<SortedRun> sort_chunksets(Engine& engine, TupleLayout layout, TupleV
   return runs;
 }
 
+SortedRun cut_run(SortedRun run, uint64_t begin, uint64_t end) {
+  const auto cut = [&](HostBuffer& buffer, size_t width) {
+    if (!buffer) return;
+    if (begin) std::memmove(buffer.data(), buffer.as<char>() + begin * width, (end - begin) * width);
+    buffer.shrink((end - begin) * width);
+  };
+  cut(run.keys, run.layout.key_bytes);
+  cut(run.values, run.layout.value_bytes);
+  run.size = end - begin;
+  return run;
+}
+
 SortedRun copy_run(Engine& engine, TupleLayout layout, TupleView sorted, uint64_t flip, Job& job) {
   job.add_planned(sorted.size);
   PhaseTimer timer(job, "copy", 2 * sorted.size * layout.tuple_bytes());

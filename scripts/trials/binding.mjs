@@ -138,7 +138,13 @@ function keep(kind, engine, value, group = {}) {
 }
 
 const ROWS = [0, 1, 2, 63, 64, 65, 200, 200, 200, 1000, 5000];
-const WIDTHS = { signed: [1, 2, 4, 8], unsigned: [1, 2, 4, 8], floating: [2, 4, 8], none: [1, 3, 4, 8, 16, 40] };
+const WIDTHS = {
+  signed: [1, 2, 4, 8, 16, 32],
+  unsigned: [1, 2, 4, 8],
+  floating: [2, 4, 8],
+  bytes: [1, 3, 8, 16, 40],
+  none: [1, 3, 4, 8, 16, 40],
+};
 
 function chunk(kind, width, rows) {
   const bitOffset = kind === 'boolean' || chance(0.2) ? below(9) : 0;
@@ -170,8 +176,12 @@ let firstKind = 'fixed';
 function column(rows, index) {
   const kind = index === 0 && chance(0.8) ? firstKind : pick(['fixed', 'fixed', 'fixed', 'boolean', 'utf8', 'large_utf8']);
   const order =
-    kind === 'fixed' ? pick(['signed', 'signed', 'unsigned', 'floating', 'none']) : kind === 'boolean' ? 'boolean' : 'bytes';
-  const width = kind !== 'fixed' ? 0 : index === 0 && order !== 'none' ? pick([4, 8]) : pick(WIDTHS[order]);
+    kind === 'fixed'
+      ? pick(['signed', 'signed', 'unsigned', 'floating', 'bytes', 'none'])
+      : kind === 'boolean'
+        ? 'boolean'
+        : 'bytes';
+  const width = kind !== 'fixed' ? 0 : index === 0 && order !== 'none' && chance(0.8) ? pick([4, 8]) : pick(WIDTHS[order]);
   const first = chance(0.3) ? below(rows + 1) : rows;
   const parts = first === rows ? [rows] : [first, rows - first];
   return {
@@ -244,6 +254,9 @@ const methods = {
     'run',
   ],
   copyRun: [2, (of) => [handle('job', of), handle('sortKeys', of)], 'run'],
+  cutRun: [2, (of) => [handle('job', of), handle('run', of), count(20), count(1000)], 'run'],
+  topRows: [6, (of) => [handle('job', of), handle('relation', of), by(), pick([0, count(2000)]), count(2000)], 'run'],
+  topRowsBytes: [1, () => [count(1e9), count(1e9)]],
   mergeScratchBytes: [2, () => [pick([4, 8, count(9)]), pick([0, 4, 8, count(9)]), count(10_000), count(9)]],
   mergeRuns: [4, (of) => [handle('job', of), handlesTogether('run', of)], 'run'],
   refineTies: [4, (of) => [handle('job', of), handle('sortKeys', of), handle('run', of)]],

@@ -118,8 +118,13 @@ async function callAll(attempt) {
   const texts = await call('sortKeys', job, relation, by(3, 1), null, false);
   const ties = (await call('sortChunksets', job, texts, { ...plan('merge'), chunksetEnds: [ROWS] })) ?? [];
   await call('refineTies', job, texts, ties[0]);
+  const top = await call('topRows', job, relation, by(1, 0), 3, 100);
+  await call('topRowsBytes', ROWS, 103);
+  await call('gather', job, relation, 3, top, 'left');
+  kept.push(...(top ? [top] : []));
   const copied = await call('copyRun', job, await call('sortKeys', job, inOrder, by(0), null, false));
-  kept.push(...ties, ...(copied ? [copied] : []));
+  const part = await call('cutRun', job, ties[0], 1, 10);
+  kept.push(...ties, ...(copied ? [copied] : []), ...(part ? [part] : []));
   for (const [key, kind] of [
     [0, 'inner'],
     [1, 'full'],

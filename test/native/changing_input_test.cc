@@ -9,6 +9,7 @@
 
 #include "columns/encode.h"
 #include "columns/gather.h"
+#include "columns/top_rows.h"
 #include "core/error.h"
 #include "join/join.h"
 #include "sort/sort.h"
@@ -295,10 +296,101 @@ TEST(ChangingInput, TablesAreSortedWithinBounds) {
       const SortedRun run =
           merge_runs(engine, sort_chunksets(engine, tuples.layout, tuples.view, tuples.varying_bits, own, job), job);
       if (!keys->complete()) keys->refine_ties({run.keys.data(), run.values.data(), run.size}, engine, job);
-      for (size_t i = 0; i < by_count; ++i) keys->decode(i, run.keys.data(), engine, job);
+      for (size_t i = 0; i < by_count; ++i) keys->decode(i, run.keys.data(), run.size, engine, job);
       if (tuples.view.values) return;  // no row numbers
       for (const TestColumn* column : all) {
         gather(column->column, {run.values.data(), run.layout.value_bytes, false, run.size}, engine, job);
+      }
+    });
+    if (HasFailure()) return;
+  }
+}
+
+TEST(ChangingInput, FirstRowsAreFoundWithinBounds) {
+  std::mt19937_64 random(9);
+  Engine engine({.threads = 3, .host_devices = 1, .memory_limit_bytes = size_t{1} << 30});
+  for (int round = 0; round < 80; ++round) {
+    SCOPED_TRACE(round);
+    const Job job;
+    const uint64_t rows = random() % 4 ? draw_rows(random) : 200'000;
+    const size_t by_count = 1 + random() % 3;
+    std::vector<TestColumn> columns;
+    for (size_t i = 0; i < by_count; ++i) columns.push_back(draw_column(draw_key_type(random), rows, random() % 2, random));
+    std::vector<SortColumn> by;
+    std::vector<const TestColumn*> all;
+    for (const TestColumn& column : columns) {
+      by.push_back({&column.column, random() % 2 == 0, random() % 2 == 0});
+      all.push_back(&column);
+    }
+    const uint64_t skip = random() % 2 ? 0 : random() % rows, count = random() % 2 ? 100 : random() % (rows + 1);
+    completes([&] {
+      for (const TestColumn& column : columns) validate_column(column.column, engine, job);
+      const Writer writer(buffers_of(all), random());
+      const TopRows top = top_rows(by, skip, count, engine, job);
+      EXPECT_EQ(top.size, std::min(count, rows - skip));
+      std::vector<uint32_t> numbers(top.rows.as<uint32_t>(), top.rows.as<uint32_t>() + top.size);
+      std::sort(numbers.begin(), numbers.end());
+      EXPECT_EQ(std::adjacent_find(numbers.begin(), numbers.end()), numbers.end());
+      EXPECT_TRUE(numbers.empty() || numbers.back() < rows);
+    });
+    if (HasFailure()) return;
+  }
+}
+
+TEST(ChangingInput, KeysOfAllTypesBecomePlainWithinBounds) {
+  std::mt19937_64 random(10);
+  Engine engine({.threads = 3, .host_devices = 1, .memory_limit_bytes = size_t{1} << 30});
+  for (int round = 0; round < 120; ++round) {
+    SCOPED_TRACE(round);
+    const Job job;
+    const uint64_t rows = draw_rows(random);
+    const auto width = std::vector<uint32_t>{3, 8, 16, 32}[random() % 4];
+    const ColumnType opaque{ColumnKind::fixed, width < 16 || random() % 2 ? KeyOrder::bytes : KeyOrder::signed_integer, width};
+    TestColumn values("v", opaque, draw_values(opaque, rows, {.nulls = 0.1}, random), random);
+    std::vector<const TestColumn*> all{&values};
+    const uint64_t entries = 1 + random() % 20;
+    const ColumnType text = random() % 2 ? utf8_type() : signed_type(16);
+    const TestColumn dictionary("d", text, draw_values(text, entries, {.nulls = 0.1}, random), random);
+    // Indices that change are refused soon: those of one byte may also stay within the dictionary.
+    Values indices;
+    for (uint64_t row = 0; row < rows; ++row) indices.push_back(value_of(static_cast<uint8_t>(random() % entries)));
+    TestColumn column("i", unsigned_type(1), indices, random);
+    const bool with_dictionary = random() % 2;
+    if (with_dictionary) {
+      column.column.dictionary = std::make_shared<const Column>(dictionary.column);
+      for (ColumnChunk& chunk : column.column.chunks) chunk.dictionary_size = entries;
+      all = {&dictionary};
+      if (random() % 2) all.push_back(&column);
+    }
+    // Views whose texts are within one buffer, or not.
+    std::vector<uint8_t> views(rows * 16), bytes(1000);
+    for (uint64_t row = 0; row < rows; ++row) {
+      const uint32_t words[4] = {static_cast<uint32_t>(random() % 40), 0, 0, static_cast<uint32_t>(random() % 900)};
+      std::memcpy(&views[row * 16], words, 16);
+    }
+    const std::vector<ViewBuffer> buffers{{bytes.data(), bytes.size()}};
+    Column view;
+    view.name = "view";
+    view.type = {ColumnKind::view, KeyOrder::bytes, 0};
+    view.length = rows;
+    view.chunks.emplace_back();
+    view.chunks[0].length = rows;
+    view.chunks[0].values = views.data();
+    view.chunks[0].values_bytes = views.size();
+    view.chunks[0].buffers = buffers;
+    std::vector<Writer::Array> arrays = buffers_of(all);
+    if (random() % 2) arrays.push_back({views.data(), views.size()});
+    arrays.push_back({bytes.data(), bytes.size()});
+    completes([&] {
+      const Writer writer(std::move(arrays), random());
+      for (const Column* one : std::initializer_list<const Column*>{with_dictionary ? &column.column : &values.column, &view}) {
+        completes([&] {
+          const SortColumn by{one};
+          const auto keys = encode_sort_keys({&by, 1}, nullptr, false, engine, job);
+          EXPECT_EQ(keys->tuples().view.size, rows);
+          const TopRows top = top_rows({&by, 1}, 0, 10, engine, job);
+          EXPECT_EQ(top.size, std::min<uint64_t>(10, rows));
+        });
       }
     });
     if (HasFailure()) return;

@@ -88,7 +88,7 @@ bool expect_sorted(const std::vector<By>& by, Engine& engine, std::mt19937_64& r
 
   for (size_t i = 0; i < by.size(); ++i) {
     const PoisonedMemory poisoned(engine, rows);
-    const auto decoded = keys->decode(i, sorted.key_bytes.get(), engine, job);
+    const auto decoded = keys->decode(i, sorted.key_bytes.get(), rows, engine, job);
     if (!decoded) continue;
     Values values;
     for (const uint64_t row : expected) values.push_back(by[i].values[row]);
@@ -316,7 +316,7 @@ TEST(SortKeys, DecodeRefusesOnlyWhatTheKeysDoNotHold) {
       sort_columns.push_back({&columns.back().column, column.descending, column.nulls_last});
     }
     const auto keys = encode_sort_keys(sort_columns, nullptr, false, engine, job);
-    return keys->decode(which, Sorted(keys->tuples()).key_bytes.get(), engine, job).has_value();
+    return keys->decode(which, Sorted(keys->tuples()).key_bytes.get(), keys->tuples().view.size, engine, job).has_value();
   };
   const auto floats = [](std::initializer_list<double> numbers) {
     Values values;
@@ -339,7 +339,7 @@ TEST(SortKeys, RefuseColumnsWithoutAnOrder) {
   std::mt19937_64 random(11);
   Engine engine = make_engine();
   const Job job;
-  for (const ColumnType& type : {opaque_type(8), opaque_type(16), floating_type(1), signed_type(16)}) {
+  for (const ColumnType& type : {opaque_type(8), opaque_type(16), floating_type(1), signed_type(3), unsigned_type(16)}) {
     const TestColumn test("odd", type, draw_values(opaque_type(type.width), 3, {}, random), {3}, random);
     const SortColumn by{&test.column};
     try {

@@ -571,6 +571,20 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
     sortSpills: () => false,
     sortChunksets: (job, handle, { chunksetEnds }) => step('sortChunksets', job, () => sortKeysInto(handle, chunksetEnds)),
     copyRun: (job, handle) => step('copyRun', job, () => sortKeysInto(handle, [handle.rows])[0]!),
+    cutRun: (job, handle, begin, end) =>
+      step('cutRun', job, () => {
+        const run = use<Run>(handle);
+        run.release();
+        return new Run(run.order.slice(begin, end), run.payload, run.compare, run.keys) as unknown as RunHandle;
+      }),
+    topRows: (job, relation, by, skip, count) =>
+      step('topRows', job, () => {
+        const { rows, columns } = use<Relation>(relation);
+        const compare = compareRows(columns, by);
+        const order = [...Array(rows).keys()].sort(compare).slice(skip, skip + count);
+        return new Run(order, null, compare) as unknown as RunHandle;
+      }),
+    topRowsBytes: (_rows, kept) => 1000 + kept * 64,
     mergeRuns: (job, handles) =>
       step('mergeRuns', job, () => {
         const runs = handles.map((handle) => use<Run>(handle));

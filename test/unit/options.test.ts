@@ -127,7 +127,7 @@ describe('sort options', () => {
     expect(error.message).toMatch(message);
   });
 
-  test('limit is for later', () => {
+  test('limit and offset are whole numbers', () => {
     expect(refusal(() => sort({ by: 'a', limit: 5 }))).toMatchObject({
       code: 'ERR_NOT_SUPPORTED',
       message: 'limit is not supported yet.',
