@@ -61,11 +61,11 @@ const uniform = (left) => {
   return () => below(left);
 };
 
-function sort({ description, by, columns }) {
+function sort({ description, by, limit, columns }) {
   return {
     kind: 'sort',
     description,
-    options: { by },
+    options: { by, ...(limit && { limit }) },
     generate: (rows) => ({ table: new Table({ ...columns(rows), payload: payload(rows, 3) }) }),
   };
 }
@@ -131,6 +131,25 @@ export const workloads = {
         amount[i] = unit() * 1000;
       }
       return { group: vector(new Int32(), group), day: vector(new DateDay(), day), amount: makeVector(amount) };
+    },
+  }),
+  'sort-limit': sort({
+    description: 'the first 100 rows by a uniform int64 key, of nine columns: five of int64, two of float64, int32 and utf8',
+    by: ['key'],
+    limit: 100,
+    columns: (rows) => {
+      const { uint32, unit, below } = random(1);
+      const words = new Uint32Array(2 * rows).map((_, i) => (i % 2 ? uint32() >>> 11 : uint32()));
+      const columns = { key: vector(new Int64(), new BigInt64Array(words.buffer)), text: textKeys(rows, uint32) };
+      for (const name of ['a', 'b', 'c']) columns[name] = payload(rows, 5);
+      for (const name of ['x', 'y']) columns[name] = makeVector(new Float64Array(rows).map(() => unit() * 1000));
+      return {
+        ...columns,
+        group: vector(
+          new Int32(),
+          new Int32Array(rows).map(() => below(1000)),
+        ),
+      };
     },
   }),
 };

@@ -18,13 +18,14 @@ export async function open({ kind, options }, files, { threads }) {
   const order = (options.by ?? [])
     .map(column)
     .map(({ column, descending }) => `"${column}" ${descending ? 'DESC' : 'ASC'} NULLS LAST`);
+  const limit = options.limit ? ` LIMIT ${options.limit}` : '';
   const variants =
     kind === 'join'
       ? {
           count: () => run(`SELECT count(*) FROM ${joined}`),
           materialize: () => run(`CREATE TEMP TABLE result AS SELECT * FROM ${joined}`),
         }
-      : { sort: () => run(`CREATE TEMP TABLE result AS SELECT * FROM "table" ORDER BY ${order.join(', ')}`) };
+      : { sort: () => run(`CREATE TEMP TABLE result AS SELECT * FROM "table" ORDER BY ${order.join(', ')}${limit}`) };
   return {
     variants,
     form: 'in-memory tables to a temporary in-memory table (CREATE TEMP TABLE AS)',

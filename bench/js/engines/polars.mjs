@@ -22,12 +22,13 @@ export async function open({ kind, options }, files) {
         }
       : {
           sort: async () => {
-            result = table.sort({
+            const how = {
               by: by.map(({ column }) => column),
               descending: by.map(({ descending }) => descending),
               nullsLast: by.map(() => true),
               maintainOrder: false,
-            });
+            };
+            result = options.limit ? table.lazy().sort(how).head(options.limit).collectSync() : table.sort(how);
           },
         };
   return {
