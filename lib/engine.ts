@@ -2,6 +2,7 @@
 import { availableParallelism, totalmem } from 'node:os';
 import { type Signal, untilAborted } from './abort.js';
 import type { KeyArray } from './columns/input.js';
+import type { RowNumbers } from './columns/result.js';
 import { WarpjoinError } from './errors.js';
 import { Links, type MeasuredLinks } from './links.js';
 import { type DeviceDescription, type NativeAddon, type NativeEngine, type NativeEngineConfig, native } from './native.js';
@@ -9,7 +10,8 @@ import { type EngineCore, runCall, translate } from './operators/call.js';
 import { explainJoin, joinCount, joinIndices, joinTables } from './operators/join.js';
 import { type LoadedTable, loadTable, Tables } from './operators/load.js';
 import { joinKeys, sortPairs } from './operators/pairs.js';
-import { explainSort, sortTable } from './operators/sort.js';
+import { isSorted, searchSorted } from './operators/search.js';
+import { explainSort, sortIndices, sortTable } from './operators/sort.js';
 import {
   type EngineOptions,
   type EngineSettings,
@@ -27,6 +29,7 @@ import type {
   ColumnsOf,
   ExplainJoinOptions,
   ExplainSortOptions,
+  IsSortedOptions,
   JoinCountOptions,
   JoinedPairs,
   JoinIndices,
@@ -35,7 +38,10 @@ import type {
   JoinResult,
   Only,
   Pairs,
+  SearchSortedOptions,
   SortedPairs,
+  SortIndices,
+  SortIndicesOptions,
   SortOptions,
   SortResult,
   TableInput,
@@ -212,8 +218,10 @@ export class Engine implements AsyncDisposable {
   }
 
   /**
-   * Sorts a table, stable. NaN is the greatest value, -0.0 equals 0.0, strings compare by their UTF-8 bytes. The table must stay as
-   * it is until the promise settles. The result has the classes of the table's apache-arrow, and several record batches where a
+   * Sorts a table, stable. NaN is the greatest value, -0.0 equals 0.0, and text compares by its UTF-8 bytes: docs/text-order.md says
+   * what to do for orders without regard to case, and for those of languages. Fixed-size binary compares by its bytes, decimals by
+   * value. With `limit` or `offset` the result has some rows of the order alone; few of them are found without a sort of all.
+   * The table must stay as it is until the promise settles. The result has the classes of the table's apache-arrow, and several record batches where a
    * buffer would exceed 1 GiB.
    *
    * With `resident: true` the result stays on the GPUs, to go into further calls: a LoadedTable with `stats`.
@@ -223,6 +231,36 @@ export class Engine implements AsyncDisposable {
     options: Only<O, keyof SortOptions>,
   ): Promise<SortResult<T, O>> {
     return sortTable(this.#core, table, options) as Promise<unknown> as Promise<SortResult<T, O>>;
+  }
+
+  /**
+   * The row numbers of a sort, stable: row i of it would be row rows[i] of the table. Uint32Array for a table of fewer than 2^32 - 1
+   * rows, else BigUint64Array. Rejects with ERR_NOT_SUPPORTED where a typed array of this Node.js can't hold them: before Node.js 22
+   * it has at most 4 GiB. The table must stay as it is until the promise settles.
+   */
+  sortIndices<T extends TableInput>(table: T, options: SortIndicesOptions<T>): Promise<SortIndices> {
+    return sortIndices(this.#core, table, options);
+  }
+
+  /**
+   * Whether a table's rows are in the order that sort() would give them. A table of no rows or of one is. The table must stay as it
+   * is until the promise settles.
+   */
+  isSorted<T extends TableInput>(table: T, options: IsSortedOptions<T>): Promise<boolean> {
+    return isSorted(this.#core, table, options);
+  }
+
+  /**
+   * For each row of `values`, where it would go in a table that is sorted by `by`: the number of rows before it, with side 'left'
+   * those that are less, with 'right' those that are less or equal. `values` has the columns of `by`, of the same types but for
+   * the widths of integers and floats. Uint32Array for a table of fewer than 2^32 - 1 rows, else BigUint64Array.
+   *
+   * The table must be sorted, with the same directions and places of nulls: isSorted() tells. Rejects with ERR_OPTION where a
+   * sample of its rows, one in 64, is not in order; a table that is out of order elsewhere gives any positions. Both tables must
+   * stay as they are until the promise settles.
+   */
+  searchSorted<T extends TableInput>(table: T, values: TableInput, options: SearchSortedOptions<T>): Promise<RowNumbers> {
+    return searchSorted(this.#core, table, values, options);
   }
 
   /**

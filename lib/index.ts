@@ -28,6 +28,7 @@ export type {
 export type { DeviceChoice } from './plan/plan.js';
 export type {
   ArrowInput,
+  IsSortedOptions,
   JoinCountOptions,
   JoinedPairs,
   JoinIndices,
@@ -37,14 +38,26 @@ export type {
   Pairs,
   ResidentTable,
   ResultTable,
+  SearchSortedOptions,
   SortedPairs,
+  SortIndices,
+  SortIndicesOptions,
   SortOptions,
   SortResult,
   Stats,
   TableInput,
 } from './types.js';
 
-type Call = 'join' | 'joinCount' | 'joinIndices' | 'joinKeys' | 'sort' | 'sortPairs';
+type Call =
+  | 'isSorted'
+  | 'join'
+  | 'joinCount'
+  | 'joinIndices'
+  | 'joinKeys'
+  | 'searchSorted'
+  | 'sort'
+  | 'sortIndices'
+  | 'sortPairs';
 
 /** A call of Engine as a function: with its types, on the shared engine. */
 function onDefaultEngine<C extends Call>(call: C): Engine[C] {
@@ -70,6 +83,15 @@ export const joinKeys = onDefaultEngine('joinKeys');
 
 /** Sorts a table: see Engine.sort. */
 export const sort = onDefaultEngine('sort');
+
+/** The row numbers of a sort: see Engine.sortIndices. */
+export const sortIndices = onDefaultEngine('sortIndices');
+
+/** Whether a table is sorted: see Engine.isSorted. */
+export const isSorted = onDefaultEngine('isSorted');
+
+/** Where rows would go in a sorted table: see Engine.searchSorted. */
+export const searchSorted = onDefaultEngine('searchSorted');
 
 /** Sorts typed arrays by key: see Engine.sortPairs. */
 export const sortPairs = onDefaultEngine('sortPairs');

@@ -321,6 +321,20 @@ export interface NativeEngine {
   cutRun(job: NativeJob, run: RunHandle, begin: number, end: number): Promise<RunHandle>;
   /** Rows [skip, skip + count) of a stable sort, without a sort of all rows: a run of row numbers, without keys. */
   topRows(job: NativeJob, relation: RelationHandle, by: SortColumnSpec[], skip: number, count: number): Promise<RunHandle>;
+  /** Whether the rows are in the order of a sort. */
+  rowsAreSorted(job: NativeJob, relation: RelationHandle, by: SortColumnSpec[]): Promise<boolean>;
+  /**
+   * Where each row of `values` would go among the rows of a table that is in the order of `by`: 'left' before rows that are equal,
+   * 'right' behind them. `columns` of `values` are those of `by`. Row numbers of 4 or 8 bytes, from 0 to the table's rows.
+   */
+  searchSorted(
+    job: NativeJob,
+    table: RelationHandle,
+    by: SortColumnSpec[],
+    values: RelationHandle,
+    columns: number[],
+    side: Side,
+  ): Promise<NativeResultColumn>;
   /** Host memory of topRows with its run, where `kept` = skip + count: beside what keys of other than plain types take. */
   topRowsBytes(rows: number, kept: number): number;
   /** Host memory of mergeRuns beside the runs and the merged one. */

@@ -143,6 +143,18 @@ export const sortPairsSchema = {
   ...pick(sortSchema, ['algorithm', 'onProgress', 'signal']),
 };
 
+export const sortIndicesSchema = pick(sortSchema, ['by', 'limit', 'offset', 'algorithm', 'onProgress', 'signal']);
+export const isSortedSchema = pick(sortSchema, ['by', 'onProgress', 'signal']);
+export const searchSortedSchema = {
+  by,
+  side: choice(
+    ['left', 'right'],
+    'left',
+    'Where a row goes among rows of the table that are equal: before them, or behind them.',
+  ),
+  ...running,
+};
+
 const analyze = flag(false, 'Run the plan too, and show what its steps took.');
 export const explainJoinSchema = { ...joinSchema, analyze };
 export const explainSortSchema = { ...sortSchema, analyze };
@@ -267,8 +279,8 @@ function keyColumns(
 }
 
 /** Checks a sort's options. */
-export function sortSettings(schema: typeof sortSchema, call: string, options: unknown): Parsed<typeof sortSchema> {
-  const settings = parse(schema, call, options);
+export function sortSettings<S extends Pick<typeof sortSchema, 'by'>>(schema: S, call: string, options: unknown): Parsed<S> {
+  const settings = parse(schema, call, options) as Parsed<S> & Parsed<Pick<typeof sortSchema, 'by'>>;
   if (settings.by.length === 0) throw expected(by.expected, 'by', undefined);
   const seen = new Set<string>();
   for (const { column } of settings.by) {

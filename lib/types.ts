@@ -6,11 +6,14 @@ import type { LoadedTable } from './operators/load.js';
 import type {
   explainJoinSchema,
   explainSortSchema,
+  isSortedSchema,
   JoinKind,
   joinCountSchema,
   joinIndicesSchema,
   joinSchema,
   SortColumn,
+  searchSortedSchema,
+  sortIndicesSchema,
   sortSchema,
 } from './options.js';
 import type { DeviceChoice, Ordered } from './plan/plan.js';
@@ -102,6 +105,11 @@ type SortOptionsOf<S extends Schema, T> = Omit<InputOf<S>, 'by' | 'select'> & {
 export type SortOptions<T = TableInput> = SortOptionsOf<typeof sortSchema, T>;
 export type ExplainSortOptions<T = TableInput> = SortOptionsOf<typeof explainSortSchema, T>;
 
+type ByOf<S extends Schema, T> = Omit<InputOf<S>, 'by'> & { by: OneOrMore<NamesOf<T> | SortColumn<NamesOf<T>>> };
+export type SortIndicesOptions<T = TableInput> = ByOf<typeof sortIndicesSchema, T>;
+export type IsSortedOptions<T = TableInput> = ByOf<typeof isSortedSchema, T>;
+export type SearchSortedOptions<T = TableInput> = ByOf<typeof searchSortedSchema, T>;
+
 /** Refuses options that the schema doesn't have: a generic parameter alone would let them pass. */
 export type Only<O, Known> = O & { [K in Exclude<keyof O, Known>]: never };
 
@@ -171,6 +179,12 @@ export interface JoinIndices {
   left: RowNumbers;
   /** null for semi and anti joins, which give left rows alone. */
   right: RowNumbers | null;
+  stats: Stats;
+}
+
+/** Row numbers of a sort: row i of its result is row rows[i] of the table. */
+export interface SortIndices {
+  rows: RowNumbers;
   stats: Stats;
 }
 

@@ -62,6 +62,7 @@ function refusalOf(call: Call, task: SortTask): string | null {
   if (!readEachOther(devices)) return "the devices do not read each other's memory";
   if (algorithm === 'merge' || algorithm === 'radix') return `${algorithm} was asked for`;
   if (!givesAll(task)) return 'not all rows are asked for';
+  if (task.indices) return 'row numbers are asked for';
   const needed = [...new Set([...keys, ...columns.map(({ column }) => column)])];
   const atHome = needed.filter((column) => !isForDevices(table, column));
   const names = (of: number[]): string => list(of.map((column) => table.columns[column]!.name));

@@ -1,10 +1,18 @@
 /** Sorting a table: validate, encode keys, plan, run the plan's steps, hand the columns over. */
 import { canBeCarried, canBeDecoded, type Input, stretchesForDevices } from '../columns/input.js';
 import { type ResultColumn, sortKeyColumns, sortLayout } from '../columns/layout.js';
-import { buildTable, checkTableRows } from '../columns/result.js';
+import { buildTable, checkArrayRows, checkTableRows, rowNumbers } from '../columns/result.js';
 import { WarpjoinError } from '../errors.js';
 import type { NativeResultColumn, RelationHandle, RunHandle, SortKeysHandle } from '../native.js';
-import { explainSortSchema, type Running, type SortAlgorithmChoice, type SortKey, sortSchema, sortSettings } from '../options.js';
+import {
+  explainSortSchema,
+  type Running,
+  type SortAlgorithmChoice,
+  type SortKey,
+  sortIndicesSchema,
+  sortSchema,
+  sortSettings,
+} from '../options.js';
 import { explain } from '../plan/explain.js';
 import type { PlannedColumn, Resources } from '../plan/plan.js';
 import {
@@ -19,7 +27,7 @@ import {
   sortWork,
 } from '../plan/sort.js';
 import { quote } from '../suggest.js';
-import type { ResidentTable, ResultTable, Stats } from '../types.js';
+import type { ResidentTable, ResultTable, SortIndices, Stats } from '../types.js';
 import { type Call, type EngineCore, placed, runCall } from './call.js';
 import { type LoadedTable, loadResult, readInput } from './load.js';
 import { executeResidentSort, prepareResidentSort, type ResidentSort } from './resident-sort.js';
@@ -37,6 +45,8 @@ export interface SortTask {
   resident: boolean;
   /** Rows of the order that the result has. */
   rows: RowRange;
+  /** Whether row numbers are wanted, in place of columns. */
+  indices?: boolean;
 }
 
 /** Whether a sort gives all rows. */
@@ -58,6 +68,8 @@ export interface Sorted {
   columns: NativeResultColumn[];
   /** A result that stays on the devices, in place of the columns. */
   table: LoadedTable | null;
+  /** Row numbers, where these are asked for. */
+  indices?: NativeResultColumn;
   rows: number;
   stats: Stats;
 }
@@ -84,6 +96,20 @@ export async function explainSort(core: EngineCore, table: unknown, options: unk
     const { begin, end } = task.rows;
     const rows = givesAll(task) ? '' : `, rows ${begin} to ${end}`;
     return explain(`sort by ${by.join(', ')}${rows}`, prepared.plan, prepared.resources, call.deviceReason, measured);
+  });
+}
+
+export async function sortIndices(core: EngineCore, table: unknown, options: unknown): Promise<SortIndices> {
+  const settings = sortSettings(sortIndicesSchema, 'sortIndices', options);
+  const input = readInput(core, table, 'input');
+  const rows = rowRange(input.rows, settings.offset, settings.limit);
+  const { by, algorithm } = settings;
+  const keys = sortKeyColumns(input, by);
+  const task = { table: input, by, keys, columns: [], algorithm, resident: false, rows, indices: true };
+  return runCall({ ...placeSort(core, task), givesArrays: true }, settings, async (call) => {
+    checkArrayRows(rows.end - rows.begin, input.rows < 2 ** 32 - 1 ? 4 : 8, 'Give a limit.');
+    const { indices, stats } = await runSort(call, task);
+    return { rows: rowNumbers(indices!), stats };
   });
 }
 
@@ -326,6 +352,7 @@ async function execute(call: Call, task: SortTask, prepared: Prepared): Promise<
   const rows = runs[0]!.size;
   if (rows !== task.rows.end - task.rows.begin)
     throw new WarpjoinError('ERR_INTERNAL', `Sorted ${rows} rows of ${task.table.rows}.`);
+  const indices = task.indices ? { indices: native.takeValues(job, runs[0]!) } : {};
   call.free(keys, relation, ...runs);
-  return { columns, table: null, rows, stats: call.stats(plan, [task.table.rows], rows) };
+  return { columns, table: null, ...indices, rows, stats: call.stats(plan, [task.table.rows], rows) };
 }

@@ -10,6 +10,7 @@
 #include "binding/row_source.h"
 #include "binding/step_values.h"
 #include "columns/device_gather.h"
+#include "columns/row_search.h"
 #include "columns/top_rows.h"
 #include "core/error.h"
 #include "primitives/primitives.h"
@@ -34,6 +35,8 @@ Napi::Value EngineWrap::define(Napi::Env env) {
                                               method<&EngineWrap::sort_chunksets>("sortChunksets"),
                                               method<&EngineWrap::copy_run>("copyRun"),
                                               method<&EngineWrap::cut_run>("cutRun"),
+                                              method<&EngineWrap::rows_are_sorted>("rowsAreSorted"),
+                                              method<&EngineWrap::search_sorted>("searchSorted"),
                                               method<&EngineWrap::top_rows>("topRows"),
                                               method<&EngineWrap::top_rows_bytes>("topRowsBytes"),
                                               method<&EngineWrap::merge_scratch_bytes>("mergeScratchBytes"),
@@ -367,6 +370,26 @@ Napi::Value EngineWrap::cut_run(const Napi::CallbackInfo& info) {
     return run_to_handle(std::make_shared<RunState>(
         RunState{{engine.weak_from_this()}, run->origin, warpjoin::cut_run(std::exchange(run->run, {}), begin, end)}));
   });
+}
+
+Napi::Value EngineWrap::rows_are_sorted(const Napi::CallbackInfo& info) {
+  const auto relation = own<Relation>(info[1]);
+  return enqueue(info, {relation}, [by = to_sort_columns(*relation, info[2])](Engine& engine, Job& job) -> MakeResult {
+    const PhaseTimer timer(job, "check order");
+    const bool sorted = warpjoin::rows_are_sorted(by, engine, job);
+    return [sorted](Napi::Env env) -> Napi::Value { return Napi::Boolean::New(env, sorted); };
+  });
+}
+
+Napi::Value EngineWrap::search_sorted(const Napi::CallbackInfo& info) {
+  const auto table = own<Relation>(info[1]), values = own<Relation>(info[3]);
+  std::vector<const Column*> columns = columns_at(*values, info[4], "columns");
+  const bool right = !to_side_is_left(info[5]);
+  return enqueue(info, {table, values},
+                 [by = to_sort_columns(*table, info[2]), columns = std::move(columns), right](Engine& engine, Job& job) {
+                   const PhaseTimer timer(job, "search");
+                   return column_result(warpjoin::search_sorted(by, columns, right, engine, job), job.max_buffer_bytes());
+                 });
 }
 
 Napi::Value EngineWrap::top_rows(const Napi::CallbackInfo& info) {

@@ -106,12 +106,12 @@ PlainKey decoded(const Column& source, const Column& values, Engine& engine, con
   return key_of(gather(values, {out, sizeof(Row), chunks.nullable(), source.length}, engine, job), source.name);
 }
 
-std::vector<PlainKey> decoded_keys(std::span<const KeySource> sources, Engine& engine, const Job& job) {
+std::vector<PlainKey> decoded_keys(std::span<const KeySource> sources, bool one_type, Engine& engine, const Job& job) {
   std::vector<KeySource> values;
   for (const KeySource& source : sources) {
     values.push_back(source.column->dictionary ? KeySource{source.column->dictionary.get(), source.factor} : source);
   }
-  std::vector<PlainKey> keys = plain_keys(values, engine, job);
+  std::vector<PlainKey> keys = plain_keys(values, engine, job, one_type);
   for (size_t i = 0; i < sources.size(); ++i) {
     const Column& source = *sources[i].column;
     if (!source.dictionary) continue;
@@ -208,7 +208,7 @@ std::vector<PlainKey> ranked_keys(std::span<const KeySource> sources, const Dict
   std::vector<KeySource> values;
   for (const KeySource& dictionary : dictionaries.distinct) {
     const bool nested = dictionary.column->dictionary != nullptr;
-    flat.push_back(nested ? std::move(decoded_keys({&dictionary, 1}, engine, job)[0]) : PlainKey{});
+    flat.push_back(nested ? std::move(decoded_keys({&dictionary, 1}, false, engine, job)[0]) : PlainKey{});
   }
   for (size_t i = 0; i < dictionaries.distinct.size(); ++i) {
     const KeySource& dictionary = dictionaries.distinct[i];
@@ -237,7 +237,7 @@ std::vector<PlainKey> ranked_keys(std::span<const KeySource> sources, const Dict
 
 }  // namespace
 
-std::vector<PlainKey> dictionary_keys(std::span<const KeySource> sources, Engine& engine, const Job& job) {
+std::vector<PlainKey> dictionary_keys(std::span<const KeySource> sources, bool one_type, Engine& engine, const Job& job) {
   uint64_t rows = 0;
   for (const KeySource& source : sources) {
     rows += source.column->length;
@@ -247,7 +247,7 @@ std::vector<PlainKey> dictionary_keys(std::span<const KeySource> sources, Engine
   const bool all = std::find(dictionaries.of_source.begin(), dictionaries.of_source.end(), Dictionaries::kNone) ==
                    dictionaries.of_source.end();
   // Values of large dictionaries that few rows refer to are sooner read than ranked.
-  if (!all || dictionaries.entries > rows) return decoded_keys(sources, engine, job);
+  if (!all || dictionaries.entries > rows) return decoded_keys(sources, one_type, engine, job);
   return row_bytes_for(dictionaries.entries) == 4 ? ranked_keys<uint32_t>(sources, dictionaries, engine, job)
                                                   : ranked_keys<uint64_t>(sources, dictionaries, engine, job);
 }

@@ -332,12 +332,12 @@ std::vector<PlainKey> plain_values(std::span<const KeySource> sources, bool one_
   return keys;
 }
 
-std::vector<PlainKey> plain_keys(std::span<const KeySource> sources, Engine& engine, const Job& job) {
+std::vector<PlainKey> plain_keys(std::span<const KeySource> sources, Engine& engine, const Job& job, bool one_type) {
   common_family(sources);
   const bool plain = std::none_of(sources.begin(), sources.end(), [](const KeySource& source) {
     return source.column->dictionary && family_of(*source.column) != Family::null;
   });
-  return plain ? plain_values(sources, false, engine, job) : dictionary_keys(sources, engine, job);
+  return plain ? plain_values(sources, one_type, engine, job) : dictionary_keys(sources, one_type, engine, job);
 }
 
 PlainKey key_of(OwnedColumn column, const std::string& name) {

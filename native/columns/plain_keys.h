@@ -42,6 +42,7 @@ struct PlainKey {
 /// - the null type becomes nulls of the kind of what it is compared with: booleans where there is nothing else.
 /// Throws Error(key_type), naming the column, for a type that has no order (nested ones), for types that don't compare, and for
 /// products of more than 1024 bits; Error(invalid_table) for indices outside the dictionary and views outside their buffers.
-std::vector<PlainKey> plain_keys(std::span<const KeySource> sources, Engine& engine, const Job& job);
+/// `one_type`: all columns are to have the same type, and not only types that compare.
+std::vector<PlainKey> plain_keys(std::span<const KeySource> sources, Engine& engine, const Job& job, bool one_type = false);
 
 }  // namespace warpjoin::columns

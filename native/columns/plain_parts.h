@@ -92,7 +92,7 @@ PlainKey key_of(OwnedColumn column, const std::string& name);
 std::vector<PlainKey> plain_values(std::span<const KeySource> sources, bool one_type, Engine& engine, const Job& job);
 
 /// Keys of columns of which some have dictionaries.
-std::vector<PlainKey> dictionary_keys(std::span<const KeySource> sources, Engine& engine, const Job& job);
+std::vector<PlainKey> dictionary_keys(std::span<const KeySource> sources, bool one_type, Engine& engine, const Job& job);
 
 /// Integers and decimals multiplied by their factors.
 std::vector<PlainKey> multiplied_integers(std::span<const KeySource> sources, Engine& engine, const Job& job);

@@ -256,6 +256,15 @@ const methods = {
   copyRun: [2, (of) => [handle('job', of), handle('sortKeys', of)], 'run'],
   cutRun: [2, (of) => [handle('job', of), handle('run', of), count(20), count(1000)], 'run'],
   topRows: [6, (of) => [handle('job', of), handle('relation', of), by(), pick([0, count(2000)]), count(2000)], 'run'],
+  rowsAreSorted: [2, (of) => [handle('job', of), handle('relation', of), by()]],
+  searchSorted: [
+    4,
+    (of) => {
+      const columns = by();
+      const others = mostly(() => (Array.isArray(columns) ? columns.map((one) => one?.column ?? 0) : [0]));
+      return [handle('job', of), handle('relation', of), columns, handle('relation', of), others, side()];
+    },
+  ],
   topRowsBytes: [1, () => [count(1e9), count(1e9)]],
   mergeScratchBytes: [2, () => [pick([4, 8, count(9)]), pick([0, 4, 8, count(9)]), count(10_000), count(9)]],
   mergeRuns: [4, (of) => [handle('job', of), handlesTogether('run', of)], 'run'],

@@ -120,6 +120,8 @@ async function callAll(attempt) {
   await call('refineTies', job, texts, ties[0]);
   const top = await call('topRows', job, relation, by(1, 0), 3, 100);
   await call('topRowsBytes', ROWS, 103);
+  await call('rowsAreSorted', job, relation, by(3, 1));
+  await call('searchSorted', job, inOrder, by(0), inOrder, [0], 'left');
   await call('gather', job, relation, 3, top, 'left');
   kept.push(...(top ? [top] : []));
   const copied = await call('copyRun', job, await call('sortKeys', job, inOrder, by(0), null, false));

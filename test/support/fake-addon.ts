@@ -584,6 +584,17 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
         const order = [...Array(rows).keys()].sort(compare).slice(skip, skip + count);
         return new Run(order, null, compare) as unknown as RunHandle;
       }),
+    rowsAreSorted: (job, relation, by) =>
+      step('rowsAreSorted', job, () => {
+        const { rows, columns } = use<Relation>(relation);
+        const compare = compareRows(columns, by);
+        return [...Array(Math.max(0, rows - 1)).keys()].every((row) => compare(row, row + 1) <= 0);
+      }),
+    searchSorted: (job, table, _by, values) =>
+      step('searchSorted', job, () => {
+        const { rows } = use<Relation>(table);
+        return rowNumberColumn(Array(use<Relation>(values).rows).fill(rows));
+      }),
     topRowsBytes: (_rows, kept) => 1000 + kept * 64,
     mergeRuns: (job, handles) =>
       step('mergeRuns', job, () => {

@@ -3,6 +3,7 @@ import type { Bool, Float64, Int32, Int64, Table, TypeMap, Utf8 } from 'apache-a
 import { expectTypeOf } from 'vitest';
 import {
   type Engine,
+  isSorted,
   join,
   joinCount,
   joinIndices,
@@ -10,7 +11,9 @@ import {
   type LoadedTable,
   type ResidentTable,
   type ResultTable,
+  searchSorted,
   sort,
+  sortIndices,
   sortPairs,
 } from '../../lib/index.js';
 
@@ -102,6 +105,22 @@ expectTypeOf(await engine.join(loaded, stays, { on: 'id', how: 'anti', resident:
 >();
 // @ts-expect-error a column that a loaded table doesn't have
 await engine.sort(loaded, { by: 'ok' });
+
+// limits keep the columns; what tells of an order takes its columns alone
+expectTypeOf(await sort(left, { by: 'id', limit: 3, offset: 1, select: ['id'] })).toEqualTypeOf<ResultTable<{ id: Int32 }>>();
+expectTypeOf((await sortIndices(left, { by: ['id', { column: 'price', descending: true }], limit: 3 })).rows).toEqualTypeOf<
+  Uint32Array | BigUint64Array
+>();
+expectTypeOf(await isSorted(left, { by: 'name' })).toEqualTypeOf<boolean>();
+expectTypeOf(await searchSorted(left, right, { by: 'id', side: 'right' })).toEqualTypeOf<Uint32Array | BigUint64Array>();
+// @ts-expect-error no such column
+await sortIndices(left, { by: 'prize' });
+// @ts-expect-error no columns are made
+await sortIndices(left, { by: 'id', select: ['id'] });
+// @ts-expect-error a whole order is asked about
+await isSorted(left, { by: 'id', limit: 3 });
+// @ts-expect-error no such side
+await searchSorted(left, right, { by: 'id', side: 'middle' });
 
 // typed arrays keep their types
 const pairs = await sortPairs(new Float64Array(1), new BigInt64Array(1), { descending: true });

@@ -128,10 +128,18 @@ describe('sort options', () => {
   });
 
   test('limit and offset are whole numbers', () => {
-    expect(refusal(() => sort({ by: 'a', limit: 5 }))).toMatchObject({
-      code: 'ERR_NOT_SUPPORTED',
-      message: 'limit is not supported yet.',
-    });
+    expect(sort({ by: 'a' })).toMatchObject({ limit: Number.POSITIVE_INFINITY, offset: 0 });
+    expect(sort({ by: 'a', limit: 0, offset: 7 })).toMatchObject({ limit: 0, offset: 7 });
+    for (const [name, value] of [
+      ['limit', -1],
+      ['limit', 1.5],
+      ['offset', '3'],
+      ['offset', Number.NaN],
+    ] as const) {
+      const error = refusal(() => sort({ by: 'a', [name]: value }));
+      expect(error.code).toBe('ERR_OPTION');
+      expect(error.message).toContain(`Expected a whole number of at least 0 for ${name} but received`);
+    }
   });
 });
 

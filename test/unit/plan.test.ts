@@ -14,7 +14,15 @@ import {
 } from '../../lib/plan/join.js';
 import { whyProcessor } from '../../lib/plan/placement.js';
 import { chunksetEnds, deviceBudget, deviceChoices, largestFitting, type Resources, type SortStep } from '../../lib/plan/plan.js';
-import { planSort, type SortDeviceBytes, type SortRequest, sortWork } from '../../lib/plan/sort.js';
+import {
+  planSort,
+  planTop,
+  prefersTop,
+  rowRange,
+  type SortDeviceBytes,
+  type SortRequest,
+  sortWork,
+} from '../../lib/plan/sort.js';
 
 const GIB = 2 ** 30;
 function resources(devices: number, deviceLimit: number, memoryLimitBytes = 64 * GIB, freeBytes = memoryLimitBytes): Resources {
@@ -55,6 +63,32 @@ test('the largest number that fits', () => {
       expect(largestFitting(most, (n) => n <= limit)).toBe(Math.max(0, Math.min(most, limit)));
   }
   expect(largestFitting(2 ** 50, (n) => n <= 2 ** 49 + 7)).toBe(2 ** 49 + 7);
+});
+
+describe('sorts of which few rows are kept', () => {
+  const columns = [{ name: 'a', from: 'gathered' as const, width: 8 }];
+
+  test('are found in one pass where they are few', () => {
+    const few = (rows: number, offset: number, limit: number) => prefersTop(rows, rowRange(rows, offset, limit), 'auto');
+    expect(few(1e6, 0, 100)).toBe(true);
+    expect(few(1e6, 1e5, 100)).toBe(true);
+    expect(few(1e6, 2e5, 100)).toBe(false);
+    expect(few(1e6, 0, 1e6)).toBe(false);
+    expect(few(100, 0, 99)).toBe(true);
+    expect(few(100, 1, 99)).toBe(false); // the last row is wanted
+    expect(few(100, 100, 5)).toBe(true); // none is
+    expect(few(0, 0, 5)).toBe(false);
+    expect(prefersTop(1e6, { begin: 0, end: 1 }, 'merge')).toBe(false);
+  });
+
+  test('say so, and what memory they take', () => {
+    const request = { tuples: 1e6, rows: { begin: 10, end: 110 }, columns, topBytes: 1e7 };
+    const plan = planTop(request, resources(2, GIB));
+    expect(plan).toMatchObject({ algorithm: 'top', chunksets: 1, hostBytes: 1e7, deviceBytes: 0 });
+    expect(plan.steps.map(({ label }) => label)).toEqual(['first rows', 'column a (gather)']);
+    expect(plan.steps[0]).toMatchObject({ op: 'top', skip: 10, count: 100 });
+    expect(() => planTop(request, resources(2, GIB, 1e6))).toThrow(/The first 110 of 1000000 rows takes at least/);
+  });
 });
 
 describe('chunksets', () => {
@@ -144,6 +178,15 @@ describe('sorts', () => {
 
   test('no rows', () => {
     expect(planSort({ ...request, tuples: 0 }, sortBytes, resources(3, 10_000)).steps[0]).toMatchObject({ chunksetEnds: [0] });
+  });
+
+  test('are cut to the rows that are kept', () => {
+    const plan = planSort({ ...request, rows: { begin: 5, end: 25 } }, sortBytes, resources(1, GIB));
+    const [cut] = plan.steps.filter(({ op }) => op === 'cut');
+    expect(cut).toMatchObject({ begin: 5, end: 25 });
+    expect(plan.steps.filter(({ op }) => op === 'column').every(({ estimate }) => estimate.rows === 20)).toBe(true);
+    const whole = planSort({ ...request, rows: { begin: 0, end: request.tuples } }, sortBytes, resources(1, GIB));
+    expect(whole.steps.map(({ op }) => op)).not.toContain('cut');
   });
 
   test('fail early over the host limit', () => {
