@@ -213,8 +213,8 @@ export function canBeCarried(input: Input, index: number): boolean {
 
 /** Whether the column's values are keys as they are, which may give them back: booleans and numbers of up to 8 bytes. */
 export function canBeDecoded(input: Input, index: number): boolean {
-  const { type, kind, order, width } = infoOf(input, index);
-  if (type.typeId === arrow.Type.Dictionary) return false;
+  const { kind, order, width, dictionary } = infoOf(input, index);
+  if (dictionary) return false;
   return kind === 'boolean' || (kind === 'fixed' && order !== 'bytes' && width <= 8);
 }
 

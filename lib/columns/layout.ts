@@ -136,7 +136,9 @@ export function sortLayout(table: Input, select: readonly string[] | undefined):
 export function sortKeyColumns(table: Input, by: readonly SortKey[]): number[] {
   return by.map(({ column }) => {
     const index = findColumn(table, column, 'by');
-    checkKey({ label: `${quote(column)} of the ${table.argument} table`, info: infoOf(table, index) });
+    let info = infoOf(table, index);
+    while (info.dictionary) info = info.dictionary; // a dictionary is sorted by its values
+    checkKey({ label: `${quote(column)} of the ${table.argument} table`, info });
     return index;
   });
 }

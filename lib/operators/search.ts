@@ -40,11 +40,13 @@ export async function searchSorted(core: EngineCore, table: unknown, values: unk
   });
 }
 
-/** Throws unless both columns have one type, but for the widths of integers, floats and offsets. */
+/** Throws unless both columns have one type, but for the widths of integers, floats and offsets; dictionaries have their values'. */
 function checkSearchable(table: Input, tableColumn: number, values: Input, valuesColumn: number): void {
   const [one, other] = [infoOf(table, tableColumn), infoOf(values, valuesColumn)];
-  const alike = ({ order, comparesAs, type }: TypeInfo): string =>
-    order === 'bytes' || order === 'floating' ? String(comparesAs) : typeName(type).replace(/^u?int\d+$/, 'integer');
+  const alike = ({ order, comparesAs, type, dictionary }: TypeInfo): string => {
+    if (dictionary) return alike(dictionary);
+    return order === 'bytes' || order === 'floating' ? String(comparesAs) : typeName(type).replace(/^u?int\d+$/, 'integer');
+  };
   if (alike(one) === alike(other)) return;
   const name = quote(table.columns[tableColumn]!.name);
   throw new WarpjoinError(

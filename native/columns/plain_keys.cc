@@ -6,6 +6,7 @@
 #include <numeric>
 #include <string>
 
+#include "columns/nested.h"
 #include "columns/plain_parts.h"
 #include "columns/scan.h"
 #include "core/error.h"
@@ -121,29 +122,14 @@ PlainKey binary_as_text(const Column& source, Engine& engine) {
 
 // --- Views --------------------------------------------------------------------------------------------------------
 
-constexpr uint64_t kViewBytes = 16, kInlineBytes = 12;
-
-/// A view, read once.
-struct View {
-  uint32_t size;
-  uint32_t head;  ///< the first bytes of the text
-  uint32_t buffer, offset;
-};
-
-/// Where the bytes of a view lie, if it is one of the chunk's; null otherwise. Texts of up to 12 bytes are in `inlined`.
-const uint8_t* bytes_of(const ColumnChunk& chunk, uint64_t index, uint8_t (&inlined)[kInlineBytes], uint64_t& size) {
-  const uint64_t words[2] = {load_once<uint64_t>(chunk.values, 2 * index), load_once<uint64_t>(chunk.values, 2 * index + 1)};
-  const auto view = std::bit_cast<View>(words);
-  size = view.size;
-  if (view.size <= kInlineBytes) {
-    std::memcpy(inlined, reinterpret_cast<const uint8_t*>(words) + 4, kInlineBytes);
-    return inlined;
-  }
-  if (view.size > INT32_MAX || view.buffer >= chunk.buffers.size()) return nullptr;
-  const ViewBuffer& buffer = chunk.buffers[view.buffer];
-  if (view.offset > INT32_MAX || !buffer.data || view.offset > buffer.size || view.size > buffer.size - view.offset)
-    return nullptr;
-  return buffer.data + view.offset;
+/// The text of a view, if it is in the view itself, of which `view` is a copy, or within the chunk's buffers.
+Text text_of_view(const ColumnChunk& chunk, uint64_t index, View& view) {
+  view = view_at(chunk, index);
+  if (!is_within(view, chunk)) return {};
+  const auto size = static_cast<uint64_t>(view.length());
+  const uint8_t* const text = view.is_inline() ? reinterpret_cast<const uint8_t*>(&view) + 4
+                                               : chunk.buffers[static_cast<size_t>(view.buffer())].data + view.offset();
+  return {text, size, text + size};
 }
 
 template <class Offset>
@@ -165,12 +151,11 @@ PlainKey view_as_text(const Column& source, const ChunkIndex& chunks, std::vecto
       Offset* const here = offsets.as<Offset>() + row + chunk_number(chunk);
       here[0] = static_cast<Offset>(at);
       if (valid) {
-        uint8_t inlined[kInlineBytes];
-        uint64_t size;
-        const uint8_t* text = bytes_of(chunk, index, inlined, size);
-        if (!text || size > stop - at) throw InputChanged("Column '" + source.name + "'");
-        std::memcpy(out + at, text, size);
-        at += size;
+        View view;
+        const Text text = text_of_view(chunk, index, view);
+        if (!text.data || text.size > stop - at) throw InputChanged("Column '" + source.name + "'");
+        std::memcpy(out + at, text.data, text.size);
+        at += text.size;
       }
       if (index + 1 == chunk.length) here[1] = static_cast<Offset>(at);
     });
@@ -198,13 +183,13 @@ PlainKey view_as_text(const Column& source, Engine& engine, const Job& job) {
     uint64_t bytes = 0;
     for_rows(chunks, begin, end, [&](const ColumnChunk& chunk, uint64_t index, uint64_t row, bool valid) {
       if (!valid) return;
-      uint8_t inlined[kInlineBytes];
-      uint64_t size;
-      if (!bytes_of(chunk, index, inlined, size)) {
+      View view;
+      const Text text = text_of_view(chunk, index, view);
+      if (!text.data) {
         throw Error(ErrorCode::invalid_table,
                     "Column '" + source.name + "': the view of row " + std::to_string(row) + " is not within its buffers");
       }
-      bytes += size;
+      bytes += text.size;
     });
     starts[block + 1] = bytes;
   });

@@ -75,13 +75,23 @@ function callOf(random, reason) {
   const join = () =>
     spoil({ on: of('k', ['k']), select: ['k', 't'], suffix: '_r', how: of('inner', 'left', 'full', 'semi'), ...signal() });
   const sort = () =>
-    spoil({ by: of('k', ['t', { column: 'k', descending: true }]), select: ['k'], algorithm: 'auto', ...signal() });
+    spoil({
+      by: of('k', ['t', { column: 'k', descending: true }]),
+      select: ['k'],
+      algorithm: 'auto',
+      limit: of(1, 2, 9),
+      offset: of(0, 1),
+      ...signal(),
+    });
   const pairs = () => spoil({ keys: Int32Array.of(3, 1, 2), values: Float64Array.of(1, 2, 3) });
   const calls = {
     join: () => [tableArgument(), tableArgument(), join()],
     joinCount: () => [tableArgument(), tableArgument(), spoil({ on: 'k', ...signal() })],
     joinIndices: () => [tableArgument(), tableArgument(), spoil({ on: 'k', maxOutputRows: 100, ...signal() })],
     sort: () => [tableArgument(), sort()],
+    sortIndices: () => [tableArgument(), spoil({ by: of('k', 'd', ['t']), limit: 2, offset: 1, ...signal() })],
+    isSorted: () => [tableArgument(), spoil({ by: of('k', 'd', ['t']), ...signal() })],
+    searchSorted: () => [tableArgument(), tableArgument(), spoil({ by: of('k', 't'), side: 'right', ...signal() })],
     explain: () => (random(2) ? ['sort', tableArgument(), sort()] : [spoil('join'), tableArgument(), tableArgument(), join()]),
     load: () => [tableArgument(), spoil(signal())],
     sortPairs: () => [spoil(Int32Array.of(3, 1, 2)), spoil(Int8Array.of(1, 2, 3)), spoil({ descending: true, ...signal() })],

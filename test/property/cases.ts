@@ -3,6 +3,9 @@ import {
   Bool,
   type DataType,
   DateDay,
+  Decimal,
+  Dictionary,
+  FixedSizeBinary,
   Float32,
   Float64,
   Int8,
@@ -39,7 +42,11 @@ export type KeyType =
   | 'date'
   | 'timestamp'
   | 'utf8'
-  | 'bool';
+  | 'bool'
+  | SortKeyType;
+
+/** Types that sorts are tested by, beside the others. */
+export type SortKeyType = 'decimal128' | 'decimal256' | 'binary5' | 'binary11' | 'dictionary';
 
 /** What a key value is in JavaScript; null for a null. */
 export type Value = number | bigint | string | boolean | null;
@@ -61,6 +68,8 @@ export const KEY_TYPES: readonly KeyType[] = [
   'bool',
 ];
 
+export const SORT_KEY_TYPES: readonly SortKeyType[] = ['decimal128', 'decimal256', 'binary5', 'binary11', 'dictionary'];
+
 const ARROW: Record<KeyType, () => DataType> = {
   int8: () => new Int8(),
   int16: () => new Int16(),
@@ -76,6 +85,11 @@ const ARROW: Record<KeyType, () => DataType> = {
   timestamp: () => new TimestampMicrosecond(),
   utf8: () => new Utf8(),
   bool: () => new Bool(),
+  decimal128: () => new Decimal(2, 38, 128),
+  decimal256: () => new Decimal(2, 38, 256),
+  binary5: () => new FixedSizeBinary(5),
+  binary11: () => new FixedSizeBinary(11),
+  dictionary: () => new Dictionary(new Utf8(), new Int32()),
 };
 
 /** A small seeded generator (xorshift128+): the data of a case depend on its seed alone. */
@@ -111,6 +125,8 @@ export class Random {
 export type Spread = 'uniform' | 'few' | 'zipf' | 'equal' | 'sorted' | 'extreme';
 export const SPREADS: readonly Spread[] = ['uniform', 'few', 'zipf', 'equal', 'sorted', 'extreme'];
 
+const DECIMALS = [0n, -1n, 2n ** 63n - 1n, 2n ** 63n, -(2n ** 63n), -(2n ** 63n) - 1n, 10n ** 38n - 1n, 1n - 10n ** 38n];
+
 const EXTREMES: Record<KeyType, Value[]> = {
   int8: [-128, 127, 0, -1],
   int16: [-32768, 32767, 0, -1],
@@ -136,6 +152,11 @@ const EXTREMES: Record<KeyType, Value[]> = {
     '日本',
   ],
   bool: [true, false],
+  decimal128: DECIMALS,
+  decimal256: DECIMALS,
+  binary5: ['', '\0', '\x7f', '\x80', '\xff\xff\xff\xff\xff'],
+  binary11: ['', '\0\0\0\0\0\0\0\0\0\0\x01', '\xff\xff\xff\xff\xff\xff\xff\xff', 'prefix\0', 'prefix\xff'],
+  dictionary: ['', 'a', 'a\u0001', 'prefix-shared-by-many-0', 'prefix-shared-by-many', 'é', '日本'],
 };
 
 // The value with rank i among the values that a column can take.
@@ -165,6 +186,13 @@ function ranked(type: KeyType, i: number): Value {
       return i % 2 ? -i : i;
     case 'timestamp':
       return BigInt(i % 2 ? -i : i) * 1_000_003n;
+    case 'decimal128':
+    case 'decimal256':
+      return BigInt(i % 2 ? -i : i) * (i % 5 ? 1_000_003n : 10n ** 21n);
+    case 'binary5':
+    case 'binary11':
+      return String.fromCharCode(i % 3, (i * 37) % 256, (i * 7) % 256);
+    case 'dictionary':
     case 'utf8':
       return i % 3 === 0 ? `key-number-${i}` : i % 3 === 1 ? `${i}` : `a rather long shared prefix ${i % 7} ${i}`;
     case 'bool':
@@ -208,17 +236,55 @@ const RAW = {
   timestamp: BigInt64Array,
 } as const;
 
+/** Bytes of a value in so many of them: a number, the least significant first, or text of a byte a letter. */
+function bytesOf(value: Value, width: number): Uint8Array {
+  if (typeof value === 'string') return Uint8Array.from({ length: width }, (_, at) => value.charCodeAt(at) || 0);
+  const number = BigInt.asUintN(8 * width, BigInt(value ?? 0));
+  return Uint8Array.from({ length: width }, (_, at) => Number((number >> BigInt(8 * at)) & 255n));
+}
+
+const WIDTHS: Record<Exclude<SortKeyType, 'dictionary'>, number> = { decimal128: 16, decimal256: 32, binary5: 5, binary11: 11 };
+
+/** Of all chunks of a case: apache-arrow numbers types of dictionaries. */
+const dictionaryType = ARROW.dictionary();
+
+/** Indices of a dictionary with some values twice, and a null. */
+function toDictionary(values: Value[]): Vector {
+  const distinct = [...new Set(values.filter((value) => value !== null))];
+  const entries = [...distinct, null, ...distinct.slice(0, 3)];
+  const dictionary = vectorFromArray(entries as string[], new Utf8());
+  const indices = Int32Array.from(values, (value, row) => {
+    const at = value === null ? distinct.length : distinct.indexOf(value);
+    return row % 2 && at < 3 ? distinct.length + 1 + at : at;
+  });
+  return new Vector([
+    makeData({ type: dictionaryType as never, length: values.length, nullCount: 0, data: indices, dictionary } as never),
+  ]);
+}
+
 // Fixed-width values go in bit for bit: Arrow's builders convert dates and timestamps.
 function toVector(type: KeyType, values: Value[]): Vector {
   if (type === 'utf8' || type === 'bool') return vectorFromArray(values as never[], ARROW[type]());
+  if (type === 'dictionary') return toDictionary(values);
   const nullBitmap = new Uint8Array((values.length + 7) >> 3);
   let nullCount = 0;
   values.forEach((value, i) => {
     if (value === null) ++nullCount;
     else nullBitmap[i >> 3]! |= 1 << (i & 7);
   });
-  const zero = RAW[type] === BigInt64Array || RAW[type] === BigUint64Array ? 0n : 0;
-  const data = new RAW[type](values.map((value) => value ?? zero) as never[]);
+  if (type in WIDTHS) {
+    const width = WIDTHS[type as keyof typeof WIDTHS];
+    const bytes = new Uint8Array(values.length * width);
+    values.forEach((value, row) => {
+      bytes.set(bytesOf(value, width), row * width);
+    });
+    const of = ARROW[type]();
+    const data = of instanceof Decimal ? new Uint32Array(bytes.buffer) : bytes;
+    return new Vector([makeData({ type: of, length: values.length, nullCount, nullBitmap, data } as never)]);
+  }
+  const raw = type as keyof typeof RAW;
+  const zero = RAW[raw] === BigInt64Array || RAW[raw] === BigUint64Array ? 0n : 0;
+  const data = new RAW[raw](values.map((value) => value ?? zero) as never[]);
   return new Vector([makeData({ type: ARROW[type](), length: values.length, nullCount, nullBitmap, data } as never)]);
 }
 

@@ -1,12 +1,16 @@
 /** DuckDB as the oracle: the row numbers that a join or sort must give. */
 import {
   BIGINT,
+  BLOB,
   BOOLEAN,
   DATE,
+  DECIMAL,
   DOUBLE,
+  DuckDBBlobValue,
   type DuckDBConnection,
   DuckDBDataChunk,
   DuckDBDateValue,
+  DuckDBDecimalValue,
   DuckDBInstance,
   DuckDBTimestampValue,
   type DuckDBType,
@@ -39,12 +43,22 @@ const TYPES: Record<KeyType, DuckDBType> = {
   timestamp: TIMESTAMP,
   utf8: VARCHAR,
   bool: BOOLEAN,
+  decimal128: DECIMAL(38, 2),
+  decimal256: DECIMAL(38, 2),
+  binary5: BLOB,
+  binary11: BLOB,
+  dictionary: VARCHAR,
 };
 
 function toDuckDB(type: KeyType, value: Value): DuckDBValue {
   if (value === null) return null;
   if (type === 'date') return new DuckDBDateValue(value as number);
   if (type === 'timestamp') return new DuckDBTimestampValue(value as bigint);
+  if (type === 'decimal128' || type === 'decimal256') return new DuckDBDecimalValue(value as bigint, 38, 2);
+  if (type === 'binary5' || type === 'binary11') {
+    const width = type === 'binary5' ? 5 : 11;
+    return new DuckDBBlobValue(Uint8Array.from({ length: width }, (_, at) => (value as string).charCodeAt(at) || 0));
+  }
   return value;
 }
 
