@@ -145,7 +145,21 @@ function drawCall(engine, inputs, random) {
     const table = inputs.table(type, rows());
     const names = table.schema.fields.map(({ name }) => name);
     const by = names.slice(0, 1 + random(names.length)).map((column) => ({ column, descending: random(2) === 1 }));
-    const options = some({ by, algorithm: [undefined, 'merge', 'radix', 'sample'][random(4)] });
+    const limit = [undefined, undefined, 1, 100, 5000][random(5)];
+    const options = some({ by, algorithm: [undefined, 'merge', 'radix', 'sample'][random(4)], limit, offset: random(2) * 7 });
+    const what = random(8);
+    if (what === 0) {
+      const indices = async () => checkRows((await engine.sortIndices(table, options)).rows, table.numRows);
+      return [`sortIndices by ${by.length}`, indices];
+    }
+    if (what === 1) return [`isSorted by ${by.length}`, () => engine.isSorted(table, { by })];
+    if (what === 2) {
+      const unsorted = (error) => {
+        if (error.code !== 'ERR_OPTION') throw error;
+      };
+      const search = async () => checkRows(await engine.searchSorted(table, table, { by }).catch(unsorted), table.numRows + 1);
+      return [`searchSorted by ${by.length}`, search];
+    }
     if (of === 2) return [`sort by ${by.length}`, () => engine.sort(table, options)];
     return [`load, sort by ${by.length}`, async () => engine.sort(await engine.load(table), options)];
   }
