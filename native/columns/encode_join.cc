@@ -62,13 +62,6 @@ void restrict_to(Side& side, const ColumnType& other) {
   side.greatest_allowed = static_cast<uint64_t>(std::min(greatest_of(own), greatest_of(other)) - least_value(own));
 }
 
-uint32_t widen_half(uint16_t half) {
-  const uint32_t sign = uint32_t{half} >> 15 << 31, exponent = (half >> 10) & 31, mantissa = half & 0x3FF;
-  if (exponent == 31) return sign | 0x7F800000u | mantissa << 13;
-  if (exponent) return sign | (exponent + 112) << 23 | mantissa << 13;
-  return sign | std::bit_cast<uint32_t>(static_cast<float>(mantissa) * 0x1p-24f);
-}
-
 /// The canonical key of a value, widened exactly.
 template <class Key, class Target>
 Target key_of(typename Key::Raw raw) {
@@ -78,7 +71,7 @@ Target key_of(typename Key::Raw raw) {
   } else if constexpr (Key::kOrder == KeyOrder::floating && sizeof(Raw) < sizeof(Target)) {
     uint32_t narrow;
     if constexpr (sizeof(Raw) == 2) {
-      narrow = widen_half(Key::canonical(raw));
+      narrow = widened_half(Key::canonical(raw));
     } else {
       narrow = Key::canonical(raw);
     }

@@ -22,6 +22,8 @@ class EncodedSortKeys final : public SortKeys {
   bool are_values() const override { return are_values_; }
   bool complete() const override { return order_.complete(); }
   void refine_ties(TupleSpan tuples, Engine& engine, const Job& job) const override;
+  /// Whether two rows of tuples that are sorted, ties refined, are equal in all columns.
+  bool tie(const TupleSpan& sorted, uint64_t a, uint64_t b) const;
   std::optional<OwnedColumn> decode(size_t sort_column, const void* sorted_keys, Engine& engine, const Job& job) const override;
 
  private:

@@ -33,16 +33,15 @@ struct PlainKey {
 /// Brings key columns that are compared with each other (one of a sort, both of a join) to plain columns of one kind. The order
 /// of the values is kept, and they are equal where the source's are:
 /// - booleans, numbers of up to 8 bytes and texts are as they are, if their factor is 1 and the others are plain, too;
-/// - integers and decimals are multiplied exactly. They become 8-byte integers where all of them fit, else texts of as many bytes
-/// as
-///   the widest needs, most significant byte first and the sign bit flipped;
+/// - integers and decimals are multiplied exactly. They become 8-byte integers where all of them fit, else texts of as many
+///   bytes as the widest needs, most significant byte first and the sign bit flipped;
 /// - fixed-size binary of up to 8 bytes becomes unsigned integers, other texts; views become texts;
 /// - indices of dictionaries become the ranks of their values, which are common to all sources: a value listed twice has one
-/// rank,
-///   and an index of a null in the dictionary is a null. Where a source has no dictionary the others are decoded;
-/// - the null type becomes booleans that are null.
-/// Throws Error(key_type), naming the column, for a type that has no order (nested ones), Error(invalid_table) for indices
-/// outside the dictionary.
+///   rank, and an index of a null in the dictionary is a null. Where a source has no dictionary, or the dictionaries have more
+///   values than the sources have rows, the indices become the values;
+/// - the null type becomes nulls of the kind of what it is compared with: booleans where there is nothing else.
+/// Throws Error(key_type), naming the column, for a type that has no order (nested ones), for types that don't compare, and for
+/// products of more than 1024 bits; Error(invalid_table) for indices outside the dictionary and views outside their buffers.
 std::vector<PlainKey> plain_keys(std::span<const KeySource> sources, Engine& engine, const Job& job);
 
 }  // namespace warpjoin::columns

@@ -1,12 +1,10 @@
 #include <algorithm>
 #include <atomic>
-#include <memory>
 #include <mutex>
 #include <vector>
 
 #include "columns/encoded_sort_keys.h"
-#include "device/host_device.h"
-#include "primitives/primitives.h"
+#include "columns/host_sort.h"
 
 namespace warpjoin::columns {
 namespace {
@@ -232,7 +230,10 @@ class Refiner {
     const TupleLayout layout{8, sizeof(Row)};
     HostBuffer other_words = engine_.memory->allocate(size * 8, "ordering ties");
     HostBuffer other_rows = engine_.memory->allocate(size * sizeof(Row), "ordering ties");
-    const TupleSpan sorted = sort(layout, {words.data(), rows, size}, {other_words.data(), other_rows.data(), size}, varying);
+    const TupleSpan tuples{words.data(), rows, size};
+    // Ties are ordered on the host whatever the engine's devices: the strings are there.
+    const TupleSpan sorted =
+        sort_on_host(layout, tuples.view(), tuples, {other_words.data(), other_rows.data(), size}, varying, engine_, job_);
     if (sorted.values != rows) {
       for_row_blocks(engine_, size, job_, [&](uint64_t, uint64_t begin, uint64_t end) {
         std::copy(other_rows.as<Row>() + begin, other_rows.as<Row>() + end, rows + begin);
@@ -242,26 +243,12 @@ class Refiner {
           [&](uint64_t word) { return order_.after(tie.state, word); });
   }
 
-  TupleSpan sort(TupleLayout layout, TupleSpan tuples, TupleSpan spare, uint64_t varying) {
-    // Ties are ordered on the host whatever the engine's devices: the strings are there.
-    if (!device_) device_ = create_host_device(0, engine_.memory->limit_bytes(), engine_.memory, engine_.pool);
-    constexpr size_t kAlignment = StackAllocator::kAlignment;
-    const HostBuffer scratch =
-        engine_.memory->allocate(device_->primitives().sort_scratch_bytes(layout, tuples.size) + kAlignment, "ordering ties");
-    void* const aligned = reinterpret_cast<void*>(StackAllocator::aligned(reinterpret_cast<uintptr_t>(scratch.data())));
-    const auto stream = device_->create_stream();
-    const TupleSpan sorted = device_->primitives().sort(layout, tuples.view(), tuples, spare, varying, aligned, job_, *stream);
-    stream->synchronize();
-    return sorted;
-  }
-
   const SortOrder& order_;
   Row* const rows_;
   Engine& engine_;
   const Job& job_;
   std::mutex mutex_;
   std::vector<Tie> large_;
-  std::unique_ptr<Device> device_;
 };
 
 template <class Row>
@@ -276,6 +263,18 @@ void refine(const SortOrder& order, TupleLayout layout, TupleSpan tuples, Engine
 }
 
 }  // namespace
+
+bool EncodedSortKeys::tie(const TupleSpan& sorted, uint64_t a, uint64_t b) const {
+  const auto tie_in = [&]<class Key, class Row>(const Key* keys, const Row* rows) {
+    return keys[a] == keys[b] && (complete() || order_.compare(order_.after_first_word(), rows[a], rows[b]) == 0);
+  };
+  const auto with_rows = [&]<class Key>(const Key* keys) {
+    return tuples_.layout.value_bytes == 4 ? tie_in(keys, static_cast<const uint32_t*>(sorted.values))
+                                           : tie_in(keys, static_cast<const uint64_t*>(sorted.values));
+  };
+  return tuples_.layout.key_bytes == 4 ? with_rows(static_cast<const uint32_t*>(sorted.keys))
+                                       : with_rows(static_cast<const uint64_t*>(sorted.keys));
+}
 
 void EncodedSortKeys::refine_ties(TupleSpan tuples, Engine& engine, const Job& job) const {
   if (complete() || tuples.size < 2) return;

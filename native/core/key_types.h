@@ -53,6 +53,29 @@ struct KeyType<R, KeyOrder::floating> {
   static constexpr R raw(R ordered) { return static_cast<R>(ordered & kSign ? ordered ^ kSign : ~ordered); }
 };
 
+/// The bits of the float that has the value of a half.
+inline uint32_t widened_half(uint16_t half) {
+  const uint32_t sign = uint32_t{half} >> 15 << 31, exponent = (half >> 10) & 31, mantissa = half & 0x3FF;
+  if (exponent == 31) return sign | 0x7F800000u | mantissa << 13;
+  if (exponent) return sign | (exponent + 112) << 23 | mantissa << 13;
+  return sign | std::bit_cast<uint32_t>(static_cast<float>(mantissa) * 0x1p-24f);
+}
+/// The bits of the double that has the value of a float of any width.
+template <class Raw>
+uint64_t widened_float(Raw raw) {
+  if constexpr (sizeof(Raw) == 8) {
+    return raw;
+  } else {
+    uint32_t narrow;
+    if constexpr (sizeof(Raw) == 2) {
+      narrow = widened_half(raw);
+    } else {
+      narrow = static_cast<uint32_t>(raw);
+    }
+    return std::bit_cast<uint64_t>(static_cast<double>(std::bit_cast<float>(narrow)));
+  }
+}
+
 /// Calls body.operator()<KeyType>() for a fixed-width key type; throws Error(key_type) for what is none.
 template <class Body>
 auto with_key_type(const ColumnType& type, Body&& body) {

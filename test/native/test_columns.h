@@ -190,7 +190,7 @@ inline Value draw_value(const ColumnType& type, const Draw& draw, std::mt19937_6
       for (uint64_t i = 0; i < size; ++i) text += "\0\0\0ab\xff"[letters() % 6];
       return text;
     }
-    case ColumnKind::fixed: break;
+    default: break;
   }
   std::string bytes(type.width, '\0');
   for (uint32_t i = 0; i < type.width; ++i) bytes[i] = static_cast<char>(random());
