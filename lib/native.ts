@@ -59,6 +59,18 @@ export interface NativeColumn {
   unifiedWidth?: number;
 }
 
+/** What a key column's values are multiplied by, to compare with another's: 10 ** pow10 * times. */
+export interface KeyFactor {
+  pow10: number;
+  times: number;
+}
+
+/** How the columns of a pair of a join's keys compare. */
+export interface KeyComparison {
+  nullsEqual: boolean;
+  factors: Record<Side, KeyFactor>;
+}
+
 declare const brand: unique symbol;
 interface Handle<Name extends string> {
   readonly [brand]: Name;
@@ -91,6 +103,10 @@ export interface JoinKeysHandle extends Handle<'joinKeys'> {
   readonly keysAreLeftValues: boolean;
   /** The side whose keys are its row numbers, which lookupJoin looks up; null: neither. */
   readonly rowsAreKeysOf: Side | null;
+  /** What a key is: a value, fields side by side, or a number that stands for a text or for fields that need more than 64 bits. */
+  readonly made: 'value' | 'packed' | 'code';
+  /** That the fields need together; 0 where there is one column, which is the key or has a code. */
+  readonly bits: number;
   readonly left: JoinSideInfo;
   readonly right: JoinSideInfo;
 }
@@ -360,8 +376,8 @@ export interface NativeEngine {
     right: RelationHandle,
     rightColumns: readonly number[],
     rightPayload: number | null,
-    /** Of each pair of columns: whether nulls equal each other. */
-    nullsEqual: readonly boolean[],
+    /** Of each pair of columns. */
+    comparisons: readonly KeyComparison[],
   ): Promise<JoinKeysHandle>;
   /** Device memory of a hash join in so many rounds, on each device, where keys spread evenly. */
   hashJoinDeviceBytes(keys: JoinKeysHandle, devices: number, request: NativeJoinRequest, rounds: number): number;

@@ -8,11 +8,11 @@ import {
   count,
   expected,
   flag,
+  flags,
   type InputOf,
   later,
   nameList,
   names,
-  notSupported,
   type Option,
   ordinals,
   type Parsed,
@@ -21,7 +21,6 @@ import {
   size,
   text,
 } from './schema.js';
-import { list } from './suggest.js';
 
 /** What onProgress gets, about every 50 ms and once at the end. */
 export interface Progress {
@@ -46,21 +45,21 @@ export const JOIN_KINDS = ['inner', 'left', 'right', 'full', 'semi', 'anti', 'cr
 export type JoinKind = (typeof JOIN_KINDS)[number];
 
 export const joinSchema = {
-  on: names('Key column of both tables.'),
-  leftOn: names('Key column of the left table; with rightOn, instead of on.'),
-  rightOn: names('Key column of the right table.'),
-  how: choice(JOIN_KINDS, 'inner', 'Which rows to keep. A null key matches nothing.', {
+  on: names('Key columns of both tables. Rows match where all of them are equal.'),
+  leftOn: names('Key columns of the left table; with rightOn, instead of on.'),
+  rightOn: names('Key columns of the right table, each to equal the left one at the same place.'),
+  how: choice(JOIN_KINDS, 'inner', 'Which rows to keep. A null key matches nothing, unless nullsEqual is set.', {
     hints: { outer: ' Did you mean "full"?', left_outer: ' Did you mean "left"?', right_outer: ' Did you mean "right"?' },
   }),
-  suffix: text('_right', 'Appended to the name of a right column that the left table has too.'),
-  coalesce: flag(undefined, 'Whether both key columns become one, named like the left one. Unset: yes, except for full.'),
+  suffix: text('_right', 'Appended to the name of a right column that the left table has too; again where that is taken, too.'),
+  coalesce: flag(undefined, 'Whether both columns of each key become one, named like the left one. Unset: yes, except for full.'),
   select: nameList('Columns of the result, in this order. Others are never moved. Unset: all.'),
   maxOutputRows: count(Number.POSITIVE_INFINITY, 0, 'A result with more rows fails with ERR_MEMORY_LIMIT before it is written.'),
   algorithm: choice(['auto', 'radix-hash', 'sort-merge'], 'auto', 'How to join. auto: what the cost model finds cheapest.'),
   sortAlgorithm: choice(SORT_ALGORITHMS, 'auto', 'How a sort-merge join sorts.'),
   resident,
   buildSide: choice(['auto', 'left', 'right'], 'auto', 'Which side the hash tables hold. auto: the one with fewer rows.'),
-  nullsEqual: flag(false, 'Whether null keys match each other.', true),
+  nullsEqual: flags(false, 'key', 'Whether null keys match each other: all of them, or by key.'),
   validate: choice(['m:m', '1:m', 'm:1', '1:1'], 'm:m', 'Which keys have to be unique.', { supported: ['m:m'] }),
   maintainOrder: choice(['none', 'left', 'right', 'left_right', 'right_left'], 'none', 'Which row order the result keeps.', {
     supported: ['none'],
@@ -238,8 +237,8 @@ export interface Running {
 /** Checks what the schema can't: which options go together. `call` names the function in messages. */
 export function joinSettings(schema: Partial<typeof joinSchema>, call: string, options: unknown): JoinSettings & Running {
   const given = { ...defaults, ...parse(schema as typeof joinSchema, call, options) };
-  const { on, leftOn, rightOn, ...rest } = given;
-  const keys = keyColumns(given.how, call, on, leftOn, rightOn);
+  const { on, leftOn, rightOn, nullsEqual, ...rest } = given;
+  const keys = keyColumns(given.how, call, on, leftOn, rightOn, nullsEqual);
   if (given.how === 'cross') {
     if (given.coalesce)
       throw expected('no coalesce', `${call} with how "cross"`, given.coalesce, ' A cross join has no key columns.');
@@ -256,6 +255,7 @@ function keyColumns(
   on: readonly string[] | undefined,
   leftOn: readonly string[] | undefined,
   rightOn: readonly string[] | undefined,
+  nullsEqual: boolean | readonly boolean[],
 ): JoinSettings['keys'] {
   if (how === 'cross') {
     const given = on ?? leftOn ?? rightOn;
@@ -274,8 +274,18 @@ function keyColumns(
   if (left.length !== right.length) {
     throw expected(`as many columns as leftOn has (${left.length})`, 'rightOn', right);
   }
-  if (left.length > 1) throw notSupported(`Joining on several columns (${list(left)})`);
-  return left.map((name, index) => ({ left: name, right: right[index]!, nullsEqual: false }));
+  for (const [option, columns] of [
+    [on ? 'on' : 'leftOn', left],
+    [on ? 'on' : 'rightOn', right],
+  ] as const) {
+    const twice = columns.find((name, index) => columns.indexOf(name) !== index);
+    if (twice !== undefined) throw expected('each column once', option, twice);
+  }
+  const each = typeof nullsEqual === 'boolean' ? left.map(() => nullsEqual) : nullsEqual;
+  if (each.length !== left.length) {
+    throw expected(`a boolean, or one for each of the keys (${left.length})`, 'nullsEqual', nullsEqual);
+  }
+  return left.map((name, index) => ({ left: name, right: right[index]!, nullsEqual: each[index]! }));
 }
 
 /** Checks a sort's options. */

@@ -112,6 +112,20 @@ export function flag<F extends boolean | undefined>(
   };
 }
 
+/** A boolean for all of something, or an array with one for each. */
+export function flags(fallback: boolean, each: string, description: string): Option<boolean | readonly boolean[]> {
+  return {
+    expected: `a boolean, or an array of booleans, one for each ${each}`,
+    description,
+    fallback,
+    parse(value) {
+      const all: unknown[] = Array.isArray(value) ? Array.from(value) : [value];
+      if (!all.every((one) => typeof one === 'boolean')) return undefined;
+      return Array.isArray(value) ? (all as boolean[]) : (value as boolean);
+    },
+  };
+}
+
 export function text(fallback: string, description: string): Option<string> {
   return {
     expected: 'a string that is not empty',

@@ -113,9 +113,19 @@ export type SearchSortedOptions<T = TableInput> = ByOf<typeof searchSortedSchema
 /** Refuses options that the schema doesn't have: a generic parameter alone would let them pass. */
 export type Only<O, Known> = O & { [K in Exclude<keyof O, Known>]: never };
 
-type First<K> = K extends readonly [infer Name, ...unknown[]] ? Name : K extends readonly unknown[] ? string : K;
-type LeftKey<O> = O extends { on: infer K } ? First<K> : O extends { leftOn: infer K } ? First<K> : never;
-type RightKey<O> = O extends { on: infer K } ? First<K> : O extends { rightOn: infer K } ? First<K> : never;
+type AsList<K> = K extends readonly unknown[] ? K : readonly [K];
+type LeftKeys<O> = O extends { on: infer K } ? AsList<K> : O extends { leftOn: infer K } ? AsList<K> : readonly [];
+type RightKeys<O> = O extends { on: infer K } ? AsList<K> : O extends { rightOn: infer K } ? AsList<K> : readonly [];
+type LeftKey<O> = LeftKeys<O>[number];
+type RightKey<O> = RightKeys<O>[number];
+/** The right key that is to equal the left one named K. */
+type RightOf<K, Left, Right> = Left extends readonly [infer L, ...infer Ls]
+  ? Right extends readonly [infer R, ...infer Rs]
+    ? K extends L
+      ? R
+      : RightOf<K, Ls, Rs>
+    : never
+  : never;
 type How<O> = O extends { how: infer H extends JoinKind } ? H : 'inner';
 type Suffix<O> = O extends { suffix: infer S extends string } ? S : '_right';
 /** Whether the key columns become one; boolean where that is not known. */
@@ -124,12 +134,20 @@ type Coalesced<O> =
 
 type LeftColumns<L, R, O> =
   Coalesced<O> extends true
-    ? { [K in keyof L]: How<O> extends 'right' ? (K extends LeftKey<O> ? R[RightKey<O> & keyof R] : L[K]) : L[K] }
+    ? {
+        [K in keyof L]: How<O> extends 'right'
+          ? K extends LeftKey<O>
+            ? R[RightOf<K, LeftKeys<O>, RightKeys<O>> & keyof R]
+            : L[K]
+          : L[K];
+      }
     : L;
 type RightColumns<L, R, O> = {
-  [K in keyof R as Coalesced<O> extends true ? (K extends RightKey<O> ? never : Renamed<K, L, O>) : Renamed<K, L, O>]: R[K];
+  [K in Uncoalesced<R, O> as K extends keyof L ? Free<`${K & string}${Suffix<O>}`, keyof L | Uncoalesced<R, O>, O> : K]: R[K];
 };
-type Renamed<K, L, O> = K extends keyof L ? `${K & string}${Suffix<O>}` : K;
+type Uncoalesced<R, O> = Coalesced<O> extends true ? Exclude<keyof R, RightKey<O>> : keyof R;
+/** A name with the suffix as often as it takes to be none of those that are taken. */
+type Free<Name extends string, Taken, O> = Name extends Taken ? Free<`${Name}${Suffix<O>}`, Taken, O> : Name;
 
 type All<L, R, O> = How<O> extends 'semi' | 'anti' ? L : Flat<LeftColumns<L, R, O> & RightColumns<L, R, O>>;
 type Flat<T> = { [K in keyof T]: T[K] extends DataType ? T[K] : never };
@@ -149,11 +167,13 @@ type Decided<L, R, O> =
         ? false
         : string extends LeftKey<O> | RightKey<O> | Suffix<O>
           ? false
-          : boolean extends Coalesced<O>
+          : number extends LeftKeys<O>['length'] | RightKeys<O>['length']
             ? false
-            : IsUnion<How<O>> extends true
+            : boolean extends Coalesced<O>
               ? false
-              : true;
+              : IsUnion<How<O>> extends true
+                ? false
+                : true;
 type IsUnion<T, U = T> = T extends unknown ? ([U] extends [T] ? false : true) : never;
 
 /** The column types of a join's result. */

@@ -56,6 +56,32 @@ function join({ description, leftRows = (rows) => rows, foreign, keyColumn = int
   };
 }
 
+/** The same by several columns, which `columnsOf` makes of ids that are below `rows`. */
+function joinBySeveral({ description, on, columnsOf }) {
+  return {
+    kind: 'join',
+    description,
+    options: { on },
+    generate(rows) {
+      const ids = permutation(rows, 1);
+      const idOf = uniform(rows);
+      return {
+        left: new Table({ ...columnsOf(rows, (i) => ids[i]), left_payload: payload(rows, 3) }),
+        right: new Table({ ...columnsOf(rows, idOf), right_payload: payload(rows, 4) }),
+      };
+    },
+  };
+}
+
+/** Int32 columns of the numbers that `split` makes of each id. */
+function int32Columns(length, idOf, count, split) {
+  const columns = Array.from({ length: count }, () => new Int32Array(length));
+  for (let i = 0; i < length; i++) {
+    for (const [column, number] of split(idOf(i)).entries()) columns[column][i] = number;
+  }
+  return columns;
+}
+
 const uniform = (left) => {
   const { below } = random(2);
   return () => below(left);
@@ -91,6 +117,28 @@ export const workloads = {
     description: 'utf8 keys of 8 to 24 bytes with int64 payload, uniform foreign keys',
     foreign: uniform,
     keyColumn: textKeys,
+  }),
+  'join-two-int32': joinBySeveral({
+    description:
+      'two int32 keys, of up to 5000 values and the rest, with int64 payload, unique keys joined with uniform foreign keys',
+    on: ['store', 'number'],
+    columnsOf: (length, idOf) => {
+      const [store, number] = int32Columns(length, idOf, 2, (id) => [id % 5000, 1_000_000 + Math.floor(id / 5000)]);
+      return { store: vector(new Int32(), store), number: vector(new Int32(), number) };
+    },
+  }),
+  'join-int32-date32-text': joinBySeveral({
+    description: 'keys of an int32, a date and a utf8 of 8 to 24 bytes (200, 1000 and the rest of the values), int64 payload',
+    on: ['store', 'day', 'product'],
+    columnsOf: (length, idOf) => {
+      const split = (id) => [id % 200, 10_957 + (Math.floor(id / 200) % 1000), Math.floor(id / 200_000)];
+      const [store, day, product] = int32Columns(length, idOf, 3, split);
+      return {
+        store: vector(new Int32(), store),
+        day: vector(new DateDay(), day),
+        product: textKeys(length, (i) => product[i]),
+      };
+    },
   }),
   'sort-int64': sort({
     description: 'pairs of an int64 key, uniform over 53 bits (what all engines here give back exactly), and an int64 payload',

@@ -37,6 +37,7 @@ const joinOptions = (options: Options) =>
     on: options.names('on'),
     leftOn: options.names('left-on'),
     rightOn: options.names('right-on'),
+    nullsEqual: options.has('nulls-equal') || undefined,
     how: options.text('how') as 'inner' | undefined,
     select: options.names('select'),
     suffix: options.text('suffix'),

@@ -43,9 +43,10 @@ const result: Record<string, OptionSpec> = {
 };
 
 const joinOptions: Record<string, OptionSpec> = {
-  on: { value: 'COLUMN', help: 'key column of both files' },
-  'left-on': { value: 'COLUMN', help: 'key column of LEFT, with --right-on' },
-  'right-on': { value: 'COLUMN', help: 'key column of RIGHT' },
+  on: { value: 'COLUMNS', help: 'key columns of both files, separated by commas' },
+  'left-on': { value: 'COLUMNS', help: 'key columns of LEFT, with --right-on' },
+  'right-on': { value: 'COLUMNS', help: 'key columns of RIGHT, in the order of --left-on' },
+  'nulls-equal': { help: 'null keys match each other' },
   how: { value: 'KIND', help: 'inner (default), left, right, full, semi, anti or cross' },
   select: { value: 'A,B', help: 'columns of the result, in this order (default: all)' },
   suffix: { value: 'TEXT', help: 'appended to names of RIGHT that LEFT has too (default: _right)' },

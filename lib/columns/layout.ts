@@ -7,7 +7,7 @@ import { didYouMean, list, quote } from '../suggest.js';
 import { distinctDictionaries } from './dictionaries.js';
 import { findColumn, type Input, infoOf } from './input.js';
 import { typeIn } from './library.js';
-import { checkComparable, checkKey } from './types.js';
+import { checkComparable, checkKey, type KeyFactors } from './types.js';
 import type { Values } from './values.js';
 
 /** Where a result column comes from: one side, or for the coalesced key of a full join the left side, else the right. */
@@ -36,6 +36,8 @@ export interface KeyPair {
   left: number;
   right: number;
   nullsEqual: boolean;
+  /** What brings both columns' values to one unit. */
+  factors: KeyFactors;
 }
 
 /** Looks up the key columns and checks that they compare. */
@@ -46,18 +48,18 @@ export function joinKeyColumns(left: Input, right: Input, keys: NonNullable<Join
       left: findColumn(left, leftName, shared ? 'on' : 'leftOn'),
       right: findColumn(right, rightName, shared ? 'on' : 'rightOn'),
     };
-    checkComparable(
+    const factors = checkComparable(
       { label: `${quote(leftName)} of the ${left.argument} table`, info: infoOf(left, found.left) },
       { label: `${quote(rightName)} of the ${right.argument} table`, info: infoOf(right, found.right) },
     );
-    return { ...found, nullsEqual };
+    return { ...found, nullsEqual, factors };
   });
 }
 
 /**
- * The columns of a join's result: the left ones in order, then the right ones less a coalesced key, those whose name the
- * left table has with the suffix. Semi and anti joins give the left ones alone. A coalesced key has the left key's name,
- * and the values of the side whose rows are all there: the right one's in a right join.
+ * The columns of a join's result: the left ones in order, then the right ones less coalesced keys. A right one whose name the
+ * left table has gets the suffix, as often as it takes to be like no other. Semi and anti joins give the left ones alone. A
+ * coalesced key has the left key's name, and the values of the side whose rows are all there: the right one's in a right join.
  */
 export function joinLayout(left: Input, right: Input, settings: JoinSettings): JoinLayout {
   const { how, coalesce } = settings;
@@ -80,19 +82,16 @@ export function joinLayout(left: Input, right: Input, settings: JoinSettings): J
     }
   }
   if (how === 'inner') for (const key of keys ?? []) takeInProbeOrder(left, right, key, columns);
-  const names = new Set(columns.map((column) => column.name));
-  for (const [index, { name }] of right.columns.entries()) {
-    if (coalesced.some((key) => key.right === index)) continue;
-    const renamed = left.columns.some((column) => column.name === name) ? name + settings.suffix : name;
-    if (names.has(renamed)) {
-      throw new WarpjoinError(
-        'ERR_OPTION',
-        `Expected a suffix that makes the result's column names distinct but with ${quote(settings.suffix)} two are named ${quote(renamed)}. ` +
-          'Give another suffix.',
-      );
+  const ofLeft = new Set(columns.map((column) => column.name));
+  const others = [...right.columns.keys()].filter((index) => !coalesced.some((key) => key.right === index));
+  const names = new Set([...ofLeft, ...others.map((index) => right.columns[index]!.name)]);
+  for (const index of others) {
+    let { name } = right.columns[index]!;
+    if (ofLeft.has(name)) {
+      while (names.has(name)) name += settings.suffix;
+      names.add(name);
     }
-    names.add(renamed);
-    columns.push({ ...resultColumn(right, index, 'right', rightMissing), name: renamed });
+    columns.push({ ...resultColumn(right, index, 'right', rightMissing), name });
   }
   const layout = { keys, columns: selected(columns, settings.select, [left, right]) };
   for (const { source, column } of layout.columns) {
@@ -107,18 +106,22 @@ export function joinLayout(left: Input, right: Input, settings: JoinSettings): J
  */
 function takeInProbeOrder(left: Input, right: Input, key: KeyPair, columns: UntypedColumn[]): void {
   const [one, other] = [infoOf(left, key.left), infoOf(right, key.right)];
-  if (one.order !== 'bytes' || one.kind !== other.kind || one.type.typeId !== other.type.typeId) return;
+  if (one.order !== 'bytes' || one.kind !== other.kind || one.width !== other.width || one.type.typeId !== other.type.typeId)
+    return;
   if (right.rows >= left.rows) columns[key.left] = { ...columns[key.left]!, source: 'right', column: key.right };
 }
 
 function checkSameType(left: Input, right: Input, key: KeyPair): void {
   const one = infoOf(left, key.left);
   const other = infoOf(right, key.right);
-  if (one.kind !== other.kind || one.order !== other.order || one.width !== other.width) {
+  const { left: a, right: b } = key.factors;
+  const sameUnit = a.pow10 === b.pow10 && a.times === b.times;
+  const sameLayout = one.kind === other.kind && one.order === other.order && one.width === other.width;
+  if (!sameUnit || !sameLayout || one.dictionary || other.dictionary) {
     throw new WarpjoinError(
       'ERR_NOT_SUPPORTED',
       `Coalescing the keys ${quote(left.columns[key.left]!.name)} and ${quote(right.columns[key.right]!.name)} of a full join, ` +
-        'which have different types, is not supported yet. Cast one of them, or leave coalesce unset.',
+        'which have different types or dictionaries, is not supported yet. Cast one of them, or leave coalesce unset.',
     );
   }
 }

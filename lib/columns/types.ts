@@ -1,7 +1,7 @@
 /** Arrow types: how the data plane lays them out, which can be keys, and which keys compare. */
 import * as arrow from 'apache-arrow';
 import { WarpjoinError } from '../errors.js';
-import type { ColumnKind, KeyOrder } from '../native.js';
+import type { ColumnKind, KeyFactor, KeyOrder, Side } from '../native.js';
 
 /** A type of any apache-arrow version: what is read of it. */
 export interface ForeignType {
@@ -38,7 +38,7 @@ export interface TypeInfo {
   order: KeyOrder;
   /** Bytes a value where kind is 'fixed', values of the child for each value where it is 'fixed_list', else 0. */
   width: number;
-  /** Two key columns compare where these are the same; null: payload only. */
+  /** Two key columns compare where these are the same, or one is 'null'; null: payload only. */
   comparesAs: string | null;
   /** Of nested kinds; none of others. */
   children: readonly TypeInfo[];
@@ -142,7 +142,7 @@ export function typeInfo(type: ForeignType, level = 0): TypeInfo | null {
   const { typeId, bitWidth = 0, unit = 0 } = type;
   switch (typeId) {
     case arrow.Type.Int:
-      return fixed(bitWidth / 8, type.isSigned === true ? 'signed' : 'unsigned', 'integer');
+      return fixed(bitWidth / 8, type.isSigned === true ? 'signed' : 'unsigned', 'number');
     case arrow.Type.Float:
       if (type.precision === arrow.Precision.HALF) return fixed(2, 'floating', 'float');
       return fixed(type.precision === arrow.Precision.SINGLE ? 4 : 8, 'floating', 'float');
@@ -157,15 +157,15 @@ export function typeInfo(type: ForeignType, level = 0): TypeInfo | null {
     case arrow.Type.LargeBinary:
       return bytes('large_utf8', 'binary');
     case arrow.Type.Decimal:
-      return fixed((type.bitWidth ?? 128) / 8, 'signed', `decimal of scale ${type.scale}`);
+      return fixed((type.bitWidth ?? 128) / 8, 'signed', 'number');
     case arrow.Type.Date:
-      return unit === arrow.DateUnit.DAY ? fixed(4, 'signed', 'date32') : fixed(8, 'signed', 'date64');
+      return unit === arrow.DateUnit.DAY ? fixed(4, 'signed', 'time point') : fixed(8, 'signed', 'time point');
     case arrow.Type.Time:
-      return fixed(bitWidth / 8, 'signed', `time[${UNITS[unit]}]`);
+      return fixed(bitWidth / 8, 'signed', 'time of day');
     case arrow.Type.Timestamp:
-      return fixed(8, 'signed', `timestamp[${UNITS[unit]}${type.timezone ? ', zoned' : ''}]`);
+      return fixed(8, 'signed', type.timezone ? 'zoned time point' : 'time point');
     case arrow.Type.Duration:
-      return fixed(8, 'signed', `duration[${UNITS[unit]}]`);
+      return fixed(8, 'signed', 'duration');
     case arrow.Type.Interval:
       return fixed(INTERVAL_BYTES[unit]!);
     case arrow.Type.FixedSizeBinary:
@@ -190,7 +190,8 @@ export function typeInfo(type: ForeignType, level = 0): TypeInfo | null {
     case arrow.Type.Dictionary: {
       const dictionary = typeInfo(type.dictionary!, level + 1);
       const { bitWidth = 0, isSigned } = type.indices!;
-      return dictionary && { ...fixed(bitWidth / 8, isSigned === true ? 'signed' : 'unsigned'), dictionary };
+      if (!dictionary) return null;
+      return { ...fixed(bitWidth / 8, isSigned === true ? 'signed' : 'unsigned', dictionary.comparesAs), dictionary };
     }
     default:
       return null;
@@ -333,19 +334,57 @@ export function checkKey({ label, info }: KeyColumn): void {
   }
 }
 
+/** What values of a type count: seconds to the power of -unit, days, or numbers with so many decimals. */
+function unitOf({ type }: TypeInfo): { decimals: number; days: boolean } {
+  const { typeId, unit = 0, scale = 0 } = type;
+  switch (typeId) {
+    case arrow.Type.Decimal:
+      return { decimals: scale, days: false };
+    case arrow.Type.Date:
+      return unit === arrow.DateUnit.DAY ? { decimals: 0, days: true } : { decimals: 3, days: false };
+    case arrow.Type.Time:
+    case arrow.Type.Timestamp:
+    case arrow.Type.Duration:
+      return { decimals: 3 * unit, days: false };
+    default:
+      return { decimals: 0, days: false };
+  }
+}
+
+/** What the values of both columns are multiplied by, so that equal ones are equal numbers. */
+export type KeyFactors = Record<Side, KeyFactor>;
+
 /**
- * Throws unless both columns can be keys and compare: the same logical type, or both integers, or both floats. utf8 and
- * large_utf8 are the same logical type. Timestamps need the same unit, and a time zone on both sides or on none: with one
- * it is an instant, without a reading of some clock.
+ * Throws unless both columns can be keys and compare; gives what brings their values to one unit.
+ *
+ * Compared are, by value: integers and decimals of any width and scale; floats of any width; text in any layout; binary in any
+ * layout, and of fixed size; times of day; durations; dates and timestamps without a time zone, where a date is its midnight;
+ * timestamps with a time zone, which are instants, whatever the zone; columns of the null type with any other. A dictionary
+ * compares as its values do.
  */
-export function checkComparable(left: KeyColumn, right: KeyColumn): void {
+export function checkComparable(left: KeyColumn, right: KeyColumn): KeyFactors {
   checkKey(left);
   checkKey(right);
-  if (left.info.comparesAs !== right.info.comparesAs) {
+  const [one, other] = [valuesOf(left.info), valuesOf(right.info)];
+  if (one.comparesAs !== other.comparesAs && one.comparesAs !== 'null' && other.comparesAs !== 'null') {
     throw new WarpjoinError(
       'ERR_KEY_TYPE',
       `Key columns ${left.label} (${typeName(left.info.type)}) and ${right.label} (${typeName(right.info.type)}) don't compare: ` +
-        'expected the same type, two integer types or two float types. Cast one of them.',
+        'expected the same kind of values, such as two numbers that are integers or decimals, two floats, two texts, or two dates ' +
+        'or timestamps, of which none or both have a time zone. Cast one of them.',
     );
   }
+  const [a, b] = [unitOf(one), unitOf(other)];
+  const days = a.days && b.days;
+  const factor = (unit: typeof a): KeyFactor => ({
+    pow10: Math.max(a.decimals, b.decimals) - unit.decimals,
+    times: unit.days && !days ? 86400 : 1,
+  });
+  if (one.comparesAs === 'null' || other.comparesAs === 'null') return { left: NO_FACTOR, right: NO_FACTOR };
+  return { left: factor(a), right: factor(b) };
 }
+
+const NO_FACTOR: KeyFactor = { pow10: 0, times: 1 };
+
+/** The type of a column's values, which a dictionary has. */
+const valuesOf = (info: TypeInfo): TypeInfo => (info.dictionary ? valuesOf(info.dictionary) : info);

@@ -123,10 +123,27 @@ export async function explainJoin(core: EngineCore, left: unknown, right: unknow
     const prepared = await prepare(call, task);
     const measured = settings.analyze ? (await run(call, task, prepared)).stats : null;
     const { how, keys } = settings;
-    const on = keys?.map(({ left, right }) => `${quote(left)} = ${quote(right)}`);
+    const on = keys?.map(
+      ({ left, right, nullsEqual }) => `${quote(left)} = ${quote(right)}${nullsEqual ? ' (nulls equal)' : ''}`,
+    );
     const what = on ? `${how} join on ${on.join(' and ')}` : 'cross join';
-    return explain(what, prepared.plan, prepared.resources, call.deviceReason, measured);
+    const made = 'origins' in prepared || !prepared.keyed ? null : keysInWords(prepared.keyed.keys);
+    return explain(what, prepared.plan, prepared.resources, call.deviceReason, measured, made);
   });
+}
+
+/** How keys were made of the columns. */
+function keysInWords({ made, bits, keyBytes, rowsAreKeysOf }: JoinKeysHandle): string {
+  switch (made) {
+    case 'value':
+      return `values of ${keyBytes} bytes`;
+    case 'packed':
+      return `${bits} bits of each row, in ${keyBytes} bytes`;
+    case 'code': {
+      const of = bits === 0 ? 'texts' : `rows of ${bits} bits`;
+      return `${keyBytes}-byte codes of ${of}${rowsAreKeysOf ? `, all of which differ on the ${rowsAreKeysOf} side` : ''}`;
+    }
+  }
 }
 
 /** Cross joins have nothing for GPUs; loaded tables stay there. */
@@ -221,8 +238,8 @@ const rightOf = (keys: JoinTask['keys'], left: number): number => keys!.find((ke
 /** Whether the left key column is asked for and could come out of the tuples' keys: numbers of the keys' own width. */
 function keyCouldBeHandedOver({ left, keys, settings, want }: JoinTask): boolean {
   if (keys?.length !== 1 || settings.how !== 'inner' || typeof want === 'string') return false;
-  const { order, width } = infoOf(left, keys[0]!.left);
-  const number = order !== 'boolean' && order !== 'bytes' && (width === 4 || width === 8);
+  const { order, width, dictionary } = infoOf(left, keys[0]!.left);
+  const number = order !== 'boolean' && order !== 'bytes' && !dictionary && (width === 4 || width === 8);
   return number && want.columns.some((column) => isLeftKey(column, keys));
 }
 
@@ -366,9 +383,9 @@ async function encodeKeys(
     };
     const of = (side: Side): number[] => columns.map((key) => position[side].get(key[side])!);
     const [left, right] = [relations.left!, relations.right!];
-    const nullsEqual = columns.map((key) => key.nullsEqual);
+    const comparisons = columns.map(({ nullsEqual, factors }) => ({ nullsEqual, factors }));
     const job = (): Promise<JoinKeysHandle> =>
-      call.native.joinKeys(call.job, left, of('left'), payload('left'), right, of('right'), payload('right'), nullsEqual);
+      call.native.joinKeys(call.job, left, of('left'), payload('left'), right, of('right'), payload('right'), comparisons);
     return call.keep(await call.step('encode keys', job));
   };
   const hoped = keyCouldBeHandedOver(task);

@@ -2,6 +2,7 @@
 import { infoOf, isForDevices } from '../columns/input.js';
 import type { ResultColumn } from '../columns/layout.js';
 import { checkTableRows } from '../columns/result.js';
+import { type TypeInfo, typeName } from '../columns/types.js';
 import type { KeyedTables, NativeJoinRequest, ResidentOrigin, Side, TableKey } from '../native.js';
 import type { JoinPlan } from '../plan/join.js';
 import type { ColumnOrigin, PlannedColumn, Resources } from '../plan/plan.js';
@@ -128,7 +129,13 @@ function refusalOf(call: Call, { left, right, keys, settings }: JoinTask): strin
   // Both, as text compares with text alone.
   if (!isForDevices(left, key!.left)) return 'the keys are in host memory alone';
   const [one, other] = [infoOf(left, key!.left), infoOf(right, key!.right)];
-  return one.order === 'floating' && one.width !== other.width ? 'the keys are floats of two widths' : null;
+  if (one.order === 'floating' && one.width !== other.width) return 'the keys are floats of two widths';
+  const plain = ({ kind, order, width, dictionary }: TypeInfo): boolean =>
+    !dictionary &&
+    (kind === 'boolean' || (order !== 'none' && order !== 'bytes' && width <= 8 && !(order === 'floating' && width === 2)));
+  if (!plain(one) || !plain(other)) return `the keys are ${typeName(one.type)} and ${typeName(other.type)}`;
+  const sameUnit = (['left', 'right'] as const).every((side) => key!.factors[side].pow10 === 0 && key!.factors[side].times === 1);
+  return sameUnit ? null : 'the keys differ in unit or scale';
 }
 
 /** The one of these columns of a side, by its position on the devices, that rows can carry; or null. */

@@ -10,9 +10,16 @@ const time = (value: number): string => `${value < 10 ? value.toFixed(2) : value
 
 /**
  * The plan of `what`, line by line: choices, limits and steps; with `measured` also what each step took. `deviceReason` says why
- * it runs on these devices.
+ * it runs on these devices, `keys` how a join's keys were made.
  */
-export function explain(what: string, plan: Plan, resources: Resources, deviceReason: string, measured: Stats | null): string {
+export function explain(
+  what: string,
+  plan: Plan,
+  resources: Resources,
+  deviceReason: string,
+  measured: Stats | null,
+  keys: string | null = null,
+): string {
   const { devices, threads, memoryLimitBytes } = resources;
   const lines = [
     `${what}: ${plan.algorithm}`,
@@ -23,6 +30,7 @@ export function explain(what: string, plan: Plan, resources: Resources, deviceRe
     `  parts    ${plan.chunksets} ${plan.chunksets === 1 ? 'chunkset' : 'chunksets'}, ${plan.rounds} ${plan.rounds === 1 ? 'round' : 'rounds'}`,
     '',
   ];
+  if (keys !== null) lines.splice(-1, 0, `  keys     ${keys}`);
   if (plan.inOrder.length > 0) lines.splice(-1, 0, `  order    not sorted, as they are in order: ${plan.inOrder.join(', ')}`);
   if (plan.loaded) {
     const { inputs, reason } = plan.loaded;

@@ -72,17 +72,15 @@ KeyOrder to_order(const std::string& name, const Napi::Value& value) {
 /// Throws for an order that values of the kind and width don't have.
 void check_type(const Napi::Value& value, const ColumnType& type) {
   const uint32_t width = type.width;
+  const bool fixed = type.kind == ColumnKind::fixed;
   const auto fits = [&] {
     switch (type.order) {
       case KeyOrder::none: return true;
       case KeyOrder::boolean: return type.kind == ColumnKind::boolean;
-      case KeyOrder::bytes: return type.variable_width() || type.kind == ColumnKind::fixed || type.kind == ColumnKind::view;
-      case KeyOrder::floating: return type.kind == ColumnKind::fixed && (width == 2 || width == 4 || width == 8);
-      case KeyOrder::signed_integer:
-        if (type.kind == ColumnKind::fixed && (width == 16 || width == 32)) return true;
-        [[fallthrough]];
-      case KeyOrder::unsigned_integer:
-        return type.kind == ColumnKind::fixed && (width == 1 || width == 2 || width == 4 || width == 8);
+      case KeyOrder::bytes: return type.variable_width() || fixed || type.kind == ColumnKind::view;
+      case KeyOrder::floating: return fixed && (width == 2 || width == 4 || width == 8);
+      case KeyOrder::signed_integer: return fixed && std::has_single_bit(width) && width <= 32;
+      case KeyOrder::unsigned_integer: return fixed && std::has_single_bit(width) && width <= 8;
     }
     return false;
   };
@@ -168,12 +166,31 @@ std::vector<uint64_t> to_counts(const Napi::Value& value, const char* what) {
   return counts;
 }
 
-std::vector<bool> to_bools(const Napi::Value& value, const char* what) {
-  if (!value.IsArray()) expected(value, what, "an array of booleans");
+namespace {
+
+columns::KeyFactor to_factor(const Napi::Value& value) {
+  const Napi::Object object = to_object(value, "comparison.factors");
+  // The sum of two scales of decimals of 256 bits, and more than that, fits.
+  return {.pow10 = static_cast<uint32_t>(to_count(object.Get("pow10"), "factor.pow10", 0, UINT32_MAX)),
+          .times = static_cast<uint32_t>(to_count(object.Get("times"), "factor.times", 1, UINT32_MAX))};
+}
+
+}  // namespace
+
+std::vector<JoinKeyPair> to_comparisons(const Napi::Value& value) {
+  if (!value.IsArray()) expected(value, "comparisons", "an array");
   const auto array = value.As<Napi::Array>();
-  std::vector<bool> bools;
-  for (uint32_t i = 0; i < array.Length(); ++i) bools.push_back(to_bool(array.Get(i), what));
-  return bools;
+  std::vector<JoinKeyPair> pairs;
+  for (uint32_t i = 0; i < array.Length(); ++i) {
+    const Napi::Object comparison = to_object(array.Get(i), "comparison");
+    const Napi::Object factors = to_object(comparison.Get("factors"), "comparison.factors");
+    pairs.push_back({.left = nullptr,
+                     .right = nullptr,
+                     .nulls_equal = to_bool(comparison.Get("nullsEqual"), "comparison.nullsEqual"),
+                     .left_factor = to_factor(factors.Get("left")),
+                     .right_factor = to_factor(factors.Get("right"))});
+  }
+  return pairs;
 }
 
 std::vector<int> to_ordinals(const Napi::Value& value, const char* what) {
@@ -264,7 +281,8 @@ Column to_column(const Napi::Value& value, Napi::Array& held, unsigned depth) {
   }
   const Napi::Value dictionary = object.Get("dictionary");
   if (!dictionary.IsUndefined() && !dictionary.IsNull()) {
-    const bool integers = type.order == KeyOrder::signed_integer || type.order == KeyOrder::unsigned_integer;
+    const bool integers =
+        (type.order == KeyOrder::signed_integer || type.order == KeyOrder::unsigned_integer) && type.width <= 8;
     if (!integers) expected(value, "column.order", "integers, which are indices of a dictionary");
     column.dictionary = std::make_shared<const Column>(to_column(dictionary, held, depth + 1));
   }

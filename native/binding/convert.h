@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "columns/encode.h"
 #include "core/column.h"
 #include "core/host_memory.h"
 #include "device/device.h"
@@ -26,12 +27,13 @@ std::string to_string(const Napi::Value& value, const char* what);
 Napi::Object to_object(const Napi::Value& value, const char* what);
 std::vector<int> to_ordinals(const Napi::Value& value, const char* what);
 std::vector<uint64_t> to_counts(const Napi::Value& value, const char* what);
-std::vector<bool> to_bools(const Napi::Value& value, const char* what);
 
 /// Reads a NativeColumn (lib/native.ts). The chunks borrow the buffers behind the views. `held` gets the views: what they were
 /// read from may give others the next time.
 Column to_column(const Napi::Value& value, Napi::Array& held);
 
+/// Reads KeyComparisons as pairs without their columns.
+std::vector<JoinKeyPair> to_comparisons(const Napi::Value& value);
 /// Reads a NativeJoinRequest.
 JoinRequest to_join_request(const Napi::Value& value);
 

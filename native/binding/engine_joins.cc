@@ -18,6 +18,15 @@ Napi::Object describe_side(Napi::Env env, const JoinSide& side, bool seems_in_or
   return object;
 }
 
+const char* name_of(JoinKeys::Made made) {
+  switch (made) {
+    case JoinKeys::Made::value: return "value";
+    case JoinKeys::Made::packed: return "packed";
+    case JoinKeys::Made::code: return "code";
+  }
+  return "";
+}
+
 MakeResult rows_of(Engine& engine, const JoinKeysState& keys, JoinRows rows) {
   return rows_to_handle(engine, values_of(keys.keys.left), values_of(keys.keys.right), std::move(rows));
 }
@@ -31,11 +40,13 @@ Napi::Value EngineWrap::join_keys(const Napi::CallbackInfo& info) {
   state->right = own<Relation>(info[4]);
   const std::vector<const Column*> left_keys = columns_at(*state->left, info[2], "leftColumns");
   const std::vector<const Column*> right_keys = columns_at(*state->right, info[5], "rightColumns");
-  const std::vector<bool> nulls_equal = to_bools(info[7], "nullsEqual");
-  if (left_keys.empty() || right_keys.size() != left_keys.size() || nulls_equal.size() != left_keys.size())
-    throw Napi::RangeError::New(info.Env(), "Expected as many columns of both sides, at least one, and nullsEqual for each");
-  std::vector<JoinKeyPair> pairs;
-  for (size_t i = 0; i < left_keys.size(); ++i) pairs.push_back({left_keys[i], right_keys[i], nulls_equal[i]});
+  std::vector<JoinKeyPair> pairs = to_comparisons(info[7]);
+  if (left_keys.empty() || right_keys.size() != left_keys.size() || pairs.size() != left_keys.size())
+    throw Napi::RangeError::New(info.Env(), "Expected as many columns of both sides, at least one, and a comparison for each");
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    pairs[i].left = left_keys[i];
+    pairs[i].right = right_keys[i];
+  }
   const Column* left_payload = optional_column_at(*state->left, info[3], "leftPayload");
   const Column* right_payload = optional_column_at(*state->right, info[6], "rightPayload");
   return enqueue(info, {state},
@@ -54,6 +65,8 @@ Napi::Value EngineWrap::join_keys(const Napi::CallbackInfo& info) {
                      handle.Set("rowsAreKeysOf", made->keys.left.keys_are_rows    ? Napi::Value(Napi::String::New(env, "left"))
                                                  : made->keys.right.keys_are_rows ? Napi::Value(Napi::String::New(env, "right"))
                                                                                   : env.Null());
+                     handle.Set("made", Napi::String::New(env, name_of(made->keys.made)));
+                     handle.Set("bits", number(env, made->keys.bits));
                      handle.Set("left", describe_side(env, made->keys.left, left_sorted));
                      handle.Set("right", describe_side(env, made->keys.right, right_sorted));
                      return handle;

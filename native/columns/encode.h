@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "columns/plain_keys.h"
 #include "core/column.h"
 #include "core/engine.h"
 #include "core/key_types.h"
@@ -119,23 +120,33 @@ struct JoinSide {
 uint64_t varying_bits(const JoinSide& side, Engine& engine, const Job& job);
 
 struct JoinKeys {
+  /// What a key is: a value of one column; several fields side by side; a number that stands for a text or a row of fields.
+  enum class Made : uint8_t { value, packed, code };
+
   JoinSide left, right;
   bool keys_are_left_values = false;  ///< the tuples' key bits are the left column's values: they can become the key column
+  Made made = Made::value;
+  unsigned bits = 0;  ///< that fields need together: more than 64 become codes; 0: the key is made of one column
 };
 
 /// A column of each side that are to be equal.
 struct JoinKeyPair {
   const Column *left, *right;
   bool nulls_equal = false;  ///< whether two nulls are; otherwise a null equals nothing
+  columns::KeyFactor left_factor = {}, right_factor = {};
 };
 
-/// Rows match where all pairs are equal. As below; several pairs, and equal nulls, throw Error(not_supported) so far.
+/// Encodes both sides' columns alike: rows have equal keys where all pairs are equal. Columns of any type that plain_keys() takes;
+/// throws Error(key_type) where two do not compare. Payloads as for sort, one a side, null for row numbers; a side's payload is
+/// carried only if nothing is excluded there. See columns/composite_keys.h for several pairs, equal nulls and dictionaries.
 JoinKeys encode_join_keys(std::span<const JoinKeyPair> pairs, const Column* left_payload, const Column* right_payload,
                           Engine& engine, const Job& job);
 
-/// Encodes both key columns alike. Types must be comparable (same order class; JavaScript has checked the logical types);
-/// throws Error(key_type) otherwise. Payloads as for sort, one a side, null for row numbers; a side's payload is carried
-/// only if nothing is excluded there. Texts become codes (columns/text_codes.h).
+/// Keys by which rows of one table are compared with each other: two rows have the same key where all columns are equal. With
+/// `nulls_equal` no row is excluded; otherwise rows with a null are.
+JoinSide encode_own_keys(std::span<const Column* const> columns, bool nulls_equal, Engine& engine, const Job& job);
+
+/// The same of one pair of plain columns (plain_keys.h). Texts become codes (columns/text_codes.h).
 JoinKeys encode_join_keys(const Column& left, const Column& right, const Column* left_payload, const Column* right_payload,
                           Engine& engine, const Job& job);
 

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <string>
 
+#include "columns/composite_keys.h"
 #include "columns/encoded_sort_keys.h"
 #include "columns/text_codes.h"
 #include "core/error.h"
@@ -101,7 +102,7 @@ void with_keys(const Side& side, KeyForm form, Body&& body) {
         allow_all);
   };
   switch (form.kind) {
-    case KeyForm::Kind::text: return;  // encode_texts
+    case KeyForm::Kind::text: return;  // text_codes()
     case KeyForm::Kind::short_text:
       if (side.chunks.type().kind == ColumnKind::utf8) {
         with_text.template operator()<int32_t>();
@@ -304,11 +305,34 @@ uint64_t varying_bits(const JoinSide& side, Engine& engine, const Job& job) {
                                       : scan(static_cast<const uint64_t*>(tuples.view.keys));
 }
 
+namespace columns {
+namespace {
+
+/// Gives a side's tuples a payload, if they can carry it.
+void carry(JoinSide& side, const Column* payload, Engine& engine, const Job& job) {
+  if (side.excluded_rows == 0) side.carries_payload = carry_payload(side.tuples, payload, engine, job);
+}
+
+}  // namespace
+}  // namespace columns
+
 JoinKeys encode_join_keys(std::span<const JoinKeyPair> pairs, const Column* left_payload, const Column* right_payload,
                           Engine& engine, const Job& job) {
-  if (pairs.size() != 1 || pairs[0].nulls_equal)
-    throw Error(ErrorCode::not_supported, "Joining on several columns or with equal nulls is not supported yet");
-  return encode_join_keys(*pairs[0].left, *pairs[0].right, left_payload, right_payload, engine, job);
+  using namespace columns;
+  const JoinKeyPair& pair = pairs[0];
+  if (pairs.size() > 1 || !is_plain(pair, engine, job)) {
+    JoinKeys keys = encode_composite_keys(pairs, false, engine, job);
+    carry(keys.left, left_payload, engine, job);
+    carry(keys.right, right_payload, engine, job);
+    return keys;
+  }
+  return encode_join_keys(*pair.left, *pair.right, left_payload, right_payload, engine, job);
+}
+
+JoinSide encode_own_keys(std::span<const Column* const> own_columns, bool nulls_equal, Engine& engine, const Job& job) {
+  std::vector<JoinKeyPair> pairs;
+  for (const Column* column : own_columns) pairs.push_back({.left = column, .right = column, .nulls_equal = nulls_equal});
+  return columns::encode_composite_keys(pairs, true, engine, job).left;
 }
 
 JoinKeys encode_join_keys(const Column& left, const Column& right, const Column* left_payload, const Column* right_payload,
@@ -321,12 +345,11 @@ JoinKeys encode_join_keys(const Column& left, const Column& right, const Column*
   keys.keys_are_left_values =
       form.kind == KeyForm::Kind::number && left.type.width == form.key_bytes && !left_side.fixed.canonicalized;
   if (form.kind == KeyForm::Kind::text) {
-    encode_texts(left_side.chunks, right_side.chunks, keys.left, keys.right, engine, job);
-    const auto carry = [&](JoinSide& side, const Column* payload) {
-      if (side.excluded_rows == 0) side.carries_payload = carry_payload(side.tuples, payload, engine, job);
-    };
-    carry(keys.left, left_payload);
-    carry(keys.right, right_payload);
+    keys.made = JoinKeys::Made::code;
+    take_codes(text_codes(left_side.chunks, right_side.chunks, engine, job), left.length, right.length, keys.left, keys.right,
+               engine, job);
+    carry(keys.left, left_payload, engine, job);
+    carry(keys.right, right_payload, engine, job);
     return keys;
   }
   const auto encode = [&](const Side& side, const Column* payload) {

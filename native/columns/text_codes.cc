@@ -10,17 +10,36 @@
 #include <vector>
 
 #include "core/bytes_hash.h"
+#include "columns/matchable.h"
 #include "core/error.h"
 #include "primitives/host/first_rows.h"
 
 namespace warpjoin::columns {
 namespace {
 
-template <class Code>
-constexpr Code kNoCode = static_cast<Code>(~Code{0});
-
 /// Rows looked at together: texts may be long.
 constexpr uint64_t kRowsAtOnce = 4096;
+
+/// Value `index` of a column of fixed width.
+Text fixed_at(uint64_t width, const ColumnChunk& chunk, uint64_t index) {
+  const auto* bytes = static_cast<const uint8_t*>(chunk.values) + index * width;
+  return {bytes, width, bytes + width};
+}
+
+/// The bytes of a row: a text, or a value of fixed width.
+Text bytes_at(const ColumnType& type, const ColumnChunk& chunk, uint64_t index) {
+  return type.kind == ColumnKind::fixed ? fixed_at(type.width, chunk, index) : text_at(type.kind, chunk, index);
+}
+
+/// Calls body(bytes_at) with the function of a type, so that loops over rows decide nothing.
+template <class Body>
+void with_bytes(const ColumnType& type, Body&& body) {
+  switch (type.kind) {
+    case ColumnKind::utf8: return body([](const ColumnChunk& chunk, uint64_t i) { return text_at<int32_t>(chunk, i); });
+    case ColumnKind::large_utf8: return body([](const ColumnChunk& chunk, uint64_t i) { return text_at<int64_t>(chunk, i); });
+    default: return body([width = type.width](const ColumnChunk& chunk, uint64_t i) { return fixed_at(width, chunk, i); });
+  }
+}
 
 /// The hashes of a column's texts as the keys of tuples, without the null rows.
 struct HashedTexts {
@@ -50,7 +69,7 @@ HashedTexts hash_texts(const ChunkIndex& chunks, Engine& engine, const Job& job)
       starts[block + 1] = std::min(chunks.rows(), (block + 1) * kBlockRows);
   }
   out.hashes = engine.memory->allocate(starts.back() * sizeof(uint64_t), "the hashes of join keys");
-  const auto hash_rows = [&]<class Offset>() {
+  const auto hash_rows = [&](auto&& bytes_at) {
     for_row_blocks(engine, chunks.rows(), job, [&, hash = engine.text_hash](uint64_t block, uint64_t begin, uint64_t end) {
       uint64_t at = starts[block];
       const uint64_t last = starts[block + 1];
@@ -62,7 +81,7 @@ HashedTexts hash_texts(const ChunkIndex& chunks, Engine& engine, const Job& job)
                           [&](const ColumnChunk& borrowed, uint64_t first, uint64_t count, uint64_t row) {
                             const ColumnChunk chunk = borrowed;  // a local copy: its pointers stay in registers
                             const auto hash_at = [&](uint64_t index) {
-                              const Text text = text_at<Offset>(chunk, index);
+                              const Text text = bytes_at(chunk, index);
                               return hash(text.data, text.size);
                             };
                             if (!rows) {
@@ -82,11 +101,7 @@ HashedTexts hash_texts(const ChunkIndex& chunks, Engine& engine, const Job& job)
       if (at != last) throw Error(ErrorCode::invalid_table, "The nulls of a key column changed during the call");
     });
   };
-  if (chunks.type().kind == ColumnKind::utf8) {
-    hash_rows.template operator()<int32_t>();
-  } else {
-    hash_rows.template operator()<int64_t>();
-  }
+  with_bytes(chunks.type(), hash_rows);
   out.view = {out.hashes.data(), chunks.nullable() ? out.rows.data() : nullptr, 0, starts.back()};
   return out;
 }
@@ -127,7 +142,7 @@ template <class Code, class Differ>
 void compare_texts(const ChunkIndex& column, const ChunkIndex& named, Code* codes, Engine& engine, const Job& job,
                    Differ&& differ) {
   constexpr uint64_t kBatch = 32;
-  const ColumnKind kind = column.type().kind, named_kind = named.type().kind;
+  const ColumnType type = column.type(), named_type = named.type();
   const bool same = &column == &named;
   for_row_blocks(engine, column.rows(), job, [&](uint64_t, uint64_t begin, uint64_t end) {
     struct Pair {
@@ -136,8 +151,9 @@ void compare_texts(const ChunkIndex& column, const ChunkIndex& named, Code* code
     Pair batches[2][kBatch];
     const auto compared = [&](uint64_t row) { return codes[row] != kNoCode<Code> && !(same && codes[row] == row); };
     const auto prefetch_offsets = [&](uint64_t from) {
+      if (!named_type.variable_width()) return;
       for (uint64_t row = from; row < std::min(end, from + kBatch); ++row) {
-        if (compared(row)) prefetch_offset(named_kind, named.at(codes[row]));
+        if (compared(row)) prefetch_offset(named_type.kind, named.at(codes[row]));
       }
     };
     const auto find_texts = [&](uint64_t from) {
@@ -145,7 +161,7 @@ void compare_texts(const ChunkIndex& column, const ChunkIndex& named, Code* code
       for (uint64_t row = from; row < std::min(end, from + kBatch); ++row, ++pair) {
         if (!compared(row)) continue;
         const Place a = column.at(row), b = named.at(codes[row]);
-        *pair = {text_at(kind, *a.chunk, a.index), text_at(named_kind, *b.chunk, b.index)};
+        *pair = {bytes_at(type, *a.chunk, a.index), bytes_at(named_type, *b.chunk, b.index)};
         if (pair->named.size == 0) continue;
         __builtin_prefetch(pair->named.data);
         __builtin_prefetch(pair->named.data + pair->named.size - 1);  // short texts are often on two lines
@@ -167,58 +183,26 @@ void compare_texts(const ChunkIndex& column, const ChunkIndex& named, Code* code
 }
 
 /// Makes a side's tuples of the codes of its rows; those without one are excluded.
-template <class Code, class Row>
-JoinSide coded_side(HostBuffer codes, uint64_t rows, Engine& engine, const Job& job) {
-  std::vector<uint64_t> starts(block_count(rows) + 1, 0);
-  for_row_blocks(engine, rows, job, [&](uint64_t block, uint64_t begin, uint64_t end) {
-    const Code* const all = codes.as<Code>();
-    starts[block + 1] = end - begin - static_cast<uint64_t>(std::count(all + begin, all + end, kNoCode<Code>));
-  });
-  std::partial_sum(starts.begin(), starts.end(), starts.begin());
-  JoinSide out;
-  out.rows = rows;
-  out.excluded_rows = rows - starts.back();
-  EncodedTuples& tuples = out.tuples;
-  tuples.layout = {sizeof(Code), sizeof(Row)};
-  tuples.view.size = starts.back();
-  if (out.excluded_rows == 0) {
-    tuples.keys = std::move(codes);
-  } else {
-    tuples.keys = engine.memory->allocate(tuples.view.size * sizeof(Code), "join keys");
-    tuples.values = engine.memory->allocate(tuples.view.size * sizeof(Row), "the rows of join keys");
-    out.excluded = engine.memory->allocate(out.excluded_rows * sizeof(Row), "rows without a match");
-    for_row_blocks(engine, rows, job, [&](uint64_t block, uint64_t begin, uint64_t end) {
-      Code* keys = tuples.keys.as<Code>() + starts[block];
-      Row* numbers = tuples.values.as<Row>() + starts[block];
-      Row* excluded = out.excluded.as<Row>() + (begin - starts[block]);
-      for (uint64_t row = begin; row < end; ++row) {
-        const Code code = codes.as<Code>()[row];
-        if (code == kNoCode<Code>) {
-          *excluded++ = static_cast<Row>(row);
-        } else {
-          *keys++ = code;
-          *numbers++ = static_cast<Row>(row);
-        }
-      }
-    });
-    tuples.view.values = tuples.values.data();
-  }
-  tuples.view.keys = tuples.keys.data();
-  return out;
-}
-
 template <class Code>
 JoinSide coded_side(HostBuffer codes, uint64_t rows, Engine& engine, const Job& job) {
-  return row_bytes_for(rows) == 4 ? coded_side<Code, uint32_t>(std::move(codes), rows, engine, job)
-                                  : coded_side<Code, uint64_t>(std::move(codes), rows, engine, job);
+  const Code* const all = codes.as<Code>();
+  return matchable_side<Code>(
+      std::move(codes), rows,
+      [all](uint64_t row, unsigned count) {
+        uint64_t coded = 0;
+        for (unsigned i = 0; i < count; ++i) coded |= uint64_t{all[row + i] != kNoCode<Code>} << i;
+        return coded;
+      },
+      engine, job);
 }
 
-/// `shorter` gives the codes.
+/// `shorter` gives the codes; `longer` may be the same column, and gets none then. Returns whether no text is in it twice.
 template <class Code>
-void encode(const ChunkIndex& shorter, const ChunkIndex& longer, JoinSide& shorter_out, JoinSide& longer_out, Engine& engine,
-            const Job& job) {
-  HostBuffer own = engine.memory->allocate(shorter.rows() * sizeof(Code), "the codes of a join key");
-  HostBuffer other = engine.memory->allocate(longer.rows() * sizeof(Code), "the codes of a join key");
+bool find_codes(const ChunkIndex& shorter, const ChunkIndex& longer, HostBuffer& own, HostBuffer& other, Engine& engine,
+                const Job& job) {
+  const bool same = &shorter == &longer;
+  own = engine.memory->allocate(shorter.rows() * sizeof(Code), "the codes of a join key");
+  if (!same) other = engine.memory->allocate(longer.rows() * sizeof(Code), "the codes of a join key");
   Code *const own_codes = own.as<Code>(), *const other_codes = other.as<Code>();
   for_row_blocks(engine, shorter.rows(), job, [&](uint64_t, uint64_t begin, uint64_t end) {
     shorter.for_pieces(begin, end, [&](const ColumnChunk& chunk, uint64_t first, uint64_t count, uint64_t row) {
@@ -228,7 +212,7 @@ void encode(const ChunkIndex& shorter, const ChunkIndex& longer, JoinSide& short
       });
     });
   });
-  if (longer.nullable()) {
+  if (!same && longer.nullable()) {
     for_row_blocks(engine, longer.rows(), job, [&](uint64_t, uint64_t begin, uint64_t end) {
       std::fill(other_codes + begin, other_codes + end, kNoCode<Code>);
     });
@@ -237,7 +221,12 @@ void encode(const ChunkIndex& shorter, const ChunkIndex& longer, JoinSide& short
   {
     const unsigned bits = host::first_rows_bits(shorter.rows());
     const host::PartitionedKeys own_keys = partition_texts(shorter, bits, engine, job);
-    const host::PartitionedKeys other_keys = partition_texts(longer, bits, engine, job);
+    host::PartitionedKeys other_keys;
+    if (same) {
+      other_keys.offsets.resize((size_t{1} << bits) + 1);
+    } else {
+      other_keys = partition_texts(longer, bits, engine, job);
+    }
     repeated =
         host::find_first_rows(engine.pool, *engine.memory, own_keys, other_keys, sizeof(Code), own_codes, other_codes, job);
   }
@@ -250,27 +239,39 @@ void encode(const ChunkIndex& shorter, const ChunkIndex& longer, JoinSide& short
                     [&](uint64_t row, const Text& text, Code) { own_codes[row] = static_cast<Code>(colliding.first_row(text)); });
     }
   }
-  compare_texts(longer, shorter, other_codes, engine, job,
-                [&](uint64_t row, const Text& text, Code) { other_codes[row] = static_cast<Code>(colliding.first_row(text)); });
-  shorter_out = coded_side<Code>(std::move(own), shorter.rows(), engine, job);
-  shorter_out.keys_are_rows = repeated == 0;
-  longer_out = coded_side<Code>(std::move(other), longer.rows(), engine, job);
+  if (!same) {
+    compare_texts(longer, shorter, other_codes, engine, job,
+                  [&](uint64_t row, const Text& text, Code) { other_codes[row] = static_cast<Code>(colliding.first_row(text)); });
+  }
+  return repeated == 0;
 }
 
 }  // namespace
 
-void encode_texts(const ChunkIndex& left, const ChunkIndex& right, JoinSide& left_out, JoinSide& right_out, Engine& engine,
-                  const Job& job) {
-  const bool left_gives = left.rows() <= right.rows();
-  const ChunkIndex &shorter = left_gives ? left : right, &longer = left_gives ? right : left;
-  JoinSide &shorter_out = left_gives ? left_out : right_out, &longer_out = left_gives ? right_out : left_out;
-  if (row_bytes_for(shorter.rows()) == 4) {
-    encode<uint32_t>(shorter, longer, shorter_out, longer_out, engine, job);
-  } else {
-    encode<uint64_t>(shorter, longer, shorter_out, longer_out, engine, job);
-  }
-  // Codes are rows of the shorter column.
-  left_out.tuples.varying_bits = right_out.tuples.varying_bits = low_bits(static_cast<unsigned>(std::bit_width(shorter.rows())));
+TextCodes text_codes(const ChunkIndex& left, const ChunkIndex& right, Engine& engine, const Job& job) {
+  TextCodes out;
+  out.left_gives = left.rows() <= right.rows();
+  const ChunkIndex &shorter = out.left_gives ? left : right, &longer = out.left_gives ? right : left;
+  HostBuffer &own = out.left_gives ? out.left : out.right, &other = out.left_gives ? out.right : out.left;
+  out.count = shorter.rows();
+  out.bytes = row_bytes_for(shorter.rows());
+  out.distinct = out.bytes == 4 ? find_codes<uint32_t>(shorter, longer, own, other, engine, job)
+                                : find_codes<uint64_t>(shorter, longer, own, other, engine, job);
+  return out;
+}
+
+void take_codes(TextCodes codes, uint64_t left_rows, uint64_t right_rows, JoinSide& left, JoinSide& right, Engine& engine,
+                const Job& job) {
+  const auto side = [&](HostBuffer& of, uint64_t rows, bool gives) {
+    JoinSide out = codes.bytes == 4 ? coded_side<uint32_t>(std::move(of), rows, engine, job)
+                                    : coded_side<uint64_t>(std::move(of), rows, engine, job);
+    // Codes are rows of the column that gives them.
+    out.tuples.varying_bits = low_bits(static_cast<unsigned>(std::bit_width(codes.count)));
+    out.keys_are_rows = gives && codes.distinct;
+    return out;
+  };
+  if (codes.left) left = side(codes.left, left_rows, codes.left_gives);
+  if (codes.right) right = side(codes.right, right_rows, !codes.left_gives);
 }
 
 }  // namespace warpjoin::columns

@@ -277,7 +277,10 @@ const methods = {
     8,
     (of) => {
       const columns = () => mostly(() => Array.from({ length: pick([1, 1, 1, 2, 3]) }, columnIndex));
-      const nullsEqual = mostly(() => Array.from({ length: pick([1, 1, 1, 2, 3]) }, () => chance(0.2)));
+      const factor = () => mostly(() => ({ pow10: pick([0, 0, 0, 3, count(400)]), times: pick([1, 1, 86_400, count(1e6)]) }));
+      const comparison = () =>
+        mostly(() => ({ nullsEqual: mostly(() => chance(0.2)), factors: mostly(() => ({ left: factor(), right: factor() })) }));
+      const comparisons = mostly(() => Array.from({ length: pick([1, 1, 1, 2, 3]) }, comparison));
       return [
         handle('job', of),
         handle('relation', of),
@@ -286,7 +289,7 @@ const methods = {
         handle('relation', of),
         columns(),
         payload(),
-        nullsEqual,
+        comparisons,
       ];
     },
     'joinKeys',

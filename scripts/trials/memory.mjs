@@ -33,6 +33,9 @@ const { seed, rounds } = trialOptions({ rounds: 0 });
 console.log(`memory: --seed ${seed} --rounds ${rounds}, Node.js ${process.version}`);
 const draw = random(seed);
 
+const FACTOR = { pow10: 0, times: 1 };
+const COMPARISON = { nullsEqual: false, factors: { left: FACTOR, right: FACTOR } };
+
 const chunk = (values, more = {}) => ({ length: ROWS, bitOffset: 0, validity: null, values, offsets: null, ...more });
 const column = (name, kind, order, width, ...chunks) => ({ name, kind, order, width, chunks });
 const numbers = (Of, make) => Of.from({ length: ROWS }, (_, row) => make(row));
@@ -132,7 +135,7 @@ async function callAll(attempt) {
     [1, 'full'],
     [3, 'left'],
   ]) {
-    const keys = await call('joinKeys', job, relation, [key], null, relation, [key], null, [false]);
+    const keys = await call('joinKeys', job, relation, [key], null, relation, [key], null, [COMPARISON]);
     const wanted = { ...request, kind };
     await call('hashJoinDeviceBytes', keys, 2, wanted, 1);
     await call('mergeJoinDeviceBytes', keys, 2, 3);
@@ -154,7 +157,7 @@ async function callAll(attempt) {
     if (kind === 'inner') await call('takeJoinKeys', job, merged);
   }
   const unique = await call('relation', job, distinct, ROWS);
-  const looked = await call('joinKeys', job, unique, [0], null, unique, [0], null, [false]);
+  const looked = await call('joinKeys', job, unique, [0], null, unique, [0], null, [COMPARISON]);
   await call('lookupJoin', job, looked, request);
   await call('crossJoin', job, 20, 30, ALL);
   await call('residentBytes', relation, [0, 1, 2], devices);

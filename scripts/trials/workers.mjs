@@ -15,6 +15,9 @@ const LONGEST_CALLS_MS = 20;
 const EXIT_CODE = 7;
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
+const FACTOR = { pow10: 0, times: 1 };
+const COMPARISON = { nullsEqual: false, factors: { left: FACTOR, right: FACTOR } };
+
 /** A table of two columns as the addon takes it. */
 function columns(rows, draw) {
   const keys = BigInt64Array.from({ length: rows }, () => BigInt(draw.below(rows)));
@@ -44,7 +47,7 @@ async function callForEver(seed) {
   };
   const join = async (job) => {
     const [left, right] = await Promise.all([engine.relation(job, input, rows), engine.relation(job, input, rows)]);
-    const keys = await engine.joinKeys(job, left, [0], null, right, [0], null, [false]);
+    const keys = await engine.joinKeys(job, left, [0], null, right, [0], null, [COMPARISON]);
     const wanted = { kind: 'inner', buildLeft: true, countOnly: false, wantKeys: false, wantLeft: true, wantRight: true };
     const plan = { devices, rounds: 1, partitions: 0 };
     const found = await engine.hashJoin(job, keys, { ...wanted, maxRows: Number.POSITIVE_INFINITY }, plan);

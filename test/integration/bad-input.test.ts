@@ -117,10 +117,10 @@ test.each<[string, Call, string, RegExp]>([
     /for createEngine but received "hostdevices"\. Did you mean "hostDevices"\?$/,
   ],
   [
-    'several keys',
-    (of) => of.join(left, left, { on: ['id', 'name'] }),
-    'ERR_NOT_SUPPORTED',
-    /^Joining on several columns \("id" and "name"\) is not supported yet\.$/,
+    'a key twice',
+    (of) => of.join(left, left, { on: ['id', 'id'] }),
+    'ERR_OPTION',
+    /^Expected each column once for on but received "id"\.$/,
   ],
   [
     'GPUs for the processor',

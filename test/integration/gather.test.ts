@@ -3,7 +3,7 @@ import * as arrow from 'apache-arrow';
 import { expect, test } from 'vitest';
 import { nativeColumns, readTable } from '../../lib/columns/input.js';
 import { type NativeResultColumn, native } from '../../lib/native.js';
-import { chunked, random, table } from '../support/tables.js';
+import { chunked, comparison, random, table } from '../support/tables.js';
 
 const rows = 3000;
 const draw = random(3);
@@ -76,7 +76,7 @@ test.each([1, 3])('and of both sides of a full join, whose rows may be missing, 
     right: await engine.relation(job, nativeColumns(readTable(other, 'right'), [1, 2, 3]), other.numRows),
   };
   // Integers of the left side match none of the right side's nulls, and few others.
-  const keys = await engine.joinKeys(job, relations.left, [1], null, relations.right, [0], null, [false]);
+  const keys = await engine.joinKeys(job, relations.left, [1], null, relations.right, [0], null, [comparison]);
   const request = {
     kind: 'full',
     buildLeft: false,

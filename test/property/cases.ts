@@ -288,8 +288,30 @@ function toVector(type: KeyType, values: Value[]): Vector {
   return new Vector([makeData({ type: ARROW[type](), length: values.length, nullCount, nullBitmap, data } as never)]);
 }
 
-/** A column of values in several chunks, each sliced out of a longer one at a random offset. */
-export function makeVector(random: Random, type: KeyType, values: Value[], chunks: number): Vector {
+/** The values as indices of a dictionary of their own, in any order: with a value twice, and where there are nulls perhaps one. */
+function asDictionary(random: Random, type: KeyType, values: Value[], id: number): Vector {
+  const entries = [...new Set(values.filter((value) => value !== null || random.below(2) === 0))];
+  if (entries.length > 0) entries.push(entries[random.below(entries.length)]!);
+  for (let i = entries.length - 1; i > 0; --i) {
+    const j = random.below(i + 1);
+    [entries[i], entries[j]] = [entries[j]!, entries[i]!];
+  }
+  const places = new Map(entries.map((value, place) => [value, place]));
+  const nullBitmap = new Uint8Array((values.length + 7) >> 3);
+  const data = Int32Array.from(values, (value, row) => {
+    const place = places.get(value);
+    if (place !== undefined) nullBitmap[row >> 3]! |= 1 << (row & 7);
+    return place ?? -1;
+  });
+  const nullCount = data.filter((place) => place < 0).length;
+  const dictionary = toVector(type, entries);
+  const of = new Dictionary(ARROW[type](), new Int32(), id);
+  return new Vector([makeData({ type: of, length: values.length, nullCount, nullBitmap, data, dictionary } as never)]);
+}
+
+/** A column of values in several chunks, each sliced out of a longer one at a random offset; with dictionaries by chunk. */
+export function makeVector(random: Random, type: KeyType, values: Value[], chunks: number, dictionary = false): Vector {
+  const id = random.below(2 ** 31);
   const vectors: Vector[] = [];
   for (let c = 0, begin = 0; c < chunks; ++c) {
     const end =
@@ -300,7 +322,8 @@ export function makeVector(random: Random, type: KeyType, values: Value[], chunk
     const after = random.below(3);
     const padding = (n: number) => Array.from({ length: n }, () => ranked(type, random.below(100)));
     const padded = [...padding(before), ...values.slice(begin, end), ...padding(after)];
-    vectors.push(toVector(type, padded).slice(before, before + end - begin));
+    const whole = dictionary ? asDictionary(random, type, padded, id) : toVector(type, padded);
+    vectors.push(whole.slice(before, before + end - begin));
     begin = end;
   }
   return new Vector(vectors.flatMap((vector) => [...vector.data]));
@@ -319,6 +342,7 @@ export interface ColumnSpec {
   type: KeyType;
   spread: Spread;
   nullRate: number;
+  dictionary?: boolean;
 }
 
 /** A table of the columns asked for, its row number in column `${prefix}row`, and payload of several types. */
@@ -327,10 +351,10 @@ export function makeTable(seed: number, prefix: string, rows: number, chunks: nu
   const keys: Record<string, Value[]> = {};
   const types: Record<string, KeyType> = {};
   const vectors: Record<string, Vector> = {};
-  for (const { name, type, spread, nullRate } of columns) {
+  for (const { name, type, spread, nullRate, dictionary } of columns) {
     keys[name] = drawValues(random, type, rows, spread, nullRate);
     types[name] = type;
-    vectors[name] = makeVector(random, type, keys[name], chunks);
+    vectors[name] = makeVector(random, type, keys[name], chunks, dictionary);
   }
   const numbers = Array.from({ length: rows }, (_, i) => i);
   vectors[`${prefix}row`] = makeVector(random, 'int32', numbers, chunks);

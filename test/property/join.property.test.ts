@@ -10,22 +10,38 @@ const setup = setUp();
 const INTEGERS: readonly KeyType[] = ['int8', 'int16', 'int32', 'int64', 'uint8', 'uint16', 'uint32', 'uint64'];
 const FLOATS: readonly KeyType[] = ['float32', 'float64'];
 
-/** Key types that compare: mostly the same on both sides, else both integers or both floats. */
-const keyTypes = fc.oneof(
+/** Key types that compare: mostly the same on both sides, else both integers, both floats, or a date and a timestamp. */
+const keyTypes: fc.Arbitrary<readonly [KeyType, KeyType]> = fc.oneof(
   { weight: 3, arbitrary: fc.constantFrom(...KEY_TYPES).map((type) => [type, type] as const) },
   { weight: 1, arbitrary: fc.tuple(fc.constantFrom(...INTEGERS), fc.constantFrom(...INTEGERS)) },
   { weight: 1, arbitrary: fc.tuple(fc.constantFrom(...FLOATS), fc.constantFrom(...FLOATS)) },
+  { weight: 1, arbitrary: fc.constantFrom(['date', 'timestamp'] as const, ['timestamp', 'date'] as const) },
 );
 
-const inputs = {
-  seed: seeds,
+/** One column of each side. */
+const key = fc.record({
   types: keyTypes,
-  leftRows: rowCounts,
-  rightRows: rowCounts,
   leftSpread: fc.constantFrom(...SPREADS),
   rightSpread: fc.constantFrom(...SPREADS),
   leftNulls: nullRates,
   rightNulls: nullRates,
+  /** Whether the columns have dictionaries. */
+  dictionaries: fc.constantFrom<readonly boolean[]>([false, false], [false, false], [true, true], [true, false], [false, true]),
+  nullsEqual: fc.boolean(),
+});
+/** The columns beside the first one: of few values, for rows to match. */
+const otherKeys = fc.array(
+  fc.record({ key, spread: fc.constantFrom('few' as const, 'equal' as const, 'zipf' as const, null) }).map(({ key, spread }) => {
+    return spread ? { ...key, leftSpread: spread, rightSpread: spread } : key;
+  }),
+  { maxLength: 3 },
+);
+
+const inputs = {
+  seed: seeds,
+  keys: fc.tuple(key, otherKeys).map(([first, others]) => [first, ...others]),
+  leftRows: rowCounts,
+  rightRows: rowCounts,
   leftChunks: fc.integer({ min: 1, max: 4 }),
   rightChunks: fc.integer({ min: 1, max: 4 }),
   how: fc.constantFrom('inner' as const, 'left' as const, 'right' as const, 'full' as const, 'semi' as const, 'anti' as const),
@@ -46,34 +62,58 @@ type JoinInputs = { [K in keyof typeof inputs]: (typeof inputs)[K] extends fc.Ar
 /** Two tables to join, and the pairs of their rows that DuckDB gives. */
 async function joinInputs(c: JoinInputs) {
   // Products of two constant columns get large fast; a smaller side keeps the case and not the cost.
-  const heavy = (spread: string) =>
-    ['equal', 'few', 'extreme'].includes(spread) || c.types.some((t) => ['bool', 'int8', 'uint8'].includes(t));
-  const bound = heavy(c.leftSpread) || heavy(c.rightSpread) ? MOST_PAIRS / Math.max(1, c.leftRows) : Number.POSITIVE_INFINITY;
+  const heavy = ({ types, leftSpread, rightSpread, leftNulls, rightNulls, nullsEqual }: (typeof c.keys)[number]) =>
+    [leftSpread, rightSpread].some((spread) => ['equal', 'few', 'extreme', 'zipf'].includes(spread)) ||
+    types.some((type) => ['bool', 'int8', 'uint8'].includes(type)) ||
+    (nullsEqual && leftNulls > 0.4 && rightNulls > 0.4);
+  const bound = c.keys.every(heavy) ? MOST_PAIRS / Math.max(1, c.leftRows) : Number.POSITIVE_INFINITY;
   const rightRows = Math.floor(Math.min(c.rightRows, bound));
-  const left = makeTable(c.seed, 'l_', c.leftRows, c.leftChunks, [
-    { name: 'k', type: c.types[0], spread: c.leftSpread, nullRate: c.leftNulls },
-  ]);
-  const right = makeTable(c.seed + 1, 'r_', rightRows, c.rightChunks, [
-    { name: 'k', type: c.types[1], spread: c.rightSpread, nullRate: c.rightNulls },
-  ]);
+  const left = makeTable(
+    c.seed,
+    'l_',
+    c.leftRows,
+    c.leftChunks,
+    c.keys.map(({ types, leftSpread, leftNulls, dictionaries }, index) => {
+      return { name: nameOf(index), type: types[0], spread: leftSpread, nullRate: leftNulls, dictionary: dictionaries[0]! };
+    }),
+  );
+  const right = makeTable(
+    c.seed + 1,
+    'r_',
+    rightRows,
+    c.rightChunks,
+    c.keys.map(({ types, rightSpread, rightNulls, dictionaries }, index) => {
+      return { name: nameOf(index), type: types[1], spread: rightSpread, nullRate: rightNulls, dictionary: dictionaries[1]! };
+    }),
+  );
   await setup.oracle.load('l', left);
   await setup.oracle.load('r', right);
   const leftOnly = c.how === 'semi' || c.how === 'anti';
   const columns = leftOnly ? 'l.row' : 'l.row, r.row';
   // HUGEINT and DOUBLE hold every integer and float type, so the oracle compares by value.
-  const exact = (side: string, type: KeyType) =>
-    INTEGERS.includes(type) ? `${side}.k::HUGEINT` : FLOATS.includes(type) ? `${side}.k::DOUBLE` : `${side}.k`;
-  const sql = `SELECT ${columns} FROM l ${c.how} JOIN r ON ${exact('l', c.types[0])} = ${exact('r', c.types[1])}`;
-  return { left, right, leftOnly, expected: pairsOf(await setup.oracle.columns(sql)) };
+  const exact = (name: string, type: KeyType) =>
+    INTEGERS.includes(type) ? `${name}::HUGEINT` : FLOATS.includes(type) ? `${name}::DOUBLE` : name;
+  const on = c.keys.map(({ types, nullsEqual }, index) => {
+    const [one, other] = [exact(`l.${nameOf(index)}`, types[0]), exact(`r.${nameOf(index)}`, types[1])];
+    return `${one} ${nullsEqual ? 'IS NOT DISTINCT FROM' : '='} ${other}`;
+  });
+  const sql = `SELECT ${columns} FROM l ${c.how} JOIN r ON ${on.join(' AND ')}`;
+  const names = c.keys.map((_, index) => nameOf(index));
+  const nullsEqual = c.keys.map((key) => key.nullsEqual);
+  return { left, right, leftOnly, names, nullsEqual, expected: pairsOf(await setup.oracle.columns(sql)) };
 }
+
+/** The name of a key column of both tables. */
+const nameOf = (index: number): string => (index === 0 ? 'k' : `k${index}`);
 
 test('join gives the rows that DuckDB gives', async () => {
   const seen = { algorithms: new Set<string>(), chunksets: new Set<number>() };
   await fc.assert(
     fc.asyncProperty(joinCase, async (c) => {
-      const { left, right, leftOnly, expected } = await joinInputs(c);
+      const { left, right, leftOnly, names, nullsEqual, expected } = await joinInputs(c);
       const run = async (engine: Engine) => {
-        const options = { on: 'k', how: c.how, algorithm: c.algorithm, buildSide: c.buildSide, coalesce: false } as const;
+        const matching = { on: names, nullsEqual, how: c.how, algorithm: c.algorithm };
+        const options = { ...matching, buildSide: c.buildSide, coalesce: false } as const;
         const joined = await engine.join(left.table, right.table, options);
         seen.algorithms.add(joined.stats.algorithm);
         seen.chunksets.add(joined.stats.chunksets);
@@ -82,14 +122,15 @@ test('join gives the rows that DuckDB gives', async () => {
         expect(pairsOf(leftOnly ? [leftRows] : [leftRows, rightRows_])).toEqual(expected);
         expect(checkPayload(joined, 'l_', leftRows)).toBeUndefined();
         if (!leftOnly) expect(checkPayload(joined, 'r_', rightRows_)).toBeUndefined();
-        checkColumn(joined, 'k', left.table, 'k', leftRows);
-        if (!leftOnly) checkColumn(joined, 'k_right', right.table, 'k', rightRows_);
-        expect(await engine.joinCount(left.table, right.table, { on: 'k', how: c.how, algorithm: c.algorithm })).toBe(
-          joined.numRows,
-        );
+        for (const name of names) {
+          checkColumn(joined, name, left.table, name, leftRows);
+          if (!leftOnly) checkColumn(joined, `${name}_right`, right.table, name, rightRows_);
+        }
+        expect(await engine.joinCount(left.table, right.table, matching)).toBe(joined.numRows);
       };
       const algorithm = c.algorithm === 'sort-merge' ? 'sort-merge' : 'radix-hash';
-      const tables = { left: left.table, right: right.table, how: c.how, algorithm } as const;
+      const keys = names.map((name, index) => ({ left: name, right: name, nullsEqual: nullsEqual[index]! }));
+      const tables = { left: left.table, right: right.table, keys, how: c.how, algorithm } as const;
       await setup.onEngine(joinRoom(tables, c.chunksets, c.devices), c.maxBufferBytes, run);
     }),
     parameters(500),
@@ -103,7 +144,9 @@ test('join gives the rows that DuckDB gives', async () => {
 test('loaded tables are joined where they lie', async () => {
   const there = fc.record({
     ...inputs,
-    types: keyTypes.filter(([left, right]) => left !== 'utf8' && (left === right || INTEGERS.includes(left))),
+    keys: key
+      .filter(({ types: [left, right] }) => left !== 'utf8' && (left === right || INTEGERS.includes(left)))
+      .map((key) => [{ ...key, nullsEqual: false, dictionaries: [false, false] }]),
     columns: fc.subarray(['k', 'k_right', 'l_flag', 'r_real']),
   });
   let joinedThere = 0;

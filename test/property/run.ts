@@ -2,10 +2,11 @@
 import type { Table } from 'apache-arrow';
 import type fc from 'fast-check';
 import { afterAll, beforeAll } from 'vitest';
-import { findColumn, nativeColumns, readTable } from '../../lib/columns/input.js';
+import { nativeColumns, readTable } from '../../lib/columns/input.js';
+import { joinKeyColumns } from '../../lib/columns/layout.js';
 import type { Engine, EngineOptions } from '../../lib/index.js';
 import { type NativeEngine, type NativeJoinKind, native } from '../../lib/native.js';
-import type { SortAlgorithm } from '../../lib/options.js';
+import type { NamedKeyPair, SortAlgorithm } from '../../lib/options.js';
 import { MIN_SUBPARTITIONS } from '../../lib/plan/join.js';
 import { LEAST_DEVICE_LIMIT, nativeDevices, onGpus, splittingEngine, testEngine } from '../support/engines.js';
 import { Oracle } from './oracle.js';
@@ -90,24 +91,31 @@ export function sortRoom(rows: number, chunksets: number, devices: number, algor
   return { devices, chunksets: rows < 2 ? 1 : chunksets, bytes };
 }
 
-/** What a join is, as far as its memory goes; the tables' keys are in columns k. */
+/** What a join is, as far as its memory goes. */
 export interface JoinCase {
   left: Table;
   right: Table;
+  keys: readonly NamedKeyPair[];
   how: NativeJoinKind;
   algorithm: 'radix-hash' | 'sort-merge';
 }
 
 /** Room for a join in about so many rounds, or in so many chunksets of its larger side. */
-export function joinRoom({ left, right, how, algorithm }: JoinCase, chunksets: number, devices: number): Room {
+export function joinRoom({ left, right, keys: named, how, algorithm }: JoinCase, chunksets: number, devices: number): Room {
   const parts = 2 ** Math.ceil(Math.log2(chunksets));
   const bytes = async (probe: NativeEngine): Promise<number> => {
     const job = probe.createJob();
-    const relation = (table: Table) => {
-      const input = readTable(table, 'input');
-      return probe.relation(job, nativeColumns(input, [findColumn(input, 'k', 'on')]), input.rows);
+    const inputs = { left: readTable(left, 'left'), right: readTable(right, 'right') };
+    const pairs = joinKeyColumns(inputs.left, inputs.right, named);
+    const relation = (side: 'left' | 'right') => {
+      const columns = nativeColumns(
+        inputs[side],
+        pairs.map((pair) => pair[side]),
+      );
+      return probe.relation(job, columns, inputs[side].rows);
     };
-    const keys = await probe.joinKeys(job, await relation(left), [0], null, await relation(right), [0], null, [false]);
+    const of = pairs.map((_, index) => index);
+    const keys = await probe.joinKeys(job, await relation('left'), of, null, await relation('right'), of, null, pairs);
     if (algorithm === 'radix-hash') {
       const wanted = {
         kind: how,

@@ -183,17 +183,31 @@ class JoinKeys extends FakeHandle {
     readonly mayCarry: boolean,
     readonly keysAreLeftValues: boolean,
     readonly rowsAreKeysOf: Side | null,
-    readonly sides: Record<Side, { relation: Relation; column: number; payload: number | null }>,
+    readonly sides: Record<Side, { relation: Relation; columns: readonly number[]; payload: number | null }>,
     readonly plannedRows: number | null,
     readonly seemsSorted: boolean,
-    /** Whether nulls are tuples, too. */
+    /** Of each column: whether nulls equal each other. */
+    readonly nullsEqual: readonly boolean[],
+    /** Whether nulls are tuples, even where they equal nothing. */
     readonly takesNulls = false,
   ) {
     super();
   }
+  readonly made = 'value' as const;
+  readonly bits = 0;
+  /** The cells of the key columns, row by row. */
+  cells(side: Side): Cell[][] {
+    const { relation, columns } = this.sides[side];
+    const all = columns.map((column) => relation.columns[column]!.cells);
+    return [...Array(relation.rows).keys()].map((row) => all.map((cells) => cells[row]!));
+  }
+  /** Whether a row can match. */
+  isTuple(row: readonly Cell[]): boolean {
+    return this.takesNulls || row.every((cell, index) => cell !== null || this.nullsEqual[index]);
+  }
   #side(side: Side) {
-    const { relation, column, payload } = this.sides[side];
-    const tuples = relation.columns[column]!.cells.filter((cell) => this.takesNulls || cell !== null).length;
+    const { relation, payload } = this.sides[side];
+    const tuples = this.cells(side).filter((row) => this.isTuple(row)).length;
     const carriesPayload = payload !== null && tuples === relation.rows && this.mayCarry;
     const valueBytes = (carriesPayload ? relation.columns[payload]!.info.width : 4) as 4 | 8;
     return {
@@ -488,19 +502,20 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
   };
 
   function matches(keys: JoinKeys, request: NativeJoinRequest): Rows {
-    const column = (side: Side): Cell[] => keys.sides[side].relation.columns[keys.sides[side].column]!.cells;
-    const [left, right] = [column('left'), column('right')];
+    const [left, right] = [keys.cells('left'), keys.cells('right')];
+    const equal = (one: Cell, other: Cell, index: number): boolean =>
+      one && other ? compareValues(one.value, other.value) === 0 : !one && !other && keys.nullsEqual[index]!;
     const pairs: [number, number][] = [];
     const matched = { left: new Set<number>(), right: new Set<number>() };
     for (const [i, one] of left.entries()) {
       for (const [j, other] of right.entries()) {
-        if (!one || !other || compareValues(one.value, other.value) !== 0) continue;
+        if (!one.every((cell, index) => equal(cell, other[index]!, index))) continue;
         pairs.push([i, j]);
         matched.left.add(i);
         matched.right.add(j);
       }
     }
-    const lonely = (side: Side): number[] => column(side).flatMap((_, row) => (matched[side].has(row) ? [] : [row]));
+    const lonely = (side: Side): number[] => keys.cells(side).flatMap((_, row) => (matched[side].has(row) ? [] : [row]));
     const { kind } = request;
     if (kind === 'semi') pairs.splice(0, pairs.length, ...[...matched.left].map((row): [number, number] => [row, MISSING]));
     if (kind === 'anti') pairs.splice(0);
@@ -514,11 +529,11 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
   const keysOf = ({ keys: handle, payload }: KeyedTables): JoinKeys => {
     const of = ({ table, key }: TableKey, payload: number | null) => {
       const { rows, columns } = use<Resident>(table);
-      return { relation: { rows, columns } as Relation, column: key, payload };
+      return { relation: { rows, columns } as Relation, columns: [key], payload };
     };
     const { left, right } = use<TableJoinKeys>(handle);
     const sides = { left: of(left, payload.left), right: of(right, payload.right) };
-    const keys = new JoinKeys(8, true, true, null, sides, null, false, true);
+    const keys = new JoinKeys(8, true, true, null, sides, null, false, [false], true);
     keys.release();
     return keys;
   };
@@ -630,13 +645,13 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
       if (!run.keys) throw coded('ERR_INTERNAL', 'The keys are not values');
       return makeColumn(run.keys.info, rowCells(run.keys, run.order));
     },
-    joinKeys: (job, left, [leftColumn], leftPayload, right, [rightColumn], rightPayload) =>
+    joinKeys: (job, left, leftColumns, leftPayload, right, rightColumns, rightPayload, comparisons) =>
       step('joinKeys', job, () => {
         const sides = {
-          left: { relation: use<Relation>(left), column: leftColumn!, payload: leftPayload },
-          right: { relation: use<Relation>(right), column: rightColumn!, payload: rightPayload },
+          left: { relation: use<Relation>(left), columns: leftColumns, payload: leftPayload },
+          right: { relation: use<Relation>(right), columns: rightColumns, payload: rightPayload },
         };
-        const { width } = sides.left.relation.columns[leftColumn!]!.info;
+        const { width } = sides.left.relation.columns[leftColumns[0]!]!.info;
         const { carriesPayload, keysAreLeftValues, rowsAreKeysOf, plannedRows, seemsSorted } = options;
         return new JoinKeys(
           width === 4 ? 4 : 8,
@@ -646,6 +661,7 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
           sides,
           plannedRows,
           seemsSorted,
+          comparisons.map(({ nullsEqual }) => nullsEqual),
         ) as unknown as JoinKeysHandle;
       }),
     hashJoinDeviceBytes: (handle, count, _request, rounds) => {
@@ -665,11 +681,16 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
     sortJoinSide: (job, handle, which, { chunksetEnds }) =>
       step('sortJoinSide', job, () => {
         const keys = use<JoinKeys>(handle);
-        const { relation, column } = keys.sides[which];
-        const { cells } = relation.columns[column]!;
-        const order = [...Array(relation.rows).keys()].filter((row) => cells[row] !== null);
-        return sortRuns(order, chunksetEnds, null, (a, b) =>
-          compareValues(cells[a]!.value, cells[b]!.value),
+        const { relation } = keys.sides[which];
+        const cells = keys.cells(which);
+        const order = [...Array(relation.rows).keys()].filter((row) => keys.isTuple(cells[row]!));
+        const compare = (one: Cell, other: Cell): number =>
+          one && other ? compareValues(one.value, other.value) : Number(other !== null) - Number(one !== null);
+        return sortRuns(
+          order,
+          chunksetEnds,
+          null,
+          (a, b) => cells[a]!.map((cell, index) => compare(cell, cells[b]![index]!)).find((order) => order !== 0) ?? 0,
         ) as unknown as RunHandle[];
       }),
     mergeJoin: (job, keys, left, right, request) =>
@@ -691,8 +712,9 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
     takeJoinKeys(_job, handle) {
       const rows = use<Rows>(handle);
       if (!rows.request?.wantKeys) throw coded('ERR_INTERNAL', 'The keys were not asked for');
-      const { relation, column } = rows.keys!.sides.left;
-      return makeColumn(relation.columns[column]!.info, rowCells(relation.columns[column]!, side(rows, 'left')));
+      const { relation, columns } = rows.keys!.sides.left;
+      const column = relation.columns[columns[0]!]!;
+      return makeColumn(column.info, rowCells(column, side(rows, 'left')));
     },
     takeJoinValues(_job, handle, which) {
       const rows = use<Rows>(handle);

@@ -1,6 +1,7 @@
 /** Tables for tests, and their rows to compare with. */
 import * as arrow from 'apache-arrow';
 import type { WarpjoinError } from '../../lib/errors.js';
+import type { KeyComparison } from '../../lib/native.js';
 
 export type Row = Record<string, unknown>;
 
@@ -72,3 +73,7 @@ export function random(seed: number): (below: number) => number {
     return Math.floor((((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32) * below);
   };
 }
+
+const factor = { pow10: 0, times: 1 };
+/** How columns of the same type compare, for calls of the addon. */
+export const comparison: KeyComparison = { nullsEqual: false, factors: { left: factor, right: factor } };

@@ -51,6 +51,29 @@ expectTypeOf(await join(left, right, { on: 'id', coalesce: false })).toEqualType
 expectTypeOf(await join(left, right, { leftOn: 'name', rightOn: 'id' })).toEqualTypeOf<
   ResultTable<{ id: Int32; name: Utf8; price: Float64; name_right: Utf8; ok: Bool }>
 >();
+// several keys: each coalesced
+declare const wide: Table<{ id: Int64; name: Utf8; id_right: Bool; other: Int32 }>;
+expectTypeOf(await join(left, right, { on: ['id', 'name'] })).toEqualTypeOf<
+  ResultTable<{ id: Int32; name: Utf8; price: Float64; ok: Bool }>
+>();
+expectTypeOf(await join(left, right, { leftOn: ['id', 'name'], rightOn: ['id', 'name'], how: 'right' })).toEqualTypeOf<
+  ResultTable<{ id: Int64; name: Utf8; price: Float64; ok: Bool }>
+>();
+expectTypeOf(await join(left, wide, { leftOn: ['name', 'id'], rightOn: ['name', 'other'], how: 'right' })).toEqualTypeOf<
+  ResultTable<{ id: Int32; name: Utf8; price: Float64; id_right_right: Int64; id_right: Bool }>
+>();
+expectTypeOf(await join(left, right, { on: ['id', 'name'], coalesce: false, nullsEqual: [true, false] })).toEqualTypeOf<
+  ResultTable<{ id: Int32; name: Utf8; price: Float64; id_right: Int64; name_right: Utf8; ok: Bool }>
+>();
+expectTypeOf(await join(left, right, { on: ['id', column as 'name'] as ('id' | 'name')[] })).toEqualTypeOf<
+  ResultTable<TypeMap>
+>();
+// @ts-expect-error a column that only one table has
+await join(left, right, { on: ['id', 'price'] });
+// a suffix is appended until the name is free
+expectTypeOf(await join(left, wide, { leftOn: 'price', rightOn: 'other' })).toEqualTypeOf<
+  ResultTable<{ id: Int32; name: Utf8; price: Float64; id_right_right: Int64; name_right: Utf8; id_right: Bool }>
+>();
 // semi and anti: left columns alone, whatever the right table is
 expectTypeOf(await join(left, right, { on: 'id', how: 'semi' })).toEqualTypeOf<
   ResultTable<{ id: Int32; name: Utf8; price: Float64 }>

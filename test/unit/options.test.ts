@@ -68,7 +68,13 @@ describe('join options', () => {
     [{ on: 'a', algorithm: 'hash' }, /^Expected one of "auto", "radix-hash", "sort-merge" for algorithm but received "hash"/],
     [{ on: 'a', signal: {} }, 'Expected an AbortSignal for signal but received an object of type Object.'],
     [{ on: 'a', onProgress: true }, 'Expected a function for onProgress but received true.'],
-    [{ on: 'a', nullsEqual: 1 }, 'Expected a boolean for nullsEqual but received 1.'],
+    [{ on: 'a', nullsEqual: 1 }, 'Expected a boolean, or an array of booleans, one for each key for nullsEqual but received 1.'],
+    [
+      { on: ['a', 'b'], nullsEqual: [true] },
+      'Expected a boolean, or one for each of the keys (2) for nullsEqual but received [true].',
+    ],
+    [{ on: ['a', 'b', 'a'] }, 'Expected each column once for on but received "a".'],
+    [{ leftOn: ['a', 'a'], rightOn: ['b', 'c'] }, 'Expected each column once for leftOn but received "a".'],
     [{ on: 'a', validate: '1:2' }, /for validate but received "1:2"/],
   ])('%j is refused', (options, message) => {
     const error = refusal(() => join(options));
@@ -77,13 +83,21 @@ describe('join options', () => {
   });
 
   test.each([
-    [{ on: 'a', nullsEqual: true }, 'nullsEqual: true is not supported yet.'],
     [{ on: 'a', validate: '1:m' }, 'validate: "1:m" is not supported yet.'],
     [{ on: 'a', maintainOrder: 'left' }, 'maintainOrder: "left" is not supported yet.'],
-    [{ on: ['a', 'b'] }, 'Joining on several columns ("a" and "b") is not supported yet.'],
-    [{ leftOn: ['a', 'b'], rightOn: ['c', 'd'] }, 'Joining on several columns ("a" and "b") is not supported yet.'],
   ])('%j is for later', (options, message) => {
     expect(refusal(() => join(options))).toMatchObject({ code: 'ERR_NOT_SUPPORTED', message });
+  });
+
+  test('several keys, whose nulls are equal or not', () => {
+    expect(join({ on: ['a', 'b'], nullsEqual: true }).keys).toEqual([
+      { left: 'a', right: 'a', nullsEqual: true },
+      { left: 'b', right: 'b', nullsEqual: true },
+    ]);
+    expect(join({ leftOn: ['a', 'b'], rightOn: ['c', 'd'], nullsEqual: [false, true] }).keys).toEqual([
+      { left: 'a', right: 'c', nullsEqual: false },
+      { left: 'b', right: 'd', nullsEqual: true },
+    ]);
   });
 
   test('what is off by default may be said', () => {

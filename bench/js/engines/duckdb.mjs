@@ -14,7 +14,10 @@ export async function open({ kind, options }, files, { threads }) {
   }
   // The order of a join's rows is free, and DuckDB is faster without keeping one. A sort's result has to keep it.
   if (kind === 'join') await run('SET preserve_insertion_order = false');
-  const joined = `"left" JOIN "right" USING ("${options.on}")`;
+  const joined = `"left" JOIN "right" USING (${[options.on]
+    .flat()
+    .map((name) => `"${name}"`)
+    .join(', ')})`;
   const order = (options.by ?? [])
     .map(column)
     .map(({ column, descending }) => `"${column}" ${descending ? 'DESC' : 'ASC'} NULLS LAST`);
