@@ -371,7 +371,25 @@ export interface NativeEngine {
   sortMergeJoin(job: NativeJob, keys: JoinKeysHandle, request: NativeJoinRequest, devices: number[]): Promise<RowsHandle>;
   /** Joins by keys that are the row numbers of one side. */
   lookupJoin(job: NativeJob, keys: JoinKeysHandle, request: NativeJoinRequest): Promise<RowsHandle>;
-  crossJoin(job: NativeJob, leftRows: number, rightRows: number, maxRows: number): Promise<RowsHandle>;
+  /** Rows [offset, offset + limit) of all pairs, which come by the rows of `first` and then by those of the other side. */
+  crossJoin(
+    job: NativeJob,
+    leftRows: number,
+    rightRows: number,
+    maxRows: number,
+    first: Side,
+    offset: number,
+    limit: number,
+  ): Promise<RowsHandle>;
+  /**
+   * Orders rows by the row numbers of one side, which have to be there, and equal ones by those of the other side, if these are
+   * there: missing rows come last.
+   */
+  orderRows(job: NativeJob, rows: RowsHandle, by: Side): Promise<void>;
+  /** Host memory of orderRows beside the rows: their number, and the bytes of a row number of either side; 0 for one that is not there. */
+  orderRowsBytes(rows: number, rowBytes: number, otherBytes: number): number;
+  /** Keeps `limit` rows from `offset` on, or those that there are: how many. The handle's size stays what it was. */
+  sliceRows(job: NativeJob, rows: RowsHandle, offset: number, limit: number): Promise<number>;
   /** Hands over the rows' keys (the key column's values) or one side's values, zero-copy. */
   takeJoinKeys(job: NativeJob, rows: RowsHandle): NativeResultColumn;
   takeJoinValues(job: NativeJob, rows: RowsHandle, side: Side): NativeResultColumn;

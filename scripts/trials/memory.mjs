@@ -149,7 +149,11 @@ async function callAll(attempt) {
   const unique = await call('relation', job, distinct, ROWS);
   const looked = await call('joinKeys', job, unique, [0], null, unique, [0], null, [false]);
   await call('lookupJoin', job, looked, request);
-  await call('crossJoin', job, 20, 30, ALL);
+  await call('crossJoin', job, 20, 30, ALL, 'right', 3, 500);
+  const rows = await call('lookupJoin', job, looked, { ...request, wantKeys: false });
+  await call('orderRowsBytes', ROWS, 4, 4);
+  await call('orderRows', job, rows, 'right');
+  await call('sliceRows', job, rows, 3, 5);
   await call('residentBytes', relation, [0, 1, 2], devices);
   const table = await call('loadTable', job, relation, [0, 1, 2], devices);
   await call('bringHome', job, table, [0, 1, 2]);

@@ -658,10 +658,26 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
     },
     sortMergeJoin: (job, keys, request) => step('sortMergeJoin', job, () => matches(use(keys), request) as unknown as RowsHandle),
     lookupJoin: (job, keys, request) => step('lookupJoin', job, () => matches(use(keys), request) as unknown as RowsHandle),
-    crossJoin: (job, left, right) =>
+    crossJoin: (job, left, right, _maxRows, first, offset, limit) =>
       step('crossJoin', job, () => {
-        const pairs = Array.from({ length: left * right }, (_, row): [number, number] => [Math.floor(row / right), row % right]);
+        const pairs = Array.from({ length: left * right }, (_, row): [number, number] =>
+          first === 'left' ? [Math.floor(row / right), row % right] : [row % left, Math.floor(row / left)],
+        ).slice(offset, offset + limit);
         return new Rows(pairs, pairs.length, null, null) as unknown as RowsHandle;
+      }),
+    orderRows: (job, handle, by) =>
+      step('orderRows', job, () => {
+        const [one, other] = by === 'left' ? ([0, 1] as const) : ([1, 0] as const);
+        const place = (row: number): number => (row === MISSING ? Number.POSITIVE_INFINITY : row);
+        use<Rows>(handle).pairs.sort((a, b) => place(a[one]) - place(b[one]) || place(a[other]) - place(b[other]));
+      }),
+    orderRowsBytes: (rows, rowBytes, otherBytes) => rows * (rowBytes + otherBytes),
+    sliceRows: (job, handle, offset, limit) =>
+      step('sliceRows', job, () => {
+        const { pairs } = use<Rows>(handle);
+        pairs.splice(0, offset);
+        pairs.splice(Math.min(limit, pairs.length));
+        return pairs.length;
       }),
     takeJoinKeys(_job, handle) {
       const rows = use<Rows>(handle);

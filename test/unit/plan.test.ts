@@ -12,6 +12,7 @@ import {
   planCrossJoin,
   planJoin,
 } from '../../lib/plan/join.js';
+import { ALL_ROWS } from '../../lib/plan/order.js';
 import { whyProcessor } from '../../lib/plan/placement.js';
 import { chunksetEnds, deviceBudget, deviceChoices, largestFitting, type Resources, type SortStep } from '../../lib/plan/plan.js';
 import { planSort, type SortDeviceBytes, type SortRequest, sortWork } from '../../lib/plan/sort.js';
@@ -46,6 +47,7 @@ const joinBytes: JoinDeviceBytes = {
   hash: (devices, _buildLeft, rounds) => Math.ceil(64_000_000 / devices / rounds),
   mergeJoin: (devices, subpartitions) => Math.ceil(48_000_000 / devices / subpartitions),
   sortMergeJoin: () => 1,
+  order: (rows) => 20 * rows,
   gather: (_side, columns, rows, devices) => Math.ceil((columns.length * 16 * rows) / devices),
 };
 
@@ -296,6 +298,7 @@ describe('joins', () => {
     how: 'inner',
     countOnly: false,
     rowsAreKeysOf: null,
+    result: ALL_ROWS,
     algorithm: 'auto',
     sortAlgorithm: 'auto',
     buildSide: 'auto',
@@ -427,10 +430,10 @@ describe('joins', () => {
   });
 
   test('cross joins', () => {
-    const plan = planCrossJoin(1000, 2000, [{ name: 'a', from: 'gathered', width: 8 }], resources(1, GIB));
+    const plan = planCrossJoin(1000, 2000, [{ name: 'a', from: 'gathered', width: 8 }], ALL_ROWS, resources(1, GIB));
     expect(plan).toMatchObject({ algorithm: 'cross', hostBytes: 32_000_000 });
     expect(plan.steps.map((step) => step.op)).toEqual(['crossJoin', 'column']);
-    expect(() => planCrossJoin(1e9, 1e9, [], resources(1, GIB))).toThrow(
+    expect(() => planCrossJoin(1e9, 1e9, [], ALL_ROWS, resources(1, GIB))).toThrow(
       /A cross join of 1000000000 and 1000000000 rows takes at least/,
     );
   });
@@ -477,6 +480,7 @@ describe('joins on GPUs', () => {
     how: 'inner',
     countOnly: false,
     rowsAreKeysOf: null,
+    result: ALL_ROWS,
     algorithm: 'auto',
     sortAlgorithm: 'auto',
     buildSide: 'auto',
@@ -491,6 +495,7 @@ describe('joins on GPUs', () => {
     hash: (devices, _buildLeft, rounds) => 64e6 + 24e9 / devices / rounds,
     mergeJoin: (devices, subpartitions) => 8e9 / devices / subpartitions,
     sortMergeJoin: () => Number.POSITIVE_INFINITY,
+    order: (rows) => 20 * rows,
     gather: (_side, columns, rows, devices) => (columns.length * 16 * rows) / devices,
   };
   const plan = (on: Resources, of: Partial<JoinRequestShape> = {}) => planJoin({ ...request, ...of }, bytes, on);
