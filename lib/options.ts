@@ -61,7 +61,11 @@ export const joinSchema = {
     0,
     'A join that finds more rows fails with ERR_MEMORY_LIMIT before they are written. limit and offset do not count.',
   ),
-  limit: count(Number.POSITIVE_INFINITY, 0, 'Rows of the result at most: the first ones from offset on, in the order of maintainOrder.'),
+  limit: count(
+    Number.POSITIVE_INFINITY,
+    0,
+    'Rows of the result at most: the first ones from offset on, in the order of maintainOrder.',
+  ),
   offset: count(0, 0, 'Rows of the join to leave out before the first one of the result.'),
   algorithm: choice(['auto', 'radix-hash', 'sort-merge'], 'auto', 'How to join. auto: what the cost model finds cheapest.'),
   sortAlgorithm: choice(SORT_ALGORITHMS, 'auto', 'How a sort-merge join sorts.'),

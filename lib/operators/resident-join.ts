@@ -77,7 +77,16 @@ export async function prepareResident(call: Call, task: JoinTask): Promise<Resid
     return { name, from: from[index]!, width: plannedWidth(task[side ?? 'left'], column), side };
   });
   const [leftRows, rightRows, comesHome] = [task.left.rows, task.right.rows, !settings.resident || !made];
-  const shape = { how: settings.how, buildLeft, leftRows, rightRows, columns: planned, made, comesHome, result: want === 'count' ? ALL_ROWS : settings };
+  const shape = {
+    how: settings.how,
+    buildLeft,
+    leftRows,
+    rightRows,
+    columns: planned,
+    made,
+    comesHome,
+    result: want === 'count' ? ALL_ROWS : settings,
+  };
   const tables = { keys, payload };
   const joinBytes = call.native.joinTablesDeviceBytes(tables, request);
   const fitting = await planThere(call, (resources) => planResidentJoin(shape, joinBytes, resources));

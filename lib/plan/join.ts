@@ -151,12 +151,7 @@ export function planColumns(
   });
   const gathered = new Set(gathers.flatMap(({ step }) => step.columns));
   const taking = takingSteps(result, found, rowBytes, resources.threads);
-  plan.steps = [
-    ...joins,
-    ...taking,
-    ...gathers.map(({ step }) => step),
-    ...made.filter(({ column }) => !gathered.has(column)),
-  ];
+  plan.steps = [...joins, ...taking, ...gathers.map(({ step }) => step), ...made.filter(({ column }) => !gathered.has(column))];
   plan.deviceBytes = Math.max(plan.deviceBytes, ...gathers.map(({ deviceBytes }) => deviceBytes));
 }
 
@@ -512,7 +507,11 @@ export function planCrossJoin(
   const numberBytes = (count: number): number => (count < 2 ** 32 - 1 ? 4 : 8);
   const rowBytes = numberBytes(left) + numberBytes(right);
   const hostBytes = rows * rowBytes + resultBytes(rows, columns);
-  checkHostBytes(`${rows < left * right ? `${rows} rows of a` : 'A'} cross join of ${left} and ${right} rows`, hostBytes, resources);
+  checkHostBytes(
+    `${rows < left * right ? `${rows} rows of a` : 'A'} cross join of ${left} and ${right} rows`,
+    hostBytes,
+    resources,
+  );
   const join: CrossJoinStep = {
     op: 'crossJoin',
     label: 'cross join',

@@ -305,7 +305,15 @@ const methods = {
   lookupJoin: [4, (of) => [handle('job', of), handle('joinKeys', of), request()], 'rows'],
   crossJoin: [
     2,
-    (of) => [handle('job', of), count(100), count(100), pick([ALL, 10_000]), side(), pick([0, count(2000)]), pick([ALL, count(2000)])],
+    (of) => [
+      handle('job', of),
+      count(100),
+      count(100),
+      pick([ALL, 10_000]),
+      side(),
+      pick([0, count(2000)]),
+      pick([ALL, count(2000)]),
+    ],
     'rows',
   ],
   orderRows: [4, (of) => [handle('job', of), handle('rows', of), side()]],

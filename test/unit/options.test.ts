@@ -69,6 +69,9 @@ describe('join options', () => {
     [{ on: 'a', signal: {} }, 'Expected an AbortSignal for signal but received an object of type Object.'],
     [{ on: 'a', onProgress: true }, 'Expected a function for onProgress but received true.'],
     [{ on: 'a', nullsEqual: 1 }, 'Expected a boolean for nullsEqual but received 1.'],
+    [{ on: 'a', maintainOrder: 'both' }, /^Expected one of "none", "left", .* for maintainOrder but received "both"/],
+    [{ on: 'a', limit: -1 }, 'Expected a whole number of at least 0 for limit but received -1.'],
+    [{ on: 'a', offset: 0.5 }, 'Expected a whole number of at least 0 for offset but received 0.5.'],
     [{ on: 'a', validate: '1:2' }, /for validate but received "1:2"/],
   ])('%j is refused', (options, message) => {
     const error = refusal(() => join(options));
@@ -79,11 +82,23 @@ describe('join options', () => {
   test.each([
     [{ on: 'a', nullsEqual: true }, 'nullsEqual: true is not supported yet.'],
     [{ on: 'a', validate: '1:m' }, 'validate: "1:m" is not supported yet.'],
-    [{ on: 'a', maintainOrder: 'left' }, 'maintainOrder: "left" is not supported yet.'],
     [{ on: ['a', 'b'] }, 'Joining on several columns ("a" and "b") is not supported yet.'],
     [{ leftOn: ['a', 'b'], rightOn: ['c', 'd'] }, 'Joining on several columns ("a" and "b") is not supported yet.'],
   ])('%j is for later', (options, message) => {
     expect(refusal(() => join(options))).toMatchObject({ code: 'ERR_NOT_SUPPORTED', message });
+  });
+
+  test('maintainOrder names a side', () => {
+    const order = (how: string, maintainOrder: string) => join({ on: 'a', how, maintainOrder }).order;
+    expect(['none', 'left', 'right', 'left_right', 'right_left'].map((of) => order('full', of))).toEqual([
+      null,
+      'left',
+      'right',
+      'left',
+      'right',
+    ]);
+    expect(order('semi', 'right')).toBe('left');
+    expect(order('anti', 'right_left')).toBe('left');
   });
 
   test('what is off by default may be said', () => {
