@@ -42,9 +42,11 @@ export type {
   SortResult,
   Stats,
   TableInput,
+  UniqueOptions,
+  UniqueResult,
 } from './types.js';
 
-type Call = 'join' | 'joinCount' | 'joinIndices' | 'joinKeys' | 'sort' | 'sortPairs';
+type Call = 'join' | 'joinCount' | 'joinIndices' | 'joinKeys' | 'sort' | 'sortPairs' | 'unique';
 
 /** A call of Engine as a function: with its types, on the shared engine. */
 function onDefaultEngine<C extends Call>(call: C): Engine[C] {
@@ -73,3 +75,6 @@ export const sort = onDefaultEngine('sort');
 
 /** Sorts typed arrays by key: see Engine.sortPairs. */
 export const sortPairs = onDefaultEngine('sortPairs');
+
+/** One row of each key of a table: see Engine.unique. */
+export const unique = onDefaultEngine('unique');

@@ -390,6 +390,16 @@ export interface NativeEngine {
   orderRowsBytes(rows: number, rowBytes: number, otherBytes: number): number;
   /** Keeps `limit` rows from `offset` on, or those that there are: how many. The handle's size stays what it was. */
   sliceRows(job: NativeJob, rows: RowsHandle, offset: number, limit: number): Promise<number>;
+  /**
+   * The rows that are kept of a table, ascending, as the left rows of a join: one of each key of the left side, the first or the
+   * last, or with 'none' those whose key is there once. Both sides of the keys are the same columns of one relation; rows that are
+   * excluded, as nulls are where they do not equal each other, count as one key.
+   */
+  uniqueRows(job: NativeJob, keys: JoinKeysHandle, keep: 'first' | 'last' | 'none'): Promise<RowsHandle>;
+  /** Host memory of uniqueRows, beside its result. */
+  uniqueRowsBytes(keys: JoinKeysHandle): number;
+  /** The least row of the left side whose key an earlier row has, and the first such row; null where no key is there twice. */
+  repeatedKey(job: NativeJob, keys: JoinKeysHandle): Promise<{ first: number; row: number } | null>;
   /** Hands over the rows' keys (the key column's values) or one side's values, zero-copy. */
   takeJoinKeys(job: NativeJob, rows: RowsHandle): NativeResultColumn;
   takeJoinValues(job: NativeJob, rows: RowsHandle, side: Side): NativeResultColumn;

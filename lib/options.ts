@@ -166,9 +166,22 @@ export const sortPairsSchema = {
   ...pick(sortSchema, ['algorithm', 'onProgress', 'signal']),
 };
 
+export const uniqueSchema = {
+  on: names('Key columns. Unset: all columns.'),
+  keep: choice(
+    ['first', 'last', 'any', 'none'],
+    'any',
+    'Which row of each key to keep: any one; none keeps the rows whose key no other row has.',
+  ),
+  maintainOrder: flag(false, 'Whether the rows keep their order.'),
+  select: nameList('Columns of the result, in this order. Others are never moved. Unset: all.'),
+  ...running,
+};
+
 const analyze = flag(false, 'Run the plan too, and show what its steps took.');
 export const explainJoinSchema = { ...joinSchema, analyze };
 export const explainSortSchema = { ...sortSchema, analyze };
+export const explainUniqueSchema = { ...uniqueSchema, analyze };
 
 export const engineSchema = {
   device: choice(

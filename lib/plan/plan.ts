@@ -71,6 +71,10 @@ export interface SliceRowsStep extends StepOf<'sliceRows'> {
   offset: number;
   limit: number;
 }
+/** Finds the rows that are kept, one of each key. */
+export interface UniqueRowsStep extends StepOf<'uniqueRows'> {
+  keep: 'first' | 'last' | 'none';
+}
 /** Makes one result column. */
 export interface ColumnStep extends StepOf<'column'> {
   /** Index among the result's columns. */
@@ -108,6 +112,7 @@ export type Step =
   | CrossJoinStep
   | OrderRowsStep
   | SliceRowsStep
+  | UniqueRowsStep
   | ColumnStep
   | GatherStep
   | ResidentJoinStep

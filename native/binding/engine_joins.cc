@@ -4,6 +4,7 @@
 #include "binding/handles.h"
 #include "binding/row_source.h"
 #include "binding/step_values.h"
+#include "columns/key_groups.h"
 #include "join/order_rows.h"
 
 namespace warpjoin::binding {
@@ -214,6 +215,48 @@ Napi::Value EngineWrap::slice_rows(const Napi::CallbackInfo& info) {
     const PhaseTimer timer(job, "slice");
     warpjoin::slice_rows(engine, rows->rows, offset, limit, job);
     return [size = rows->rows.size](Napi::Env env) { return number(env, size); };
+  });
+}
+
+namespace {
+
+KeepRow to_keep(const Napi::Value& value) {
+  const std::string name = to_string(value, "keep");
+  if (name == "first") return KeepRow::first;
+  if (name == "last") return KeepRow::last;
+  if (name == "none") return KeepRow::none;
+  throw Napi::TypeError::New(value.Env(), "Expected 'first', 'last' or 'none' for keep");
+}
+
+}  // namespace
+
+Napi::Value EngineWrap::unique_rows(const Napi::CallbackInfo& info) {
+  const auto keys = own<JoinKeysState>(info[1]);
+  return enqueue(info, {keys}, [keys = keys.get(), keep = to_keep(info[2])](Engine& engine, Job& job) {
+    KeptRows kept = warpjoin::unique_rows(engine, keys->keys.left, keep, job);
+    JoinRows rows;
+    rows.size = kept.size;
+    rows.left_layout.value_bytes = kept.row_bytes;
+    rows.left = std::move(kept.rows);
+    return rows_to_handle(engine, {keys->keys.left.rows}, {}, std::move(rows));
+  });
+}
+
+Napi::Value EngineWrap::unique_rows_bytes(const Napi::CallbackInfo& info) {
+  return number(info.Env(), warpjoin::unique_rows_bytes(engine(), own<JoinKeysState>(info[0])->keys.left));
+}
+
+Napi::Value EngineWrap::repeated_key(const Napi::CallbackInfo& info) {
+  const auto keys = own<JoinKeysState>(info[1]);
+  return enqueue(info, {keys}, [keys = keys.get()](Engine& engine, Job& job) -> MakeResult {
+    const auto found = find_repeated_key(engine, keys->keys.left, job);
+    return [found](Napi::Env env) -> Napi::Value {
+      if (!found) return env.Null();
+      Napi::Object rows = Napi::Object::New(env);
+      rows.Set("first", number(env, found->first));
+      rows.Set("row", number(env, found->row));
+      return rows;
+    };
   });
 }
 

@@ -672,6 +672,34 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
         use<Rows>(handle).pairs.sort((a, b) => place(a[one]) - place(b[one]) || place(a[other]) - place(b[other]));
       }),
     orderRowsBytes: (rows, rowBytes, otherBytes) => rows * (rowBytes + otherBytes),
+    uniqueRows: (job, handle, keep) =>
+      step('uniqueRows', job, () => {
+        const keys = use<JoinKeys>(handle);
+        const { relation, column } = keys.sides.left;
+        const rows = new Map<unknown, number[]>();
+        for (const [row, cell] of relation.columns[column]!.cells.entries()) {
+          const key = cell && cell.value;
+          rows.set(key, [...(rows.get(key) ?? []), row]);
+        }
+        const kept = [...rows.values()].flatMap((group) =>
+          keep === 'none' ? (group.length === 1 ? group : []) : [group.at(keep === 'first' ? 0 : -1)!],
+        );
+        const pairs = kept.sort((a, b) => a - b).map((row): [number, number] => [row, MISSING]);
+        return new Rows(pairs, pairs.length, null, null) as unknown as RowsHandle;
+      }),
+    uniqueRowsBytes: (handle) => use<JoinKeys>(handle).left.rows * 12,
+    repeatedKey: (job, handle) =>
+      step('repeatedKey', job, () => {
+        const { relation, column } = use<JoinKeys>(handle).sides.left;
+        const first = new Map<unknown, number>();
+        for (const [row, cell] of relation.columns[column]!.cells.entries()) {
+          if (!cell) continue;
+          const seen = first.get(cell.value);
+          if (seen !== undefined) return { first: seen, row };
+          first.set(cell.value, row);
+        }
+        return null;
+      }),
     sliceRows: (job, handle, offset, limit) =>
       step('sliceRows', job, () => {
         const { pairs } = use<Rows>(handle);
