@@ -72,7 +72,12 @@ export const joinSchema = {
   resident,
   buildSide: choice(['auto', 'left', 'right'], 'auto', 'Which side the hash tables hold. auto: the one with fewer rows.'),
   nullsEqual: flag(false, 'Whether null keys match each other.', true),
-  validate: choice(['m:m', '1:m', 'm:1', '1:1'], 'm:m', 'Which keys have to be unique.', { supported: ['m:m'] }),
+  validate: choice(
+    ['m:m', '1:m', 'm:1', '1:1'],
+    'm:m',
+    'Which keys have to be unique: those of the left table (1:m), of the right one (m:1), or of both. If two rows share a key, the ' +
+      'join fails with ERR_DUPLICATE_KEY before it begins. Null keys do not count unless nullsEqual.',
+  ),
   maintainOrder: choice(
     ['none', 'left', 'right', 'left_right', 'right_left'],
     'none',
@@ -108,6 +113,7 @@ export const joinKeysSchema = {
     ),
   }),
   ...pick(joinSchema, [
+    'validate',
     'maxOutputRows',
     'maintainOrder',
     'limit',
@@ -247,6 +253,7 @@ export interface JoinSettings {
   maxOutputRows: number;
   limit: number;
   offset: number;
+  validate: 'm:m' | '1:m' | 'm:1' | '1:1';
   /** The side whose order the rows keep; null: any order. */
   order: Side | null;
   algorithm: 'auto' | 'radix-hash' | 'sort-merge';
@@ -271,6 +278,7 @@ export function joinSettings(schema: Partial<typeof joinSchema>, call: string, o
   if (given.how === 'cross') {
     if (given.coalesce)
       throw expected('no coalesce', `${call} with how "cross"`, given.coalesce, ' A cross join has no key columns.');
+    if (given.validate !== 'm:m') throw expected('no validate', `${call} with how "cross"`, given.validate);
     if (given.algorithm !== 'auto') throw expected('no algorithm', `${call} with how "cross"`, given.algorithm);
   }
   return { ...rest, keys, coalesce: given.coalesce ?? given.how !== 'full', order: orderOf(given) };

@@ -41,6 +41,7 @@ import { type Call, type EngineCore, placed, runCall } from './call.js';
 import { type LoadedTable, loadResult, readInput } from './load.js';
 import { executeResident, prepareResident, type ResidentJoin } from './resident-join.js';
 import { fromHostMemory, isOutOfDeviceMemory, plannedWidth, withStats } from './shared.js';
+import { checkUniqueKeys } from './validate.js';
 
 /** What a join works on, and what it is to give: columns, row numbers or the number of rows. */
 export interface JoinTask {
@@ -180,6 +181,7 @@ async function prepare(call: Call, task: JoinTask): Promise<Prepared | ResidentJ
 }
 
 async function run(call: Call, task: JoinTask, prepared: Prepared | ResidentJoin): Promise<Joined> {
+  await checkUniqueKeys(call, task);
   if (!('origins' in prepared)) return execute(call, task, prepared);
   try {
     if (prepared.origins) return await executeResident(call, task, prepared, prepared.origins);
