@@ -162,7 +162,7 @@ export class Engine implements AsyncDisposable {
   }
 
   /**
-   * Joins two tables. Row order is unspecified. Rejects with a WarpjoinError, or with the signal's reason. The tables must stay
+   * Joins two tables. Row order is unspecified unless `maintainOrder` asks for one. Rejects with a WarpjoinError, or with the signal's reason. The tables must stay
    * as they are until the promise settles. The result has the classes of the left table's apache-arrow, and several record batches
    * where a buffer would exceed 1 GiB.
    *
@@ -173,7 +173,11 @@ export class Engine implements AsyncDisposable {
    * | semi, anti | left rows with, without a match; left columns only |
    * | cross | every left row with every right row |
    *
-   * With `resident: true` the result stays on the GPUs, to go into further calls: a LoadedTable with `stats`.
+   * `limit` and `offset` choose rows of that order; columns are made for these rows alone. `validate` says which keys have to be
+   * there once: otherwise the call rejects with ERR_DUPLICATE_KEY.
+   *
+   * With `resident: true` the result stays on the GPUs, to go into further calls: a LoadedTable with `stats`. With `maintainOrder`,
+   * `limit` or `offset` it is made in host memory and loaded from there.
    */
   join<L extends TableInput, R extends TableInput, const O extends JoinOptions<L, R>>(
     left: L,
@@ -184,7 +188,10 @@ export class Engine implements AsyncDisposable {
     return joinTables(this.#core, left, right, options) as Promise<unknown> as Promise<JoinResult<L, R, O>>;
   }
 
-  /** The number of rows that join() would give, without making them. The tables must stay as they are until the promise settles. */
+  /**
+   * The number of rows that join() would give, without making them: `limit` and `offset` count, and `maintainOrder` changes nothing.
+   * The tables must stay as they are until the promise settles.
+   */
   joinCount<L extends TableInput, R extends TableInput>(left: L, right: R, options: JoinCountOptions<L, R>): Promise<number> {
     return joinCount(this.#core, left, right, options);
   }
