@@ -67,7 +67,7 @@ test('the engine works afterwards, and holds nothing', async () => {
 
 test('explain without a run does not look', async () => {
   const twice = ints([1, 1]);
-  expect(await (await engine).explain('join', twice, twice, { on: 'id', validate: '1:1' })).toContain('lookup');
+  expect(await (await engine).explain('join', twice, twice, { on: 'id', validate: '1:1' })).toContain('inner join on');
 });
 
 test.each([

@@ -149,7 +149,8 @@ class Grouping {
     pool_.for_blocks(range.entries, kGrain, job_,
                      [&](uint64_t begin, uint64_t end) { std::fill(table + begin, table + end, kEmpty); });
     const auto entry_of = [&](uint64_t i) {
-      const uint64_t entry = static_cast<Key>(keys_[i] - range.least);
+      const Key key = *static_cast<const volatile Key*>(keys_ + i);  // once: it may change
+      const uint64_t entry = static_cast<Key>(key - range.least);
       if (entry >= range.entries) [[unlikely]]
         throw InputChanged();
       return entry;
