@@ -253,6 +253,7 @@ class Grouping {
     std::vector<Runner> runners(pool_.threads());
     for_each_task(pool_, partitions, job_, [&](uint64_t p, uint64_t r) {
       const uint64_t tuples = offsets[p + 1] - offsets[p];
+      if (tuples == 0) return;
       // A frequent key makes many tuples of few keys: a table with room for all would be much too large.
       uint64_t most = std::min<uint64_t>(tuples, std::max<uint64_t>(2 * kPartitionKeys, 2 * (size >> bits_)));
       for (;; most = std::min<uint64_t>(tuples, 8 * most)) {
