@@ -12,6 +12,7 @@ import { type LoadedTable, loadTable, Tables } from './operators/load.js';
 import { joinKeys, sortPairs } from './operators/pairs.js';
 import { isSorted, searchSorted } from './operators/search.js';
 import { explainSort, sortIndices, sortTable } from './operators/sort.js';
+import { explainUnique, uniqueTable } from './operators/unique.js';
 import {
   type EngineOptions,
   type EngineSettings,
@@ -29,6 +30,7 @@ import type {
   ColumnsOf,
   ExplainJoinOptions,
   ExplainSortOptions,
+  ExplainUniqueOptions,
   IsSortedOptions,
   JoinCountOptions,
   JoinedPairs,
@@ -45,6 +47,8 @@ import type {
   SortOptions,
   SortResult,
   TableInput,
+  UniqueOptions,
+  UniqueResult,
 } from './types.js';
 
 /** What a device is shown as to users. */
@@ -164,7 +168,7 @@ export class Engine implements AsyncDisposable {
   }
 
   /**
-   * Joins two tables. Row order is unspecified. Rejects with a WarpjoinError, or with the signal's reason. The tables must stay
+   * Joins two tables. Row order is unspecified unless `maintainOrder` asks for one. Rejects with a WarpjoinError, or with the signal's reason. The tables must stay
    * as they are until the promise settles. The result has the classes of the left table's apache-arrow, and several record batches
    * where a buffer would exceed 1 GiB.
    *
@@ -175,7 +179,11 @@ export class Engine implements AsyncDisposable {
    * | semi, anti | left rows with, without a match; left columns only |
    * | cross | every left row with every right row |
    *
-   * With `resident: true` the result stays on the GPUs, to go into further calls: a LoadedTable with `stats`.
+   * `limit` and `offset` choose rows of that order; columns are made for these rows alone. `validate` says which keys have to be
+   * there once: otherwise the call rejects with ERR_DUPLICATE_KEY.
+   *
+   * With `resident: true` the result stays on the GPUs, to go into further calls: a LoadedTable with `stats`. With `maintainOrder`,
+   * `limit` or `offset` it is made in host memory and loaded from there.
    */
   join<L extends TableInput, R extends TableInput, const O extends JoinOptions<L, R>>(
     left: L,
@@ -186,7 +194,10 @@ export class Engine implements AsyncDisposable {
     return joinTables(this.#core, left, right, options) as Promise<unknown> as Promise<JoinResult<L, R, O>>;
   }
 
-  /** The number of rows that join() would give, without making them. The tables must stay as they are until the promise settles. */
+  /**
+   * The number of rows that join() would give, without making them: `limit` and `offset` count, and `maintainOrder` changes nothing.
+   * The tables must stay as they are until the promise settles.
+   */
   joinCount<L extends TableInput, R extends TableInput>(left: L, right: R, options: JoinCountOptions<L, R>): Promise<number> {
     return joinCount(this.#core, left, right, options);
   }
@@ -276,6 +287,22 @@ export class Engine implements AsyncDisposable {
   }
 
   /**
+   * One row of each key of a table: the first one, the last one or any, or with `keep: 'none'` the rows whose key no other row has.
+   * Rows are told apart by the columns `on`, by all columns where it is unset: nulls equal each other, NaN equals NaN, -0.0 equals
+   * 0.0, text is equal by its bytes. With `maintainOrder: true` the rows keep their order; otherwise they come in any. The table must
+   * stay as it is until the promise settles. The result has the classes of the table's apache-arrow. It is made by the host's
+   * threads, from host memory, whatever the engine's devices are.
+   *
+   *     unique({ k: [1, 2, 1], v: ['a', 'b', 'c'] }, { on: 'k', keep: 'last', maintainOrder: true }): { k: [2, 1], v: ['b', 'c'] }
+   */
+  unique<T extends TableInput, const O extends UniqueOptions<T>>(
+    table: T,
+    options: Only<O, keyof UniqueOptions> = {} as Only<O, keyof UniqueOptions>,
+  ): Promise<UniqueResult<T, O>> {
+    return uniqueTable(this.#core, table, options) as Promise<unknown> as Promise<UniqueResult<T, O>>;
+  }
+
+  /**
    * The plan of a join as text; with `analyze: true` it runs, too, and shows what the steps took. The tables must stay as they are
    * until the promise settles.
    */
@@ -287,10 +314,13 @@ export class Engine implements AsyncDisposable {
   ): Promise<string>;
   /** The plan of a sort as text, likewise. */
   explain<T extends TableInput>(operator: 'sort', table: T, options: ExplainSortOptions<T>): Promise<string>;
+  /** The plan of unique as text, likewise. */
+  explain<T extends TableInput>(operator: 'unique', table: T, options?: ExplainUniqueOptions<T>): Promise<string>;
   async explain(operator: string, ...rest: unknown[]): Promise<string> {
     if (operator === 'join') return explainJoin(this.#core, rest[0], rest[1], rest[2]);
     if (operator === 'sort') return explainSort(this.#core, rest[0], rest[1]);
-    throw expected('one of "join", "sort"', 'the operator to explain', operator);
+    if (operator === 'unique') return explainUnique(this.#core, rest[0], rest[1] ?? {});
+    throw expected('one of "join", "sort", "unique"', 'the operator to explain', operator);
   }
 
   /** The GPUs, or the processor where there are none: with device 'auto', small calls run on the processor all the same. */

@@ -6,6 +6,7 @@ import { types } from 'node:util';
  * | code | meaning |
  * | --- | --- |
  * | ERR_COLUMN_NOT_FOUND, ERR_KEY_TYPE, ERR_INVALID_TABLE | an input does not have what the call needs, or is damaged |
+ * | ERR_DUPLICATE_KEY | two rows of a table share a key that `validate` says is unique: the message names the option, the table, the key and both row numbers |
  * | ERR_OPTION | an option or an argument is not right |
  * | ERR_MEMORY_LIMIT | memory is short: a limit (`memoryLimit`, `deviceMemoryLimit`, `maxOutputRows`) does not hold the call, or the host or a GPU has less free. No other plan fits, either |
  * | ERR_DEVICE | there is no GPU, or one has failed: the message names it, the runtime's call and its error. The call ends at once, and no other plan is tried. The process can't use GPUs any more where one has failed: restart it, or make engines with device 'cpu'. Also: the system gives no thread to the engine or to a device's stream |
@@ -17,6 +18,7 @@ import { types } from 'node:util';
 export type ErrorCode =
   | 'ERR_COLUMN_NOT_FOUND'
   | 'ERR_KEY_TYPE'
+  | 'ERR_DUPLICATE_KEY'
   | 'ERR_OPTION'
   | 'ERR_INVALID_TABLE'
   | 'ERR_MEMORY_LIMIT'

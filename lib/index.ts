@@ -46,6 +46,8 @@ export type {
   SortResult,
   Stats,
   TableInput,
+  UniqueOptions,
+  UniqueResult,
 } from './types.js';
 
 type Call =
@@ -57,7 +59,8 @@ type Call =
   | 'searchSorted'
   | 'sort'
   | 'sortIndices'
-  | 'sortPairs';
+  | 'sortPairs'
+  | 'unique';
 
 /** A call of Engine as a function: with its types, on the shared engine. */
 function onDefaultEngine<C extends Call>(call: C): Engine[C] {
@@ -95,3 +98,6 @@ export const searchSorted = onDefaultEngine('searchSorted');
 
 /** Sorts typed arrays by key: see Engine.sortPairs. */
 export const sortPairs = onDefaultEngine('sortPairs');
+
+/** One row of each key of a table: see Engine.unique. */
+export const unique = onDefaultEngine('unique');

@@ -407,7 +407,35 @@ export interface NativeEngine {
   sortMergeJoin(job: NativeJob, keys: JoinKeysHandle, request: NativeJoinRequest, devices: number[]): Promise<RowsHandle>;
   /** Joins by keys that are the row numbers of one side. */
   lookupJoin(job: NativeJob, keys: JoinKeysHandle, request: NativeJoinRequest): Promise<RowsHandle>;
-  crossJoin(job: NativeJob, leftRows: number, rightRows: number, maxRows: number): Promise<RowsHandle>;
+  /** Rows [offset, offset + limit) of all pairs, which come by the rows of `first` and then by those of the other side. */
+  crossJoin(
+    job: NativeJob,
+    leftRows: number,
+    rightRows: number,
+    maxRows: number,
+    first: Side,
+    offset: number,
+    limit: number,
+  ): Promise<RowsHandle>;
+  /**
+   * Orders rows by the row numbers of one side, which have to be there, and equal ones by those of the other side, if these are
+   * there: missing rows come last.
+   */
+  orderRows(job: NativeJob, rows: RowsHandle, by: Side): Promise<void>;
+  /** Host memory of orderRows beside the rows: their number, and the bytes of a row number of either side; 0 for one that is not there. */
+  orderRowsBytes(rows: number, rowBytes: number, otherBytes: number): number;
+  /** Keeps `limit` rows from `offset` on, or those that there are: how many. The handle's size stays what it was. */
+  sliceRows(job: NativeJob, rows: RowsHandle, offset: number, limit: number): Promise<number>;
+  /**
+   * The rows that are kept of a table, ascending, as the left rows of a join: one of each key of the left side, the first or the
+   * last, or with 'none' those whose key is there once. Both sides of the keys are the same columns of one relation; rows that are
+   * excluded, as nulls are where they do not equal each other, count as one key.
+   */
+  uniqueRows(job: NativeJob, keys: JoinKeysHandle, keep: 'first' | 'last' | 'none'): Promise<RowsHandle>;
+  /** Host memory of uniqueRows, beside its result. */
+  uniqueRowsBytes(keys: JoinKeysHandle): number;
+  /** The least row of the left side whose key an earlier row has, and the first such row; null where no key is there twice. */
+  repeatedKey(job: NativeJob, keys: JoinKeysHandle): Promise<{ first: number; row: number } | null>;
   /** Hands over the rows' keys (the key column's values) or one side's values, zero-copy. */
   takeJoinKeys(job: NativeJob, rows: RowsHandle): NativeResultColumn;
   takeJoinValues(job: NativeJob, rows: RowsHandle, side: Side): NativeResultColumn;

@@ -1,6 +1,7 @@
 /** The options of every call, once: types, validation, defaults and documentation. */
 import type { Signal } from './abort.js';
 import { WarpjoinError } from './errors.js';
+import type { Side } from './native.js';
 import {
   abortSignal,
   callback,
@@ -54,16 +55,34 @@ export const joinSchema = {
   suffix: text('_right', 'Appended to the name of a right column that the left table has too; again where that is taken, too.'),
   coalesce: flag(undefined, 'Whether both columns of each key become one, named like the left one. Unset: yes, except for full.'),
   select: nameList('Columns of the result, in this order. Others are never moved. Unset: all.'),
-  maxOutputRows: count(Number.POSITIVE_INFINITY, 0, 'A result with more rows fails with ERR_MEMORY_LIMIT before it is written.'),
+  maxOutputRows: count(
+    Number.POSITIVE_INFINITY,
+    0,
+    'A join that finds more rows fails with ERR_MEMORY_LIMIT before they are written. limit and offset do not count.',
+  ),
+  limit: count(
+    Number.POSITIVE_INFINITY,
+    0,
+    'Rows of the result at most: the first ones from offset on, in the order of maintainOrder.',
+  ),
+  offset: count(0, 0, 'Rows of the join to leave out before the first one of the result.'),
   algorithm: choice(['auto', 'radix-hash', 'sort-merge'], 'auto', 'How to join. auto: what the cost model finds cheapest.'),
   sortAlgorithm: choice(SORT_ALGORITHMS, 'auto', 'How a sort-merge join sorts.'),
   resident,
   buildSide: choice(['auto', 'left', 'right'], 'auto', 'Which side the hash tables hold. auto: the one with fewer rows.'),
   nullsEqual: flags(false, 'key', 'Whether null keys match each other: all of them, or by key.'),
-  validate: choice(['m:m', '1:m', 'm:1', '1:1'], 'm:m', 'Which keys have to be unique.', { supported: ['m:m'] }),
-  maintainOrder: choice(['none', 'left', 'right', 'left_right', 'right_left'], 'none', 'Which row order the result keeps.', {
-    supported: ['none'],
-  }),
+  validate: choice(
+    ['m:m', '1:m', 'm:1', '1:1'],
+    'm:m',
+    'Which keys have to be unique: those of the left table (1:m), of the right one (m:1), or of both. If two rows share a key, the ' +
+      'join fails with ERR_DUPLICATE_KEY before it begins. Null keys do not count unless nullsEqual.',
+  ),
+  maintainOrder: choice(
+    ['none', 'left', 'right', 'left_right', 'right_left'],
+    'none',
+    'Which row order the result keeps. left: that of the left rows, equal ones in that of the right rows, rows without a left row ' +
+      'last; the same as left_right. right, right_left: the other way round. Semi and anti joins have left rows alone, and keep their order.',
+  ),
   ...running,
 };
 
@@ -77,18 +96,33 @@ const matchOptions = [
   'buildSide',
   'nullsEqual',
   'validate',
+  'maxOutputRows',
+  'maintainOrder',
+  'limit',
+  'offset',
   'onProgress',
   'signal',
 ] as const;
 export const joinCountSchema = pick(joinSchema, matchOptions);
-export const joinIndicesSchema = pick(joinSchema, [...matchOptions, 'maxOutputRows', 'maintainOrder']);
+export const joinIndicesSchema = pick(joinSchema, matchOptions);
 export const joinKeysSchema = {
   how: choice(['inner'], 'inner', 'Typed arrays have no nulls, so there are inner joins only; joinIndices has the other kinds.', {
     hints: Object.fromEntries(
       JOIN_KINDS.filter((kind) => kind !== 'inner').map((kind) => [kind, ' joinIndices and join take it.']),
     ),
   }),
-  ...pick(joinSchema, ['maxOutputRows', 'algorithm', 'sortAlgorithm', 'buildSide', 'onProgress', 'signal']),
+  ...pick(joinSchema, [
+    'validate',
+    'maxOutputRows',
+    'maintainOrder',
+    'limit',
+    'offset',
+    'algorithm',
+    'sortAlgorithm',
+    'buildSide',
+    'onProgress',
+    'signal',
+  ]),
 };
 
 /** One sort column. */
@@ -154,9 +188,22 @@ export const searchSortedSchema = {
   ...running,
 };
 
+export const uniqueSchema = {
+  on: names('Key columns. Unset: all columns.'),
+  keep: choice(
+    ['first', 'last', 'any', 'none'],
+    'any',
+    'Which row of each key to keep: any one; none keeps the rows whose key no other row has.',
+  ),
+  maintainOrder: flag(false, 'Whether the rows keep their order.'),
+  select: nameList('Columns of the result, in this order. Others are never moved. Unset: all.'),
+  ...running,
+};
+
 const analyze = flag(false, 'Run the plan too, and show what its steps took.');
 export const explainJoinSchema = { ...joinSchema, analyze };
 export const explainSortSchema = { ...sortSchema, analyze };
+export const explainUniqueSchema = { ...uniqueSchema, analyze };
 
 export const engineSchema = {
   device: choice(
@@ -220,6 +267,11 @@ export interface JoinSettings {
   coalesce: boolean;
   select: readonly string[] | undefined;
   maxOutputRows: number;
+  limit: number;
+  offset: number;
+  validate: 'm:m' | '1:m' | 'm:1' | '1:1';
+  /** The side whose order the rows keep; null: any order. */
+  order: Side | null;
   algorithm: 'auto' | 'radix-hash' | 'sort-merge';
   sortAlgorithm: SortAlgorithmChoice;
   resident: boolean;
@@ -242,9 +294,16 @@ export function joinSettings(schema: Partial<typeof joinSchema>, call: string, o
   if (given.how === 'cross') {
     if (given.coalesce)
       throw expected('no coalesce', `${call} with how "cross"`, given.coalesce, ' A cross join has no key columns.');
+    if (given.validate !== 'm:m') throw expected('no validate', `${call} with how "cross"`, given.validate);
     if (given.algorithm !== 'auto') throw expected('no algorithm', `${call} with how "cross"`, given.algorithm);
   }
-  return { ...rest, keys, coalesce: given.coalesce ?? given.how !== 'full' };
+  return { ...rest, keys, coalesce: given.coalesce ?? given.how !== 'full', order: orderOf(given) };
+}
+
+/** Left rows alone have no other order than theirs. */
+function orderOf({ how, maintainOrder }: Pick<Parsed<typeof joinSchema>, 'how' | 'maintainOrder'>): Side | null {
+  if (maintainOrder === 'none') return null;
+  return how === 'semi' || how === 'anti' || maintainOrder.startsWith('left') ? 'left' : 'right';
 }
 
 const defaults = parse(joinSchema, 'join', {});

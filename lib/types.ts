@@ -6,6 +6,7 @@ import type { LoadedTable } from './operators/load.js';
 import type {
   explainJoinSchema,
   explainSortSchema,
+  explainUniqueSchema,
   isSortedSchema,
   JoinKind,
   joinCountSchema,
@@ -15,6 +16,7 @@ import type {
   searchSortedSchema,
   sortIndicesSchema,
   sortSchema,
+  uniqueSchema,
 } from './options.js';
 import type { DeviceChoice, Ordered } from './plan/plan.js';
 import type { InputOf, Schema } from './schema.js';
@@ -109,6 +111,12 @@ type ByOf<S extends Schema, T> = Omit<InputOf<S>, 'by'> & { by: OneOrMore<NamesO
 export type SortIndicesOptions<T = TableInput> = ByOf<typeof sortIndicesSchema, T>;
 export type IsSortedOptions<T = TableInput> = ByOf<typeof isSortedSchema, T>;
 export type SearchSortedOptions<T = TableInput> = ByOf<typeof searchSortedSchema, T>;
+type UniqueOptionsOf<S extends Schema, T> = Omit<InputOf<S>, 'on' | 'select'> & {
+  on?: OneOrMore<NamesOf<T>> | undefined;
+  select?: readonly NamesOf<T>[] | undefined;
+};
+export type UniqueOptions<T = TableInput> = UniqueOptionsOf<typeof uniqueSchema, T>;
+export type ExplainUniqueOptions<T = TableInput> = UniqueOptionsOf<typeof explainUniqueSchema, T>;
 
 /** Refuses options that the schema doesn't have: a generic parameter alone would let them pass. */
 export type Only<O, Known> = O & { [K in Exclude<keyof O, Known>]: never };
@@ -181,6 +189,9 @@ export type JoinColumns<L, R, O> =
   Decided<ColumnsOf<L>, ColumnsOf<R>, O> extends true ? Selected<All<ColumnsOf<L>, ColumnsOf<R>, O>, O> : TypeMap;
 /** The column types of a sort's result. */
 export type SortColumns<T, O> = IsKnown<ColumnsOf<T>> extends true ? Selected<ColumnsOf<T>, O> : TypeMap;
+
+/** What unique gives: columns as a sort's. */
+export type UniqueResult<T, O> = SortColumns<T, O> extends infer C extends TypeMap ? ResultTable<C> : ResultTable<TypeMap>;
 
 /** A result that stays on the GPUs. */
 export type ResidentTable<Columns extends TypeMap = TypeMap> = LoadedTable<Columns> & { readonly stats: Stats };

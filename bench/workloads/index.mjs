@@ -39,11 +39,11 @@ function textKeys(length, idOf) {
 }
 
 /** A join of `left` unique keys with `right` foreign keys. `keyOf` makes the key column from ids. */
-function join({ description, leftRows = (rows) => rows, foreign, keyColumn = int64Column }) {
+function join({ description, leftRows = (rows) => rows, foreign, keyColumn = int64Column, options = {} }) {
   return {
     kind: 'join',
     description,
-    options: { on: 'key' },
+    options: { on: 'key', ...options },
     generate(rows) {
       const left = leftRows(rows);
       const ids = permutation(left, 1);
@@ -87,6 +87,21 @@ const uniform = (left) => {
   return () => below(left);
 };
 
+/** One row of each of `distinct` keys, which are scattered over 32 bits. */
+function unique({ description, distinct }) {
+  return {
+    kind: 'unique',
+    description,
+    options: { on: 'key' },
+    generate(rows) {
+      const { below } = random(1);
+      const most = Math.ceil(distinct(rows));
+      const key = int64Column(rows, () => Math.imul(below(most), 0x9e3779b1) >>> 0); // odd factor: a bijection of 32 bits
+      return { table: new Table({ key, payload: payload(rows, 3) }) };
+    },
+  };
+}
+
 function sort({ description, by, limit, columns }) {
   return {
     kind: 'sort',
@@ -112,6 +127,11 @@ export const workloads = {
       const rank = zipf(left, 2);
       return () => ids[rank()];
     },
+  }),
+  'join-int64-ordered': join({
+    description: "join-int64 in the order of the left rows (maintainOrder: 'left'; ORDER BY row numbers in DuckDB)",
+    foreign: uniform,
+    options: { maintainOrder: 'left' },
   }),
   'join-utf8': join({
     description: 'utf8 keys of 8 to 24 bytes with int64 payload, uniform foreign keys',
@@ -139,6 +159,14 @@ export const workloads = {
         product: textKeys(length, (i) => product[i]),
       };
     },
+  }),
+  'unique-int64': unique({
+    description: 'any row of each int64 key with its int64 payload, twenty rows a key',
+    distinct: (rows) => rows / 20,
+  }),
+  'unique-int64-many': unique({
+    description: 'the same with two rows a key',
+    distinct: (rows) => rows / 2,
   }),
   'sort-int64': sort({
     description: 'pairs of an int64 key, uniform over 53 bits (what all engines here give back exactly), and an int64 payload',

@@ -86,7 +86,7 @@ function commandOf(words: string[]): { command: CommandName; used: number } {
   if (first === 'explain') {
     const command = `explain ${second}` as CommandName;
     if (commandNames.includes(command)) return { command, used: 2 };
-    throw new UsageError(`explain needs "join" or "sort"${second === undefined ? '' : ` but received "${second}"`}`);
+    throw new UsageError(`explain needs "join", "sort" or "unique"${second === undefined ? '' : ` but received "${second}"`}`);
   }
   if (commandNames.includes(first as CommandName)) return { command: first as CommandName, used: 1 };
   throw new UsageError(

@@ -1,6 +1,6 @@
 /** What each command does. Results go to stdout, or to the file asked for; everything else to stderr. */
 import type { Table } from 'apache-arrow';
-import { createEngine, type Engine, type JoinOptions } from '../index.js';
+import { createEngine, type Engine, type JoinOptions, type UniqueOptions } from '../index.js';
 import { type FileOptions, formatOf, readTable, writeTable } from '../io/index.js';
 import { type Options, parseBy, type Request, UsageError } from './arguments.js';
 import { describeDevice, describeLinks } from './devices.js';
@@ -42,7 +42,20 @@ const joinOptions = (options: Options) =>
     select: options.names('select'),
     suffix: options.text('suffix'),
     algorithm: options.text('algorithm') as 'auto' | undefined,
+    validate: options.text('validate') as 'm:m' | undefined,
+    maintainOrder: options.text('maintain-order') as 'none' | undefined,
+    limit: options.count('limit'),
+    offset: options.count('offset'),
+    maxOutputRows: options.count('max-output-rows'),
   }) as object as JoinOptions;
+
+const uniqueOptions = (options: Options) =>
+  given({
+    on: options.names('on'),
+    keep: options.text('keep') as 'any' | undefined,
+    maintainOrder: options.has('maintain-order') || undefined,
+    select: options.names('select'),
+  }) as object as UniqueOptions;
 
 function sortOptions(options: Options) {
   const by = options.texts('by');
@@ -66,7 +79,7 @@ async function read(context: Context, path: string): Promise<Table> {
 
 const seconds = (milliseconds: number) => `${(milliseconds / 1000).toFixed(milliseconds < 10_000 ? 2 : 1)} s`;
 
-/** Runs join or sort, then prints or writes its result. */
+/** Runs an operator, then prints or writes its result. */
 async function deliver(
   request: Run,
   context: Context,
@@ -199,6 +212,16 @@ export async function run(request: Run, signal: AbortSignal): Promise<void> {
       case 'explain sort': {
         const chosen = { ...sortOptions(options), analyze: options.has('analyze'), signal };
         return await explain(context, async (engine) => engine.explain('sort', await read(context, first), chosen));
+      }
+      case 'unique': {
+        const chosen = uniqueOptions(options);
+        return await deliver(request, context, async (engine) =>
+          engine.unique(await read(context, first), { ...chosen, ...running }),
+        );
+      }
+      case 'explain unique': {
+        const chosen = { ...uniqueOptions(options), analyze: options.has('analyze'), signal };
+        return await explain(context, async (engine) => engine.explain('unique', await read(context, first), chosen));
       }
       case 'devices':
         return await devices(context);

@@ -51,6 +51,18 @@ const joinOptions: Record<string, OptionSpec> = {
   select: { value: 'A,B', help: 'columns of the result, in this order (default: all)' },
   suffix: { value: 'TEXT', help: 'appended to names of RIGHT that LEFT has too (default: _right)' },
   algorithm: { value: 'NAME', help: 'auto (default), radix-hash or sort-merge' },
+  validate: { value: 'KIND', help: 'fail if a key is there twice: 1:1, 1:m (in LEFT) or m:1 (in RIGHT); default m:m' },
+  'maintain-order': { value: 'SIDE', help: 'keep the order of left or right rows (default: none)' },
+  limit: { value: 'N', help: 'rows of the result at most' },
+  offset: { value: 'N', help: 'rows to leave out before the first one' },
+  'max-output-rows': { value: 'N', help: 'fail if the join finds more rows' },
+};
+
+const uniqueOptions: Record<string, OptionSpec> = {
+  on: { value: 'A,B', help: 'key columns (default: all columns)' },
+  keep: { value: 'ROW', help: 'first, last or any (default) row of each key; none: rows whose key no other row has' },
+  'maintain-order': { help: 'keep the order of the rows' },
+  select: { value: 'A,B', help: 'columns of the result, in this order (default: all)' },
 };
 
 const sortOptions: Record<string, OptionSpec> = {
@@ -92,6 +104,15 @@ export const commands = {
       'warpjoin sort orders.parquet --by total:desc --limit 100 -o largest.csv',
     ],
   },
+  unique: {
+    operands: ['FILE'],
+    summary: 'keep one row of each key of a file',
+    options: { ...uniqueOptions, ...result, ...files, ...engine, ...everywhere },
+    examples: [
+      'warpjoin unique events.parquet --on user,day --keep last --maintain-order',
+      'warpjoin unique names.csv -o distinct.csv',
+    ],
+  },
   'explain join': {
     operands: ['LEFT', 'RIGHT'],
     summary: 'show how a join would run',
@@ -103,6 +124,12 @@ export const commands = {
     summary: 'show how a sort would run',
     options: { ...sortOptions, ...analyze, ...files, ...engine, ...everywhere },
     examples: ['warpjoin explain sort flights.parquet --by delay:desc'],
+  },
+  'explain unique': {
+    operands: ['FILE'],
+    summary: 'show how unique would run',
+    options: { ...uniqueOptions, ...analyze, ...files, ...engine, ...everywhere },
+    examples: ['warpjoin explain unique events.parquet --on user --keep last'],
   },
   devices: {
     operands: [],

@@ -146,6 +146,21 @@ export function sortKeyColumns(table: Input, by: readonly SortKey[]): number[] {
   });
 }
 
+/** The columns that rows are told apart by: those that are named, or all of them. */
+export function uniqueKeyColumns(table: Input, on: readonly string[] | undefined): number[] {
+  const indices = on ? on.map((name) => findColumn(table, name, 'on')) : [...table.columns.keys()];
+  if (indices.length === 0) {
+    throw new WarpjoinError('ERR_INVALID_TABLE', 'Expected a table with columns for unique but received one without.');
+  }
+  for (const [at, index] of indices.entries()) {
+    const label = quote(table.columns[index]!.name);
+    if (indices.indexOf(index) < at)
+      throw new WarpjoinError('ERR_OPTION', `Expected each column once for on but received ${label} twice.`);
+    checkKey({ label: `${label} of the ${table.argument} table`, info: infoOf(table, index) });
+  }
+  return indices;
+}
+
 /** Whether a type is supported matters only for columns that are selected. */
 type UntypedColumn = Omit<ResultColumn, 'type'>;
 

@@ -384,7 +384,7 @@ export function checkComparable(left: KeyColumn, right: KeyColumn): KeyFactors {
   return { left: factor(a), right: factor(b) };
 }
 
-const NO_FACTOR: KeyFactor = { pow10: 0, times: 1 };
+export const NO_FACTOR: KeyFactor = { pow10: 0, times: 1 };
 
 /** The type of a column's values, which a dictionary has. */
 const valuesOf = (info: TypeInfo): TypeInfo => (info.dictionary ? valuesOf(info.dictionary) : info);

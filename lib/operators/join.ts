@@ -33,6 +33,7 @@ import {
   planWithoutHash,
 } from '../plan/join.js';
 import { checkHostBytes, columnBlocks } from '../plan/memory.js';
+import { rowsTaken } from '../plan/order.js';
 import { type ColumnOrigin, type ColumnStep, isHandedOver, type PlannedColumn, type Resources } from '../plan/plan.js';
 import { quote } from '../suggest.js';
 import type { JoinIndices, ResidentTable, ResultTable, Stats } from '../types.js';
@@ -40,6 +41,7 @@ import { type Call, type EngineCore, placed, runCall } from './call.js';
 import { type LoadedTable, loadResult, readInput } from './load.js';
 import { executeResident, prepareResident, type ResidentJoin } from './resident-join.js';
 import { fromHostMemory, isOutOfDeviceMemory, plannedWidth, withStats } from './shared.js';
+import { checkUniqueKeys } from './validate.js';
 
 /** What a join works on, and what it is to give: columns, row numbers or the number of rows. */
 export interface JoinTask {
@@ -103,7 +105,7 @@ export async function joinTables(
 export async function joinCount(core: EngineCore, left: unknown, right: unknown, options: unknown): Promise<number> {
   const settings = joinSettings(joinCountSchema, 'joinCount', options);
   const task = matchTask(core, left, right, settings, 'count');
-  if (task.keys === null) return crossRows(task);
+  if (task.keys === null) return rowsOfCross(task);
   return runCall(placeJoin(core, task), settings, async (call) => (await runJoin(call, task)).rows);
 }
 
@@ -165,8 +167,17 @@ function matchTask(core: EngineCore, left: unknown, right: unknown, settings: Jo
   return { ...inputs, keys: settings.keys && joinKeyColumns(inputs.left, inputs.right, settings.keys), settings, want };
 }
 
-function crossRows({ left, right }: JoinTask): number {
-  const rows = left.rows * right.rows;
+/** Rows of a cross join's result. */
+function rowsOfCross({ left, right, settings }: JoinTask): number {
+  const found = BigInt(left.rows) * BigInt(right.rows);
+  if (settings.maxOutputRows < found) {
+    throw new WarpjoinError(
+      'ERR_MEMORY_LIMIT',
+      `The cross join has ${found} rows but maxOutputRows is ${settings.maxOutputRows}.`,
+    );
+  }
+  const rest = found - BigInt(settings.offset);
+  const rows = Math.max(0, Number(settings.limit < rest ? settings.limit : rest));
   if (!Number.isSafeInteger(rows)) {
     throw new WarpjoinError(
       'ERR_NOT_SUPPORTED',
@@ -187,6 +198,7 @@ async function prepare(call: Call, task: JoinTask): Promise<Prepared | ResidentJ
 }
 
 async function run(call: Call, task: JoinTask, prepared: Prepared | ResidentJoin): Promise<Joined> {
+  await checkUniqueKeys(call, task);
   if (!('origins' in prepared)) return execute(call, task, prepared);
   try {
     if (prepared.origins) return await executeResident(call, task, prepared, prepared.origins);
@@ -237,7 +249,7 @@ const rightOf = (keys: JoinTask['keys'], left: number): number => keys!.find((ke
 
 /** Whether the left key column is asked for and could come out of the tuples' keys: numbers of the keys' own width. */
 function keyCouldBeHandedOver({ left, keys, settings, want }: JoinTask): boolean {
-  if (keys?.length !== 1 || settings.how !== 'inner' || typeof want === 'string') return false;
+  if (keys?.length !== 1 || settings.how !== 'inner' || settings.order || typeof want === 'string') return false;
   const { order, width, dictionary } = infoOf(left, keys[0]!.left);
   const number = order !== 'boolean' && order !== 'bytes' && !dictionary && (width === 4 || width === 8);
   return number && want.columns.some((column) => isLeftKey(column, keys));
@@ -246,10 +258,13 @@ function keyCouldBeHandedOver({ left, keys, settings, want }: JoinTask): boolean
 const isLeftKey = (column: ResultColumn, keys: JoinTask['keys']): boolean =>
   column.source === 'left' && keys?.length === 1 && column.column === keys[0]!.left;
 
-/** The one column of a side that can travel with its keys, or null: a side whose rows are read twice needs row numbers. */
+/**
+ * The one column of a side that can travel with its keys, or null: a side whose rows are read twice needs row numbers, and so do
+ * rows that are to be ordered.
+ */
 export function carriedColumn(task: JoinTask, side: Side, keyIsHandedOver: boolean): number | null {
   const { settings, want, keys } = task;
-  if (settings.how !== 'inner' || typeof want === 'string') return null;
+  if (settings.how !== 'inner' || settings.order || typeof want === 'string') return null;
   const moved = want.columns.filter((column) => column.source === side && !(keyIsHandedOver && isLeftKey(column, keys)));
   return moved.length === 1 && canBeCarried(task[side], moved[0]!.column) ? moved[0]!.column : null;
 }
@@ -257,12 +272,7 @@ export function carriedColumn(task: JoinTask, side: Side, keyIsHandedOver: boole
 /** `why`: a join of loaded tables runs from host memory; null where none is loaded. */
 async function prepareFromHost(call: Call, task: JoinTask, why: string | null): Promise<Prepared> {
   const { left, right, want, settings, keys: keyColumns } = task;
-  if (want !== 'count' && !keyColumns && crossRows(task) > settings.maxOutputRows) {
-    throw new WarpjoinError(
-      'ERR_MEMORY_LIMIT',
-      `The cross join has ${crossRows(task)} rows but maxOutputRows is ${settings.maxOutputRows}.`,
-    );
-  }
+  const crossRows = keyColumns ? 0 : rowsOfCross(task);
   const columns = typeof want === 'string' ? [] : want.columns;
   const taken = { left: keyColumns?.map(({ left }) => left) ?? [], right: keyColumns?.map(({ right }) => right) ?? [] };
   const { relations, position } = await relationsOf(call, task, columns, taken);
@@ -284,6 +294,7 @@ async function prepareFromHost(call: Call, task: JoinTask, why: string | null): 
   });
   const wants = (side: Side): boolean =>
     want === 'indices' ||
+    (want !== 'count' && settings.order === side) ||
     columns.some(({ source }, index) => (source === side || source === 'coalesced') && origins[index] !== 'keys');
   const request: NativeJoinRequest = {
     kind: settings.how === 'cross' ? 'inner' : settings.how,
@@ -297,8 +308,8 @@ async function prepareFromHost(call: Call, task: JoinTask, why: string | null): 
   if (!keys) {
     const resources = call.resources;
     const rowBytes = rowNumberBytes(left) + rowNumberBytes(right);
-    const plan = planCrossJoin(left.rows, right.rows, planned, resources);
-    checkHolds(call, task, crossRows(task));
+    const plan = planCrossJoin(left.rows, right.rows, planned, settings, resources);
+    checkHolds(call, task, crossRows);
     return {
       relations,
       position,
@@ -322,6 +333,7 @@ async function prepareFromHost(call: Call, task: JoinTask, why: string | null): 
     hash: (devices, buildLeft, rounds) => call.native.hashJoinDeviceBytes(keys, devices, { ...request, buildLeft }, rounds),
     mergeJoin: (devices, subpartitions) => call.native.mergeJoinDeviceBytes(keys, devices, subpartitions),
     sortMergeJoin: (devices) => call.native.sortMergeJoinDeviceBytes(keys, devices, request),
+    order: (rows) => orderBytes(call, task, request, rows),
     gather: (side, of, rows, devices) =>
       call.native.gatherDeviceBytes(
         relations[side]!,
@@ -425,6 +437,7 @@ function shapeOf(
     left,
     right,
     columns,
+    result: settings,
     rowBytes,
     encodedBytes,
   };
@@ -497,15 +510,20 @@ async function execute(call: Call, task: JoinTask, prepared: Prepared): Promise<
         rows = await call.step(step, () => native.lookupJoin(job, keys!, request));
         break;
       case 'crossJoin':
-        rows = await call.step(step, () => native.crossJoin(job, task.left.rows, task.right.rows, request.maxRows));
+        rows = await call.step(step, () => {
+          const { order, offset, limit } = task.settings;
+          return native.crossJoin(job, task.left.rows, task.right.rows, request.maxRows, order ?? 'left', offset, limit);
+        });
         break;
     }
   }
   call.keep(rows!);
   call.free(keys);
-  checkRows(call, rows!, task, prepared);
+  const size = task.keys ? rowsTaken(task.settings, rows!.size) : rows!.size;
+  checkRows(call, size, task, prepared);
+  await takeRows(call, task, prepared, rows!);
   const columns = await makeColumns(call, task, prepared, rows!);
-  const { size, skew, splitRows } = rows!;
+  const { skew, splitRows } = rows!;
   const left = task.want === 'indices' ? native.takeJoinValues(job, rows!, 'left') : null;
   const right = task.want === 'indices' && request.wantRight ? native.takeJoinValues(job, rows!, 'right') : null;
   call.free(rows!, prepared.relations.left, prepared.relations.right);
@@ -519,8 +537,27 @@ async function execute(call: Call, task: JoinTask, prepared: Prepared): Promise<
   };
 }
 
+/** Brings the rows of a join into the order that was asked for, and drops those that are not of the result. */
+async function takeRows(call: Call, task: JoinTask, { plan, request }: Prepared, rows: RowsHandle): Promise<void> {
+  const { native, job } = call;
+  for (const step of plan.steps) {
+    if (step.op === 'orderRows') {
+      checkHostBytes(`Ordering ${rows.size} rows`, orderBytes(call, task, request, rows.size), call.resources);
+      await call.step(step, () => native.orderRows(job, rows, step.side));
+    }
+    if (step.op === 'sliceRows') await call.step(step, () => native.sliceRows(job, rows, step.offset, step.limit));
+  }
+}
+
+/** Host memory of ordering so many rows, beside them. */
+function orderBytes(call: Call, { left, right, settings }: JoinTask, request: NativeJoinRequest, rows: number): number {
+  const [side, other] = settings.order === 'right' ? [right, left] : [left, right];
+  const hasOther = settings.order === 'right' ? request.wantLeft : request.wantRight;
+  return call.native.orderRowsBytes(rows, rowNumberBytes(side), hasOther ? rowNumberBytes(other) : 0);
+}
+
 /** Now that the number of rows is known: throws where the result can't be made. */
-function checkRows(call: Call, { size }: RowsHandle, task: JoinTask, { planned }: Prepared): void {
+function checkRows(call: Call, size: number, task: JoinTask, { planned }: Prepared): void {
   if (task.want === 'count') return;
   checkHolds(call, task, size);
   const made = planned.filter((column) => !isHandedOver(column));

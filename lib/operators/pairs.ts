@@ -37,7 +37,7 @@ export async function joinKeys<K extends KeyArray, R extends KeyArray, S extends
 ): Promise<JoinedPairs<K, R, S>> {
   const given = parse(joinKeysSchema, 'joinKeys', options);
   const settings: ReturnType<typeof joinSettings> & Running = {
-    ...joinSettings(pick(joinSchema, ['on']), 'joinKeys', { on: 'keys' }),
+    ...joinSettings(pick(joinSchema, ['on', 'maintainOrder']), 'joinKeys', { on: 'keys', maintainOrder: given.maintainOrder }),
     ...given,
   };
   const [left, right] = [readPairs(r, 'r'), readPairs(s, 's')];

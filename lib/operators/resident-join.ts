@@ -5,6 +5,7 @@ import { checkTableRows } from '../columns/result.js';
 import { type TypeInfo, typeName } from '../columns/types.js';
 import type { KeyedTables, NativeJoinRequest, ResidentOrigin, Side, TableKey } from '../native.js';
 import type { JoinPlan } from '../plan/join.js';
+import { ALL_ROWS, takesAll } from '../plan/order.js';
 import type { ColumnOrigin, PlannedColumn, Resources } from '../plan/plan.js';
 import { planResidentJoin } from '../plan/resident.js';
 import type { Call } from './call.js';
@@ -48,7 +49,7 @@ export async function prepareResident(call: Call, task: JoinTask): Promise<Resid
   if (keys.bits > keys.mostBits) return unjoined(`the keys take ${keys.bits} bits, more than ${keys.mostBits}`);
   const { settings, want } = task;
   const columns = typeof want === 'string' ? [] : want.columns;
-  let layout = layOut(task, columns, keys.giveLeft, keys.areColumns);
+  let layout = takesAll(settings) ? layOut(task, columns, keys.giveLeft, keys.areColumns) : layOutRows(columns);
   // Keys that are made can be decoded only where the result is made.
   if (!keys.areColumns && !layout.made) layout = layOut(task, columns, false, false);
   const { payload, from, made } = layout;
@@ -60,6 +61,7 @@ export async function prepareResident(call: Call, task: JoinTask): Promise<Resid
   const origins = made ? columns.map(originOf) : null;
   const wants = (side: Side): boolean =>
     want === 'indices' ||
+    (want !== 'count' && settings.order === side) ||
     columns.some(({ source }, index) => from[index] !== 'keys' && (source === side || source === 'coalesced'));
   const buildLeft = settings.buildSide === 'auto' ? task.left.rows <= task.right.rows : settings.buildSide === 'left';
   const request: NativeJoinRequest = {
@@ -76,7 +78,16 @@ export async function prepareResident(call: Call, task: JoinTask): Promise<Resid
     return { name, from: from[index]!, width: plannedWidth(task[side ?? 'left'], column), side };
   });
   const [leftRows, rightRows, comesHome] = [task.left.rows, task.right.rows, !settings.resident || !made];
-  const shape = { how: settings.how, buildLeft, leftRows, rightRows, columns: planned, made, comesHome };
+  const shape = {
+    how: settings.how,
+    buildLeft,
+    leftRows,
+    rightRows,
+    columns: planned,
+    made,
+    comesHome,
+    result: want === 'count' ? ALL_ROWS : settings,
+  };
   const tables = { keys, payload };
   const joinBytes = call.native.joinTablesDeviceBytes(tables, request);
   const fitting = await planThere(call, (resources) => planResidentJoin(shape, joinBytes, resources));
@@ -102,6 +113,12 @@ function layOut(task: JoinTask, columns: readonly ResultColumn[], keysGive: bool
   });
   const stays = task.settings.resident || from.includes('gathered') || (from.includes('keys') && !asTheyAre);
   return { payload, from, made: stays && columns.every((column, index) => isMadeThere(task, column, from[index]!)) };
+}
+
+/** Rows are ordered and cut in host memory, so they have to come there as numbers, and columns are made of them there. */
+function layOutRows(columns: readonly ResultColumn[]): Layout {
+  const from = columns.map(({ source }): ColumnOrigin => (source === 'coalesced' ? 'coalesced' : 'gathered'));
+  return { payload: { left: null, right: null }, from, made: false };
 }
 
 const residentOf = (task: JoinTask, side: Side): Resident => task[side].loaded!.resident!;

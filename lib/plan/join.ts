@@ -5,6 +5,7 @@ import { COSTS, estimate, gpuPassSeconds, milliseconds } from './costs.js';
 import { onBestSet, type Traffic, transferSpeeds } from './device-set.js';
 import { gatherStep } from './gather.js';
 import { checkHostBytes, hostBlock, hostBlocks, joinRowsBytes } from './memory.js';
+import { type ResultRows, rowsTaken, takingSteps } from './order.js';
 import type { Work } from './placement.js';
 import {
   attempt,
@@ -54,6 +55,7 @@ export interface JoinRequestShape extends Pick<JoinSettings, 'algorithm' | 'sort
   left: JoinSideShape;
   right: JoinSideShape;
   columns: readonly PlannedColumn[];
+  result: ResultRows;
   /** Bytes of one row of the join before its columns: row numbers, carried payloads and keys. */
   rowBytes: number;
   /** Host memory of the encoded keys, which are freed before the columns are made. */
@@ -66,6 +68,8 @@ export interface JoinDeviceBytes {
   hash(devices: number, buildLeft: boolean, rounds: number): number;
   mergeJoin(devices: number, subpartitions: number): number;
   sortMergeJoin(devices: number): number;
+  /** Host memory of ordering so many rows, beside them. */
+  order(rows: number): number;
   /** Of gathering these of the result's columns by a side's row numbers in `rows` rows. */
   gather(side: Side, columns: readonly number[], rows: number, devices: number): number;
 }
@@ -100,7 +104,9 @@ export function planJoin(request: JoinRequestShape, deviceBytes: JoinDeviceBytes
   const { left, right, how, columns, countOnly, rowBytes } = request;
   const rows = leastRows(how, left.rows, right.rows);
   const leastRowsBytes = rows === 0 ? 0 : hostBlocks(rows, left.homeBytes, right.homeBytes);
-  const leastResult = rows * rowBytes + (countOnly ? 0 : resultBytes(rows, columns));
+  const ordering = request.result.order && !countOnly ? deviceBytes.order(rows) : 0;
+  const made = countOnly ? 0 : resultBytes(rowsTaken(request.result, rows), columns);
+  const leastResult = rows * rowBytes + Math.max(ordering, made);
   checkHostBytes(`A ${how} join of ${left.rows} and ${right.rows} rows`, leastResult, {
     ...resources,
     freeBytes: resources.freeBytes + request.encodedBytes,
@@ -115,18 +121,19 @@ export function planJoin(request: JoinRequestShape, deviceBytes: JoinDeviceBytes
   return plan;
 }
 
-/** Plans the columns of a join of `rows` rows, in place of what was planned for another number. */
+/** Plans the result of a join that finds `found` rows, in place of what was planned for another number. */
 export function planColumns(
   plan: JoinPlan,
-  rows: number,
+  found: number,
   request: JoinRequestShape,
   deviceBytes: JoinDeviceBytes,
   resources: Resources,
 ): void {
-  const { columns, rowBytes } = request;
+  const { columns, rowBytes, result } = request;
+  const rows = rowsTaken(result, found);
   const tableRows = (side: Side | null | undefined): number => (side ? request[side].rows : rows);
   const made = columns.map((column, index) => columnStep(column, index, rows, resources.threads, tableRows(column.side)));
-  const joins = plan.steps.filter(({ op }) => op !== 'column' && op !== 'gather');
+  const joins = plan.steps.filter(({ op }) => !AFTER_JOIN.includes(op));
   const join = joins.at(-1) as HashJoinStep | MergeJoinStep | SortMergeJoinStep | LookupJoinStep;
   const devices = join.op === 'lookupJoin' ? resources.devices.map(({ ordinal }) => ordinal) : join.devices;
   const gathers = SIDES.flatMap((side) => {
@@ -143,9 +150,12 @@ export function planColumns(
     return gatherStep(gathering, steps, devices, bytes, resources) ?? [];
   });
   const gathered = new Set(gathers.flatMap(({ step }) => step.columns));
-  plan.steps = [...joins, ...gathers.map(({ step }) => step), ...made.filter(({ column }) => !gathered.has(column))];
+  const taking = takingSteps(result, found, rowBytes, resources.threads);
+  plan.steps = [...joins, ...taking, ...gathers.map(({ step }) => step), ...made.filter(({ column }) => !gathered.has(column))];
   plan.deviceBytes = Math.max(plan.deviceBytes, ...gathers.map(({ deviceBytes }) => deviceBytes));
 }
+
+const AFTER_JOIN: readonly Step['op'][] = ['orderRows', 'sliceRows', 'column', 'gather'];
 
 interface Context {
   request: JoinRequestShape;
@@ -482,13 +492,26 @@ export function planWithoutHash(
   };
 }
 
-/** Plans a cross join of `left` times `right` rows. Throws ERR_MEMORY_LIMIT, naming the limit, where it can't fit. */
-export function planCrossJoin(left: number, right: number, columns: readonly PlannedColumn[], resources: Resources): JoinPlan {
-  const rows = left * right;
+/**
+ * Plans a cross join of `left` times `right` rows, of which only those of the result are made. Throws ERR_MEMORY_LIMIT, naming the
+ * limit, where it can't fit.
+ */
+export function planCrossJoin(
+  left: number,
+  right: number,
+  columns: readonly PlannedColumn[],
+  result: ResultRows,
+  resources: Resources,
+): JoinPlan {
+  const rows = rowsTaken(result, left * right);
   const numberBytes = (count: number): number => (count < 2 ** 32 - 1 ? 4 : 8);
   const rowBytes = numberBytes(left) + numberBytes(right);
   const hostBytes = rows * rowBytes + resultBytes(rows, columns);
-  checkHostBytes(`A cross join of ${left} and ${right} rows`, hostBytes, resources);
+  checkHostBytes(
+    `${rows < left * right ? `${rows} rows of a` : 'A'} cross join of ${left} and ${right} rows`,
+    hostBytes,
+    resources,
+  );
   const join: CrossJoinStep = {
     op: 'crossJoin',
     label: 'cross join',

@@ -72,6 +72,19 @@ export interface SortMergeJoinStep extends StepOf<'sortMergeJoin'> {
 /** Joins by keys that are the row numbers of one side: each row of the other says which row it matches. */
 export interface LookupJoinStep extends StepOf<'lookupJoin'> {}
 export interface CrossJoinStep extends StepOf<'crossJoin'> {}
+/** Orders the rows of a join by those of one side. */
+export interface OrderRowsStep extends StepOf<'orderRows'> {
+  side: Side;
+}
+/** Keeps some of the rows of a join. */
+export interface SliceRowsStep extends StepOf<'sliceRows'> {
+  offset: number;
+  limit: number;
+}
+/** Finds the rows that are kept, one of each key. */
+export interface UniqueRowsStep extends StepOf<'uniqueRows'> {
+  keep: 'first' | 'last' | 'none';
+}
 /** Makes one result column. */
 export interface ColumnStep extends StepOf<'column'> {
   /** Index among the result's columns. */
@@ -109,6 +122,9 @@ export type Step =
   | SortMergeJoinStep
   | LookupJoinStep
   | CrossJoinStep
+  | OrderRowsStep
+  | SliceRowsStep
+  | UniqueRowsStep
   | ColumnStep
   | GatherStep
   | ResidentJoinStep

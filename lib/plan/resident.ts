@@ -5,6 +5,7 @@ import { COSTS, gpuPassSeconds } from './costs.js';
 import { transferSpeeds } from './device-set.js';
 import { expectedRows, type JoinPlan } from './join.js';
 import { checkHostBytes } from './memory.js';
+import { type ResultRows, rowsTaken, takingSteps } from './order.js';
 import type { PlannedColumn, Resources } from './plan.js';
 import { columnStep, type SortPlan } from './sort.js';
 
@@ -19,6 +20,7 @@ export interface ResidentShape {
   /** Whether the result's columns are made on the devices; else rows go home as they are found, and columns are made there. */
   made: boolean;
   comesHome: boolean;
+  result: ResultRows;
 }
 
 /** Resident memory is allocated in steps of up to an eighth. */
@@ -28,7 +30,8 @@ const ALLOCATION_STEP = 1.125;
 export function planResidentJoin(shape: ResidentShape, joinBytes: number, resources: Resources): JoinPlan | string {
   const { how, buildLeft, leftRows, rightRows, columns, made, comesHome } = shape;
   const { devices, links, threads } = resources;
-  const rows = expectedRows(how, leftRows, rightRows);
+  const found = expectedRows(how, leftRows, rightRows);
+  const rows = rowsTaken(shape.result, found);
   const resultBytes = Math.ceil(columns.reduce((bytes, { width }) => bytes + rows * width, 0));
   const needed = joinBytes + (made ? Math.ceil((ALLOCATION_STEP * resultBytes) / devices.length) : 0);
   const free = Math.min(...devices.map(({ limitBytes }) => limitBytes));
@@ -49,7 +52,10 @@ export function planResidentJoin(shape: ResidentShape, joinBytes: number, resour
     ? comesHome
       ? [{ op: 'bringHome', label: 'bring home', estimate }]
       : []
-    : columns.map((column, index) => columnStep(column, index, rows, threads, tableRows(shape, column)));
+    : [
+        ...takingSteps(shape.result, found, 8, threads),
+        ...columns.map((column, index) => columnStep(column, index, rows, threads, tableRows(shape, column))),
+      ];
   const fromHost = columns.filter(({ from }) => !made && (from === 'gathered' || from === 'coalesced'));
   const but =
     fromHost.length > 0 ? `, but for columns that come from host memory: ${fromHost.map(({ name }) => name).join(', ')}` : '';

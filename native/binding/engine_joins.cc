@@ -4,6 +4,8 @@
 #include "binding/handles.h"
 #include "binding/row_source.h"
 #include "binding/step_values.h"
+#include "columns/key_groups.h"
+#include "join/order_rows.h"
 
 namespace warpjoin::binding {
 namespace {
@@ -185,9 +187,89 @@ Napi::Value EngineWrap::lookup_join(const Napi::CallbackInfo& info) {
 
 Napi::Value EngineWrap::cross_join(const Napi::CallbackInfo& info) {
   const uint64_t left = to_count(info[1], "leftRows"), right = to_count(info[2], "rightRows"),
-                 most = to_bound(info[3], "maxRows");
-  return enqueue(info, {}, [left, right, most](Engine& engine, Job& job) {
-    return rows_to_handle(engine, {left}, {right}, warpjoin::cross_join(engine, left, right, most, job));
+                 most = to_bound(info[3], "maxRows"), offset = to_bound(info[5], "offset"), limit = to_bound(info[6], "limit");
+  const bool left_first = to_side_is_left(info[4]);
+  return enqueue(info, {}, [left, right, most, left_first, offset, limit](Engine& engine, Job& job) {
+    return rows_to_handle(engine, {left}, {right},
+                          warpjoin::cross_join(engine, left, right, most, left_first, offset, limit, job));
+  });
+}
+
+Napi::Value EngineWrap::order_rows(const Napi::CallbackInfo& info) {
+  const auto rows = own<RowsState>(info[1]);
+  const bool by_left = to_side_is_left(info[2]);
+  const auto& [side, other] = by_left ? std::pair(rows->left, rows->right) : std::pair(rows->right, rows->left);
+  // A payload that the other side's rows carry would be taken for row numbers, and is not there where they lack that side.
+  if (!side.below || ((by_left ? rows->rows.right : rows->rows.left) && !other.below))
+    throw Napi::TypeError::New(info.Env(), "The values are a payload, not row numbers");
+  return enqueue(info, {rows},
+                 [rows = rows.get(), by_left, side_rows = *side.below, other_rows = other.below.value_or(0)](
+                     Engine& engine, Job& job) -> MakeResult {
+                   warpjoin::order_rows(engine, rows->rows, by_left, side_rows, other_rows, job);
+                   return nullptr;
+                 });
+}
+
+Napi::Value EngineWrap::order_rows_bytes(const Napi::CallbackInfo& info) {
+  const auto width = [&](size_t argument, const char* what, bool may_be_none) {
+    const uint64_t bytes = to_count(info[argument], what);
+    if (bytes != 4 && bytes != 8 && !(bytes == 0 && may_be_none))
+      throw Napi::RangeError::New(info.Env(), std::string("Expected 4 or 8 for ") + what);
+    return static_cast<uint8_t>(bytes);
+  };
+  return number(info.Env(), warpjoin::order_rows_bytes(engine(), to_count(info[0], "rows"), width(1, "rowBytes", false),
+                                                       width(2, "otherBytes", true)));
+}
+
+Napi::Value EngineWrap::slice_rows(const Napi::CallbackInfo& info) {
+  const auto rows = own<RowsState>(info[1]);
+  const uint64_t offset = to_bound(info[2], "offset"), limit = to_bound(info[3], "limit");
+  return enqueue(info, {rows}, [rows, offset, limit](Engine& engine, Job& job) -> MakeResult {
+    const PhaseTimer timer(job, "slice");
+    warpjoin::slice_rows(engine, rows->rows, offset, limit, job);
+    return [size = rows->rows.size](Napi::Env env) { return number(env, size); };
+  });
+}
+
+namespace {
+
+KeepRow to_keep(const Napi::Value& value) {
+  const std::string name = to_string(value, "keep");
+  if (name == "first") return KeepRow::first;
+  if (name == "last") return KeepRow::last;
+  if (name == "none") return KeepRow::none;
+  throw Napi::TypeError::New(value.Env(), "Expected 'first', 'last' or 'none' for keep");
+}
+
+}  // namespace
+
+Napi::Value EngineWrap::unique_rows(const Napi::CallbackInfo& info) {
+  const auto keys = own<JoinKeysState>(info[1]);
+  return enqueue(info, {keys}, [keys = keys.get(), keep = to_keep(info[2])](Engine& engine, Job& job) {
+    KeptRows kept = warpjoin::unique_rows(engine, keys->keys.left, keep, job);
+    JoinRows rows;
+    rows.size = kept.size;
+    rows.left_layout.value_bytes = kept.row_bytes;
+    rows.left = std::move(kept.rows);
+    return rows_to_handle(engine, {keys->keys.left.rows}, {}, std::move(rows));
+  });
+}
+
+Napi::Value EngineWrap::unique_rows_bytes(const Napi::CallbackInfo& info) {
+  return number(info.Env(), warpjoin::unique_rows_bytes(engine(), own<JoinKeysState>(info[0])->keys.left));
+}
+
+Napi::Value EngineWrap::repeated_key(const Napi::CallbackInfo& info) {
+  const auto keys = own<JoinKeysState>(info[1]);
+  return enqueue(info, {keys}, [keys = keys.get()](Engine& engine, Job& job) -> MakeResult {
+    const auto found = find_repeated_key(engine, keys->keys.left, job);
+    return [found](Napi::Env env) -> Napi::Value {
+      if (!found) return env.Null();
+      Napi::Object rows = Napi::Object::New(env);
+      rows.Set("first", number(env, found->first));
+      rows.Set("row", number(env, found->row));
+      return rows;
+    };
   });
 }
 

@@ -83,6 +83,12 @@ class EngineWrap : public std::enable_shared_from_this<EngineWrap> {
   Napi::Value sort_merge_join(const Napi::CallbackInfo& info);
   Napi::Value lookup_join(const Napi::CallbackInfo& info);
   Napi::Value cross_join(const Napi::CallbackInfo& info);
+  Napi::Value order_rows(const Napi::CallbackInfo& info);
+  Napi::Value order_rows_bytes(const Napi::CallbackInfo& info);
+  Napi::Value slice_rows(const Napi::CallbackInfo& info);
+  Napi::Value unique_rows(const Napi::CallbackInfo& info);
+  Napi::Value unique_rows_bytes(const Napi::CallbackInfo& info);
+  Napi::Value repeated_key(const Napi::CallbackInfo& info);
   Napi::Value take_join_keys(const Napi::CallbackInfo& info);
   Napi::Value take_join_values(const Napi::CallbackInfo& info);
   Napi::Value gather(const Napi::CallbackInfo& info);

@@ -83,7 +83,9 @@ size_t sort_merge_join_device_bytes(TupleLayout left, uint64_t left_rows, TupleL
 /// says which row it matches. Pairs come in the order of that side. Host memory: the result, and a bit a row.
 JoinRows lookup_join(Engine& engine, const JoinKeys& keys, const JoinRequest& request, Job& job);
 
-/// Every left row with every right row.
-JoinRows cross_join(Engine& engine, uint64_t left_rows, uint64_t right_rows, uint64_t max_rows, Job& job);
+/// Every left row with every right row, by left rows and then by right ones, or with `left_first` false the other way round: rows
+/// [offset, offset + limit) of these, or those of them that there are. `max_rows` is compared with all.
+JoinRows cross_join(Engine& engine, uint64_t left_rows, uint64_t right_rows, uint64_t max_rows, bool left_first, uint64_t offset,
+                    uint64_t limit, Job& job);
 
 }  // namespace warpjoin

@@ -107,7 +107,7 @@ if (constants.MAX_LENGTH === 4 * GiB) {
       deviceMemoryLimitBytes: 0,
     });
     const job = inner.createJob(Number.POSITIVE_INFINITY);
-    const made = await inner.crossJoin(job, rows, rows, Number.POSITIVE_INFINITY);
+    const made = await inner.crossJoin(job, rows, rows, Number.POSITIVE_INFINITY, 'left', 0, Number.POSITIVE_INFINITY);
     for (const which of ['left', 'right'])
       assert.throws(() => inner.takeJoinValues(job, made, which), { code: 'ERR_BUFFER_TOO_LARGE' });
     // Its finalizer runs in a turn of its own.

@@ -159,7 +159,15 @@ async function callAll(attempt) {
   const unique = await call('relation', job, distinct, ROWS);
   const looked = await call('joinKeys', job, unique, [0], null, unique, [0], null, [COMPARISON]);
   await call('lookupJoin', job, looked, request);
-  await call('crossJoin', job, 20, 30, ALL);
+  await call('crossJoin', job, 20, 30, ALL, 'right', 3, 500);
+  const rows = await call('lookupJoin', job, looked, { ...request, wantKeys: false });
+  await call('orderRowsBytes', ROWS, 4, 4);
+  await call('orderRows', job, rows, 'right');
+  await call('sliceRows', job, rows, 3, 5);
+  const own = await call('joinKeys', job, relation, [1], null, relation, [1], null, [false]);
+  await call('uniqueRowsBytes', own);
+  for (const keep of ['first', 'last', 'none']) await call('uniqueRows', job, own, keep);
+  await call('repeatedKey', job, own);
   await call('residentBytes', relation, [0, 1, 2], devices);
   const table = await call('loadTable', job, relation, [0, 1, 2], devices);
   await call('bringHome', job, table, [0, 1, 2]);

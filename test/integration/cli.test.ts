@@ -146,7 +146,7 @@ describe('command lines', () => {
     expect(usage('join', 'a', 'b', '--on', '--how')).toContain('--on needs a value');
     expect(usage('join', 'a', 'b', '--quiet=yes')).toContain('takes no value');
     expect(usage('join', 'a', 'b', '--on', 'x', '--on', 'y')).toContain('twice');
-    expect(usage('explain')).toContain('"join" or "sort"');
+    expect(usage('explain')).toContain('"join", "sort" or "unique"');
     expect(usage('--on', 'x')).toContain('COMMAND');
     expect(usage()).toContain('command is missing');
   });
@@ -228,6 +228,26 @@ describe('the warpjoin command', () => {
     const [header, ...lines] = readFileSync(at('full.csv'), 'utf8').trim().split('\n');
     expect(header).toBe('name,name2');
     expect(lines.sort()).toEqual([',sieben', 'deux,zwei', 'five,', 'none,', 'one,eins', 'two,zwei']);
+  });
+
+  it('joins in the order of a side, and gives some of its rows', async () => {
+    const files = [at('left.csv'), at('right.csv'), '--on', 'id', '--select', 'name,name_right', '-q'];
+    const some = ['--maintain-order', 'left', '--offset', '1', '--limit', '1', '-o', at('some.csv')];
+    expect(await warpjoin('join', ...files, ...some)).toEqual({ code: 0, out: '', err: '' });
+    expect(readFileSync(at('some.csv'), 'utf8').trim().split('\n')).toEqual(['name,name_right', 'two,zwei']);
+    expectFailure(await warpjoin('join', ...files, '--max-output-rows', '1'), 1, /gives 3 rows, more than the 1 allowed/);
+    expectFailure(await warpjoin('join', ...files, '--validate', '1:m'), 1, /rows 1 and 2 have the same: "id" 2\./);
+    expectFailure(await warpjoin('join', ...files, '--maintain-order', 'both'), 2, /left_right/);
+  });
+
+  it('keeps one row of each key', async () => {
+    const unique = ['unique', at('left.csv'), '--on', 'id', '--maintain-order', '-o', at('unique.csv'), '-q'];
+    expect(await warpjoin(...unique, '--keep', 'last')).toEqual({ code: 0, out: '', err: '' });
+    expect(readFileSync(at('unique.csv'), 'utf8').trim().split('\n')).toEqual(['id,name', '1,one', '2,deux', ',none', '5,five']);
+    expectFailure(await warpjoin(...unique, '--keep', 'some'), 2, /"first", "last", "any", "none"/);
+    const explained = await warpjoin('explain', 'unique', at('left.csv'), '--on', 'id', '--analyze');
+    expect(explained).toMatchObject({ code: 0 });
+    expect(explained.out).toMatch(/^unique by "id": hash/);
   });
 
   it('prints the first rows without an output', async () => {

@@ -186,7 +186,7 @@ TEST(CrossJoin, GivesEveryPairAndRefusesTooMany) {
   for (const auto& [left, right] :
        {std::pair{700, 900}, std::pair{0, 5}, std::pair{5, 0}, std::pair{1, 300000}, std::pair{300000, 1}}) {
     const auto l = static_cast<uint64_t>(left), r = static_cast<uint64_t>(right);
-    const JoinRows rows = cross_join(*engine, l, r, l * r, job);
+    const JoinRows rows = cross_join(*engine, l, r, l * r, true, 0, UINT64_MAX, job);
     ASSERT_EQ(rows.size, l * r);
     ASSERT_EQ(rows.left_layout.value_bytes, 4);
     for (uint64_t i = 0; i < rows.size; ++i) {
@@ -196,9 +196,9 @@ TEST(CrossJoin, GivesEveryPairAndRefusesTooMany) {
   }
   EXPECT_EQ(job.done(), job.planned());
   const size_t used = engine->memory->used_bytes();
-  EXPECT_THROW(cross_join(*engine, 10, 10, 99, job), Error);
-  EXPECT_THROW(cross_join(*engine, uint64_t{1} << 33, uint64_t{1} << 33, UINT64_MAX, job), Error);
-  EXPECT_THROW(cross_join(*engine, uint64_t{1} << 31, uint64_t{1} << 32, UINT64_MAX, job), Error);
+  EXPECT_THROW(cross_join(*engine, 10, 10, 99, true, 0, UINT64_MAX, job), Error);
+  EXPECT_THROW(cross_join(*engine, uint64_t{1} << 33, uint64_t{1} << 33, UINT64_MAX, true, 0, UINT64_MAX, job), Error);
+  EXPECT_THROW(cross_join(*engine, uint64_t{1} << 31, uint64_t{1} << 32, UINT64_MAX, true, 0, UINT64_MAX, job), Error);
   EXPECT_EQ(engine->memory->used_bytes(), used);
 }
 

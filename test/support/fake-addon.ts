@@ -704,10 +704,56 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
     },
     sortMergeJoin: (job, keys, request) => step('sortMergeJoin', job, () => matches(use(keys), request) as unknown as RowsHandle),
     lookupJoin: (job, keys, request) => step('lookupJoin', job, () => matches(use(keys), request) as unknown as RowsHandle),
-    crossJoin: (job, left, right) =>
+    crossJoin: (job, left, right, _maxRows, first, offset, limit) =>
       step('crossJoin', job, () => {
-        const pairs = Array.from({ length: left * right }, (_, row): [number, number] => [Math.floor(row / right), row % right]);
+        const pairs = Array.from({ length: left * right }, (_, row): [number, number] =>
+          first === 'left' ? [Math.floor(row / right), row % right] : [row % left, Math.floor(row / left)],
+        ).slice(offset, offset + limit);
         return new Rows(pairs, pairs.length, null, null) as unknown as RowsHandle;
+      }),
+    orderRows: (job, handle, by) =>
+      step('orderRows', job, () => {
+        const [one, other] = by === 'left' ? ([0, 1] as const) : ([1, 0] as const);
+        const place = (row: number): number => (row === MISSING ? Number.POSITIVE_INFINITY : row);
+        use<Rows>(handle).pairs.sort((a, b) => place(a[one]) - place(b[one]) || place(a[other]) - place(b[other]));
+      }),
+    orderRowsBytes: (rows, rowBytes, otherBytes) => rows * (rowBytes + otherBytes),
+    uniqueRows: (job, handle, keep) =>
+      step('uniqueRows', job, () => {
+        const keys = use<JoinKeys>(handle);
+        const { relation, columns } = keys.sides.left;
+        const column = columns[0]!;
+        const rows = new Map<unknown, number[]>();
+        for (const [row, cell] of relation.columns[column]!.cells.entries()) {
+          const key = cell?.value;
+          rows.set(key, [...(rows.get(key) ?? []), row]);
+        }
+        const kept = [...rows.values()].flatMap((group) =>
+          keep === 'none' ? (group.length === 1 ? group : []) : [group.at(keep === 'first' ? 0 : -1)!],
+        );
+        const pairs = kept.sort((a, b) => a - b).map((row): [number, number] => [row, MISSING]);
+        return new Rows(pairs, pairs.length, null, null) as unknown as RowsHandle;
+      }),
+    uniqueRowsBytes: (handle) => use<JoinKeys>(handle).left.rows * 12,
+    repeatedKey: (job, handle) =>
+      step('repeatedKey', job, () => {
+        const { relation, columns } = use<JoinKeys>(handle).sides.left;
+        const column = columns[0]!;
+        const first = new Map<unknown, number>();
+        for (const [row, cell] of relation.columns[column]!.cells.entries()) {
+          if (!cell) continue;
+          const seen = first.get(cell.value);
+          if (seen !== undefined) return { first: seen, row };
+          first.set(cell.value, row);
+        }
+        return null;
+      }),
+    sliceRows: (job, handle, offset, limit) =>
+      step('sliceRows', job, () => {
+        const { pairs } = use<Rows>(handle);
+        pairs.splice(0, offset);
+        pairs.splice(Math.min(limit, pairs.length));
+        return pairs.length;
       }),
     takeJoinKeys(_job, handle) {
       const rows = use<Rows>(handle);

@@ -15,6 +15,7 @@ import {
   sort,
   sortIndices,
   sortPairs,
+  unique,
 } from '../../lib/index.js';
 
 declare const left: Table<{ id: Int32; name: Utf8; price: Float64 }>;
@@ -155,6 +156,36 @@ const joined = await joinKeys(
 expectTypeOf(joined.s).toExtend<Uint8Array>();
 expectTypeOf(await joinCount(left, right, { on: 'id', how: 'semi' })).toBeNumber();
 expectTypeOf((await joinIndices(left, right, { on: 'id' })).left).toExtend<Uint32Array | BigUint64Array>();
+
+// an order, a part of the rows and checks of keys change no column
+expectTypeOf(
+  await join(left, right, { on: 'id', maintainOrder: 'right_left', limit: 10, offset: 5, validate: '1:m', maxOutputRows: 1e9 }),
+).toEqualTypeOf<ResultTable<{ id: Int32; name: Utf8; price: Float64; name_right: Utf8; ok: Bool }>>();
+expectTypeOf(
+  await joinCount(left, right, { on: 'id', maintainOrder: 'left', limit: 10, offset: 5, validate: 'm:1', maxOutputRows: 9 }),
+).toBeNumber();
+await joinIndices(left, right, { on: 'id', maintainOrder: 'left', limit: 10, offset: 5, validate: '1:1', maxOutputRows: 9 });
+// @ts-expect-error no such order
+await join(left, right, { on: 'id', maintainOrder: 'both' });
+// @ts-expect-error no such check
+await join(left, right, { on: 'id', validate: 'n:m' });
+
+// unique keeps the columns
+expectTypeOf(await unique(left)).toEqualTypeOf<ResultTable<{ id: Int32; name: Utf8; price: Float64 }>>();
+expectTypeOf(await unique(left, { on: ['id', 'name'], keep: 'last', maintainOrder: true, select: ['price'] })).toEqualTypeOf<
+  ResultTable<{ price: Float64 }>
+>();
+expectTypeOf(await engine.unique(loaded, { on: 'id', keep: 'none' })).toEqualTypeOf<
+  ResultTable<{ id: Int32; name: Utf8; price: Float64 }>
+>();
+expectTypeOf(await unique(bytes, { on: column })).toEqualTypeOf<ResultTable<TypeMap>>();
+expectTypeOf(await engine.explain('unique', left, { on: 'id', analyze: true })).toBeString();
+// @ts-expect-error no such column
+await unique(left, { on: 'idd' });
+// @ts-expect-error no such row
+await unique(left, { on: 'id', keep: 'some' });
+// @ts-expect-error an option of joins
+await unique(left, { on: 'id', how: 'left' });
 
 // @ts-expect-error a column that only one table has
 await join(left, right, { on: 'price' });

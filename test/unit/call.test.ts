@@ -86,6 +86,38 @@ describe('what a join asks for', () => {
     expect(out.stats.algorithm).toBe('lookup');
   });
 
+  test('rows that are to be ordered carry nothing, and columns are made of those that are asked for', async () => {
+    const addon = fakeAddon();
+    const options = { on: 'id', maintainOrder: 'right', offset: 1, limit: 3 } as const;
+    const out = await engineOn(addon).join(left, right, options);
+    expect(rows(out)).toEqual([inner[3], inner[0], inner[2]]);
+    expect(addon.calls).toEqual([
+      ...['relation', 'relation', 'joinKeys', 'hashJoin', 'orderRows', 'sliceRows'],
+      ...['gather', 'gather', 'gather'],
+    ]);
+    expect(out.stats.steps.map(({ name }) => name)).toContain('order rows by right');
+    expect(addon.liveHandles()).toBe(0);
+    expect(await engineOn(addon).joinCount(left, right, options)).toBe(3);
+    expect(addon.calls.slice(-2)).toEqual(['joinKeys', 'hashJoin']);
+  });
+
+  test('a key that is there twice ends the call before the join', async () => {
+    const addon = fakeAddon();
+    const error = await failure(engineOn(addon).join(left, right, { on: 'id', validate: '1:m' }));
+    expect(error.code).toBe('ERR_DUPLICATE_KEY');
+    expect(error.message).toContain('rows 1 and 2 have the same: "id" 2.');
+    expect(addon.calls.slice(3)).toEqual(['relation', 'joinKeys', 'repeatedKey', 'crossJoin', 'gather']);
+    expect(addon.liveHandles()).toBe(0);
+  });
+
+  test('unique finds rows, then gathers', async () => {
+    const addon = fakeAddon();
+    const out = await engineOn(addon).unique(left, { on: 'id', keep: 'last', select: ['a'] });
+    expect(rows(out).map(({ a }) => a)).toEqual([0.5, 2.5, 3.5]);
+    expect(addon.calls).toEqual(['relation', 'joinKeys', 'uniqueRows', 'gather']);
+    expect(addon.liveHandles()).toBe(0);
+  });
+
   test('columns that are not selected are not even checked', async () => {
     const addon = fakeAddon();
     const out = await engineOn(addon).join(left, right, { on: 'id', select: ['b'] });

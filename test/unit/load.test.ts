@@ -245,6 +245,37 @@ describe('joins of loaded tables', () => {
     expect(addon.liveHandles()).toBe(0);
   });
 
+  test('bring row numbers to host memory where these are ordered or cut', async () => {
+    const { addon, engine, one, other } = await joining();
+    const options = { on: 'id', maintainOrder: 'right', limit: 3 } as const;
+    const joined = await engine.join(one, other, options);
+    expect(addon.calls).toEqual([
+      ...['tableJoinKeys', 'relation', 'relation', 'joinTablesHome', 'orderRows', 'sliceRows'],
+      ...['gather', 'gather', 'gather'],
+    ]);
+    expect(rows(joined)).toEqual(rows(await engine.join(of, right, options)));
+    addon.calls.length = 0;
+    const stays = await engine.join(one, other, { ...options, resident: true });
+    expect(addon.calls).toContain('orderRows');
+    expect(addon.calls.at(-1)).toBe('loadTable');
+    expect(stays.resident).toBe(true);
+    expect(rows(await stays.toArrow())).toEqual(rows(joined));
+    expect(await engine.joinCount(one, other, { ...options, offset: 3 })).toBe(2);
+    await engine.dispose();
+    expect(addon.liveHandles()).toBe(0);
+  });
+
+  test('are looked through in host memory for keys that are there twice', async () => {
+    const { engine, one, other } = await joining();
+    expect(await engine.joinCount(one, one, { on: 'a', validate: '1:1' })).toBe(one.numRows);
+    const error = await failure(engine.join(one, other, { on: 'id', validate: 'm:1' }));
+    expect(error.code).toBe('ERR_DUPLICATE_KEY');
+    expect(error.message).toContain('of the right table once');
+    const kept = await engine.unique(other, { on: 'id' });
+    expect(rows(kept).map(({ id }) => id)).toEqual([2, 3, 1]);
+    expect(kept.stats.residentReason).toBe('taken from host memory: unique runs on the host');
+  });
+
   test('leave a result on the devices, to be joined again', async () => {
     const { addon, engine, one, other } = await joining();
     const joined = await engine.join(one, other, { on: 'id', resident: true });

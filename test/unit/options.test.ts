@@ -58,6 +58,7 @@ describe('join options', () => {
     [{ leftOn: ['a', 'b'], rightOn: 'c' }, 'Expected as many columns as leftOn has (2) for rightOn but received ["c"].'],
     [{ how: 'cross', on: 'a' }, /^Expected neither on nor leftOn and rightOn for join with how "cross"/],
     [{ how: 'cross', coalesce: true }, /^Expected no coalesce for join with how "cross"/],
+    [{ how: 'cross', validate: '1:m' }, 'Expected no validate for join with how "cross" but received "1:m".'],
     [{ how: 'cross', algorithm: 'sort-merge' }, /^Expected no algorithm for join with how "cross"/],
     [{ on: 'a', suffix: '' }, 'Expected a string that is not empty for suffix but received "".'],
     [{ on: 'a', coalesce: 'yes' }, 'Expected a boolean for coalesce but received "yes".'],
@@ -75,6 +76,9 @@ describe('join options', () => {
     ],
     [{ on: ['a', 'b', 'a'] }, 'Expected each column once for on but received "a".'],
     [{ leftOn: ['a', 'a'], rightOn: ['b', 'c'] }, 'Expected each column once for leftOn but received "a".'],
+    [{ on: 'a', maintainOrder: 'both' }, /^Expected one of "none", "left", .* for maintainOrder but received "both"/],
+    [{ on: 'a', limit: -1 }, 'Expected a whole number of at least 0 for limit but received -1.'],
+    [{ on: 'a', offset: 0.5 }, 'Expected a whole number of at least 0 for offset but received 0.5.'],
     [{ on: 'a', validate: '1:2' }, /for validate but received "1:2"/],
   ])('%j is refused', (options, message) => {
     const error = refusal(() => join(options));
@@ -82,10 +86,7 @@ describe('join options', () => {
     expect(error.message).toMatch(message);
   });
 
-  test.each([
-    [{ on: 'a', validate: '1:m' }, 'validate: "1:m" is not supported yet.'],
-    [{ on: 'a', maintainOrder: 'left' }, 'maintainOrder: "left" is not supported yet.'],
-  ])('%j is for later', (options, message) => {
+  test.each([])('%j is for later', (options, message) => {
     expect(refusal(() => join(options))).toMatchObject({ code: 'ERR_NOT_SUPPORTED', message });
   });
 
@@ -98,6 +99,19 @@ describe('join options', () => {
       { left: 'a', right: 'c', nullsEqual: false },
       { left: 'b', right: 'd', nullsEqual: true },
     ]);
+  });
+
+  test('maintainOrder names a side', () => {
+    const order = (how: string, maintainOrder: string) => join({ on: 'a', how, maintainOrder }).order;
+    expect(['none', 'left', 'right', 'left_right', 'right_left'].map((of) => order('full', of))).toEqual([
+      null,
+      'left',
+      'right',
+      'left',
+      'right',
+    ]);
+    expect(order('semi', 'right')).toBe('left');
+    expect(order('anti', 'right_left')).toBe('left');
   });
 
   test('what is off by default may be said', () => {

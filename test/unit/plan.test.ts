@@ -9,9 +9,11 @@ import {
   type JoinRequestShape,
   joinWork,
   leastRows,
+  planColumns,
   planCrossJoin,
   planJoin,
 } from '../../lib/plan/join.js';
+import { ALL_ROWS } from '../../lib/plan/order.js';
 import { whyProcessor } from '../../lib/plan/placement.js';
 import { chunksetEnds, deviceBudget, deviceChoices, largestFitting, type Resources, type SortStep } from '../../lib/plan/plan.js';
 import {
@@ -54,6 +56,7 @@ const joinBytes: JoinDeviceBytes = {
   hash: (devices, _buildLeft, rounds) => Math.ceil(64_000_000 / devices / rounds),
   mergeJoin: (devices, subpartitions) => Math.ceil(48_000_000 / devices / subpartitions),
   sortMergeJoin: () => 1,
+  order: (rows) => 20 * rows,
   gather: (_side, columns, rows, devices) => Math.ceil((columns.length * 16 * rows) / devices),
 };
 
@@ -339,6 +342,7 @@ describe('joins', () => {
     how: 'inner',
     countOnly: false,
     rowsAreKeysOf: null,
+    result: ALL_ROWS,
     algorithm: 'auto',
     sortAlgorithm: 'auto',
     buildSide: 'auto',
@@ -469,11 +473,37 @@ describe('joins', () => {
     expect(expectedRows('inner', 0, 5)).toBe(0);
   });
 
+  test('rows are ordered and cut between the join and its columns', () => {
+    const result = { order: 'right', offset: 10, limit: 100 } as const;
+    const columns = [{ name: 'a', from: 'gathered', width: 8, side: 'left' }] as const;
+    const plan = planJoin({ ...request, columns, result }, joinBytes, resources(1, GIB));
+    expect(plan.steps.map((step) => step.op)).toEqual(['hashJoin', 'orderRows', 'sliceRows', 'column']);
+    expect(plan.steps.slice(1)).toMatchObject([
+      { label: 'order rows by right', side: 'right' },
+      { label: '100 rows from 10 on', estimate: { rows: 100 } },
+      { estimate: { rows: 100 } },
+    ]);
+    planColumns(plan, 50, { ...request, columns, result }, joinBytes, resources(1, GIB));
+    expect(plan.steps.map(({ op, estimate }) => [op, estimate.rows]).slice(1)).toEqual([
+      ['orderRows', 50],
+      ['sliceRows', 40],
+      ['column', 40],
+    ]);
+    expect(planJoin({ ...request, result, countOnly: true }, joinBytes, resources(1, GIB)).steps).toHaveLength(1);
+    // A left join has all left rows at least, and orders them.
+    const tight = resources(1, GIB, 2 ** 20);
+    expect(() => planJoin({ ...request, how: 'left', result: { ...result, limit: 1 } }, joinBytes, tight)).toThrow(
+      /A left join of .* takes at least/,
+    );
+  });
+
   test('cross joins', () => {
-    const plan = planCrossJoin(1000, 2000, [{ name: 'a', from: 'gathered', width: 8 }], resources(1, GIB));
+    const plan = planCrossJoin(1000, 2000, [{ name: 'a', from: 'gathered', width: 8 }], ALL_ROWS, resources(1, GIB));
     expect(plan).toMatchObject({ algorithm: 'cross', hostBytes: 32_000_000 });
     expect(plan.steps.map((step) => step.op)).toEqual(['crossJoin', 'column']);
-    expect(() => planCrossJoin(1e9, 1e9, [], resources(1, GIB))).toThrow(
+    const some = planCrossJoin(1e9, 1e9, [], { order: 'right', offset: 1e17, limit: 1000 }, resources(1, GIB));
+    expect(some).toMatchObject({ hostBytes: 8000, steps: [{ op: 'crossJoin', estimate: { rows: 1000 } }] });
+    expect(() => planCrossJoin(1e9, 1e9, [], ALL_ROWS, resources(1, GIB))).toThrow(
       /A cross join of 1000000000 and 1000000000 rows takes at least/,
     );
   });
@@ -520,6 +550,7 @@ describe('joins on GPUs', () => {
     how: 'inner',
     countOnly: false,
     rowsAreKeysOf: null,
+    result: ALL_ROWS,
     algorithm: 'auto',
     sortAlgorithm: 'auto',
     buildSide: 'auto',
@@ -534,6 +565,7 @@ describe('joins on GPUs', () => {
     hash: (devices, _buildLeft, rounds) => 64e6 + 24e9 / devices / rounds,
     mergeJoin: (devices, subpartitions) => 8e9 / devices / subpartitions,
     sortMergeJoin: () => Number.POSITIVE_INFINITY,
+    order: (rows) => 20 * rows,
     gather: (_side, columns, rows, devices) => (columns.length * 16 * rows) / devices,
   };
   const plan = (on: Resources, of: Partial<JoinRequestShape> = {}) => planJoin({ ...request, ...of }, bytes, on);

@@ -11,26 +11,34 @@ export async function open({ kind, options }, files) {
   const by = (options.by ?? []).map(column);
   let result;
   const variants =
-    kind === 'join'
+    kind === 'unique'
       ? {
-          count: async () => {
-            result = left.lazy().join(right.lazy(), { on: options.on, how: 'inner' }).select(pl.len()).collectSync();
-          },
-          materialize: async () => {
-            result = left.join(right, { on: options.on, how: 'inner' });
+          unique: async () => {
+            result = table.unique([options.on], 'any');
           },
         }
-      : {
-          sort: async () => {
-            const how = {
-              by: by.map(({ column }) => column),
-              descending: by.map(({ descending }) => descending),
-              nullsLast: by.map(() => true),
-              maintainOrder: false,
+      : options.maintainOrder
+        ? {} // its Node.js binding has no such option
+        : kind === 'join'
+          ? {
+              count: async () => {
+                result = left.lazy().join(right.lazy(), { on: options.on, how: 'inner' }).select(pl.len()).collectSync();
+              },
+              materialize: async () => {
+                result = left.join(right, { on: options.on, how: 'inner' });
+              },
+            }
+          : {
+              sort: async () => {
+                const how = {
+                  by: by.map(({ column }) => column),
+                  descending: by.map(({ descending }) => descending),
+                  nullsLast: by.map(() => true),
+                  maintainOrder: false,
+                };
+                result = options.limit ? table.lazy().sort(how).head(options.limit).collectSync() : table.sort(how);
+              },
             };
-            result = options.limit ? table.lazy().sort(how).head(options.limit).collectSync() : table.sort(how);
-          },
-        };
   return {
     variants,
     form: 'data frames to a data frame',
@@ -40,6 +48,7 @@ export async function open({ kind, options }, files) {
     check: async (variant) => {
       if (variant === 'count') return { rows: Number(result.row(0)[0]) };
       const rows = result.height;
+      if (kind === 'unique') return { rows, sum: Number(result.getColumn(options.on).sum()) };
       if (kind === 'join') {
         return { rows, sums: ['left_payload', 'right_payload'].map((name) => Number(result.getColumn(name).sum())) };
       }

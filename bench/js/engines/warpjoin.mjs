@@ -19,11 +19,17 @@ export async function open({ kind, options }, files, settings) {
             result = await engine.join(left, right, options);
           },
         }
-      : {
-          sort: async () => {
-            result = await engine.sort(table, options);
-          },
-        };
+      : kind === 'unique'
+        ? {
+            unique: async () => {
+              result = await engine.unique(table, options);
+            },
+          }
+        : {
+            sort: async () => {
+              result = await engine.sort(table, options);
+            },
+          };
   return {
     variants,
     form: 'Arrow tables in memory to an Arrow table',
@@ -33,6 +39,7 @@ export async function open({ kind, options }, files, settings) {
     },
     check: async (variant) => {
       if (variant === 'count') return { rows: result };
+      if (kind === 'unique') return { rows: result.numRows, sum: exactText.sum(result.getChild('key')) };
       if (kind === 'sort') return { rows: result.numRows, sample: exactText.sample(result, options.by) };
       return {
         rows: result.numRows,

@@ -6,6 +6,7 @@
 #include "primitives/host/bucket_sort.h"
 #include "primitives/host/host_primitives.h"
 #include "primitives/host/radix_scatter.h"
+#include "primitives/host/sort_tuples.h"
 #include "primitives/host/tuple_access.h"
 
 namespace warpjoin {
@@ -188,18 +189,25 @@ class Sorter {
 
 }  // namespace
 
+void host::sort_tuples(ThreadPool& pool, TupleLayout layout, TupleView in, TupleSpan a, TupleSpan b, uint64_t bits, void* scratch,
+                       const Job& job) {
+  with_layout(layout, [&]<class K, class V>(K, V) {
+    Sorter<K, V>(pool, in.size, scratch).run(in, Tuples<K, V>(a), Tuples<K, V>(b), bits, job);
+  });
+}
+
+size_t host::sort_tuples_scratch_bytes(ThreadPool& pool, TupleLayout layout, uint64_t size) {
+  return with_layout(layout, [&]<class K, class V>(K, V) { return Sorter<K, V>(pool, size, nullptr).scratch_bytes(); });
+}
+
 TupleSpan HostPrimitives::sort(TupleLayout layout, TupleView in, TupleSpan a, TupleSpan b, uint64_t bits, void* scratch,
                                const Job& job, Stream& stream) {
-  host(stream).enqueue([=, this, &job] {
-    with_layout(layout, [&]<class K, class V>(K, V) {
-      Sorter<K, V>(pool_, in.size, scratch).run(in, Tuples<K, V>(a), Tuples<K, V>(b), bits, job);
-    });
-  });
+  host(stream).enqueue([=, this, &job] { sort_tuples(pool_, layout, in, a, b, bits, scratch, job); });
   return b;
 }
 
 size_t HostPrimitives::sort_scratch_bytes(TupleLayout layout, uint64_t size) {
-  return with_layout(layout, [&]<class K, class V>(K, V) { return Sorter<K, V>(pool_, size, nullptr).scratch_bytes(); });
+  return sort_tuples_scratch_bytes(pool_, layout, size);
 }
 
 void HostPrimitives::sort_ties(TupleLayout layout, TupleSpan tuples, unsigned low_bits, bool* host_unsorted, const Job& job,
