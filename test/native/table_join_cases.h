@@ -119,7 +119,7 @@ inline void check_table_joins(Engine& engine, const JoinTable& left, const JoinT
   {
     const ResidentTable l = load_table(engine, devices, left.columns, left.rows, job);
     const ResidentTable r = load_table(engine, devices, right.columns, right.rows, job);
-    const TableJoinKeys keys(l, 0, r, 0, job);
+    const TableJoinKeys keys(l, r, {{0, 0}}, job);
     for (const JoinKind kind :
          {JoinKind::inner, JoinKind::left, JoinKind::right, JoinKind::full, JoinKind::semi, JoinKind::anti}) {
       SCOPED_TRACE(static_cast<int>(kind));
@@ -137,12 +137,12 @@ inline void check_table_joins(Engine& engine, const JoinTable& left, const JoinT
     const KeyedTables carried{&keys, 1, 2};
     const JoinRequest request{.build_left = build_left, .want_keys = true};
     EXPECT_EQ(join_tables_home(engine, carried, request, job).size, join_tables(engine, carried, request, {}, job).size());
-    if (keys.left().given) {
+    if (keys.left().parts[0].given) {
       const std::vector<ResidentOrigin> origins{{From::right, {}}, {From::keys, {}}, {From::left, {}}, {From::keys, {}}};
       const ResidentTable joined = join_tables(engine, carried, request, origins, job);
       EXPECT_TRUE(rows_at_home(engine, joined, job) == expected_rows(left, right, JoinKind::inner, origins, carried));
 
-      const TableJoinKeys of_result(joined, 1, l, 0, job);
+      const TableJoinKeys of_result(joined, l, {{1, 0}}, job);
       const uint64_t again = join_tables_home(engine, {&of_result, {}, {}}, {.count_only = true}, job).size;
       const uint64_t expected = join_tables(engine, {&of_result, 2, 1}, request, {{From::left, {}}}, job).size();
       EXPECT_EQ(again, expected);

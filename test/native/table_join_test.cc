@@ -49,7 +49,7 @@ class TableJoinErrors : public ::testing::Test {
     Job job;
     const ResidentTable table = load_table(engine, all_devices(engine), of.columns, of.rows, job);
     try {
-      const TableJoinKeys keys(table, left, table, right, job);
+      const TableJoinKeys keys(table, table, {{left, right}}, job);
       join_tables(engine, {&keys, payload, {}}, {}, {}, job);
     } catch (const Error& error) {
       return error.code();
@@ -81,7 +81,7 @@ TEST_F(TableJoinErrors, TakeTheMemoryThatIsPlanned) {
         Job job;
         const ResidentTable left = load_table(*engine, all_devices(*engine), wide.columns, wide.rows, job);
         const ResidentTable right = load_table(*engine, all_devices(*engine), other->columns, other->rows, job);
-        const TableJoinKeys keys(left, 0, right, 0, job);
+        const TableJoinKeys keys(left, right, {{0, 0}}, job);
         EXPECT_EQ(keys.are_columns(), other == &wide);
         const KeyedTables tables{&keys, 1, {}};
         const size_t planned = join_tables_device_bytes(*engine, tables, {});
@@ -99,7 +99,7 @@ TEST_F(TableJoinErrors, LeaveNothingBehind) {
   const auto engine = make_far_engine(config(2));
   const RepeatedCall call(*engine, [&](Job& job) {
     const ResidentTable table = load_table(*engine, all_devices(*engine), of.columns, of.rows, job);
-    const TableJoinKeys keys(table, 0, table, 0, job), made(table, 1, table, 0, job);
+    const TableJoinKeys keys(table, table, {{0, 0}}, job), made(table, table, {{1, 0}}, job);
     join_tables(*engine, {&keys, {}, {}}, {.kind = JoinKind::full}, {{ResidentOrigin::From::left, 4}}, job);
     join_tables_home(*engine, {&keys, {}, {}}, {}, job);
     join_tables(*engine, {&made, {}, {}}, {.want_keys = true}, {{ResidentOrigin::From::keys, {}}}, job);
@@ -123,10 +123,10 @@ class TableJoinKeysOf : public ::testing::Test {
       Job job;
       const ResidentTable a = load_table(engine, all_devices(engine), {&l.column}, left.values.size(), job);
       const ResidentTable b = load_table(engine, all_devices(engine), {&r.column}, right.values.size(), job);
-      const TableJoinKeys keys(a, 0, b, 0, job);
+      const TableJoinKeys keys(a, b, {{0, 0}}, job);
       EXPECT_EQ(keys.bits(), bits);
       EXPECT_EQ(keys.are_columns(), are_columns);
-      EXPECT_EQ(keys.left().given, given);
+      EXPECT_EQ(keys.left().parts[0].given, given);
       if (bits <= kMostKeyBits) continue;
       const KeyedTables tables{&keys, {}, {}};
       EXPECT_THROW(join_tables_home(engine, tables, {}, job), Error);
@@ -171,7 +171,7 @@ TEST_F(TableJoinKeysOf, AreMadeOfColumnsThatAreReadOnce) {
   EXPECT_EQ(TableSortKeys(table, {{0}}, {}, job).bits(), 4u);
   static_cast<int16_t*>(table.columns[0].stretches[0].values)[3] = 30'000;
   EXPECT_EQ(TableSortKeys(table, {{0}}, {}, job).bits(), 4u);
-  EXPECT_EQ(TableJoinKeys(table, 0, table, 0, job).bits(), 5u);  // 8 values, and 16 nulls at most
+  EXPECT_EQ(TableJoinKeys(table, table, {{0, 0}}, job).bits(), 5u);  // 8 values, and 16 nulls at most
 }
 
 TEST_F(TableJoinKeysOf, GiveEachNullAKeyOfItsOwn) {
@@ -185,7 +185,7 @@ TEST_F(TableJoinKeysOf, GiveEachNullAKeyOfItsOwn) {
     Job job;
     const ResidentTable left = load_table(engine, all_devices(engine), {&l.column}, 1000, job);
     const ResidentTable right = load_table(engine, all_devices(engine), {&r.column}, 777, job);
-    const TableJoinKeys keys(left, 0, right, 0, job);
+    const TableJoinKeys keys(left, right, {{0, 0}}, job);
     ASSERT_EQ(keys.key_bytes(), 4);
     const std::vector<Buffer> held = reserve_beside_tables(left.devices, size_t{1} << 20);
     std::map<uint32_t, int> rows;
