@@ -1,8 +1,8 @@
 /** Joins of two loaded tables where they lie, from which nothing but what is asked for comes home. */
 import { infoOf, isForDevices } from '../columns/input.js';
-import type { ResultColumn } from '../columns/layout.js';
+import type { KeyPair, ResultColumn } from '../columns/layout.js';
 import { checkTableRows } from '../columns/result.js';
-import type { KeyedTables, NativeJoinRequest, ResidentOrigin, Side, TableKey } from '../native.js';
+import type { KeyedTables, NativeJoinRequest, ResidentOrigin, Side, TableKeys } from '../native.js';
 import type { JoinPlan } from '../plan/join.js';
 import type { ColumnOrigin, PlannedColumn, Resources } from '../plan/plan.js';
 import { planResidentJoin } from '../plan/resident.js';
@@ -33,12 +33,14 @@ export async function prepareResident(call: Call, task: JoinTask): Promise<Resid
   for (const side of SIDES) {
     if (!(await useThere(call, task[side].loaded!))) return `the ${side} table was evicted, and there is no room for it`;
   }
-  const keyOf = (side: Side): TableKey => {
+  const pairs = task.keys!;
+  const keysOf = (side: Side): TableKeys => {
     const { handle, position } = residentOf(task, side);
-    return { table: handle, key: position.get(task.keys![0]![side])! };
+    return { table: handle, keys: pairs.map((pair) => position.get(pair[side])!) };
   };
+  const nullsEqual = pairs.map((pair) => pair.nullsEqual);
   const keys = call.keep(
-    await call.step('encode keys', () => call.native.tableJoinKeys(call.job, keyOf('left'), keyOf('right'))),
+    await call.step('encode keys', () => call.native.tableJoinKeys(call.job, keysOf('left'), keysOf('right'), nullsEqual)),
   );
   const unjoined = (reason: string): string => {
     call.free(keys);
@@ -49,10 +51,10 @@ export async function prepareResident(call: Call, task: JoinTask): Promise<Resid
   const columns = typeof want === 'string' ? [] : want.columns;
   let layout = layOut(task, columns, keys.giveLeft, keys.areColumns);
   // Keys that are made can be decoded only where the result is made.
-  if (!keys.areColumns && !layout.made) layout = layOut(task, columns, false, false);
+  if (!keys.areColumns && !layout.made) layout = layOut(task, columns, [], false);
   const { payload, from, made } = layout;
   const originOf = ({ source, column }: ResultColumn, index: number): ResidentOrigin => {
-    if (from[index] === 'keys') return { from: 'keys' };
+    if (from[index] === 'keys') return { from: 'keys', pair: pairs.findIndex((pair) => pair.left === column) };
     const side = source as Side;
     return { from: side, column: from[index] === 'gathered' ? residentOf(task, side).position.get(column)! : null };
   };
@@ -89,9 +91,14 @@ interface Layout {
   made: boolean;
 }
 
-/** `keysGive`: keys give the left key column; `asTheyAre`: they are its values, which may come home as they are. */
-function layOut(task: JoinTask, columns: readonly ResultColumn[], keysGive: boolean, asTheyAre: boolean): Layout {
-  const isKey = (column: ResultColumn): boolean => keysGive && isLeftKey(task, column);
+/**
+ * `keysGive`: whether keys give the left column of each pair; `asTheyAre`: they are its values, which may come home as they are.
+ */
+function layOut(task: JoinTask, columns: readonly ResultColumn[], keysGive: readonly boolean[], asTheyAre: boolean): Layout {
+  const isKey = ({ source, column }: ResultColumn): boolean =>
+    task.settings.how === 'inner' &&
+    source === 'left' &&
+    (keysGive[task.keys!.findIndex((pair) => pair.left === column)] ?? false);
   const others = columns.filter((column) => !isKey(column));
   const payload = { left: carriedOf(task, others, 'left'), right: carriedOf(task, others, 'right') };
   const from = columns.map((column): ColumnOrigin => {
@@ -104,10 +111,6 @@ function layOut(task: JoinTask, columns: readonly ResultColumn[], keysGive: bool
 }
 
 const residentOf = (task: JoinTask, side: Side): Resident => task[side].loaded!.resident!;
-
-/** Whether it is the left key of an inner join, which rows carry. */
-const isLeftKey = ({ keys, settings }: JoinTask, { source, column }: ResultColumn): boolean =>
-  settings.how === 'inner' && source === 'left' && keys!.length === 1 && column === keys![0]!.left;
 
 /** Whether a column of the result can be made on the devices. */
 function isMadeThere(task: JoinTask, { source, column }: ResultColumn, from: ColumnOrigin): boolean {
@@ -122,13 +125,14 @@ function refusalOf(call: Call, { left, right, keys, settings }: JoinTask): strin
   if (!left.loaded || !right.loaded) return `the ${left.loaded ? 'right' : 'left'} table is not loaded`;
   if (!keys) return 'a cross join has no keys';
   if (settings.algorithm === 'sort-merge') return 'sort-merge was asked for';
-  const [key] = keys;
-  if (keys.length > 1) return 'there are several key columns';
-  if (key!.nullsEqual) return 'null keys are equal';
-  // Both, as text compares with text alone.
-  if (!isForDevices(left, key!.left)) return 'the keys are in host memory alone';
-  const [one, other] = [infoOf(left, key!.left), infoOf(right, key!.right)];
-  return one.order === 'floating' && one.width !== other.width ? 'the keys are floats of two widths' : null;
+  // Of both sides, as text compares with text alone.
+  if (keys.some((pair) => !isForDevices(left, pair.left) || !isForDevices(right, pair.right)))
+    return 'the keys are in host memory alone';
+  const isOfTwoWidths = (pair: KeyPair): boolean => {
+    const [one, other] = [infoOf(left, pair.left), infoOf(right, pair.right)];
+    return one.order === 'floating' && one.width !== other.width;
+  };
+  return keys.some(isOfTwoWidths) ? 'the keys are floats of two widths' : null;
 }
 
 /** The one of these columns of a side, by its position on the devices, that rows can carry; or null. */

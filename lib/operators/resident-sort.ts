@@ -1,6 +1,6 @@
 /** Sorts of a loaded table where it lies, from which nothing but what is asked for comes home. */
 import { isForDevices } from '../columns/input.js';
-import type { TableSortKeysHandle } from '../native.js';
+import type { RowWindow, TableSortKeysHandle } from '../native.js';
 import { type ColumnOrigin, type PlannedColumn, type Resources, readEachOther } from '../plan/plan.js';
 import { planResidentSort } from '../plan/resident.js';
 import type { SortPlan } from '../plan/sort.js';
@@ -16,6 +16,7 @@ export interface ResidentSort {
   keys: TableSortKeysHandle;
   /** Of the result, by their positions on the devices. */
   positions: number[];
+  window: RowWindow;
   plan: SortPlan;
   resources: Resources;
 }
@@ -48,11 +49,22 @@ export async function prepareResidentSort(call: Call, task: SortTask): Promise<R
   const planned = columns.map(({ name, column }, index): PlannedColumn => {
     return { name, from: from[index]!, width: plannedWidth(table, column) };
   });
-  const shape = { rows: table.rows, keyBytes: keys.keyBytes, columns: planned, comesHome: !task.resident };
-  const deviceBytes = call.native.sortTableDeviceBytes(keys, positions);
+  const window = { first: task.offset, rows: task.limit };
+  const shape = {
+    rows: table.rows,
+    resultRows: rowsOf(window, table.rows),
+    keyBytes: keys.keyBytes,
+    columns: planned,
+    comesHome: !task.resident,
+  };
+  const deviceBytes = call.native.sortTableDeviceBytes(keys, positions, window);
   const fitting = await planThere(call, (resources) => planResidentSort(shape, deviceBytes, resources));
-  return typeof fitting === 'string' ? unsorted(fitting) : { keys, positions, ...fitting };
+  return typeof fitting === 'string' ? unsorted(fitting) : { keys, positions, window, ...fitting };
 }
+
+/** How many rows a window has of an order of `rows` rows. */
+const rowsOf = (window: RowWindow, rows: number): number =>
+  Math.min(window.rows ?? Number.POSITIVE_INFINITY, Math.max(rows - window.first, 0));
 
 /** Why a sort does not run where its table lies, as far as types and options say; or null. */
 function refusalOf(call: Call, { table, keys, columns, algorithm }: SortTask): string | null {
@@ -74,18 +86,18 @@ function carriedOf({ table, keys, columns }: SortTask, resident: Resident): numb
 }
 
 export async function executeResidentSort(call: Call, task: SortTask, prepared: ResidentSort): Promise<Sorted> {
-  const { keys, positions, plan } = prepared;
+  const { keys, positions, window, plan } = prepared;
   const { native, job } = call;
   const [sort, home] = plan.steps;
   call.follow(plan);
-  const made = call.keep(await call.step(sort!, () => native.sortTable(job, keys, positions)));
+  const made = call.keep(await call.step(sort!, () => native.sortTable(job, keys, positions, window)));
   call.free(keys);
   const { rows } = made;
   if (task.resident) {
     const table = stayingTable(call, task.columns, task.table, made);
-    return { columns: [], table, rows, stats: call.stats(plan, [rows], rows) };
+    return { columns: [], table, rows, stats: call.stats(plan, [task.table.rows], rows) };
   }
   const columns = await call.step(home!, () => native.bringHome(job, made, [...positions.keys()]));
   call.free(made);
-  return { columns, table: null, rows, stats: call.stats(plan, [rows], rows) };
+  return { columns, table: null, rows, stats: call.stats(plan, [task.table.rows], rows) };
 }

@@ -25,6 +25,9 @@ export interface SortTask {
   algorithm: SortAlgorithmChoice;
   /** Whether the result stays on the devices. */
   resident: boolean;
+  /** The most rows of the result, behind the first `offset` ones; null: all. */
+  limit: number | null;
+  offset: number;
 }
 
 interface Prepared {
@@ -89,6 +92,8 @@ function readTask(
     columns: sortLayout(input, settings.select),
     algorithm: settings.algorithm,
     resident: settings.resident,
+    limit: null,
+    offset: 0,
   };
   return { task, running: settings, analyze: 'analyze' in settings && settings.analyze === true };
 }

@@ -33,6 +33,15 @@ TEST_P(TableJoins, EqualAPlainLoopByKeysThatAreMade) {
   check_joins_by_any_values(*engine);
 }
 
+TEST_P(TableJoins, EqualAPlainLoopBySeveralKeys) {
+  Engine engine(config(GetParam()));
+  check_joins_by_several_keys(engine, 150, 250);
+  const auto far = make_far_engine(config(GetParam()));
+  check_joins_by_several_keys(*far, 250, 180);
+  check_joins_by_several_keys(*far, 0, 3);
+  check_joins_by_several_keys(*far, 2, 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, TableJoins, ::testing::Values(1, 2, 3, 4, 8), ::testing::PrintToStringParamName());
 
 TEST(TableJoinsOfNoRows, HaveNoneByKeysThatAreMade) {
@@ -103,6 +112,8 @@ TEST_F(TableJoinErrors, LeaveNothingBehind) {
     join_tables(*engine, {&keys, {}, {}}, {.kind = JoinKind::full}, {{ResidentOrigin::From::left, 4}}, job);
     join_tables_home(*engine, {&keys, {}, {}}, {}, job);
     join_tables(*engine, {&made, {}, {}}, {.want_keys = true}, {{ResidentOrigin::From::keys, {}}}, job);
+    const TableJoinKeys several(table, table, {{0, 0}, {3, 3, true}}, job);
+    join_tables(*engine, {&several, {}, {}}, {.want_keys = true}, {{ResidentOrigin::From::keys, {}, 1}}, job);
   });
   check_failed_allocations(*engine, 2, call);
   check_cancelled_calls(call);
@@ -159,6 +170,28 @@ TEST_F(TableJoinKeysOf, TakeAsFewBitsAsValuesAndNullsNeed) {
   check(side<int64_t>(i64, {}, 4), side<int64_t>(i64, {}, 5), 4, false);
   check(side<int64_t>(i64, {}, 4), side<int64_t>(i64, {kLeast}), 3, false);
   check(side<uint8_t>(u8, {}), side<uint8_t>(u8, {}), 0, false);
+}
+
+TEST_F(TableJoinKeysOf, OfSeveralPairsTakeTheBitsOfEach) {
+  std::mt19937_64 random(8);
+  const ColumnType i32 = test::signed_type(4), i64 = test::signed_type(8);
+  const auto bits_of = [&](const KeySide& one, const KeySide& two, bool one_equal, bool two_equal) {
+    const test::TestColumn a("a", one.type, one.values, random), b("b", two.type, two.values, random);
+    Engine engine(config(2));
+    Job job;
+    const ResidentTable table = load_table(engine, all_devices(engine), {&a.column, &b.column}, one.values.size(), job);
+    return TableJoinKeys(table, table, {{0, 0, one_equal}, {1, 1, two_equal}}, job).bits();
+  };
+  const KeySide whole = side<int32_t>(i32, {INT32_MIN, INT32_MAX, 5}), wide = side<int64_t>(i64, {0, int64_t{1} << 31, 7});
+  const KeySide small = side<int32_t>(i32, {2, 9, 3}), null = side<int32_t>(i32, {2, 8}, 1);  // 7 values, and a null
+  EXPECT_EQ(bits_of(whole, whole, false, false), 64u);
+  EXPECT_EQ(bits_of(whole, wide, false, false), 64u);
+  EXPECT_EQ(bits_of(small, small, false, false), 6u);
+  EXPECT_EQ(bits_of(null, small, true, false), 6u);    // the eighth code is that of nulls
+  EXPECT_EQ(bits_of(null, small, false, false), 7u);   // behind 8 * 7 keys come those of 6 rows
+  EXPECT_EQ(bits_of(small, null, false, false), 6u);   // 7 * 8 keys and 6 rows are 62
+  EXPECT_EQ(bits_of(whole, side<int32_t>(i32, {INT32_MIN, INT32_MAX}, 1), false, true), 65u);
+  EXPECT_EQ(bits_of(whole, side<int32_t>(i32, {INT32_MIN, INT32_MAX}, 1), false, false), 65u);
 }
 
 TEST_F(TableJoinKeysOf, AreMadeOfColumnsThatAreReadOnce) {
