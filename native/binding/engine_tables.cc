@@ -155,13 +155,14 @@ Napi::Value EngineWrap::load_table(const Napi::CallbackInfo& info) {
 
 Napi::Value EngineWrap::bring_home(const Napi::CallbackInfo& info) {
   const auto resident = own<ResidentState>(info[1]);
-  return enqueue(info, {resident},
-                 [table = &resident->table, columns = table_columns(resident->table, info[2], "columns")](Engine& engine, Job& job) {
-                   const PhaseTimer timer(job, "bring home");
-                   // They become a table, also in a call that gives typed arrays.
-                   return columns_result(warpjoin::bring_home(engine, *table, columns, job),
-                                         std::min(job.max_buffer_bytes(), kMaxBufferBytes));
-                 });
+  return enqueue(
+      info, {resident},
+      [table = &resident->table, columns = table_columns(resident->table, info[2], "columns")](Engine& engine, Job& job) {
+        const PhaseTimer timer(job, "bring home");
+        // They become a table, also in a call that gives typed arrays.
+        return columns_result(warpjoin::bring_home(engine, *table, columns, job),
+                              std::min(job.max_buffer_bytes(), kMaxBufferBytes));
+      });
 }
 
 Napi::Value EngineWrap::table_join_keys(const Napi::CallbackInfo& info) {
@@ -171,23 +172,24 @@ Napi::Value EngineWrap::table_join_keys(const Napi::CallbackInfo& info) {
     throw Napi::RangeError::New(info.Env(), "Expected as many columns of both tables, at least one, and nullsEqual for each");
   std::vector<TableKeyPair> pairs;
   for (size_t i = 0; i < nulls_equal.size(); ++i) pairs.push_back({left.columns[i], right.columns[i], nulls_equal[i]});
-  return enqueue(info, {left.held, right.held}, [left = left.held, right = right.held, pairs](Engine& engine, Job& job) -> MakeResult {
-    const PhaseTimer timer(job, "encode");
-    auto state = std::make_shared<TableJoinKeysState>(TableJoinKeysState{
-        {engine.weak_from_this()}, left, right, TableJoinKeys(left->table, right->table, pairs, job)});
-    return [state = std::move(state)](Napi::Env env) -> Napi::Value {
-      const TableJoinKeys& keys = state->keys;
-      Napi::Object handle = to_handle(env, state);
-      handle.Set("bits", number(env, keys.bits()));
-      handle.Set("mostBits", number(env, kMostKeyBits));
-      handle.Set("areColumns", Napi::Boolean::New(env, keys.are_columns()));
-      const std::vector<TableJoinKeys::Part>& parts = keys.left().parts;
-      Napi::Array gives = Napi::Array::New(env, parts.size());
-      for (uint32_t i = 0; i < parts.size(); ++i) gives.Set(i, Napi::Boolean::New(env, parts[i].given));
-      handle.Set("giveLeft", gives);
-      return handle;
-    };
-  });
+  return enqueue(
+      info, {left.held, right.held}, [left = left.held, right = right.held, pairs](Engine& engine, Job& job) -> MakeResult {
+        const PhaseTimer timer(job, "encode");
+        auto state = std::make_shared<TableJoinKeysState>(
+            TableJoinKeysState{{engine.weak_from_this()}, left, right, TableJoinKeys(left->table, right->table, pairs, job)});
+        return [state = std::move(state)](Napi::Env env) -> Napi::Value {
+          const TableJoinKeys& keys = state->keys;
+          Napi::Object handle = to_handle(env, state);
+          handle.Set("bits", number(env, keys.bits()));
+          handle.Set("mostBits", number(env, kMostKeyBits));
+          handle.Set("areColumns", Napi::Boolean::New(env, keys.are_columns()));
+          const std::vector<TableJoinKeys::Part>& parts = keys.left().parts;
+          Napi::Array gives = Napi::Array::New(env, parts.size());
+          for (uint32_t i = 0; i < parts.size(); ++i) gives.Set(i, Napi::Boolean::New(env, parts[i].given));
+          handle.Set("giveLeft", gives);
+          return handle;
+        };
+      });
 }
 
 Napi::Value EngineWrap::join_tables(const Napi::CallbackInfo& info) {

@@ -72,8 +72,7 @@ TableJoinKeys::TableJoinKeys(const ResidentTable& left, const ResidentTable& rig
     throw Error(ErrorCode::not_supported, "Tables of two sets of devices can't be joined on devices");
   }
   const ResidentColumn &l = left_.column(0), &r = right_.column(0);
-  are_columns_ =
-      pairs.size() == 1 && is_one_type(l.type, r.type) && are_integer_keys(l.type) && !l.nullable && !r.nullable;
+  are_columns_ = pairs.size() == 1 && is_one_type(l.type, r.type) && are_integer_keys(l.type) && !l.nullable && !r.nullable;
   if (are_columns_) {
     bits_ = 8 * l.type.width;
   } else {
@@ -98,8 +97,8 @@ std::vector<TupleView> TableJoinKeys::chunks(const Side& side, const std::option
   return tuples_of(table, make_keys(table, bits_, made, job, make), payload);
 }
 
-// The fields of all pairs, the first one lowest. Then the keys of the left rows that have a null which equals nothing, and those of
-// the right ones.
+// The fields of all pairs, the first one lowest. Then the keys of the left rows that have a null which equals nothing, and those
+// of the right ones.
 void TableJoinKeys::lay_out(const std::vector<TableKeyPair>& pairs, const std::vector<ValueRange>& left,
                             const std::vector<ValueRange>& right) {
   Wide keys = 1;  // behind all that fields make

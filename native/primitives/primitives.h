@@ -207,9 +207,9 @@ class Primitives {
   /// count <= in.size.
   virtual void sample_keys(TupleLayout layout, TupleView in, uint64_t count, void* keys, const Job& job, Stream& stream) = 0;
 
-  /// Writes the tuples of `in` that come no later than the bound in the order of key ^ flip, equal ones in that of rows. They come
-  /// in any order, with key ^ flip for keys and implied values written out. *host_count is their number; those that `out` has no
-  /// room for are counted alone. One pass over the keys.
+  /// Writes the tuples of `in` that come no later than the bound in the order of key ^ flip, equal ones in that of rows. They
+  /// come in any order, with key ^ flip for keys and implied values written out. *host_count is their number; those that `out`
+  /// has no room for are counted alone. One pass over the keys.
   virtual void select_up_to(TupleLayout layout, TupleView in, uint64_t flip, const SampleBound& bound, TupleSpan out,
                             uint64_t* host_count, void* scratch, const Job& job, Stream& stream) = 0;
   static constexpr size_t kSelectScratchBytes = 128;

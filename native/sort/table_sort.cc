@@ -170,7 +170,7 @@ ResidentTable sort_table(Engine& engine, const TableSortKeys& keys, const std::v
   const TupleLayout layout = layout_of(keys, columns);
   const RowWindow rows = window.within(table.size());
   const StretchSort sort(engine, keys, layout, job);
-  Stretches stretches = is_all(rows, table)                                     ? sort.all()
+  Stretches stretches = is_all(rows, table)                                    ? sort.all()
                         : sorting::are_few(rows, table.size(), devices.size()) ? sort.top(rows)
                                                                                : sort.cut(sort.all(), rows);
   ResidentTable result{devices, {}, {}, {}};

@@ -351,7 +351,11 @@ const methods = {
     4,
     (of) => {
       const origin = () =>
-        mostly(() => (chance(0.2) ? { from: 'keys', pair: mostly(() => below(2)) } : { from: side(), column: mostly(() => (chance(0.5) ? null : below(4))) }));
+        mostly(() =>
+          chance(0.2)
+            ? { from: 'keys', pair: mostly(() => below(2)) }
+            : { from: side(), column: mostly(() => (chance(0.5) ? null : below(4))) },
+        );
       return [handle('job', of), keyedTables(of), request(), mostly(() => times(below(3), origin))];
     },
     'resident',

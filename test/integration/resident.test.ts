@@ -128,7 +128,8 @@ test.each([1, 3])('tables are loaded, joined where they lie, and come home, on %
     { from: 'keys', pair: 1 },
   ]);
   let expectedByTwo = 0;
-  for (const one of left.toArray()) for (const other of right.toArray()) if (one!.k === other!.k && one!.b === other!.b) expectedByTwo++;
+  for (const one of left.toArray())
+    for (const other of right.toArray()) if (one!.k === other!.k && one!.b === other!.b) expectedByTwo++;
   expect([byTwo.rows, byTwo.nullable]).toEqual([expectedByTwo, [false, true]]);
   expect(() => engine.tableJoinKeys(job, one, other, [])).toThrow('nullsEqual for each');
   expect(() => engine.joinTables(job, { keys: pair, payload: tables.payload }, request, [{ from: 'keys', pair: 2 }])).toThrow(
@@ -167,7 +168,8 @@ test.each([1, 3])('tables are loaded, joined where they lie, and come home, on %
   expect(engine.sortTableDeviceBytes(asItIs, [1, 2], { first: 5, rows: 20 })).toBeLessThan(
     engine.sortTableDeviceBytes(asItIs, [1, 2], all),
   );
-  expect((await engine.sortTable(job, asItIs, [1], { first: 1990, rows: 20 })).rows).toBe(10);
+  const last = await engine.sortTable(job, asItIs, [1], { first: 1990, rows: 20 });
+  expect(last.rows).toBe(10);
   expect(() => engine.sortTable(job, asItIs, [1], { first: -1, rows: 20 })).toThrow('window.first');
   expect(() => engine.sortTable(job, asItIs, [1], { first: 0, rows: 0.5 })).toThrow('window.rows');
 
@@ -183,8 +185,26 @@ test.each([1, 3])('tables are loaded, joined where they lie, and come home, on %
     'tables.payload.right is not a column',
   );
   expect(() => engine.joinTables(job, tables, request, [{ from: 'both' as 'left', column: 0 }])).toThrow("'left' or 'right'");
-  await expect(engine.tableJoinKeys(job, { ...one, keys: [2] }, other, [false])).rejects.toMatchObject({ code: 'ERR_NOT_SUPPORTED' });
-  for (const handle of [l, r, joinKeys, twoTypes, rows, stays, gathered, zeroes, asItIs, sorted, two, sortedByTwo, carrying, few])
+  await expect(engine.tableJoinKeys(job, { ...one, keys: [2] }, other, [false])).rejects.toMatchObject({
+    code: 'ERR_NOT_SUPPORTED',
+  });
+  for (const handle of [
+    l,
+    r,
+    joinKeys,
+    twoTypes,
+    rows,
+    stays,
+    gathered,
+    zeroes,
+    asItIs,
+    sorted,
+    two,
+    sortedByTwo,
+    carrying,
+    few,
+    last,
+  ])
     handle.release();
   expect(residentBytes()).toEqual(ordinals.map(() => 0));
   await engine.dispose();

@@ -1,7 +1,8 @@
-// Selections and keys that are made on real GPUs.
+// Selections on real GPUs.
 #include <gtest/gtest.h>
 
 #include "gpu_memory.h"
+#include "primitives/primitives.h"
 #include "select_cases.h"
 #include "sort_cases.h"
 
@@ -31,8 +32,8 @@ void check_select(GpuBench& bench, const test::SelectCase& of, bool implied, uin
   }
   const TupleView in{keys.data(), implied ? nullptr : values.data(), size ? of.values[0] : 0, size};
   uint64_t count = 77;
-  device.primitives().select_up_to(layout, in, of.flip, bound, {out_keys.data(), out_values.data(), room}, &count,
-                                   scratch.data(), bench.job, stream);
+  device.primitives().select_up_to(layout, in, of.flip, bound, {out_keys.data(), out_values.data(), room}, &count, scratch.data(),
+                                   bench.job, stream);
   stream.synchronize();
   const std::vector<test::SelectCase::Tuple> expected = of.selected();
   EXPECT_EQ(count, expected.size());

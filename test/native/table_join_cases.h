@@ -166,7 +166,8 @@ inline void check_table_joins(Engine& engine, const JoinTable& left, const JoinT
     if (keys.left().parts[0].given && keys.left().parts[last].given) {
       const std::vector<ResidentOrigin> origins{{From::right, {}}, {From::keys, {}}, {From::left, {}}, {From::keys, {}, last}};
       const ResidentTable joined = join_tables(engine, carried, request, origins, job);
-      EXPECT_TRUE(rows_at_home(engine, joined, job) == expected_rows(left, right, JoinKind::inner, origins, carried, nulls_equal));
+      EXPECT_TRUE(rows_at_home(engine, joined, job) ==
+                  expected_rows(left, right, JoinKind::inner, origins, carried, nulls_equal));
 
       const TableJoinKeys of_result(joined, l, {{1, 0, nulls_equal[0]}}, job);
       const uint64_t again = join_tables_home(engine, {&of_result, {}, {}}, {.count_only = true}, job).size;
@@ -216,22 +217,30 @@ inline void check_joins_by_made_keys(Engine& engine, uint64_t left_rows, uint64_
   check({test::unsigned_type(4), {}}, {test::signed_type(8), {.nulls = 0.5, .distinct = some}});
 }
 
+/// By pairs of columns.
+inline void check_table_joins(Engine& engine, uint64_t left_rows, uint64_t right_rows,
+                              const std::vector<std::pair<DrawnKeys, DrawnKeys>>& keys, const std::vector<bool>& nulls_equal) {
+  std::mt19937_64 random(left_rows + 7 * right_rows);
+  const auto table = [&](uint64_t rows, bool of_left) {
+    const auto draw = [&](size_t k) { return of_left ? keys[k].first : keys[k].second; };
+    const auto values = [&](size_t k) { return test::draw_values(draw(k).type, rows, draw(k).draw, random); };
+    JoinTable made(draw(0).type, values(0), random);
+    for (size_t k = 1; k < keys.size(); ++k) made.add_key(draw(k).type, values(k), random);
+    return made;
+  };
+  const JoinTable left = table(left_rows, true), right = table(right_rows, false);
+  check_table_joins(engine, left, right, nulls_equal);
+}
+
 /// By two keys and by three: of mixed types, with nulls that are equal or not.
 inline void check_joins_by_several_keys(Engine& engine, uint64_t left_rows, uint64_t right_rows) {
   const uint64_t some = left_rows / 16 + 2;
-  std::mt19937_64 random(left_rows + 7 * right_rows);
   const auto check = [&](const std::vector<std::pair<DrawnKeys, DrawnKeys>>& keys, const std::vector<bool>& nulls_equal) {
-    const auto table = [&](uint64_t rows, bool of_left) {
-      const auto draw = [&](size_t k) { return of_left ? keys[k].first : keys[k].second; };
-      const auto values = [&](size_t k) { return test::draw_values(draw(k).type, rows, draw(k).draw, random); };
-      JoinTable made(draw(0).type, values(0), random);
-      for (size_t k = 1; k < keys.size(); ++k) made.add_key(draw(k).type, values(k), random);
-      return made;
-    };
-    const JoinTable left = table(left_rows, true), right = table(right_rows, false);
-    check_table_joins(engine, left, right, nulls_equal);
+    check_table_joins(engine, left_rows, right_rows, keys, nulls_equal);
   };
-  const auto both = [](const ColumnType& type, const test::Draw& draw) { return std::pair{DrawnKeys{type, draw}, DrawnKeys{type, draw}}; };
+  const auto both = [](const ColumnType& type, const test::Draw& draw) {
+    return std::pair{DrawnKeys{type, draw}, DrawnKeys{type, draw}};
+  };
   const ColumnType i32 = test::signed_type(4), i64 = test::signed_type(8);
   check({both(i32, {.distinct = some}), both(i32, {.distinct = 10})}, {false, false});
   check({both(test::unsigned_type(4), {}), both(i32, {.distinct = 2})}, {false, false});

@@ -187,9 +187,9 @@ TEST_F(TableJoinKeysOf, OfSeveralPairsTakeTheBitsOfEach) {
   EXPECT_EQ(bits_of(whole, whole, false, false), 64u);
   EXPECT_EQ(bits_of(whole, wide, false, false), 64u);
   EXPECT_EQ(bits_of(small, small, false, false), 6u);
-  EXPECT_EQ(bits_of(null, small, true, false), 6u);    // the eighth code is that of nulls
-  EXPECT_EQ(bits_of(null, small, false, false), 7u);   // behind 8 * 7 keys come those of 6 rows
-  EXPECT_EQ(bits_of(small, null, false, false), 6u);   // 7 * 8 keys and 6 rows are 62
+  EXPECT_EQ(bits_of(null, small, true, false), 6u);   // the eighth code is that of nulls
+  EXPECT_EQ(bits_of(null, small, false, false), 7u);  // behind 8 * 7 keys come those of 6 rows
+  EXPECT_EQ(bits_of(small, null, false, false), 6u);  // 7 * 8 keys and 6 rows are 62
   EXPECT_EQ(bits_of(whole, side<int32_t>(i32, {INT32_MIN, INT32_MAX}, 1), false, true), 65u);
   EXPECT_EQ(bits_of(whole, side<int32_t>(i32, {INT32_MIN, INT32_MAX}, 1), false, false), 65u);
 }

@@ -131,7 +131,8 @@ TEST(TopRowsOfATable, AreRightWhereTheSampleMisleads) {
   for (const bool least : {true, false}) {
     test::Values keys(kRows);
     for (uint64_t row = 0; row < kRows; ++row) keys[row] = test::value_of(row * 7919 % kRows + 10);
-    for (uint64_t i = 0; i < kSampled; ++i) keys[sampled_row(kRows, kSampled, i)] = test::value_of(least ? i % 4 : 10 * kRows + i);
+    for (uint64_t i = 0; i < kSampled; ++i)
+      keys[sampled_row(kRows, kSampled, i)] = test::value_of(least ? i % 4 : 10 * kRows + i);
     std::mt19937_64 random(9);
     const test::TestColumn column("k", test::unsigned_type(8), keys, random);
     const std::vector<uint64_t> order = test::sorted_rows({{column.column.type, keys, false, true}});

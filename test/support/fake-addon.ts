@@ -728,7 +728,8 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
         const { left, right, giveLeft } = use<TableJoinKeys>(tables.keys);
         const joined = matches(keysOf(tables), request);
         const columns = origins.map((origin): Column => {
-          if (origin.from === 'keys' && !giveLeft[origin.pair]) throw coded('ERR_INTERNAL', 'The keys do not give the left column');
+          if (origin.from === 'keys' && !giveLeft[origin.pair])
+            throw coded('ERR_INTERNAL', 'The keys do not give the left column');
           const from = origin.from === 'keys' ? 'left' : origin.from;
           const of = from === 'left' ? left : right;
           const index = origin.from === 'keys' ? left.keys[origin.pair]! : (origin.column ?? tables.payload[from]!);

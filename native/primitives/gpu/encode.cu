@@ -85,32 +85,34 @@ __device__ void with_values_of(unsigned type, const Body& body) {
   }
 }
 
-/// Keys of `rows` rows, `step` apart.
+/// Keys of `rows` rows, a block's threads apart.
 template <unsigned rows, class Key>
-__device__ void encode_rows(const Parts& parts, uint64_t row, uint64_t step, bool first, Key* keys) {
+__device__ void encode_rows(const Parts& parts, uint64_t row, bool first, Key* keys) {
   uint64_t key[rows];
 #pragma unroll
-  for (unsigned i = 0; i < rows; ++i) key[i] = first ? 0 : keys[row + i * step];
+  for (unsigned i = 0; i < rows; ++i) key[i] = first ? 0 : keys[row + i * gpu::kThreads];
   for (unsigned p = 0; p < parts.count; ++p) {
     const Part& part = parts.of[p];
     with_values_of(part.type, [&]<class Values>() {
       const ColumnRows<Values> column(part.values, part.validity);
 #pragma unroll
-      for (unsigned i = 0; i < rows; ++i) key[i] = column.add_to_key(key[i], part.field, row + i * step);
+      for (unsigned i = 0; i < rows; ++i) key[i] = column.add_to_key(key[i], part.field, row + i * gpu::kThreads);
     });
   }
 #pragma unroll
-  for (unsigned i = 0; i < rows; ++i) keys[row + i * step] = static_cast<Key>(key[i]);
+  for (unsigned i = 0; i < rows; ++i) keys[row + i * gpu::kThreads] = static_cast<Key>(key[i]);
 }
 
 template <class Key>
 __global__ void __launch_bounds__(gpu::kThreads) encode_all(const Parts parts, uint64_t size, bool first, Key* keys) {
-  uint64_t row = gpu::loop_begin();
-  const uint64_t step = gpu::loop_step();
-  for (; row + (kEncodedRows - 1) * step < size; row += kEncodedRows * step) {
-    encode_rows<kEncodedRows>(parts, row, step, first, keys);
+  constexpr uint64_t kTile = kEncodedRows * gpu::kThreads;
+  for (uint64_t begin = blockIdx.x * kTile; begin < size; begin += gridDim.x * kTile) {
+    if (begin + kTile <= size) {
+      encode_rows<kEncodedRows>(parts, begin + threadIdx.x, first, keys);
+    } else {
+      for (uint64_t row = begin + threadIdx.x; row < size; row += gpu::kThreads) encode_rows<1>(parts, row, first, keys);
+    }
   }
-  for (; row < size; row += step) encode_rows<1>(parts, row, step, first, keys);
 }
 
 // A group of lanes makes a word of bits at a time: all of them go through the loop as often.
@@ -164,7 +166,8 @@ void GpuPrimitives::encode_keys(std::span<const KeyPart> parts, uint64_t size, u
       some.of[some.count++] = {column.values, column.validity, field, type_of(column.type)};
     }
     const auto launch = [&](auto* to) {
-      encode_all<<<gpu::loop_blocks(size), gpu::kThreads, 0, raw(stream)>>>(some, size, first, to);
+      encode_all<<<gpu::loop_blocks((size + kEncodedRows - 1) / kEncodedRows), gpu::kThreads, 0, raw(stream)>>>(some, size, first,
+                                                                                                                to);
     };
     key_bytes == 4 ? launch(static_cast<uint32_t*>(keys)) : launch(static_cast<uint64_t*>(keys));
     check_launch("encode_all");

@@ -8,7 +8,7 @@
 namespace warpjoin {
 namespace {
 
-constexpr unsigned kLoads = 4;           // of 16 bytes, on their way at a time for each thread
+constexpr unsigned kLoads = 4;             // of 16 bytes, on their way at a time for each thread
 constexpr unsigned kMostBlocks = 1 << 13;  // several times those that run at once: the last ones end together
 
 template <class Key>
@@ -21,7 +21,7 @@ struct Bound {
 template <class Key>
 constexpr unsigned kKeysOfLoad = 16 / sizeof(Key);
 template <class Key>
-constexpr unsigned kTile = gpu::kThreads * kLoads * kKeysOfLoad<Key>;
+constexpr unsigned kTile = gpu::kThreads* kLoads* kKeysOfLoad<Key>;
 
 // Tiles begin at multiples of 16 bytes, `shift` keys before the first one.
 template <class Key, class Value>
