@@ -132,6 +132,10 @@ function refusalOf(call: Call, { left, right, keys, settings }: JoinTask): strin
     const [one, other] = [infoOf(left, pair.left), infoOf(right, pair.right)];
     return one.order === 'floating' && one.width !== other.width;
   };
+  // Equal bits are equal values there.
+  const isConverted = (pair: KeyPair): boolean =>
+    infoOf(left, pair.left).comparesAs !== infoOf(right, pair.right).comparesAs || infoOf(left, pair.left).order === 'none';
+  if (keys.some(isConverted)) return 'the keys are compared in host memory';
   return keys.some(isOfTwoWidths) ? 'the keys are floats of two widths' : null;
 }
 

@@ -72,6 +72,7 @@ __global__ void __launch_bounds__(gpu::kThreads)
         if (own[l][k] == last && row_of(l, k) > last_row) hits &= ~(1u << (l * kKeys + k));
       }
     }
+    if (gpu::ballot(hits != 0) == 0) continue;
     const auto mine = static_cast<unsigned>(__popc(hits));
     unsigned before = mine;
 #pragma unroll
