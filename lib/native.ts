@@ -143,10 +143,10 @@ export interface TableSortKeysHandle extends Handle<'tableSortKeys'> {
  * or what its rows carry.
  */
 export type ResidentOrigin = { from: 'keys'; pair: number } | { from: Side; column: number | null };
-/** Rows of an order, as far as there are so many; null: all from the first one on. */
+/** Rows of an order, as far as there are so many. */
 export interface RowWindow {
   first: number;
-  rows: number | null;
+  rows: number;
 }
 export interface RunHandle extends Handle<'run'> {
   readonly size: number;

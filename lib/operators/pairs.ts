@@ -20,7 +20,8 @@ export async function sortPairs<K extends KeyArray, V extends KeyArray>(
   const table = readPairs({ keys, values }, 'sortPairs');
   const columns = sortLayout(table, undefined);
   const by = [{ column: 'keys', descending, nullsLast: true }];
-  const task = { table, by, keys: [0], columns, algorithm, resident: false, limit: null, offset: 0 };
+  const rows = { begin: 0, end: table.rows };
+  const task = { table, by, keys: [0], columns, algorithm, resident: false, rows };
   return runCall({ ...placeSort(core, task), givesArrays: true }, running, async (call) => {
     const sorted = await runSort(call, task);
     const [sortedKeys, sortedValues] = sorted.columns.map((column, index) => valuesOf(columns[index]!.type, column));

@@ -1,5 +1,5 @@
 /** Joins of two loaded tables where they lie, from which nothing but what is asked for comes home. */
-import { infoOf, isForDevices } from '../columns/input.js';
+import { type Input, infoOf, isForDevices } from '../columns/input.js';
 import type { KeyPair, ResultColumn } from '../columns/layout.js';
 import { checkTableRows } from '../columns/result.js';
 import type { KeyedTables, NativeJoinRequest, ResidentOrigin, Side, TableKeys } from '../native.js';
@@ -125,18 +125,18 @@ function refusalOf(call: Call, { left, right, keys, settings }: JoinTask): strin
   if (!left.loaded || !right.loaded) return `the ${left.loaded ? 'right' : 'left'} table is not loaded`;
   if (!keys) return 'a cross join has no keys';
   if (settings.algorithm === 'sort-merge') return 'sort-merge was asked for';
-  // Of both sides, as text compares with text alone.
-  if (keys.some((pair) => !isForDevices(left, pair.left) || !isForDevices(right, pair.right)))
-    return 'the keys are in host memory alone';
-  const isOfTwoWidths = (pair: KeyPair): boolean => {
-    const [one, other] = [infoOf(left, pair.left), infoOf(right, pair.right)];
-    return one.order === 'floating' && one.width !== other.width;
-  };
-  // Equal bits are equal values there.
-  const isConverted = (pair: KeyPair): boolean =>
-    infoOf(left, pair.left).comparesAs !== infoOf(right, pair.right).comparesAs || infoOf(left, pair.left).order === 'none';
-  if (keys.some(isConverted)) return 'the keys are compared in host memory';
-  return keys.some(isOfTwoWidths) ? 'the keys are floats of two widths' : null;
+  for (const pair of keys) {
+    const refusal = refusalOfPair(left, right, pair);
+    if (refusal !== null) return refusal;
+  }
+  return null;
+}
+
+/** Why rows are not joined by a pair of columns where they lie, as far as their types say; or null. */
+function refusalOfPair(left: Input, right: Input, key: KeyPair): string | null {
+  if (!isForDevices(left, key.left) || !isForDevices(right, key.right)) return 'the keys are in host memory alone';
+  const [one, other] = [infoOf(left, key.left), infoOf(right, key.right)];
+  return one.order === 'floating' && one.width !== other.width ? 'the keys are floats of two widths' : null;
 }
 
 /** The one of these columns of a side, by its position on the devices, that rows can carry; or null. */

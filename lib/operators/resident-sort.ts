@@ -49,10 +49,10 @@ export async function prepareResidentSort(call: Call, task: SortTask): Promise<R
   const planned = columns.map(({ name, column }, index): PlannedColumn => {
     return { name, from: from[index]!, width: plannedWidth(table, column) };
   });
-  const window = { first: task.offset, rows: task.limit };
+  const window = { first: task.rows.begin, rows: task.rows.end - task.rows.begin };
   const shape = {
     rows: table.rows,
-    resultRows: rowsOf(window, table.rows),
+    resultRows: window.rows,
     keyBytes: keys.keyBytes,
     columns: planned,
     comesHome: !task.resident,
@@ -61,10 +61,6 @@ export async function prepareResidentSort(call: Call, task: SortTask): Promise<R
   const fitting = await planThere(call, (resources) => planResidentSort(shape, deviceBytes, resources));
   return typeof fitting === 'string' ? unsorted(fitting) : { keys, positions, window, ...fitting };
 }
-
-/** How many rows a window has of an order of `rows` rows. */
-const rowsOf = (window: RowWindow, rows: number): number =>
-  Math.min(window.rows ?? Number.POSITIVE_INFINITY, Math.max(rows - window.first, 0));
 
 /** Why a sort does not run where its table lies, as far as types and options say; or null. */
 function refusalOf(call: Call, { table, keys, columns, algorithm }: SortTask): string | null {

@@ -7,7 +7,7 @@ import type { NativeResultColumn, RelationHandle, RunHandle, SortKeysHandle } fr
 import { explainSortSchema, type Running, type SortAlgorithmChoice, type SortKey, sortSchema, sortSettings } from '../options.js';
 import { explain } from '../plan/explain.js';
 import type { PlannedColumn, Resources } from '../plan/plan.js';
-import { planSort, prefersSample, type SortDeviceBytes, type SortPlan, sortWork } from '../plan/sort.js';
+import { planSort, prefersSample, type RowRange, type SortDeviceBytes, type SortPlan, sortWork } from '../plan/sort.js';
 import { quote } from '../suggest.js';
 import type { ResidentTable, ResultTable, Stats } from '../types.js';
 import { type Call, type EngineCore, placed, runCall } from './call.js';
@@ -25,9 +25,8 @@ export interface SortTask {
   algorithm: SortAlgorithmChoice;
   /** Whether the result stays on the devices. */
   resident: boolean;
-  /** The most rows of the result, behind the first `offset` ones; null: all. */
-  limit: number | null;
-  offset: number;
+  /** Rows of the order that the result has. */
+  rows: RowRange;
 }
 
 interface Prepared {
@@ -92,8 +91,7 @@ function readTask(
     columns: sortLayout(input, settings.select),
     algorithm: settings.algorithm,
     resident: settings.resident,
-    limit: null,
-    offset: 0,
+    rows: { begin: 0, end: input.rows },
   };
   return { task, running: settings, analyze: 'analyze' in settings && settings.analyze === true };
 }

@@ -57,6 +57,12 @@ export interface SortRequest extends Tuples {
   flips: boolean;
 }
 
+/** Rows [begin, end) of an order. */
+export interface RowRange {
+  begin: number;
+  end: number;
+}
+
 const tupleBytes = ({ keyBytes, valueBytes }: Tuples): number => keyBytes + valueBytes;
 
 /** What each algorithm should take: all sort; then a merge sort merges between devices, the others partition first. */

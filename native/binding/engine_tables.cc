@@ -69,8 +69,7 @@ struct HeldColumns {
 
 RowWindow to_window(const Napi::Value& value) {
   const Napi::Object object = to_object(value, "window");
-  const Napi::Value rows = object.Get("rows");
-  return {to_count(object.Get("first"), "window.first"), rows.IsNull() ? UINT64_MAX : to_count(rows, "window.rows")};
+  return {to_count(object.Get("first"), "window.first"), to_count(object.Get("rows"), "window.rows")};
 }
 
 /// Tables to join on devices, and what holds them.

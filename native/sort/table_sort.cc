@@ -10,8 +10,8 @@
 #include "core/error.h"
 #include "device/streams.h"
 #include "primitives/primitives.h"
+#include "sort/resident_top.h"
 #include "sort/sample_sort.h"
-#include "sort/top_rows.h"
 
 namespace warpjoin {
 namespace {
@@ -65,7 +65,7 @@ size_t working_bytes(const TableSortKeys& keys, TupleLayout layout, const RowWin
   const std::vector<Device*>& devices = keys.table().devices;
   const uint64_t own = longest(keys.table());
   return StackAllocator::kAlignment + StackAllocator::aligned(keys.made_bytes(own)) +
-         sorting::top_rows_bytes(*devices.at(0), layout, own, window, devices.size());
+         sorting::top_resident_bytes(*devices.at(0), layout, own, window, devices.size());
 }
 
 bool is_all(const RowWindow& rows, const ResidentTable& table) { return rows.rows == table.size(); }
@@ -113,7 +113,8 @@ class StretchSort {
       std::vector<Buffer> made;
       const std::vector<TupleView> chunks = keys_.chunks(made, job_);
       const uint64_t bits = columns::low_bits(keys_.bits());
-      if (sorting::top_rows(layout_, devices_, chunks, keys_.flip(), bits, window, room_in(stretches), job_)) return stretches;
+      if (sorting::top_resident(layout_, devices_, chunks, keys_.flip(), bits, window, room_in(stretches), job_))
+        return stretches;
     }
     return cut(all(), window);
   }

@@ -211,7 +211,8 @@ const sortPlan = (of, tuples) =>
     spill: flag(),
   }));
 const tableKeys = (of, pairs) => mostly(() => ({ table: handle('resident', of), keys: mostly(() => times(pairs, columnIndex)) }));
-const window = () => mostly(() => ({ first: pick([0, 0, below(100), count(1e9)]), rows: pick([null, below(100), count(1e9)]) }));
+const window = () =>
+  mostly(() => ({ first: pick([0, 0, below(100), count(1e9)]), rows: pick([below(100), pick(ROWS), count(1e9)]) }));
 const keyedTables = (of) =>
   mostly(() => ({ keys: handle('tableJoinKeys', of), payload: mostly(() => ({ left: payload(), right: payload() })) }));
 

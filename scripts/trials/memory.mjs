@@ -159,8 +159,8 @@ async function callAll(attempt) {
   await call('joinTablesHome', job, tables, request);
   await call('joinTables', job, tables, request, [{ from: 'left', column: 2 }]);
   const order = await call('tableSortKeys', job, table, by(1), null);
-  await call('sortTableDeviceBytes', order, [1, 2], { first: 0, rows: null });
-  await call('sortTable', job, order, [1, 2], { first: 0, rows: null });
+  await call('sortTableDeviceBytes', order, [1, 2], { first: 0, rows: ROWS });
+  await call('sortTable', job, order, [1, 2], { first: 0, rows: ROWS });
   await call('sortTable', job, order, [1, 2], { first: 2, rows: 10 });
   await attempt('progress', () => [job?.progress(), job?.phases()]);
   for (const handle of kept) handle.release();

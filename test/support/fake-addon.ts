@@ -761,7 +761,7 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
         const others = new Set(columns.filter((column) => !by.some((key) => key.column === column)));
         if (carriesPayload && others.size > 1) throw coded('ERR_NOT_SUPPORTED', 'There are no row numbers');
         const all = [...Array(from.rows).keys()].sort(compareRows(from.columns, by));
-        const order = all.slice(first, rows === null ? undefined : first + rows);
+        const order = all.slice(first, first + rows);
         const sorted = columns.map((column): Column => {
           const { info, cells } = from.columns[column]!;
           return { info, cells: order.map((row) => cells[row]!) };

@@ -1,4 +1,4 @@
-#include "sort/top_rows.h"
+#include "sort/resident_top.h"
 
 #include <algorithm>
 #include <bit>
@@ -160,8 +160,8 @@ bool are_few(const RowWindow& window, uint64_t tuples, size_t devices) {
   return rows.end() <= tuples / (4 * devices);
 }
 
-bool top_rows(TupleLayout layout, const std::vector<Device*>& devices, const std::vector<TupleView>& in, uint64_t flip,
-              uint64_t bits, const RowWindow& window, const StretchOf& out, Job& job) {
+bool top_resident(TupleLayout layout, const std::vector<Device*>& devices, const std::vector<TupleView>& in, uint64_t flip,
+                  uint64_t bits, const RowWindow& window, const StretchOf& out, Job& job) {
   uint64_t size = 0;
   for (const TupleView& tuples : in) size += tuples.size;
   const uint64_t wanted = window.end();
@@ -231,7 +231,7 @@ bool top_rows(TupleLayout layout, const std::vector<Device*>& devices, const std
   return true;
 }
 
-size_t top_rows_bytes(Device& device, TupleLayout layout, uint64_t own, const RowWindow& window, size_t devices) {
+size_t top_resident_bytes(Device& device, TupleLayout layout, uint64_t own, const RowWindow& window, size_t devices) {
   const uint64_t wanted = std::min(window.end(), own), all = devices * wanted;
   size_t bytes = Lane::bytes(device, layout, own, wanted);
   if (devices > 1) {
