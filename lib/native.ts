@@ -129,10 +129,10 @@ export interface ResidentHandle extends Handle<'resident'> {
   readonly skew: number;
   readonly splitRows: number;
 }
-/** A column that a table on devices is joined by there, by its position among those on the devices. */
-export interface TableKey {
+/** Columns that a table on devices is joined by there, by their positions among those on the devices. */
+export interface TableKeys {
   table: ResidentHandle;
-  key: number;
+  keys: readonly number[];
 }
 /** The keys of a join of two tables on devices. */
 export interface TableJoinKeysHandle extends Handle<'tableJoinKeys'> {
@@ -141,8 +141,8 @@ export interface TableJoinKeysHandle extends Handle<'tableJoinKeys'> {
   readonly mostBits: number;
   /** Whether keys are the columns as they are; otherwise they are made of them, and only the devices can decode them. */
   readonly areColumns: boolean;
-  /** Whether keys give back the left column. */
-  readonly giveLeft: boolean;
+  /** Of each pair of columns: whether keys give back the left one. */
+  readonly giveLeft: readonly boolean[];
 }
 /** Tables on devices to join there. */
 export interface KeyedTables {
@@ -161,8 +161,16 @@ export interface TableSortKeysHandle extends Handle<'tableSortKeys'> {
   /** Whether the payload is carried along, as it is where they do; false: row numbers are. */
   readonly carriesPayload: boolean;
 }
-/** Where a column of a result that stays comes from: the keys, or a side: the column gathered there, or what its rows carry. */
-export type ResidentOrigin = { from: 'keys' } | { from: Side; column: number | null };
+/**
+ * Where a column of a result that stays comes from: the keys, as the left column of a pair, or a side: the column gathered there,
+ * or what its rows carry.
+ */
+export type ResidentOrigin = { from: 'keys'; pair: number } | { from: Side; column: number | null };
+/** Rows of an order, as far as there are so many. */
+export interface RowWindow {
+  first: number;
+  rows: number;
+}
 export interface RunHandle extends Handle<'run'> {
   readonly size: number;
 }
@@ -486,10 +494,11 @@ export interface NativeEngine {
   bringHome(job: NativeJob, table: ResidentHandle, columns: number[]): Promise<NativeResultColumn[]>;
 
   /**
-   * The keys of a join of two tables on the same devices: integers, floats of one width, or booleans. They are the columns as they
-   * are where both are of one type, of 4- or 8-byte integers without nulls; otherwise keys are made, and columns read for that.
+   * The keys of a join of two tables on the same devices by pairs of columns: integers, floats of one width, or booleans. They are
+   * the columns as they are where one pair's both are of one type, of 4- or 8-byte integers without nulls; otherwise keys are made,
+   * and columns read for that. `nullsEqual`: of each pair, whether nulls equal each other.
    */
-  tableJoinKeys(job: NativeJob, left: TableKey, right: TableKey): Promise<TableJoinKeysHandle>;
+  tableJoinKeys(job: NativeJob, left: TableKeys, right: TableKeys, nullsEqual: readonly boolean[]): Promise<TableJoinKeysHandle>;
   /** Joins tables on devices into one that stays there: by hash, as joinTablesHome does. */
   joinTables(job: NativeJob, tables: KeyedTables, request: NativeJoinRequest, columns: ResidentOrigin[]): Promise<ResidentHandle>;
   /** The same into host memory: what the rows carry. */
@@ -509,11 +518,11 @@ export interface NativeEngine {
   ): Promise<TableSortKeysHandle>;
   /**
    * Sorts a table on devices into one of `columns` of it that stays there. With a payload carried along these are it and what
-   * keys give; others are gathered by row number.
+   * keys give; others are gathered by row number. The result has the window's rows.
    */
-  sortTable(job: NativeJob, keys: TableSortKeysHandle, columns: number[]): Promise<ResidentHandle>;
+  sortTable(job: NativeJob, keys: TableSortKeysHandle, columns: number[], window: RowWindow): Promise<ResidentHandle>;
   /** Device memory of the sort and its result, on each device, beside the table. */
-  sortTableDeviceBytes(keys: TableSortKeysHandle, columns: number[]): number;
+  sortTableDeviceBytes(keys: TableSortKeysHandle, columns: number[], window: RowWindow): number;
 
   /** For tests: lets the n-th allocation from now fail, in host memory or on each device; 0 switches it off. */
   failAllocation(where: 'memory' | 'devices', n: number): void;

@@ -4,11 +4,11 @@
 // of the same host; then the same of tables that the engine has loaded, with a result that stays on the GPUs. Both tables have
 // as many rows, of an int64 key and int64 payload columns (1: it travels with the keys; more are gathered): the left one each key
 // once, in random order, the right one foreign keys, uniform. And of loaded tables of one payload column, whose keys are the same
-// as float64, every 16th of each table null: there the devices make the keys. DuckDB makes the tables, and warpjoin joins copies;
+// as float64, every 16th of each table null, and of such whose keys are two int32 columns: there the devices make the keys. DuckDB makes the tables, and warpjoin joins copies;
 // row counts and the sums of all columns have to agree. Both run in this process, one after the other.
 import { availableParallelism } from 'node:os';
 import { DuckDBInstance } from '@duckdb/node-api';
-import { Table } from 'apache-arrow';
+import { Int32, makeData, Table, Vector } from 'apache-arrow';
 import { createEngine } from '../../dist/index.js';
 import { column, floatsWithNulls, milliseconds, options, range, showSteps, time, valuesOf, writeReport } from './gpu.mjs';
 
@@ -44,20 +44,27 @@ function sum(values) {
   return total;
 }
 
+/** The keys of a row by the names of key columns. */
+const keysOf = (table, names) => names.map((name) => valuesOf(table, name));
+
 /** As many rows as DuckDB has, with the same sums of `summed`, and at some places pairs of rows with equal keys. */
-function check(joined, left, right, expected, summed) {
+function check(joined, left, right, expected, summed, on) {
   const got = [BigInt(joined.numRows), ...summed.map((name) => sum(valuesOf(joined, name)))];
   if (got.some((value, index) => value !== expected[index])) throw new Error(`rows and sums ${got} are not DuckDB's ${expected}`);
-  const [keys, ...values] = joined.schema.names.map((name) => valuesOf(joined, name));
+  const keys = keysOf(joined, on);
+  const values = joined.schema.names.filter((name) => !on.includes(name)).map((name) => valuesOf(joined, name));
   const payloads = values.length / 2;
-  const [leftKeys, rightKeys] = [valuesOf(left, 'key'), valuesOf(right, 'key')];
+  const [leftKeys, rightKeys] = [keysOf(left, on), keysOf(right, on)];
   const step = Math.max(1, Math.floor(joined.numRows / 5e6));
   for (let row = 0; row < joined.numRows; row += step) {
     const [l, r] = [values[0][row], values[payloads][row]];
-    if (leftKeys[Number(l)] !== keys[row] || rightKeys[Number(r)] !== keys[row]) throw new Error(`row ${row} joins two keys`);
+    for (const [k, key] of keys.entries()) {
+      if (leftKeys[k][Number(l)] !== key[row] || rightKeys[k][Number(r)] !== key[row])
+        throw new Error(`row ${row} joins two keys`);
+    }
     for (const [c, of] of values.entries()) {
       if (of[row] !== (c < payloads ? l + BigInt(c) : r + BigInt(c - payloads)))
-        throw new Error(`row ${row} has another row's ${joined.schema.names[c + 1]}`);
+        throw new Error(`row ${row} has another row's payload ${c}`);
     }
   }
 }
@@ -90,37 +97,50 @@ const [floatLeft, floatRight] = [await byFloats('l', left), await byFloats('r', 
 const joinedByFloats = 'lf JOIN rf USING (key)';
 const expectedByFloats = await expectedOf(joinedByFloats, ['l0', 'r0']);
 
+/** A table's keys as two int32 columns of scattered values, and its first payload column; the same in DuckDB. */
+async function byTwo(side, table) {
+  const low = new Uint32Array(valuesOf(table, 'key').buffer);
+  const scattered = (factor) => new Int32Array(rows).map((_, row) => Math.imul(low[2 * row], factor));
+  const column = (data) => new Vector([makeData({ type: new Int32(), length: rows, nullCount: 0, data })]);
+  const name = `${side}0`;
+  await connection.run(`CREATE TABLE "${side}t" AS SELECT key::INTEGER AS a, key::INTEGER AS b, ${name} FROM "${side}"`);
+  return new Table({ a: column(scattered(0x9e3779b1)), b: column(scattered(0x85ebca6b)), [name]: table.getChild(name) });
+}
+const [twoLeft, twoRight] = [await byTwo('l', left), await byTwo('r', right)];
+const joinedByTwo = 'lt JOIN rt USING (a, b)';
+const expectedByTwo = await expectedOf(joinedByTwo, ['l0', 'r0']);
+
 const engine = await createEngine({ device: 'gpu', memoryLimit: '64GiB' });
 const devices = engine.devices().map(({ name }) => name);
 let stats;
 let checked = false;
-const counts = (one, other, [count]) =>
+const counts = (one, other, [count], on) =>
   time(runs, async () => {
-    const got = await engine.joinCount(one, other, { on: 'key' });
+    const got = await engine.joinCount(one, other, { on });
     if (BigInt(got) !== count) throw new Error(`${got} rows`);
   });
 const own = {
-  joinCount: await counts(left, right, expected),
+  joinCount: await counts(left, right, expected, ['key']),
   join: await time(runs, async () => {
     const made = await engine.join(left, right, { on: 'key' });
     stats = made.stats;
     return () => {
-      if (!checked) check(made, left, right, expected, names);
+      if (!checked) check(made, left, right, expected, names, ['key']);
       checked = true;
     };
   }),
 };
 /** Joins tables once they are loaded, with a result that stays. */
-async function joinLoaded(one, other, expected, summed) {
+async function joinLoaded(one, other, expected, summed, on = ['key']) {
   const [loaded, loadedOther] = [await engine.load(one), await engine.load(other)];
   let stats;
   let checked = false;
-  const joinCount = await counts(loaded, loadedOther, expected);
+  const joinCount = await counts(loaded, loadedOther, expected, on);
   const join = await time(runs, async () => {
-    const made = await engine.join(loaded, loadedOther, { on: 'key', resident: true });
+    const made = await engine.join(loaded, loadedOther, { on, resident: true });
     stats = made.stats;
     return async () => {
-      if (!checked) check(await made.toArrow(), one, other, expected, summed);
+      if (!checked) check(await made.toArrow(), one, other, expected, summed, on);
       checked = true;
       await made.dispose();
     };
@@ -131,6 +151,7 @@ async function joinLoaded(one, other, expected, summed) {
 }
 const { calls: resident, stats: residentStats } = await joinLoaded(left, right, expected, names);
 const made = await joinLoaded(floatLeft, floatRight, expectedByFloats, ['l0', 'r0']);
+const twoKeys = await joinLoaded(twoLeft, twoRight, expectedByTwo, ['l0', 'r0'], ['a', 'b']);
 console.log(await engine.explain('join', left, right, { on: 'key' }));
 await engine.dispose();
 const peerOf = async (from) => ({
@@ -143,6 +164,7 @@ const peerOf = async (from) => ({
 });
 const peer = await peerOf(joined);
 const floatPeer = await peerOf(joinedByFloats);
+const twoPeer = await peerOf(joinedByTwo);
 for (const call of ['joinCount', 'join']) {
   const times = (other, one) => `${(other[call].median / one[call].median).toFixed(1)}x`;
   console.log(`${call}: warpjoin ${range(own[call])} on ${devices.length} GPUs`);
@@ -150,9 +172,15 @@ for (const call of ['joinCount', 'join']) {
   console.log(`${call}: warpjoin is ${times(peer, own)}`);
   console.log(`${call} of loaded tables: ${milliseconds(resident[call])}, ${times(peer, resident)}`);
   console.log(`${call} of loaded tables by floats: ${milliseconds(made.calls[call])}, ${times(floatPeer, made.calls)}`);
+  const ofOne = (twoKeys.calls[call].median / resident[call].median).toFixed(2);
+  console.log(
+    `${call} of loaded tables by two keys: ${milliseconds(twoKeys.calls[call])}, ${times(twoPeer, twoKeys.calls)}, ${ofOne} of one key`,
+  );
 }
-for (const of of [stats, residentStats, made.stats]) showSteps(of);
+for (const of of [stats, residentStats, made.stats, twoKeys.stats]) showSteps(of);
 if (json) {
   const byFloats = { resident: made.calls, duckdb: floatPeer, stats: made.stats };
-  writeReport(json, { rows, columns, runs, devices, warpjoin: own, resident, byFloats, duckdb: peer, stats, residentStats });
+  const byTwo = { resident: twoKeys.calls, duckdb: twoPeer, stats: twoKeys.stats };
+  const calls = { warpjoin: own, resident, byFloats, byTwo };
+  writeReport(json, { rows, columns, runs, devices, ...calls, duckdb: peer, stats, residentStats });
 }

@@ -1,11 +1,14 @@
 // Hash joins of relations in one GPU's memory, result included: what the papers on GPU joins measure. A program without Google
 // Benchmark, so that it runs on any GPU host.
 //
-//   warpjoin_gpu_join_bench [--tuples N] [--samples N] [--only NAME] [--json FILE]
+//   warpjoin_gpu_join_bench [--tuples N] [--rows N] [--samples N] [--only NAME] [--json FILE]
 //
 // --tuples: of either side of the square joins (2^27). A sample goes from the inputs in device memory to the result in device
 // memory, keys and both payloads: at once, as there is room for a pair of each probe tuple, or by count, reservation and
 // writing, in two calls.
+//
+// --rows (5 * 10^7): of either of two tables on the GPU that are joined by one int64 key, by two int32 keys of which few values
+// are there, and by two of all values, into a table of the keys and a payload of each side. All of their rows match, one each.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -13,6 +16,7 @@
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -20,13 +24,15 @@
 #include "core/engine.h"
 #include "device/gpu_device.h"
 #include "gpu_bench.h"
+#include "join/join_rows.h"
+#include "join/table_join.h"
 #include "primitives/primitives.h"
 
 namespace warpjoin {
 namespace {
 
 struct Options {
-  uint64_t tuples = uint64_t{1} << 27;
+  uint64_t tuples = uint64_t{1} << 27, rows = 50'000'000;
   uint64_t samples = 7;
   std::string only;  ///< cases of this name
   std::string json;
@@ -84,6 +90,8 @@ class Bench {
     }
     measure({"small build side", 8, n >> 7, n * 2});
     measure({"small build side", 8, n >> 12, n * 2});
+    device_.memory().release();
+    measure_tables();
     if (!options_.json.empty()) write_json();
   }
 
@@ -212,6 +220,112 @@ class Bench {
     results_.push_back(result);
   }
 
+  /// Tables of rows 0 .. n - 1 in some order: an int64 key, two int32 keys of few values, two of all, and the number as an int64.
+  ResidentTable table_of(uint64_t seed) {
+    const uint64_t n = options_.rows, step = 0x9E3779B97F4A7C15 % n | 1;
+    const auto number = [&](uint64_t i) { return (i + seed) * step % n; };  // each once where the step has no factor of n
+    const ColumnType i64{ColumnKind::fixed, KeyOrder::signed_integer, 8}, i32{ColumnKind::fixed, KeyOrder::signed_integer, 4};
+    ResidentTable table{{&device_}, {n}, {}, {}};
+    const auto add = [&](const ColumnType& type, const std::function<uint64_t(uint64_t)>& of) {
+      const HostBuffer host = engine_.memory->allocate(n * type.width, "a column");
+      engine_.pool.for_blocks(n, uint64_t{1} << 16, job_, [&](uint64_t begin, uint64_t end) {
+        for (uint64_t i = begin; i < end; ++i) {
+          const uint64_t value = of(number(i));
+          type.width == 4 ? void(host.as<uint32_t>()[i] = static_cast<uint32_t>(value)) : void(host.as<uint64_t>()[i] = value);
+        }
+      });
+      table.memory.push_back(device_.memory().allocate_resident(host.size()));
+      device_.copy(table.memory.back().data(), host.data(), host.size(), *stream_);
+      stream_->synchronize();
+      table.columns.push_back({"c", type, false, {{table.memory.back().data(), nullptr}}});
+    };
+    add(i64, [](uint64_t i) { return key_of(i, 8); });
+    add(i32, [](uint64_t i) { return i / 8192; });
+    add(i32, [](uint64_t i) { return i % 8192; });
+    add(i32, [](uint64_t i) { return key_of(i, 8) >> 32; });
+    add(i32, [](uint64_t i) { return key_of(i, 8); });
+    add(i64, [](uint64_t i) { return i; });
+    return table;
+  }
+
+  void measure_tables() {
+    if (!options_.only.empty() && options_.only != "tables") return;
+    while (std::gcd(options_.rows, 0x9E3779B97F4A7C15 % options_.rows | 1) != 1) --options_.rows;
+    const ResidentTable left = table_of(0), right = table_of(options_.rows / 3);
+    double one = 0;
+    for (const auto& [name, columns] : {std::pair<const char*, std::vector<size_t>>{"one int64", {0}},
+                                        {"two int32 of few values", {1, 2}},
+                                        {"two int32 of all values", {3, 4}}}) {
+      std::vector<TableKeyPair> pairs;
+      std::vector<ResidentOrigin> origins;
+      for (const size_t column : columns) {
+        origins.push_back({ResidentOrigin::From::keys, {}, pairs.size()});
+        pairs.push_back({column, column});
+      }
+      origins.push_back({ResidentOrigin::From::left, {}});
+      origins.push_back({ResidentOrigin::From::right, {}});
+      std::vector<double> counts, joins;
+      unsigned bits = 0;
+      for (size_t sample = 0; sample < kWarmUps + options_.samples; ++sample) {
+        uint64_t counted = 0;
+        const double count = time([&] {
+          Job job;
+          const TableJoinKeys keys(left, right, pairs, job);
+          counted = join_tables_home(engine_, {&keys, {}, {}}, {.count_only = true}, job).size;
+        });
+        ResidentTable joined;
+        const double join = time([&] {
+          Job job;
+          const TableJoinKeys keys(left, right, pairs, job);
+          bits = keys.bits();
+          joined = join_tables(engine_, {&keys, 5, 5}, {.want_keys = true}, origins, job);
+        });
+        if (counted != options_.rows || joined.size() != counted) throw Error(ErrorCode::internal, "wrong numbers of rows");
+        if (sample < kWarmUps) {
+          check_joined(joined, columns);
+          continue;
+        }
+        counts.push_back(count);
+        joins.push_back(join);
+      }
+      const Times count = times_of(counts), join = times_of(joins);
+      if (one == 0) one = join.median;
+      std::printf("tables of %llu rows by %s (%u bits): count %.2f ms, join %.2f ms (%.2f to %.2f), %.3f times one int64\n",
+                  static_cast<unsigned long long>(options_.rows), name, bits, count.median, join.median, join.least, join.most,
+                  join.median / one);
+      std::fflush(stdout);
+      char row[512];
+      std::snprintf(row, sizeof row,
+                    "    {\"keys\": \"%s\", \"rows\": %llu, \"keyBits\": %u, \"countMs\": %.4f, \"medianMs\": %.4f, "
+                    "\"leastMs\": %.4f, \"mostMs\": %.4f, \"ofOneInt64\": %.3f}",
+                    name, static_cast<unsigned long long>(options_.rows), bits, count.median, join.median, join.least, join.most,
+                    join.median / one);
+      tables_.push_back(row);
+    }
+  }
+
+  /// Each number once, on both sides, and with its keys.
+  void check_joined(const ResidentTable& joined, const std::vector<size_t>& columns) {
+    Job job;
+    std::vector<size_t> all(joined.columns.size());
+    std::iota(all.begin(), all.end(), size_t{0});
+    const std::vector<OwnedColumn> home = bring_home(engine_, joined, all, job);
+    const auto* const l = home[columns.size()].values.as<uint64_t>();
+    const auto* const r = home[columns.size() + 1].values.as<uint64_t>();
+    std::vector<bool> seen(options_.rows);
+    for (uint64_t i = 0; i < options_.rows; ++i) {
+      bool right = l[i] == r[i] && l[i] < options_.rows && !seen[l[i]];
+      for (size_t k = 0; right && k < columns.size(); ++k) {
+        const uint64_t key = key_of(l[i], 8);
+        const uint64_t expected[] = {key, l[i] / 8192, l[i] % 8192, key >> 32, key};
+        right = columns[k] == 0 ? home[k].values.as<uint64_t>()[i] == key
+                                : home[k].values.as<uint32_t>()[i] == static_cast<uint32_t>(expected[columns[k]]);
+      }
+      if (!right) throw Error(ErrorCode::internal, "a wrong row in a join of tables");
+      seen[l[i]] = true;
+    }
+  }
+
   /// A million rows from anywhere: key and payloads belong together.
   void check(const Case& c, uint64_t pairs, const Buffer& keys, const Buffer& left, const Buffer& right) {
     const uint64_t size = std::min<uint64_t>(pairs, 1 << 20), first = (pairs - size) / 2;
@@ -253,6 +367,10 @@ class Bench {
           r.count.median, r.match.median, r.in_two.median, r.all.median, r.all.least, r.all.most, r.g_tuples_per_s(),
           i + 1 < results_.size() ? "," : "");
     }
+    std::fprintf(file, "  ],\n  \"tables\": [\n");
+    for (size_t i = 0; i < tables_.size(); ++i) {
+      std::fprintf(file, "%s%s\n", tables_[i].c_str(), i + 1 < tables_.size() ? "," : "");
+    }
     std::fprintf(file, "  ]\n}\n");
     std::fclose(file);
   }
@@ -264,6 +382,7 @@ class Bench {
   Job job_;
   double copy_gb_per_s_ = 0;
   std::vector<Result> results_;
+  std::vector<std::string> tables_;  // rows of the JSON
 };
 
 }  // namespace
@@ -274,6 +393,7 @@ int main(int argc, char** argv) {
   Options options;
   return bench::main_of(argc, argv,
                         {{"--tuples", &options.tuples, 1 << 16},
+                         {"--rows", &options.rows, 1000},
                          {"--samples", &options.samples},
                          {"--only", &options.only},
                          {"--json", &options.json}},

@@ -1,6 +1,6 @@
 // Sorts on GPUs beside the ceilings of their links, all in one run:
 //
-//   warpjoin_gpu_sort_bench [--keys N] [--pairs N] [--resident N] [--chunksets N] [--runs N] [--json FILE]
+//   warpjoin_gpu_sort_bench [--keys N] [--pairs N] [--resident N] [--chunksets N] [--topk N] [--first N] [--runs N] [--json FILE]
 //
 // Host to host from pinned memory: uint64 keys, and (uint64, uint64) pairs whose values are row numbers. The floor is the
 // bytes over the host-to-device ceiling plus the bytes over the device-to-host ceiling of the same GPUs, the best of those that
@@ -12,7 +12,11 @@
 //
 // Resident: as many pairs on each GPU, sorted from device memory to device memory. One GPU is compared with the radix sort of CUB
 // or rocPRIM alone; several are compared with as many times the rate of one.
+//
+// Top-k: the first rows (--first) of a sort of a table of int64 keys and int32 payloads, --topk rows on each GPU, into a table
+// that stays. The floor is a pass that reads all keys once, measured in the same run.
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -28,6 +32,7 @@
 #include "primitives/primitives.h"
 #include "several_gpus.h"
 #include "sort/sample_sort.h"
+#include "sort/table_sort.h"
 #include "transfer/host_transfer.h"
 #include "transfer/link_speeds.h"
 
@@ -35,7 +40,7 @@ namespace warpjoin {
 namespace {
 
 struct Options {
-  uint64_t keys = 4'000'000'000, pairs = 2'000'000'000, resident = uint64_t{1} << 29;
+  uint64_t keys = 4'000'000'000, pairs = 2'000'000'000, resident = uint64_t{1} << 29, topk = uint64_t{1} << 28, first = 8192;
   unsigned runs = 3, chunksets = 4;
   std::string json;
 };
@@ -319,6 +324,111 @@ void measure_resident(Engine& engine, const LinkSpeeds& links, const Options& op
   for (Device* device : engine.select(links.sets.back().devices)) device->memory().release();
 }
 
+// A table of int64 keys and of row numbers in 32 bits.
+ResidentTable top_table(const std::vector<Device*>& devices, const Pinned& host, uint64_t rows) {
+  ResidentTable table{devices, {}, {}, {}};
+  table.columns = {{"k", {ColumnKind::fixed, KeyOrder::signed_integer, 8}},
+                   {"v", {ColumnKind::fixed, KeyOrder::signed_integer, 4}}};
+  const Streams streams = create_streams(devices);
+  for (size_t d = 0; d < devices.size(); ++d) {
+    const auto [begin, end] = Shard::of(rows, devices.size(), d);
+    table.rows.push_back(end - begin);
+    const char* const from[] = {reinterpret_cast<const char*>(host.at(begin)),
+                                reinterpret_cast<const char*>(host.at(rows)) + begin * 4};
+    for (size_t c = 0; c < 2; ++c) {
+      const size_t bytes = (end - begin) * table.columns[c].type.width;
+      table.memory.push_back(devices[d]->memory().allocate_resident(bytes));
+      table.columns[c].stretches.push_back({table.memory.back().data(), nullptr});
+      devices[d]->copy(table.memory.back().data(), from[c], bytes, *streams[d]);
+    }
+  }
+  synchronize_all(streams);
+  return table;
+}
+
+// They are the rows, in order, if each is what the host has in its row, if they ascend by key and row, and if no more rows than
+// these come before the last one.
+bool are_first(Engine& engine, const Pinned& host, uint64_t rows, const std::vector<OwnedColumn>& got, uint64_t first) {
+  const auto* const keys = got[0].values.as<int64_t>();
+  const auto* const numbers = got[1].values.as<uint32_t>();
+  const auto* const all = reinterpret_cast<const int64_t*>(host.at(0));
+  if (got[0].length != std::min(first, rows)) return false;
+  for (uint64_t i = 0; i < got[0].length; ++i) {
+    if (numbers[i] >= rows || all[numbers[i]] != keys[i]) return false;
+    if (i && (keys[i] < keys[i - 1] || (keys[i] == keys[i - 1] && numbers[i] <= numbers[i - 1]))) return false;
+  }
+  const int64_t last = keys[got[0].length - 1];
+  const uint32_t last_row = numbers[got[0].length - 1];
+  std::atomic<uint64_t> before{0};
+  const Job job;
+  engine.pool.for_blocks(rows, uint64_t{1} << 20, job, [&](uint64_t begin, uint64_t end) {
+    uint64_t found = 0;
+    for (uint64_t row = begin; row < end; ++row) found += all[row] < last || (all[row] == last && row <= last_row);
+    before += found;
+  });
+  return before == got[0].length;
+}
+
+void measure_top(Engine& engine, const LinkSpeeds& links, const Options& options, Report& report) {
+  struct Data {
+    const char* name;
+    std::function<uint64_t(uint64_t)> key;
+  };
+  for (const LinkSpeeds::Set& set : links.sets) {
+    if (set.devices.size() == 1 && set.devices[0] != 0) continue;
+    const std::vector<Device*> devices = engine.select(set.devices);
+    const uint64_t rows = options.topk * devices.size();
+    for (Device* device : devices) device->memory().release();
+    Pinned host(*devices[0], rows * 12 + 8);
+    for (const auto& [name, key] :
+         {Data{"random", random_word}, Data{"256 keys", [](uint64_t i) { return random_word(i) % 256; }},
+          Data{"ascending", [](uint64_t i) { return i; }}}) {
+      fill(engine.pool, host, [&](uint64_t i) { return i < rows ? key(i) : (2 * (i - rows) + 1) << 32 | 2 * (i - rows); });
+      host.pin();
+      const ResidentTable table = top_table(devices, host, rows);
+      std::vector<double> floor, milliseconds;
+      std::string phases;
+      const Streams streams = create_streams(devices);
+      bool right = true;
+      for (unsigned run = 0; run <= 4 * options.runs; ++run) {
+        Job job;
+        std::vector<ValueRange> ranges(devices.size());
+        const double read = milliseconds_of([&] {
+          for (size_t d = 0; d < devices.size(); ++d) {
+            devices[d]->primitives().value_range(stretch_of(table, 0, d), &ranges[d], job, *streams[d]);
+          }
+          synchronize_all(streams);
+        });
+        ResidentTable sorted;
+        const double took = milliseconds_of([&] {
+          const TableSortKeys keys(table, {{0}}, 1, job);
+          sorted = sort_table(engine, keys, {0, 1}, job, {0, options.first});
+        });
+        if (run == 0 || run == 1) {
+          right = right && are_first(engine, host, rows, bring_home(engine, sorted, {0, 1}, job), options.first);
+          continue;
+        }
+        floor.push_back(read);
+        milliseconds.push_back(took);
+        phases = phases_of(job);
+      }
+      report.wrong = report.wrong || !right;
+      const Times times = times_of(milliseconds), floors = times_of(floor);
+      std::printf("top %llu of %llu, %s, %d GPUs  %7.3f ms (%.3f to %.3f)  floor %.3f ms  ratio %.3f  %s  [%s]\n",
+                  static_cast<unsigned long long>(options.first), static_cast<unsigned long long>(rows), name,
+                  static_cast<int>(devices.size()), times.median, times.least, times.most, floors.median,
+                  times.median / floors.median, right ? "right" : "WRONG", phases.c_str());
+      std::fflush(stdout);
+      report.rows.push_back("{\"sort\": \"topk\", \"data\": \"" + std::string(name) + "\", \"tuples\": " + std::to_string(rows) +
+                            ", \"first\": " + std::to_string(options.first) +
+                            ", \"keyBytes\": 8, \"valueBytes\": 4, \"gpus\": " + std::to_string(devices.size()) +
+                            ", \"milliseconds\": " + json_of(times) + ", \"readMilliseconds\": " + json_of(floors) +
+                            ", \"ratioToRead\": " + std::to_string(times.median / floors.median) +
+                            ", \"right\": " + (right ? "true" : "false") + ", \"phases\": {" + phases + "}}");
+    }
+  }
+}
+
 int run(const Options& options) {
   EngineConfig config;
   config.host_devices = 0;
@@ -327,6 +437,7 @@ int run(const Options& options) {
   Engine engine(config);
   Report report;
   LinkSpeeds links = measure_links(engine, Job());
+  if (options.topk) measure_top(engine, links, options, report);
   if (options.resident) measure_resident(engine, links, options, report);
   if (options.keys + options.pairs) measure_host_to_host(engine, links, options, report);
   std::string sets;
@@ -350,6 +461,8 @@ int main(int argc, char** argv) {
                          {"--pairs", &options.pairs, 0},
                          {"--resident", &options.resident, 0},
                          {"--chunksets", &options.chunksets, 0},
+                         {"--topk", &options.topk, 0, uint64_t{1} << 29},
+                         {"--first", &options.first},
                          {"--runs", &options.runs},
                          {"--json", &options.json}},
                         [&] { return run(options); });

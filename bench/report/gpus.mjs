@@ -79,43 +79,49 @@ export function gpuSections(folder, table) {
     );
   const sections = {
     'gpu-goals': () => goalsTable(reports, table),
-    'gpu-links': from('sort', ({ gpu, hostThreads, links }) =>
-      [
-        `${gpu.replace(/ \d+$/, '')}, ${hostThreads} host threads; pinned memory, GB/s, all GPUs of the row at once:`,
-        '',
-        table(
-          ['GPUs', 'to the devices', 'to the host', 'both at once'],
-          links.map((l) => [l.gpus, ...[l.h2dGBps, l.d2hGBps, l.bothGBps].map((speed) => speed.toFixed(1))]),
-        ),
-      ].join('\n'),
-    ),
-    'gpu-host-sorts': from('sort', ({ results }) =>
-      table(
+    'gpu-links': from(
+      'sort',
+      ({ gpu, hostThreads, links }) =>
         [
-          'sort',
-          'tuples, 10^9',
-          'key + value bytes',
-          'GPUs',
-          'ms',
-          '10^9 tuples/s',
-          'floor, ms',
-          'times the floor',
-          'phases, ms',
-        ],
-        results
-          .filter(({ floorMilliseconds }) => floorMilliseconds)
-          .map((r) => [
-            r.sort,
-            billions(r.tuples),
-            `${r.keyBytes} + ${r.valueBytes}`,
-            r.gpus,
-            range(r.milliseconds, 0),
-            billions((r.tuples / r.milliseconds.median) * 1000),
-            r.floorMilliseconds.toFixed(0),
-            r.ratioToFloor.toFixed(3),
-            phasesOf(r),
-          ]),
-      ),
+          `${gpu.replace(/ \d+$/, '')}, ${hostThreads} host threads; pinned memory, GB/s, all GPUs of the row at once:`,
+          '',
+          table(
+            ['GPUs', 'to the devices', 'to the host', 'both at once'],
+            links.map((l) => [l.gpus, ...[l.h2dGBps, l.d2hGBps, l.bothGBps].map((speed) => speed.toFixed(1))]),
+          ),
+        ].join('\n'),
+      ({ floorMilliseconds }) => floorMilliseconds,
+    ),
+    'gpu-host-sorts': from(
+      'sort',
+      ({ results }) =>
+        table(
+          [
+            'sort',
+            'tuples, 10^9',
+            'key + value bytes',
+            'GPUs',
+            'ms',
+            '10^9 tuples/s',
+            'floor, ms',
+            'times the floor',
+            'phases, ms',
+          ],
+          results
+            .filter(({ floorMilliseconds }) => floorMilliseconds)
+            .map((r) => [
+              r.sort,
+              billions(r.tuples),
+              `${r.keyBytes} + ${r.valueBytes}`,
+              r.gpus,
+              range(r.milliseconds, 0),
+              billions((r.tuples / r.milliseconds.median) * 1000),
+              r.floorMilliseconds.toFixed(0),
+              r.ratioToFloor.toFixed(3),
+              phasesOf(r),
+            ]),
+        ),
+      ({ floorMilliseconds }) => floorMilliseconds,
     ),
     'gpu-sorts-in-other-runs': otherRuns('sorts', [
       ['keys', (r) => r.sort === 'host to host' && r.valueBytes === 0],
@@ -131,20 +137,41 @@ export function gpuSections(folder, table) {
         ]),
       ),
     ),
-    'gpu-resident-sorts': from('sort', ({ results }) =>
-      table(
-        ['GPUs', 'tuples, 10^9', "CUB's radix sort, ms", 'ms', '10^9 tuples/s', 'of as many single GPUs'],
-        results
-          .filter(({ sort }) => sort === 'resident')
-          .map((r) => [
+    'gpu-resident-sorts': from(
+      'sort',
+      ({ results }) =>
+        table(
+          ['GPUs', 'tuples, 10^9', "CUB's radix sort, ms", 'ms', '10^9 tuples/s', 'of as many single GPUs'],
+          results
+            .filter(({ sort }) => sort === 'resident')
+            .map((r) => [
+              r.gpus,
+              billions(r.tuples),
+              r.libraryMilliseconds ? range(r.libraryMilliseconds, 1) : '',
+              range(r.milliseconds, 1),
+              billions((r.tuples / r.milliseconds.median) * 1000),
+              `${(100 * r.shareOfSingleRate).toFixed(0)} %`,
+            ]),
+        ),
+      ({ sort }) => sort === 'resident',
+    ),
+    'gpu-top-rows': from(
+      'sort',
+      ({ results }) =>
+        table(
+          ['keys', 'rows, 10^6', 'first', 'GPUs', 'ms', 'a pass over the keys, ms', 'times the pass', 'phases, ms'],
+          results.map((r) => [
+            r.data,
+            (r.tuples / 1e6).toFixed(0),
+            r.first,
             r.gpus,
-            billions(r.tuples),
-            r.libraryMilliseconds ? range(r.libraryMilliseconds, 1) : '',
-            range(r.milliseconds, 1),
-            billions((r.tuples / r.milliseconds.median) * 1000),
-            `${(100 * r.shareOfSingleRate).toFixed(0)} %`,
+            range(r.milliseconds, 2),
+            range(r.readMilliseconds, 2),
+            r.ratioToRead.toFixed(2),
+            phasesOf(r),
           ]),
-      ),
+        ),
+      ({ sort }) => sort === 'topk',
     ),
     'gpu-transfers': from('transfer', ({ results }) =>
       table(
@@ -191,7 +218,7 @@ export function gpuSections(folder, table) {
           ]),
       ),
     ),
-    'gpu-table-join': from('table-join', ({ rows, columns, threads, devices, warpjoin, resident, byFloats, duckdb }) =>
+    'gpu-table-join': from('table-join', ({ rows, columns, threads, devices, warpjoin, resident, byFloats, byTwo, duckdb }) =>
       table(
         [
           'call',
@@ -207,6 +234,7 @@ export function gpuSections(folder, table) {
           ['of Arrow tables', columns, warpjoin, duckdb],
           ['of loaded tables', columns, resident, duckdb],
           ...(byFloats ? [['of loaded tables, by floats and nulls', 1, byFloats.resident, byFloats.duckdb]] : []),
+          ...(byTwo ? [['of loaded tables, by two int32 keys', 1, byTwo.resident, byTwo.duckdb]] : []),
         ].flatMap(([what, payloads, calls, peer]) =>
           Object.keys(calls).map((call) => [
             `${call} ${what}`,
@@ -295,6 +323,25 @@ export function gpuSections(folder, table) {
         ),
       ].join('\n'),
     ),
+    'gpu-joins-by-several-keys': reports('join').some(({ tables }) => tables)
+      ? () => {
+          const { name, commit, tables } = reports('join').findLast((report) => report.tables);
+          return [
+            table(
+              ['keys', 'bits of a key', 'rows a side, 10^6', 'count, ms', 'join, ms', 'times one int64'],
+              tables.map((r) => [
+                r.keys,
+                r.keyBits,
+                r.rows / 1e6,
+                r.countMs.toFixed(2),
+                range({ median: r.medianMs, min: r.leastMs, max: r.mostMs }, 2),
+                r.ofOneInt64.toFixed(3),
+              ]),
+            ),
+            `From \`${name}\`, commit ${commit}.`,
+          ].join('\n\n');
+        }
+      : undefined,
     'gpu-primitives': from('primitives', ({ results }) =>
       table(
         ['primitive', 'ms', 'GB/s', 'of a copy', 'with all it moves'],

@@ -1,9 +1,9 @@
 /** Joins of two loaded tables where they lie, from which nothing but what is asked for comes home. */
-import { infoOf, isForDevices } from '../columns/input.js';
-import type { ResultColumn } from '../columns/layout.js';
+import { type Input, infoOf, isForDevices } from '../columns/input.js';
+import type { KeyPair, ResultColumn } from '../columns/layout.js';
 import { checkTableRows } from '../columns/result.js';
 import { type TypeInfo, typeName } from '../columns/types.js';
-import type { KeyedTables, NativeJoinRequest, ResidentOrigin, Side, TableKey } from '../native.js';
+import type { KeyedTables, NativeJoinRequest, ResidentOrigin, Side, TableKeys } from '../native.js';
 import type { JoinPlan } from '../plan/join.js';
 import { ALL_ROWS, takesAll } from '../plan/order.js';
 import type { ColumnOrigin, PlannedColumn, Resources } from '../plan/plan.js';
@@ -35,12 +35,14 @@ export async function prepareResident(call: Call, task: JoinTask): Promise<Resid
   for (const side of SIDES) {
     if (!(await useThere(call, task[side].loaded!))) return `the ${side} table was evicted, and there is no room for it`;
   }
-  const keyOf = (side: Side): TableKey => {
+  const pairs = task.keys!;
+  const keysOf = (side: Side): TableKeys => {
     const { handle, position } = residentOf(task, side);
-    return { table: handle, key: position.get(task.keys![0]![side])! };
+    return { table: handle, keys: pairs.map((pair) => position.get(pair[side])!) };
   };
+  const nullsEqual = pairs.map((pair) => pair.nullsEqual);
   const keys = call.keep(
-    await call.step('encode keys', () => call.native.tableJoinKeys(call.job, keyOf('left'), keyOf('right'))),
+    await call.step('encode keys', () => call.native.tableJoinKeys(call.job, keysOf('left'), keysOf('right'), nullsEqual)),
   );
   const unjoined = (reason: string): string => {
     call.free(keys);
@@ -51,10 +53,10 @@ export async function prepareResident(call: Call, task: JoinTask): Promise<Resid
   const columns = typeof want === 'string' ? [] : want.columns;
   let layout = takesAll(settings) ? layOut(task, columns, keys.giveLeft, keys.areColumns) : layOutRows(columns);
   // Keys that are made can be decoded only where the result is made.
-  if (!keys.areColumns && !layout.made) layout = layOut(task, columns, false, false);
+  if (!keys.areColumns && !layout.made) layout = layOut(task, columns, [], false);
   const { payload, from, made } = layout;
   const originOf = ({ source, column }: ResultColumn, index: number): ResidentOrigin => {
-    if (from[index] === 'keys') return { from: 'keys' };
+    if (from[index] === 'keys') return { from: 'keys', pair: pairs.findIndex((pair) => pair.left === column) };
     const side = source as Side;
     return { from: side, column: from[index] === 'gathered' ? residentOf(task, side).position.get(column)! : null };
   };
@@ -101,9 +103,14 @@ interface Layout {
   made: boolean;
 }
 
-/** `keysGive`: keys give the left key column; `asTheyAre`: they are its values, which may come home as they are. */
-function layOut(task: JoinTask, columns: readonly ResultColumn[], keysGive: boolean, asTheyAre: boolean): Layout {
-  const isKey = (column: ResultColumn): boolean => keysGive && isLeftKey(task, column);
+/**
+ * `keysGive`: whether keys give the left column of each pair; `asTheyAre`: they are its values, which may come home as they are.
+ */
+function layOut(task: JoinTask, columns: readonly ResultColumn[], keysGive: readonly boolean[], asTheyAre: boolean): Layout {
+  const isKey = ({ source, column }: ResultColumn): boolean =>
+    task.settings.how === 'inner' &&
+    source === 'left' &&
+    (keysGive[task.keys!.findIndex((pair) => pair.left === column)] ?? false);
   const others = columns.filter((column) => !isKey(column));
   const payload = { left: carriedOf(task, others, 'left'), right: carriedOf(task, others, 'right') };
   const from = columns.map((column): ColumnOrigin => {
@@ -123,10 +130,6 @@ function layOutRows(columns: readonly ResultColumn[]): Layout {
 
 const residentOf = (task: JoinTask, side: Side): Resident => task[side].loaded!.resident!;
 
-/** Whether it is the left key of an inner join, which rows carry. */
-const isLeftKey = ({ keys, settings }: JoinTask, { source, column }: ResultColumn): boolean =>
-  settings.how === 'inner' && source === 'left' && keys!.length === 1 && column === keys![0]!.left;
-
 /** Whether a column of the result can be made on the devices. */
 function isMadeThere(task: JoinTask, { source, column }: ResultColumn, from: ColumnOrigin): boolean {
   if (source === 'coalesced') return false;
@@ -140,18 +143,23 @@ function refusalOf(call: Call, { left, right, keys, settings }: JoinTask): strin
   if (!left.loaded || !right.loaded) return `the ${left.loaded ? 'right' : 'left'} table is not loaded`;
   if (!keys) return 'a cross join has no keys';
   if (settings.algorithm === 'sort-merge') return 'sort-merge was asked for';
-  const [key] = keys;
-  if (keys.length > 1) return 'there are several key columns';
-  if (key!.nullsEqual) return 'null keys are equal';
-  // Both, as text compares with text alone.
-  if (!isForDevices(left, key!.left)) return 'the keys are in host memory alone';
-  const [one, other] = [infoOf(left, key!.left), infoOf(right, key!.right)];
+  for (const pair of keys) {
+    const refusal = refusalOfPair(left, right, pair);
+    if (refusal !== null) return refusal;
+  }
+  return null;
+}
+
+/** Why rows are not joined by a pair of columns where they lie, as far as their types say; or null. */
+function refusalOfPair(left: Input, right: Input, key: KeyPair): string | null {
+  if (!isForDevices(left, key.left) || !isForDevices(right, key.right)) return 'the keys are in host memory alone';
+  const [one, other] = [infoOf(left, key.left), infoOf(right, key.right)];
   if (one.order === 'floating' && one.width !== other.width) return 'the keys are floats of two widths';
   const plain = ({ kind, order, width, dictionary }: TypeInfo): boolean =>
     !dictionary &&
     (kind === 'boolean' || (order !== 'none' && order !== 'bytes' && width <= 8 && !(order === 'floating' && width === 2)));
   if (!plain(one) || !plain(other)) return `the keys are ${typeName(one.type)} and ${typeName(other.type)}`;
-  const sameUnit = (['left', 'right'] as const).every((side) => key!.factors[side].pow10 === 0 && key!.factors[side].times === 1);
+  const sameUnit = SIDES.every((side) => key.factors[side].pow10 === 0 && key.factors[side].times === 1);
   return sameUnit ? null : 'the keys differ in unit or scale';
 }
 

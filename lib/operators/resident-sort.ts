@@ -1,6 +1,6 @@
 /** Sorts of a loaded table where it lies, from which nothing but what is asked for comes home. */
 import { canBeDecoded, isForDevices } from '../columns/input.js';
-import type { TableSortKeysHandle } from '../native.js';
+import type { RowWindow, TableSortKeysHandle } from '../native.js';
 import { type ColumnOrigin, type PlannedColumn, type Resources, readEachOther } from '../plan/plan.js';
 import { planResidentSort } from '../plan/resident.js';
 import type { SortPlan } from '../plan/sort.js';
@@ -9,13 +9,14 @@ import type { Call } from './call.js';
 import type { Resident } from './load.js';
 import { carriedThere, planThere, stayingTable, useThere } from './resident.js';
 import { plannedWidth } from './shared.js';
-import { givesAll, type Sorted, type SortTask } from './sort.js';
+import type { Sorted, SortTask } from './sort.js';
 
 /** A sort that runs where its table lies. */
 export interface ResidentSort {
   keys: TableSortKeysHandle;
   /** Of the result, by their positions on the devices. */
   positions: number[];
+  window: RowWindow;
   plan: SortPlan;
   resources: Resources;
 }
@@ -48,10 +49,17 @@ export async function prepareResidentSort(call: Call, task: SortTask): Promise<R
   const planned = columns.map(({ name, column }, index): PlannedColumn => {
     return { name, from: from[index]!, width: plannedWidth(table, column) };
   });
-  const shape = { rows: table.rows, keyBytes: keys.keyBytes, columns: planned, comesHome: !task.resident };
-  const deviceBytes = call.native.sortTableDeviceBytes(keys, positions);
+  const window = { first: task.rows.begin, rows: task.rows.end - task.rows.begin };
+  const shape = {
+    rows: table.rows,
+    resultRows: window.rows,
+    keyBytes: keys.keyBytes,
+    columns: planned,
+    comesHome: !task.resident,
+  };
+  const deviceBytes = call.native.sortTableDeviceBytes(keys, positions, window);
   const fitting = await planThere(call, (resources) => planResidentSort(shape, deviceBytes, resources));
-  return typeof fitting === 'string' ? unsorted(fitting) : { keys, positions, ...fitting };
+  return typeof fitting === 'string' ? unsorted(fitting) : { keys, positions, window, ...fitting };
 }
 
 /** Why a sort does not run where its table lies, as far as types and options say; or null. */
@@ -61,7 +69,6 @@ function refusalOf(call: Call, task: SortTask): string | null {
   if (devices.some(({ kind }) => kind === 'host')) return 'the devices are the processor';
   if (!readEachOther(devices)) return "the devices do not read each other's memory";
   if (algorithm === 'merge' || algorithm === 'radix') return `${algorithm} was asked for`;
-  if (!givesAll(task)) return 'not all rows are asked for';
   if (task.indices) return 'row numbers are asked for';
   const needed = [...new Set([...keys, ...columns.map(({ column }) => column)])];
   const atHome = needed.filter((column) => !isForDevices(table, column));
@@ -78,18 +85,18 @@ function carriedOf({ table, keys, columns }: SortTask, resident: Resident): numb
 }
 
 export async function executeResidentSort(call: Call, task: SortTask, prepared: ResidentSort): Promise<Sorted> {
-  const { keys, positions, plan } = prepared;
+  const { keys, positions, window, plan } = prepared;
   const { native, job } = call;
   const [sort, home] = plan.steps;
   call.follow(plan);
-  const made = call.keep(await call.step(sort!, () => native.sortTable(job, keys, positions)));
+  const made = call.keep(await call.step(sort!, () => native.sortTable(job, keys, positions, window)));
   call.free(keys);
   const { rows } = made;
   if (task.resident) {
     const table = stayingTable(call, task.columns, task.table, made);
-    return { columns: [], table, rows, stats: call.stats(plan, [rows], rows) };
+    return { columns: [], table, rows, stats: call.stats(plan, [task.table.rows], rows) };
   }
   const columns = await call.step(home!, () => native.bringHome(job, made, [...positions.keys()]));
   call.free(made);
-  return { columns, table: null, rows, stats: call.stats(plan, [rows], rows) };
+  return { columns, table: null, rows, stats: call.stats(plan, [task.table.rows], rows) };
 }

@@ -78,6 +78,7 @@ const tableRows = ({ leftRows, rightRows }: ResidentShape, { side }: PlannedColu
 /** A sort of a loaded table. */
 export interface ResidentSortShape {
   rows: number;
+  resultRows: number;
   keyBytes: number;
   /** Of the result. */
   columns: readonly PlannedColumn[];
@@ -89,16 +90,19 @@ export interface ResidentSortShape {
  * ERR_MEMORY_LIMIT, naming the limit, where the result does not fit in host memory.
  */
 export function planResidentSort(shape: ResidentSortShape, deviceBytes: number, resources: Resources): SortPlan | string {
-  const { rows, keyBytes, columns, comesHome } = shape;
+  const { rows, resultRows, keyBytes, columns, comesHome } = shape;
   const { devices, links } = resources;
   const free = Math.min(...devices.map(({ limitBytes }) => limitBytes));
   if (deviceBytes > free)
     return `sorting where it lies takes ${formatBytes(deviceBytes)} on each device, which has ${formatBytes(free)} left`;
-  const resultBytes = Math.ceil(columns.reduce((bytes, { width }) => bytes + rows * width, 0));
-  if (comesHome) checkHostBytes(`The result of ${rows} rows`, resultBytes, resources);
+  const resultBytes = Math.ceil(columns.reduce((bytes, { width }) => bytes + resultRows * width, 0));
+  if (comesHome) checkHostBytes(`The result of ${resultRows} rows`, resultBytes, resources);
   const tupleBytes = rows * (keyBytes + (columns.some(({ from }) => from !== 'keys') ? 8 : 0));
-  // A pass for each byte of the keys, and one that partitions them for the devices.
-  const sorted = gpuPassSeconds(keyBytes + (devices.length > 1 ? 1 : 0), tupleBytes, devices.length);
+  // A pass for each byte of the keys, and one that partitions them for the devices; or one over the keys, of which few are sorted.
+  const few = resultRows < rows / 4;
+  const sorted = few
+    ? gpuPassSeconds(1, rows * keyBytes, devices.length)
+    : gpuPassSeconds(keyBytes + (devices.length > 1 ? 1 : 0), tupleBytes, devices.length);
   const home = comesHome ? resultBytes / transferSpeeds(devices, links).d2h : 0;
   const sort = { op: 'residentSort' as const, label: 'sort of a loaded table' };
   const bringHome = { op: 'bringHome' as const, label: 'bring home' };
@@ -111,7 +115,7 @@ export function planResidentSort(shape: ResidentSortShape, deviceBytes: number, 
     deviceBytes,
     steps: [
       { ...sort, estimate: { rows, bytes: 2 * tupleBytes, milliseconds: sorted * 1e3 } },
-      ...(comesHome ? [{ ...bringHome, estimate: { rows, bytes: resultBytes, milliseconds: home * 1e3 } }] : []),
+      ...(comesHome ? [{ ...bringHome, estimate: { rows: resultRows, bytes: resultBytes, milliseconds: home * 1e3 } }] : []),
     ],
     inOrder: [],
     loaded: { inputs: ['input'], reason: 'sorted where it lies' },

@@ -45,17 +45,32 @@ std::optional<size_t> optional_column(const ResidentTable& table, const Napi::Va
   return required_column(table, index, what);
 }
 
-/// A column that a table on devices is joined by, and what holds it.
-struct HeldColumn {
-  std::shared_ptr<ResidentState> held;
-  size_t column = 0;
+std::vector<size_t> table_columns(const ResidentTable& table, const Napi::Value& indices, const char* what) {
+  std::vector<size_t> columns;
+  for (const uint64_t column : to_counts(indices, what)) {
+    if (column >= table.columns.size())
+      throw Napi::RangeError::New(indices.Env(), std::string(what) + " is not a column of the table");
+    columns.push_back(column);
+  }
+  return columns;
+}
 
-  HeldColumn(const EngineWrap& engine, const Napi::Value& value) {
+/// Columns that a table on devices is joined by, and what holds it.
+struct HeldColumns {
+  std::shared_ptr<ResidentState> held;
+  std::vector<size_t> columns;
+
+  HeldColumns(const EngineWrap& engine, const Napi::Value& value) {
     const Napi::Object object = to_object(value, "table");
     held = engine.own<ResidentState>(object.Get("table"));
-    column = required_column(held->table, object.Get("key"), "table.key");
+    columns = table_columns(held->table, object.Get("keys"), "table.keys");
   }
 };
+
+RowWindow to_window(const Napi::Value& value) {
+  const Napi::Object object = to_object(value, "window");
+  return {to_count(object.Get("first"), "window.first"), to_count(object.Get("rows"), "window.rows")};
+}
 
 /// Tables to join on devices, and what holds them.
 struct HeldTables {
@@ -73,15 +88,6 @@ struct HeldTables {
     }
   }
 };
-
-std::vector<size_t> table_columns(const ResidentTable& table, const Napi::Value& indices) {
-  std::vector<size_t> columns;
-  for (const uint64_t column : to_counts(indices, "columns")) {
-    if (column >= table.columns.size()) throw Napi::RangeError::New(indices.Env(), "columns is not a column of the table");
-    columns.push_back(column);
-  }
-  return columns;
-}
 
 std::vector<TableSortColumn> to_sort_columns(const ResidentTable& table, const Napi::Value& value) {
   if (!value.IsArray()) throw Napi::TypeError::New(value.Env(), "Expected an array for by");
@@ -108,7 +114,10 @@ std::vector<ResidentOrigin> to_origins(const Napi::Value& value, const HeldTable
     };
     if (from == "keys") {
       if (!request.want_keys || request.count_only) refuse("keys");
-      origins.push_back({ResidentOrigin::From::keys, std::nullopt});
+      const size_t pair = to_count(origin.Get("pair"), "columns.pair");
+      if (pair >= tables.held->keys.left().parts.size())
+        throw Napi::RangeError::New(value.Env(), "columns.pair is not a pair of the keys");
+      origins.push_back({ResidentOrigin::From::keys, std::nullopt, pair});
       continue;
     }
     const bool of_left = to_side_is_left(origin.Get("from"));
@@ -145,34 +154,41 @@ Napi::Value EngineWrap::load_table(const Napi::CallbackInfo& info) {
 
 Napi::Value EngineWrap::bring_home(const Napi::CallbackInfo& info) {
   const auto resident = own<ResidentState>(info[1]);
-  return enqueue(info, {resident},
-                 [table = &resident->table, columns = table_columns(resident->table, info[2])](Engine& engine, Job& job) {
-                   const PhaseTimer timer(job, "bring home");
-                   // They become a table, also in a call that gives typed arrays.
-                   return columns_result(warpjoin::bring_home(engine, *table, columns, job),
-                                         std::min(job.max_buffer_bytes(), kMaxBufferBytes));
-                 });
+  return enqueue(
+      info, {resident},
+      [table = &resident->table, columns = table_columns(resident->table, info[2], "columns")](Engine& engine, Job& job) {
+        const PhaseTimer timer(job, "bring home");
+        // They become a table, also in a call that gives typed arrays.
+        return columns_result(warpjoin::bring_home(engine, *table, columns, job),
+                              std::min(job.max_buffer_bytes(), kMaxBufferBytes));
+      });
 }
 
 Napi::Value EngineWrap::table_join_keys(const Napi::CallbackInfo& info) {
-  const HeldColumn left(*this, info[1]), right(*this, info[2]);
-  return enqueue(info, {left.held, right.held}, [left, right](Engine& engine, Job& job) -> MakeResult {
-    const PhaseTimer timer(job, "encode");
-    auto state = std::make_shared<TableJoinKeysState>(
-        TableJoinKeysState{{engine.weak_from_this()},
-                           left.held,
-                           right.held,
-                           TableJoinKeys(left.held->table, left.column, right.held->table, right.column, job)});
-    return [state = std::move(state)](Napi::Env env) -> Napi::Value {
-      const TableJoinKeys& keys = state->keys;
-      Napi::Object handle = to_handle(env, state);
-      handle.Set("bits", number(env, keys.bits()));
-      handle.Set("mostBits", number(env, kMostKeyBits));
-      handle.Set("areColumns", Napi::Boolean::New(env, keys.are_columns()));
-      handle.Set("giveLeft", Napi::Boolean::New(env, keys.left().given));
-      return handle;
-    };
-  });
+  const HeldColumns left(*this, info[1]), right(*this, info[2]);
+  const std::vector<bool> nulls_equal = to_bools(info[3], "nullsEqual");
+  if (left.columns.empty() || right.columns.size() != left.columns.size() || nulls_equal.size() != left.columns.size())
+    throw Napi::RangeError::New(info.Env(), "Expected as many columns of both tables, at least one, and nullsEqual for each");
+  std::vector<TableKeyPair> pairs;
+  for (size_t i = 0; i < nulls_equal.size(); ++i) pairs.push_back({left.columns[i], right.columns[i], nulls_equal[i]});
+  return enqueue(
+      info, {left.held, right.held}, [left = left.held, right = right.held, pairs](Engine& engine, Job& job) -> MakeResult {
+        const PhaseTimer timer(job, "encode");
+        auto state = std::make_shared<TableJoinKeysState>(
+            TableJoinKeysState{{engine.weak_from_this()}, left, right, TableJoinKeys(left->table, right->table, pairs, job)});
+        return [state = std::move(state)](Napi::Env env) -> Napi::Value {
+          const TableJoinKeys& keys = state->keys;
+          Napi::Object handle = to_handle(env, state);
+          handle.Set("bits", number(env, keys.bits()));
+          handle.Set("mostBits", number(env, kMostKeyBits));
+          handle.Set("areColumns", Napi::Boolean::New(env, keys.are_columns()));
+          const std::vector<TableJoinKeys::Part>& parts = keys.left().parts;
+          Napi::Array gives = Napi::Array::New(env, parts.size());
+          for (uint32_t i = 0; i < parts.size(); ++i) gives.Set(i, Napi::Boolean::New(env, parts[i].given));
+          handle.Set("giveLeft", gives);
+          return handle;
+        };
+      });
 }
 
 Napi::Value EngineWrap::join_tables(const Napi::CallbackInfo& info) {
@@ -227,14 +243,16 @@ Napi::Value EngineWrap::table_sort_keys(const Napi::CallbackInfo& info) {
 Napi::Value EngineWrap::sort_table(const Napi::CallbackInfo& info) {
   const auto state = own<TableSortKeysState>(info[1]);
   return enqueue(info, {state},
-                 [keys = &state->keys, columns = table_columns(state->resident->table, info[2])](Engine& engine, Job& job) {
-                   return resident_to_handle(engine, warpjoin::sort_table(engine, *keys, columns, job));
+                 [keys = &state->keys, columns = table_columns(state->resident->table, info[2], "columns"),
+                  window = to_window(info[3])](Engine& engine, Job& job) {
+                   return resident_to_handle(engine, warpjoin::sort_table(engine, *keys, columns, job, window));
                  });
 }
 
 Napi::Value EngineWrap::sort_table_device_bytes(const Napi::CallbackInfo& info) {
   const auto state = own<TableSortKeysState>(info[0]);
-  return number(info.Env(), warpjoin::sort_table_device_bytes(state->keys, table_columns(state->resident->table, info[1])));
+  const std::vector<size_t> columns = table_columns(state->resident->table, info[1], "columns");
+  return number(info.Env(), warpjoin::sort_table_device_bytes(state->keys, columns, to_window(info[2])));
 }
 
 }  // namespace warpjoin::binding

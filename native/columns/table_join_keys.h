@@ -8,24 +8,35 @@
 
 namespace warpjoin {
 
-/// Keys are the columns as they are, where both are of one type, of 4- or 8-byte integers, and no row is null. Otherwise they are
-/// made: the distance of each value from the least one of both columns, in 4 bytes if that needs no more. A null is a key that no
-/// other row has, behind those of all values: it matches nothing, as the semantics of joins want it, in any kind of join.
+/// Columns of two tables on devices whose values must be equal.
+struct TableKeyPair {
+  size_t left = 0, right = 0;
+  bool nulls_equal = false;  ///< whether two nulls are; otherwise a null equals nothing
+};
+
+/// Keys are one pair's columns as they are, where both are of one type, of 4- or 8-byte integers, and no row is null. Otherwise
+/// they are made of all pairs: of each, the distance of a value from the least one of both columns, in as few bits as that needs,
+/// where nulls that are equal have one code more. A row with a null that equals nothing has a key that no other row has, behind
+/// all of these: it matches nothing, as the semantics of joins want it, in any kind of join.
 class TableJoinKeys {
  public:
-  /// A table, and the column that it is joined by.
-  struct Side {
-    const ResidentTable* table;
+  /// A column of a side.
+  struct Part {
     size_t column;
     KeyField field = {};  ///< of keys that are made
     bool given = true;    ///< keys give the column back: not where -0.0 or an unusual NaN is in it
+  };
+  /// A table, and the columns that it is joined by, in the order of the pairs.
+  struct Side {
+    const ResidentTable* table;
+    std::vector<Part> parts = {};
 
-    const ResidentColumn& key() const { return table->columns.at(column); }
+    const ResidentColumn& column(size_t pair) const { return table->columns.at(parts.at(pair).column); }
   };
 
   /// Reads columns that are not keys as they are, once for all calls. Throws Error(not_supported), naming the columns, where
-  /// they are not integers, floats of one width or booleans, and where the tables lie on different devices.
-  TableJoinKeys(const ResidentTable& left, size_t left_column, const ResidentTable& right, size_t right_column, const Job& job);
+  /// those of a pair are not integers, floats of one width or booleans, and where the tables lie on different devices.
+  TableJoinKeys(const ResidentTable& left, const ResidentTable& right, const std::vector<TableKeyPair>& pairs, const Job& job);
 
   const Side& left() const { return left_; }
   const Side& right() const { return right_; }
@@ -43,7 +54,7 @@ class TableJoinKeys {
                                 const Job& job) const;
 
  private:
-  void lay_out(const ValueRange& left, const ValueRange& right);
+  void lay_out(const std::vector<TableKeyPair>& pairs, const std::vector<ValueRange>& left, const std::vector<ValueRange>& right);
 
   Side left_, right_;
   bool are_columns_ = false;

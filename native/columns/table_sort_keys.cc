@@ -86,15 +86,11 @@ void TableSortKeys::lay_out(const std::vector<ValueRange>& ranges) {
 }
 
 void TableSortKeys::make(size_t device, void* keys, const Job& job, Stream& stream) const {
-  Device& on = *table_->devices[device];
-  const uint8_t key_bytes = layout().key_bytes;
-  bool first = true;
+  std::vector<KeyPart> parts;
   for (const Part& part : parts_) {
-    if (part.field.bits == 0) continue;
-    on.primitives().encode_field(stretch_of(*table_, part.column, device), part.field, std::exchange(first, false), key_bytes,
-                                 keys, job, stream);
+    if (part.field.bits) parts.push_back({stretch_of(*table_, part.column, device), part.field});
   }
-  if (first) on.fill(keys, 0, made_bytes(table_->rows[device]), stream);  // all rows are the same
+  table_->devices[device]->primitives().encode_keys(parts, table_->rows[device], layout().key_bytes, keys, job, stream);
 }
 
 }  // namespace warpjoin

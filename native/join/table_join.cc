@@ -75,7 +75,8 @@ ResidentTable join_tables(Engine& engine, const KeyedTables& tables, const JoinR
     for (const ResidentRows::Chunk& chunk : rows.chunks) found.push_back({chunk.keys.data(), nullptr, 0, chunk.size});
     for (size_t i = 0; i < origins.size(); ++i) {
       if (origins[i].from != From::keys) continue;
-      made[i] = decode_column(left, keys.left().column, keys.left().field, keys.key_bytes(), found, result.memory, streams, job);
+      const TableJoinKeys::Part& part = keys.left().parts.at(origins[i].pair);
+      made[i] = decode_column(left, part.column, part.field, keys.key_bytes(), found, result.memory, streams, job);
     }
     synchronize_all(streams);
     for (ResidentRows::Chunk& chunk : rows.chunks) chunk.keys = Buffer();
@@ -94,7 +95,7 @@ ResidentTable join_tables(Engine& engine, const KeyedTables& tables, const JoinR
     if (origins[i].column) continue;
     switch (origins[i].from) {
       case From::keys:
-        if (keys.are_columns()) carry(i, keys.left().key(), &ResidentRows::Chunk::keys);
+        if (keys.are_columns()) carry(i, keys.left().column(0), &ResidentRows::Chunk::keys);
         break;
       case From::left: carry(i, left.columns.at(tables.left_payload.value()), &ResidentRows::Chunk::left); break;
       case From::right: carry(i, right.columns.at(tables.right_payload.value()), &ResidentRows::Chunk::right); break;

@@ -22,6 +22,7 @@ struct ResidentOrigin {
 
   From from = From::keys;
   std::optional<size_t> column;  ///< of that side's table, gathered by the rows' numbers; otherwise what the rows carry
+  size_t pair = 0;               ///< of keys: of which pair of columns the left one is given
 };
 
 /// Joins into a table on the same devices, whose stretches are what each device has found: column i is as origins[i] says, named

@@ -27,9 +27,8 @@ struct BitValues {
 template <class Values>
 class ColumnRows {
  public:
-  explicit ColumnRows(const ColumnStretch& stretch)
-      : values_(static_cast<const typename Values::Raw*>(stretch.values)),
-        validity_(static_cast<const uint64_t*>(stretch.validity)) {}
+  constexpr ColumnRows(const void* values, const void* validity)
+      : values_(static_cast<const typename Values::Raw*>(values)), validity_(static_cast<const uint64_t*>(validity)) {}
 
   /// Reads the value of a null, too, so that no load waits for another.
   constexpr void add_to(ValueRange& range, uint64_t row) const {
@@ -37,9 +36,13 @@ class ColumnRows {
     const uint64_t bits = Values::ordered(values_, row);
     range.add({null, null ? ~uint64_t{0} : bits, null ? 0 : bits, !null && !Values::is_canonical(values_, row)});
   }
-  constexpr uint64_t part_of_key(const KeyField& field, uint64_t row) const {
-    const uint64_t null_code = field.distinct_nulls ? field.null_code + row : field.null_code;
-    return (is_null(row) ? null_code : field.code(Values::ordered(values_, row))) << field.shift;
+  /// A row's key with its field; `key`: what the parts before this one have made of it. Reads the value of a null, too.
+  constexpr uint64_t add_to_key(uint64_t key, const KeyField& field, uint64_t row) const {
+    const bool null = is_null(row);
+    const uint64_t code = field.code(Values::ordered(values_, row));
+    if (field.distinct_from && key >= field.distinct_from) return key;
+    if (null && field.distinct_nulls) return field.distinct_from + row;
+    return key | (null ? field.null_code : code) << field.shift;
   }
 
  private:
@@ -59,7 +62,7 @@ void with_values(const ColumnType& type, Body&& body) {
 /// Calls body(ColumnRows).
 template <class Body>
 void with_rows(const ColumnStretch& stretch, Body&& body) {
-  with_values(stretch.type, [&]<class Values>() { body(ColumnRows<Values>(stretch)); });
+  with_values(stretch.type, [&]<class Values>() { body(ColumnRows<Values>(stretch.values, stretch.validity)); });
 }
 
 }  // namespace warpjoin

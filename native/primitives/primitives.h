@@ -89,13 +89,29 @@ struct ValueRange {
 struct KeyField {
   uint64_t flip = 0, base = 0;
   unsigned shift = 0, bits = 0;  ///< shift < 64
-  bool nulls = false;            ///< some rows are null
+  bool nulls = false;            ///< some rows are null, and are decoded as such
   uint64_t null_code = 0;
-  bool distinct_nulls = false;  ///< that of row r is null_code + r; keys of nulls are not decoded then
+  /// Where rows have keys of their own, the first of these, above what fields can make and not 0: the key of row r is this + r
+  /// where one of its parts has distinct nulls and is null. The same in all fields of a key.
+  uint64_t distinct_from = 0;
+  bool distinct_nulls = false;
 
   constexpr uint64_t code(uint64_t ordered) const { return (ordered ^ flip) - base; }
   constexpr uint64_t code_in(uint64_t key) const { return bits ? (key >> shift) & (~uint64_t{0} >> (64 - bits)) : 0; }
   constexpr uint64_t ordered(uint64_t code) const { return (code + base) ^ flip; }
+};
+
+/// A column and its field of a key.
+struct KeyPart {
+  ColumnStretch column;
+  KeyField field;
+};
+
+/// How far down an order tuples are selected: a key of those that sample_keys() has written.
+struct SampleBound {
+  const void* key = nullptr;    ///< as key ^ flip, in the device's memory; null: all tuples are selected
+  const void* index = nullptr;  ///< which of them it is, in 4 bytes of the device's memory
+  uint64_t count = 0;           ///< how many there are
 };
 
 /// What a local join found.
@@ -156,9 +172,9 @@ class Primitives {
   /// Adds a column's rows to *host_range.
   virtual void value_range(const ColumnStretch& column, ValueRange* host_range, const Job& job, Stream& stream) = 0;
 
-  /// ORs a column's field into `keys`, one for each row; `first`: writes it there.
-  virtual void encode_field(const ColumnStretch& column, const KeyField& field, bool first, uint8_t key_bytes, void* keys,
-                            const Job& job, Stream& stream) = 0;
+  /// Writes a key for each of `size` rows, the number that each part's column has: the fields of its parts, zero without any.
+  virtual void encode_keys(std::span<const KeyPart> parts, uint64_t size, uint8_t key_bytes, void* keys, const Job& job,
+                           Stream& stream) = 0;
 
   /// Writes the column of out.size rows that a field of their keys holds. Values of nulls are zero, and so are a bitmap's bits
   /// behind the last row.
@@ -190,6 +206,13 @@ class Primitives {
   /// Writes the keys of rows sampled_row(in.size, count, 0 .. count - 1) of `in` to `keys`, which may lie on a peer device.
   /// count <= in.size.
   virtual void sample_keys(TupleLayout layout, TupleView in, uint64_t count, void* keys, const Job& job, Stream& stream) = 0;
+
+  /// Writes the tuples of `in` that come no later than the bound in the order of key ^ flip, equal ones in that of rows. They
+  /// come in any order, with key ^ flip for keys and implied values written out. *host_count is their number; those that `out`
+  /// has no room for are counted alone. One pass over the keys.
+  virtual void select_up_to(TupleLayout layout, TupleView in, uint64_t flip, const SampleBound& bound, TupleSpan out,
+                            uint64_t* host_count, void* scratch, const Job& job, Stream& stream) = 0;
+  static constexpr size_t kSelectScratchBytes = 128;
 
   /// Merges k >= 1 sorted runs into `out`, stable: equal keys keep the order of the runs. Runs may lie on peer devices. What is
   /// out of order would be read past its end.

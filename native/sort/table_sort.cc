@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "device/streams.h"
 #include "primitives/primitives.h"
+#include "sort/resident_top.h"
 #include "sort/sample_sort.h"
 
 namespace warpjoin {
@@ -51,13 +52,23 @@ uint64_t varying_bits(const std::vector<Device*>& devices, TupleLayout layout, c
 /// Rows of the longest stretch; plans count with as many on each device.
 uint64_t longest(const ResidentTable& table) { return *std::max_element(table.rows.begin(), table.rows.end()); }
 
-/// What the sort takes on each device while it runs.
+/// What a sort of all takes on each device while it runs.
 size_t working_bytes(const TableSortKeys& keys, TupleLayout layout) {
   const std::vector<Device*>& devices = keys.table().devices;
   const uint64_t own = longest(keys.table());
   return StackAllocator::kAlignment + StackAllocator::aligned(keys.made_bytes(own)) +
          sorting::sort_resident_bytes(*devices.at(0), layout, own, own * devices.size(), devices.size());
 }
+
+/// What finding the rows of a window takes.
+size_t working_bytes(const TableSortKeys& keys, TupleLayout layout, const RowWindow& window) {
+  const std::vector<Device*>& devices = keys.table().devices;
+  const uint64_t own = longest(keys.table());
+  return StackAllocator::kAlignment + StackAllocator::aligned(keys.made_bytes(own)) +
+         sorting::top_resident_bytes(*devices.at(0), layout, own, window, devices.size());
+}
+
+bool is_all(const RowWindow& rows, const ResidentTable& table) { return rows.rows == table.size(); }
 
 /// Sorted tuples of a device.
 struct Stretch {
@@ -78,27 +89,91 @@ ResidentColumn column_of(const ResidentColumn& like, const Stretches& stretches,
   return column;
 }
 
+/// Sorts on the table's devices.
+class StretchSort {
+ public:
+  StretchSort(Engine& engine, const TableSortKeys& keys, TupleLayout layout, Job& job)
+      : engine_(engine), keys_(keys), layout_(layout), devices_(keys.table().devices), job_(job) {}
+
+  Stretches all() const {
+    Stretches stretches(devices_.size());
+    const std::vector<Buffer> held = reserve_beside_tables(devices_, working_bytes(keys_, layout_));
+    std::vector<Buffer> made;
+    const std::vector<TupleView> chunks = keys_.chunks(made, job_);
+    const uint64_t bits = keys_.is_column() ? varying_bits(devices_, layout_, chunks, job_) : columns::low_bits(keys_.bits());
+    sorting::sort_resident(engine_, layout_, devices_, chunks, keys_.flip(), bits, room_in(stretches), job_);
+    return stretches;
+  }
+
+  /// Few rows.
+  Stretches top(const RowWindow& window) const {
+    Stretches stretches(devices_.size());
+    {
+      const std::vector<Buffer> held = reserve_beside_tables(devices_, working_bytes(keys_, layout_, window));
+      std::vector<Buffer> made;
+      const std::vector<TupleView> chunks = keys_.chunks(made, job_);
+      const uint64_t bits = columns::low_bits(keys_.bits());
+      if (sorting::top_resident(layout_, devices_, chunks, keys_.flip(), bits, window, room_in(stretches), job_))
+        return stretches;
+    }
+    return cut(all(), window);
+  }
+
+  /// Rows of stretches, spread as load_table() does it.
+  Stretches cut(const Stretches& from, const RowWindow& window) const {
+    Stretches stretches(devices_.size());
+    const auto room = room_in(stretches);
+    const Streams streams = create_streams(devices_);
+    for (size_t d = 0; d < devices_.size(); ++d) {
+      const Shard shard = Shard::of(window.rows, devices_.size(), d);
+      const uint64_t begin = window.first + shard.begin, end = window.first + shard.end;
+      const TupleSpan to = room(d, end - begin);
+      uint64_t at = 0;
+      for (const Stretch& stretch : from) {
+        const uint64_t first = std::max(begin, at), last = std::min(end, at + stretch.size);
+        if (first < last) {
+          const TupleSpan part = to.slice(layout_, first - begin, last - begin);
+          const TupleView source =
+              TupleView{stretch.keys.data(), stretch.values.data(), 0, stretch.size}.slice(layout_, first - at, last - at);
+          devices_[d]->copy(part.keys, source.keys, part.size * layout_.key_bytes, *streams[d]);
+          if (layout_.value_bytes) devices_[d]->copy(part.values, source.values, part.size * layout_.value_bytes, *streams[d]);
+        }
+        at += stretch.size;
+      }
+    }
+    synchronize_all(streams);
+    return stretches;
+  }
+
+ private:
+  sorting::StretchOf room_in(Stretches& stretches) const {
+    return [this, &stretches](size_t d, uint64_t size) {
+      const auto take = [&](size_t bytes) { return bytes ? devices_[d]->memory().allocate_resident(bytes) : Buffer(); };
+      stretches[d] = {size, take(size * layout_.key_bytes), take(size * layout_.value_bytes)};
+      return TupleSpan{stretches[d].keys.data(), stretches[d].values.data(), size};
+    };
+  }
+
+  Engine& engine_;
+  const TableSortKeys& keys_;
+  const TupleLayout layout_;
+  const std::vector<Device*>& devices_;
+  Job& job_;
+};
+
 }  // namespace
 
-ResidentTable sort_table(Engine& engine, const TableSortKeys& keys, const std::vector<size_t>& columns, Job& job) {
+ResidentTable sort_table(Engine& engine, const TableSortKeys& keys, const std::vector<size_t>& columns, Job& job,
+                         const RowWindow& window) {
   check(keys, columns);
   const ResidentTable& table = keys.table();
   const std::vector<Device*>& devices = table.devices;
   const TupleLayout layout = layout_of(keys, columns);
-  Stretches stretches(devices.size());
-  const auto stretch_of = [&](size_t d, uint64_t size) {
-    const auto take = [&](size_t bytes) { return bytes ? devices[d]->memory().allocate_resident(bytes) : Buffer(); };
-    stretches[d] = {size, take(size * layout.key_bytes), take(size * layout.value_bytes)};
-    return TupleSpan{stretches[d].keys.data(), stretches[d].values.data(), size};
-  };
-  {
-    const std::vector<Buffer> held = reserve_beside_tables(devices, working_bytes(keys, layout));
-    std::vector<Buffer> made;
-    const std::vector<TupleView> chunks = keys.chunks(made, job);
-    const uint64_t bits = keys.is_column() ? varying_bits(devices, layout, chunks, job) : columns::low_bits(keys.bits());
-    sorting::sort_resident(engine, layout, devices, chunks, keys.flip(), bits, stretch_of, job);
-  }
-
+  const RowWindow rows = window.within(table.size());
+  const StretchSort sort(engine, keys, layout, job);
+  Stretches stretches = is_all(rows, table)                                    ? sort.all()
+                        : sorting::are_few(rows, table.size(), devices.size()) ? sort.top(rows)
+                                                                               : sort.cut(sort.all(), rows);
   ResidentTable result{devices, {}, {}, {}};
   for (const Stretch& stretch : stretches) result.rows.push_back(stretch.size);
   Streams decoding;
@@ -140,12 +215,23 @@ ResidentTable sort_table(Engine& engine, const TableSortKeys& keys, const std::v
   return result;
 }
 
-size_t sort_table_device_bytes(const TableSortKeys& keys, const std::vector<size_t>& columns) {
+size_t sort_table_device_bytes(const TableSortKeys& keys, const std::vector<size_t>& columns, const RowWindow& window) {
   const ResidentTable& from = keys.table();
+  const size_t devices = from.devices.size();
   const TupleLayout layout = layout_of(keys, columns);
-  const uint64_t stretch = sorting::most_in_stretch(longest(from) * from.devices.size(), from.devices.size());
+  const RowWindow rows = window.within(from.size());
   const auto stays = [&](size_t bytes) { return bytes ? from.devices[0]->memory().resident_size(bytes) : 0; };
-  size_t bytes = working_bytes(keys, layout) + stays(stretch * layout.key_bytes) + stays(stretch * layout.value_bytes);
+  const auto sorted = [&](uint64_t stretch) { return stays(stretch * layout.key_bytes) + stays(stretch * layout.value_bytes); };
+  uint64_t stretch = sorting::most_in_stretch(longest(from) * devices, devices);
+  size_t bytes = 0;
+  if (is_all(rows, from)) {
+    bytes = working_bytes(keys, layout) + sorted(stretch);
+  } else {
+    const bool few = sorting::are_few(rows, from.size(), devices);
+    bytes = few ? working_bytes(keys, layout, rows) : working_bytes(keys, layout) + sorted(stretch);
+    stretch = Shard::of(rows.rows, devices, 0).end;
+    bytes += sorted(stretch);
+  }
   for (const size_t c : columns) {
     if (part_for(keys, c)) continue;
     const ResidentColumn& column = from.columns.at(c);

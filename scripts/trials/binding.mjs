@@ -220,7 +220,9 @@ const sortPlan = (of, tuples) =>
     chunksetEnds: mostly(() => (chance(0.3) ? [below(tuples + 1), tuples] : [mostly(() => tuples)])),
     spill: flag(),
   }));
-const tableKey = (of) => mostly(() => ({ table: handle('resident', of), key: columnIndex() }));
+const tableKeys = (of, pairs) => mostly(() => ({ table: handle('resident', of), keys: mostly(() => times(pairs, columnIndex)) }));
+const window = () =>
+  mostly(() => ({ first: pick([0, 0, below(100), count(1e9)]), rows: pick([below(100), pick(ROWS), count(1e9)]) }));
 const keyedTables = (of) =>
   mostly(() => ({ keys: handle('tableJoinKeys', of), payload: mostly(() => ({ left: payload(), right: payload() })) }));
 
@@ -381,12 +383,23 @@ const methods = {
     'resident',
   ],
   bringHome: [3, (of) => [handle('job', of), handle('resident', of), mostly(() => times(below(3), columnIndex))]],
-  tableJoinKeys: [5, (of) => [handle('job', of), tableKey(of), tableKey(of)], 'tableJoinKeys'],
+  tableJoinKeys: [
+    5,
+    (of) => {
+      const pairs = 1 + below(2);
+      return [handle('job', of), tableKeys(of, pairs), tableKeys(of, pairs), mostly(() => times(pairs, () => chance(0.3)))];
+    },
+    'tableJoinKeys',
+  ],
   joinTables: [
     4,
     (of) => {
       const origin = () =>
-        mostly(() => (chance(0.2) ? { from: 'keys' } : { from: side(), column: mostly(() => (chance(0.5) ? null : below(4))) }));
+        mostly(() =>
+          chance(0.2)
+            ? { from: 'keys', pair: mostly(() => below(2)) }
+            : { from: side(), column: mostly(() => (chance(0.5) ? null : below(4))) },
+        );
       return [handle('job', of), keyedTables(of), request(), mostly(() => times(below(3), origin))];
     },
     'resident',
@@ -396,10 +409,10 @@ const methods = {
   tableSortKeys: [5, (of) => [handle('job', of), handle('resident', of), by(), payload()], 'tableSortKeys'],
   sortTable: [
     4,
-    (of) => [handle('job', of), handle('tableSortKeys', of), mostly(() => times(below(3), columnIndex))],
+    (of) => [handle('job', of), handle('tableSortKeys', of), mostly(() => times(below(3), columnIndex)), window()],
     'resident',
   ],
-  sortTableDeviceBytes: [2, (of) => [handle('tableSortKeys', of), mostly(() => times(below(3), columnIndex))]],
+  sortTableDeviceBytes: [2, (of) => [handle('tableSortKeys', of), mostly(() => times(below(3), columnIndex)), window()]],
   failAllocation: [1, () => [mostly(() => pick(['memory', 'devices'])), pick([0, 1, 2, 5, count(9)])]],
   leaveDeviceMemory: [1, () => [pick([ALL, ALL, ALL, 2 ** 20, count(9)])]],
 };

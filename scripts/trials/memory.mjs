@@ -171,14 +171,15 @@ async function callAll(attempt) {
   await call('residentBytes', relation, [0, 1, 2], devices);
   const table = await call('loadTable', job, relation, [0, 1, 2], devices);
   await call('bringHome', job, table, [0, 1, 2]);
-  const tableKeys = table && (await call('tableJoinKeys', job, { table, key: 1 }, { table, key: 0 }));
+  const tableKeys = table && (await call('tableJoinKeys', job, { table, keys: [1] }, { table, keys: [0] }, [false]));
   const tables = tableKeys && { keys: tableKeys, payload: { left: null, right: null } };
   await call('joinTablesDeviceBytes', tables, request);
   await call('joinTablesHome', job, tables, request);
   await call('joinTables', job, tables, request, [{ from: 'left', column: 2 }]);
   const order = await call('tableSortKeys', job, table, by(1), null);
-  await call('sortTableDeviceBytes', order, [1, 2]);
-  await call('sortTable', job, order, [1, 2]);
+  await call('sortTableDeviceBytes', order, [1, 2], { first: 0, rows: ROWS });
+  await call('sortTable', job, order, [1, 2], { first: 0, rows: ROWS });
+  await call('sortTable', job, order, [1, 2], { first: 2, rows: 10 });
   await attempt('progress', () => [job?.progress(), job?.phases()]);
   for (const handle of kept) handle.release();
   await attempt('dispose', () => engine.dispose());

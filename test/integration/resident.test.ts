@@ -64,11 +64,11 @@ test.each([1, 3])('tables are loaded, joined where they lie, and come home, on %
   expect(pieces!.chunks.flatMap((chunk) => [...new Int32Array(chunk.values)])).toEqual([...left.getChild('k')!.toArray()]);
 
   const [one, other] = [
-    { table: l, key: 0 },
-    { table: r, key: 0 },
+    { table: l, keys: [0] },
+    { table: r, keys: [0] },
   ];
-  const joinKeys = await engine.tableJoinKeys(job, one, other);
-  expect(joinKeys).toMatchObject({ bits: 32, mostBits: 64, areColumns: true, giveLeft: true });
+  const joinKeys = await engine.tableJoinKeys(job, one, other, [false]);
+  expect(joinKeys).toMatchObject({ bits: 32, mostBits: 64, areColumns: true, giveLeft: [true] });
   const tables = { keys: joinKeys, payload: { left: 1, right: 1 } };
   const rows = await engine.joinTablesHome(job, tables, request);
   const pairs = (keys: ArrayBuffer, a: ArrayBuffer, b: ArrayBuffer, size: number) => {
@@ -91,7 +91,7 @@ test.each([1, 3])('tables are loaded, joined where they lie, and come home, on %
 
   const stays = await engine.joinTables(job, tables, request, [
     { from: 'right', column: null },
-    { from: 'keys' },
+    { from: 'keys', pair: 0 },
     { from: 'left', column: null },
   ]);
   expect([stays.rows, stays.nullable]).toEqual([rows.size, [false, false, false]]);
@@ -109,10 +109,10 @@ test.each([1, 3])('tables are loaded, joined where they lie, and come home, on %
   expect((await engine.bringHome(job, gathered, [0]))[0]!.nullCount).toBeGreaterThan(0);
 
   // 0 to 399 with 0 to 1499 shifted by 30 bits: only 0 is on both sides
-  const twoTypes = await engine.tableJoinKeys(job, one, { table: r, key: 1 });
-  expect(twoTypes).toMatchObject({ bits: 41, areColumns: false, giveLeft: true });
+  const twoTypes = await engine.tableJoinKeys(job, one, { table: r, keys: [1] }, [false]);
+  expect(twoTypes).toMatchObject({ bits: 41, areColumns: false, giveLeft: [true] });
   const zeroes = await engine.joinTables(job, { keys: twoTypes, payload: { left: 1, right: 1 } }, request, [
-    { from: 'keys' },
+    { from: 'keys', pair: 0 },
     { from: 'left', column: null },
   ]);
   const [zero, ofLeft] = await engine.bringHome(job, zeroes, [0, 1]);
@@ -120,20 +120,39 @@ test.each([1, 3])('tables are loaded, joined where they lie, and come home, on %
   expect([...new BigInt64Array(values(ofLeft), 0, zeroes.rows)].sort()).toEqual(zeroRows.sort());
   expect(new Int32Array(values(zero), 0, zeroes.rows)).toEqual(new Int32Array(zeroRows.length));
 
+  // By two columns, of which one has nulls that are equal.
+  const pair = await engine.tableJoinKeys(job, { table: l, keys: [0, 2] }, { table: r, keys: [0, 2] }, [false, true]);
+  expect(pair).toMatchObject({ bits: 11, areColumns: false, giveLeft: [true, true] });
+  const byTwo = await engine.joinTables(job, { keys: pair, payload: { left: 1, right: 1 } }, request, [
+    { from: 'left', column: null },
+    { from: 'keys', pair: 1 },
+  ]);
+  const ofRight = new Map<string, number>();
+  for (const { k, b } of right) ofRight.set(`${k} ${b}`, (ofRight.get(`${k} ${b}`) ?? 0) + 1);
+  const expectedByTwo = [...left].reduce((sum, { k, b }) => sum + (ofRight.get(`${k} ${b}`) ?? 0), 0);
+  expect([byTwo.rows, byTwo.nullable]).toEqual([expectedByTwo, [false, true]]);
+  expect(() => engine.tableJoinKeys(job, one, other, [])).toThrow('nullsEqual for each');
+  expect(() => engine.joinTables(job, { keys: pair, payload: tables.payload }, request, [{ from: 'keys', pair: 2 }])).toThrow(
+    'columns.pair is not a pair',
+  );
+  byTwo.release();
+  pair.release();
+
   const by = [{ column: 0, descending: true, nullsLast: true }];
+  const all = { first: 0, rows: 2000 };
   const asItIs = await engine.tableSortKeys(job, l, by, null);
   expect(asItIs).toMatchObject({ bits: 32, mostBits: 64, keyBytes: 4, giveColumns: true, carriesPayload: false });
-  const sorted = await engine.sortTable(job, asItIs, [0, 1, 2]);
+  const sorted = await engine.sortTable(job, asItIs, [0, 1, 2], all);
   expect([sorted.rows, sorted.nullable]).toEqual([2000, [false, false, true]]);
   const order = [...Array(2000).keys()].sort((a, b) => left.get(b)!.k - left.get(a)!.k || a - b);
   const [sortedKeys, sortedValues, sortedBits] = await engine.bringHome(job, sorted, [0, 1, 2]);
   expect([...new Int32Array(values(sortedKeys))]).toEqual(order.map((row) => left.get(row)!.k));
   expect(new BigInt64Array(values(sortedValues))).toEqual(BigInt64Array.from(order, (row) => BigInt(row) << 30n));
   expect(sortedBits!.nullCount).toBe(left.getChild('b')!.nullCount);
-  expect(engine.sortTableDeviceBytes(asItIs, [0, 1])).toBeGreaterThan(0);
+  expect(engine.sortTableDeviceBytes(asItIs, [0, 1], all)).toBeGreaterThan(0);
   const two = await engine.tableSortKeys(job, l, [{ column: 2, descending: false, nullsLast: false }, by[0]!], 1);
   expect(two).toMatchObject({ bits: 11, keyBytes: 4, giveColumns: true, carriesPayload: true });
-  const sortedByTwo = await engine.sortTable(job, two, [1, 0, 2]);
+  const sortedByTwo = await engine.sortTable(job, two, [1, 0, 2], all);
   expect(sortedByTwo.nullable).toEqual([false, false, true]);
   const rank = (row: number) => (left.get(row)!.b === null ? 0 : left.get(row)!.b ? 2 : 1);
   const orderByTwo = [...Array(2000).keys()].sort((a, b) => rank(a) - rank(b) || left.get(b)!.k - left.get(a)!.k || a - b);
@@ -142,20 +161,50 @@ test.each([1, 3])('tables are loaded, joined where they lie, and come home, on %
   expect([...new Int32Array(values(keysByTwo))]).toEqual(orderByTwo.map((row) => left.get(row)!.k));
   expect(bitsByTwo!.nullCount).toBe(left.getChild('b')!.nullCount);
 
-  expect(() => engine.sortTable(job, asItIs, [3])).toThrow('columns is not a column of the table');
+  const few = await engine.sortTable(job, asItIs, [1, 2], { first: 5, rows: 20 });
+  expect([few.rows, few.spreadEvenly]).toEqual([20, true]);
+  const [valuesOfFew] = await engine.bringHome(job, few, [0]);
+  expect(new BigInt64Array(values(valuesOfFew))).toEqual(BigInt64Array.from(order.slice(5, 25), (row) => BigInt(row) << 30n));
+  expect(engine.sortTableDeviceBytes(asItIs, [1, 2], { first: 5, rows: 20 })).toBeLessThan(
+    engine.sortTableDeviceBytes(asItIs, [1, 2], all),
+  );
+  const last = await engine.sortTable(job, asItIs, [1], { first: 1990, rows: 20 });
+  expect(last.rows).toBe(10);
+  expect(() => engine.sortTable(job, asItIs, [1], { first: -1, rows: 20 })).toThrow('window.first');
+  expect(() => engine.sortTable(job, asItIs, [1], { first: 0, rows: 0.5 })).toThrow('window.rows');
+
+  expect(() => engine.sortTable(job, asItIs, [3], all)).toThrow('columns is not a column of the table');
   expect(() => engine.tableSortKeys(job, l, [{ ...by[0]!, column: 3 }], null)).toThrow('by.column is not a column of the table');
   expect(() => engine.tableSortKeys(job, l, by, 3)).toThrow('payload is not a column of the table');
   const carrying = await engine.tableSortKeys(job, l, by, 1);
-  await expect(engine.sortTable(job, carrying, [2])).rejects.toMatchObject({ code: 'ERR_NOT_SUPPORTED' });
+  await expect(engine.sortTable(job, carrying, [2], all)).rejects.toMatchObject({ code: 'ERR_NOT_SUPPORTED' });
   await expect(engine.tableSortKeys(job, l, [], null)).rejects.toMatchObject({ code: 'ERR_OPTION' });
   expect(() => engine.bringHome(job, l, [3])).toThrow('columns is not a column of the table');
-  expect(() => engine.tableJoinKeys(job, { ...one, key: 9 }, other)).toThrow('table.key is not a column');
+  expect(() => engine.tableJoinKeys(job, { ...one, keys: [9] }, other, [false])).toThrow('table.keys is not a column');
   expect(() => engine.joinTablesHome(job, { ...tables, payload: { left: null, right: 3 } }, request)).toThrow(
     'tables.payload.right is not a column',
   );
   expect(() => engine.joinTables(job, tables, request, [{ from: 'both' as 'left', column: 0 }])).toThrow("'left' or 'right'");
-  await expect(engine.tableJoinKeys(job, { ...one, key: 2 }, other)).rejects.toMatchObject({ code: 'ERR_NOT_SUPPORTED' });
-  for (const handle of [l, r, joinKeys, twoTypes, rows, stays, gathered, zeroes, asItIs, sorted, two, sortedByTwo, carrying])
+  await expect(engine.tableJoinKeys(job, { ...one, keys: [2] }, other, [false])).rejects.toMatchObject({
+    code: 'ERR_NOT_SUPPORTED',
+  });
+  for (const handle of [
+    l,
+    r,
+    joinKeys,
+    twoTypes,
+    rows,
+    stays,
+    gathered,
+    zeroes,
+    asItIs,
+    sorted,
+    two,
+    sortedByTwo,
+    carrying,
+    few,
+    last,
+  ])
     handle.release();
   expect(residentBytes()).toEqual(ordinals.map(() => 0));
   await engine.dispose();

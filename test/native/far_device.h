@@ -130,11 +130,11 @@ class FarPrimitives final : public Primitives, public HashGroups {
     own(column);
     host_.value_range(column, range, job, stream);
   }
-  void encode_field(const ColumnStretch& column, const KeyField& field, bool first, uint8_t key_bytes, void* keys, const Job& job,
-                    Stream& stream) override {
-    own(column);
-    require(column.size == 0 || own_.holds(keys, column.size * key_bytes));
-    host_.encode_field(column, field, first, key_bytes, keys, job, stream);
+  void encode_keys(std::span<const KeyPart> parts, uint64_t size, uint8_t key_bytes, void* keys, const Job& job,
+                   Stream& stream) override {
+    for (const KeyPart& part : parts) own(part.column);
+    require(size == 0 || own_.holds(keys, size * key_bytes));
+    host_.encode_keys(parts, size, key_bytes, keys, job, stream);
   }
   void decode_field(const void* keys, uint8_t key_bytes, const KeyField& field, const ColumnRoom& out, const Job& job,
                     Stream& stream) override {
@@ -156,6 +156,13 @@ class FarPrimitives final : public Primitives, public HashGroups {
   void sample_keys(TupleLayout layout, TupleView in, uint64_t count, void* keys, const Job& job, Stream& stream) override {
     own(layout, in), require(count == 0 || any_holds(keys, count * layout.key_bytes));
     host_.sample_keys(layout, in, count, keys, job, stream);
+  }
+  void select_up_to(TupleLayout layout, TupleView in, uint64_t flip, const SampleBound& bound, TupleSpan out, uint64_t* count,
+                    void* scratch, const Job& job, Stream& stream) override {
+    own(layout, in), own(layout, out.view());
+    require(!bound.key || (own_.holds(bound.key, layout.key_bytes) && own_.holds(bound.index, 4)));
+    require(own_.holds(scratch, kSelectScratchBytes));
+    host_.select_up_to(layout, in, flip, bound, out, count, scratch, job, stream);
   }
   void merge(TupleLayout layout, std::span<const TupleView> runs, TupleSpan out, void* scratch, const Job& job,
              Stream& stream) override {

@@ -31,6 +31,7 @@ TEST_P(GpuTables, AreJoinedByKeysThatAreMade) {
   check_joins_by_made_keys(*engine, 40'000, 30'000);
   check_joins_by_made_keys(*engine, 0, 3);
   check_joins_by_any_values(*engine);
+  check_joins_by_several_keys(*engine, 40'000, 30'000);
 }
 
 TEST_P(GpuTables, AreSortedWhereTheyLie) {
@@ -40,6 +41,21 @@ TEST_P(GpuTables, AreSortedWhereTheyLie) {
   check_table_sorts(*engine, 100'000, 3);
   check_table_sorts(*engine, 5, 10);
   check_table_sorts(*engine, 0, 1);
+}
+
+TEST_P(GpuTables, GiveTheRowsThatAreWanted) {
+  SKIP_WITHOUT_GPUS(GetParam());
+  const auto engine = make_gpu_engine(GetParam());
+  check_top_rows(*engine, 300'000, 1'000'000);
+  check_top_rows(*engine, 700'000, 3);
+  check_top_rows(*engine, 3, 10);
+  check_top_rows(*engine, 0, 1);
+}
+
+TEST_P(GpuTables, GiveAFewRowsForTheSanitizers) {
+  SKIP_WITHOUT_GPUS(GetParam());
+  const auto engine = make_gpu_engine(GetParam());
+  check_top_rows(*engine, 5000, 300, {{0, 60}, {100, 70}});
 }
 
 // Small enough for compute-sanitizer.
@@ -55,6 +71,9 @@ TEST_P(GpuTables, AreJoinedALittleForTheSanitizers) {
   check_table_joins(*engine, 700, 500, 300, 8);
   check_table_joins(*engine, 200, 130, {test::floating_type(8), {.nulls = 0.3, .distinct = 90}},
                     {test::floating_type(8), {.distinct = 80}});
+  const DrawnKeys some{test::signed_type(4), {.nulls = 0.1, .distinct = 20}},
+      few{test::signed_type(8), {.nulls = 0.1, .distinct = 5}};
+  check_table_joins(*engine, 200, 150, {{some, some}, {few, few}}, {true, false});
 }
 
 INSTANTIATE_TEST_SUITE_P(Gpus, GpuTables, ::testing::Values(1, 2, 3, 4, 8),

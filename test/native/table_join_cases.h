@@ -12,12 +12,13 @@
 
 namespace warpjoin::testing {
 
-/// A key, column 0, and columns of several types.
+/// A key, column 0, and columns of several types; further keys are behind these.
 struct JoinTable {
   std::vector<test::Values> values;
   std::vector<test::TestColumn> made;
   std::vector<const Column*> columns;
   uint64_t rows;
+  std::vector<size_t> keys{0};
 
   JoinTable(const ColumnType& type, test::Values keys, std::mt19937_64& random) : rows(keys.size()) {
     add(type, std::move(keys), random);
@@ -28,23 +29,42 @@ struct JoinTable {
                                        {test::boolean_type(), 0.0}}) {
       add(other, test::draw_values(other, rows, {.nulls = nulls}, random), random);
     }
-    for (const test::TestColumn& column : made) columns.push_back(&column.column);
+    list();
   }
 
-  /// The key of a row, the same for equal ones of both sides; nothing for a null.
-  std::optional<std::string> key(uint64_t row) const {
-    const ColumnType& type = columns[0]->type;
-    const test::Value& value = values[0][row];
+  void add_key(const ColumnType& type, test::Values of, std::mt19937_64& random) {
+    keys.push_back(values.size());
+    add(type, std::move(of), random);
+    list();
+  }
+
+  /// The keys of a row, the same for equal ones of both sides; nothing where one of them is a null that equals nothing.
+  std::optional<std::string> key(uint64_t row, const std::vector<bool>& nulls_equal) const {
+    std::string all;
+    for (size_t k = 0; k < keys.size(); ++k) {
+      const std::optional<std::string> one = key_of(keys[k], row);
+      if (!one && !nulls_equal[k]) return std::nullopt;
+      all += one ? std::to_string(one->size()) + ":" + *one : "null";
+    }
+    return all;
+  }
+
+ private:
+  std::optional<std::string> key_of(size_t column, uint64_t row) const {
+    const ColumnType& type = columns[column]->type;
+    const test::Value& value = values[column][row];
     if (!value || type.kind == ColumnKind::boolean) return value;
     if (type.order != KeyOrder::floating) return std::to_string(static_cast<long double>(test::integer_of(type, *value)));
     const double number = test::floating_of(type, *value);
     return std::isnan(number) ? "NaN" : *test::value_of(number == 0 ? 0.0 : number);
   }
-
- private:
   void add(const ColumnType& type, test::Values of, std::mt19937_64& random) {
     values.push_back(std::move(of));
     made.emplace_back("c", type, values.back(), random);
+  }
+  void list() {
+    columns.clear();
+    for (const test::TestColumn& column : made) columns.push_back(&column.column);
   }
 };
 
@@ -61,13 +81,14 @@ inline JoinTable join_table(uint64_t rows, uint64_t keys, uint32_t width, std::m
 using ResultRow = std::vector<test::Value>;
 
 inline std::vector<ResultRow> expected_rows(const JoinTable& left, const JoinTable& right, JoinKind kind,
-                                            const std::vector<ResidentOrigin>& origins, const KeyedTables& tables) {
+                                            const std::vector<ResidentOrigin>& origins, const KeyedTables& tables,
+                                            const std::vector<bool>& nulls_equal) {
   std::vector<ResultRow> rows;
   const auto add = [&](uint64_t i, uint64_t j) {
     ResultRow& row = rows.emplace_back();
     for (const ResidentOrigin& origin : origins) {
       const bool of_left = origin.from != ResidentOrigin::From::right;
-      const size_t column = origin.from == ResidentOrigin::From::keys ? 0
+      const size_t column = origin.from == ResidentOrigin::From::keys ? left.keys[origin.pair]
                             : origin.column                           ? *origin.column
                                             : (of_left ? tables.left_payload : tables.right_payload).value();
       const uint64_t at = of_left ? i : j;
@@ -76,11 +97,11 @@ inline std::vector<ResultRow> expected_rows(const JoinTable& left, const JoinTab
   };
   std::unordered_multimap<std::string, uint64_t> build;
   for (uint64_t j = 0; j < right.rows; ++j) {
-    if (const auto key = right.key(j)) build.emplace(*key, j);
+    if (const auto key = right.key(j, nulls_equal)) build.emplace(*key, j);
   }
   std::vector<bool> matched(right.rows);
   for (uint64_t i = 0; i < left.rows; ++i) {
-    const auto key = left.key(i);
+    const auto key = left.key(i, nulls_equal);
     const auto [begin, end] = key ? build.equal_range(*key) : std::pair(build.end(), build.end());
     for (auto found = begin; found != end; ++found) {
       matched[found->second] = true;
@@ -109,7 +130,8 @@ inline std::vector<ResultRow> rows_at_home(Engine& engine, const ResidentTable& 
 }
 
 /// All kinds of joins with gathered columns, inner joins with what rows carry, and joins of a result.
-inline void check_table_joins(Engine& engine, const JoinTable& left, const JoinTable& right) {
+inline void check_table_joins(Engine& engine, const JoinTable& left, const JoinTable& right,
+                              const std::vector<bool>& nulls_equal = {false}) {
   SCOPED_TRACE(std::to_string(left.rows) + " with " + std::to_string(right.rows) + " rows, keys " +
                test::type_name(left.columns[0]->type) + " with " + test::type_name(right.columns[0]->type));
   using From = ResidentOrigin::From;
@@ -119,7 +141,10 @@ inline void check_table_joins(Engine& engine, const JoinTable& left, const JoinT
   {
     const ResidentTable l = load_table(engine, devices, left.columns, left.rows, job);
     const ResidentTable r = load_table(engine, devices, right.columns, right.rows, job);
-    const TableJoinKeys keys(l, 0, r, 0, job);
+    std::vector<TableKeyPair> pairs;
+    for (size_t k = 0; k < left.keys.size(); ++k) pairs.push_back({left.keys[k], right.keys[k], nulls_equal[k]});
+    const TableJoinKeys keys(l, r, pairs, job);
+    ASSERT_LE(keys.bits(), kMostKeyBits);
     for (const JoinKind kind :
          {JoinKind::inner, JoinKind::left, JoinKind::right, JoinKind::full, JoinKind::semi, JoinKind::anti}) {
       SCOPED_TRACE(static_cast<int>(kind));
@@ -129,7 +154,7 @@ inline void check_table_joins(Engine& engine, const JoinTable& left, const JoinT
       for (size_t c = 0; c < right.columns.size() && !left_rows_only(kind); ++c) origins.push_back({From::right, c});
       const JoinRequest request{.kind = kind, .build_left = build_left, .want_right = !left_rows_only(kind)};
       const ResidentTable joined = join_tables(engine, tables, request, origins, job);
-      EXPECT_TRUE(rows_at_home(engine, joined, job) == expected_rows(left, right, kind, origins, tables));
+      EXPECT_TRUE(rows_at_home(engine, joined, job) == expected_rows(left, right, kind, origins, tables, nulls_equal));
       JoinRequest counting = request;
       counting.count_only = true;
       EXPECT_EQ(join_tables_home(engine, tables, counting, job).size, joined.size());
@@ -137,12 +162,14 @@ inline void check_table_joins(Engine& engine, const JoinTable& left, const JoinT
     const KeyedTables carried{&keys, 1, 2};
     const JoinRequest request{.build_left = build_left, .want_keys = true};
     EXPECT_EQ(join_tables_home(engine, carried, request, job).size, join_tables(engine, carried, request, {}, job).size());
-    if (keys.left().given) {
-      const std::vector<ResidentOrigin> origins{{From::right, {}}, {From::keys, {}}, {From::left, {}}, {From::keys, {}}};
+    const size_t last = pairs.size() - 1;
+    if (keys.left().parts[0].given && keys.left().parts[last].given) {
+      const std::vector<ResidentOrigin> origins{{From::right, {}}, {From::keys, {}}, {From::left, {}}, {From::keys, {}, last}};
       const ResidentTable joined = join_tables(engine, carried, request, origins, job);
-      EXPECT_TRUE(rows_at_home(engine, joined, job) == expected_rows(left, right, JoinKind::inner, origins, carried));
+      EXPECT_TRUE(rows_at_home(engine, joined, job) ==
+                  expected_rows(left, right, JoinKind::inner, origins, carried, nulls_equal));
 
-      const TableJoinKeys of_result(joined, 1, l, 0, job);
+      const TableJoinKeys of_result(joined, l, {{1, 0, nulls_equal[0]}}, job);
       const uint64_t again = join_tables_home(engine, {&of_result, {}, {}}, {.count_only = true}, job).size;
       const uint64_t expected = join_tables(engine, {&of_result, 2, 1}, request, {{From::left, {}}}, job).size();
       EXPECT_EQ(again, expected);
@@ -188,6 +215,47 @@ inline void check_joins_by_made_keys(Engine& engine, uint64_t left_rows, uint64_
   check({test::signed_type(8), {.nulls = 0.3, .distinct = some}}, {test::unsigned_type(8), {.distinct = some}});
   check({test::unsigned_type(1), {}}, {test::signed_type(4), {.distinct = some}});
   check({test::unsigned_type(4), {}}, {test::signed_type(8), {.nulls = 0.5, .distinct = some}});
+}
+
+/// By pairs of columns.
+inline void check_table_joins(Engine& engine, uint64_t left_rows, uint64_t right_rows,
+                              const std::vector<std::pair<DrawnKeys, DrawnKeys>>& keys, const std::vector<bool>& nulls_equal) {
+  std::mt19937_64 random(left_rows + 7 * right_rows);
+  const auto table = [&](uint64_t rows, bool of_left) {
+    const auto draw = [&](size_t k) { return of_left ? keys[k].first : keys[k].second; };
+    const auto values = [&](size_t k) { return test::draw_values(draw(k).type, rows, draw(k).draw, random); };
+    JoinTable made(draw(0).type, values(0), random);
+    for (size_t k = 1; k < keys.size(); ++k) made.add_key(draw(k).type, values(k), random);
+    return made;
+  };
+  const JoinTable left = table(left_rows, true), right = table(right_rows, false);
+  check_table_joins(engine, left, right, nulls_equal);
+}
+
+/// By two keys and by three: of mixed types, with nulls that are equal or not.
+inline void check_joins_by_several_keys(Engine& engine, uint64_t left_rows, uint64_t right_rows) {
+  const uint64_t some = left_rows / 16 + 2;
+  const auto check = [&](const std::vector<std::pair<DrawnKeys, DrawnKeys>>& keys, const std::vector<bool>& nulls_equal) {
+    check_table_joins(engine, left_rows, right_rows, keys, nulls_equal);
+  };
+  const auto both = [](const ColumnType& type, const test::Draw& draw) {
+    return std::pair{DrawnKeys{type, draw}, DrawnKeys{type, draw}};
+  };
+  const ColumnType i32 = test::signed_type(4), i64 = test::signed_type(8);
+  check({both(i32, {.distinct = some}), both(i32, {.distinct = 10})}, {false, false});
+  check({both(test::unsigned_type(4), {}), both(i32, {.distinct = 2})}, {false, false});
+  check({both(i32, {.nulls = 0.02, .distinct = some})}, {true});
+  check({both(i32, {.nulls = 0.1, .distinct = some}), both(i64, {.nulls = 0.1, .distinct = 10})}, {false, false});
+  check({both(i32, {.nulls = 0.1, .distinct = some}), both(i64, {.nulls = 0.1, .distinct = 10})}, {true, false});
+  check({both(i32, {.nulls = 0.1, .distinct = some}), both(i64, {.nulls = 0.1, .distinct = 10})}, {false, true});
+  check({{{i32, {.nulls = 0.1, .distinct = some}}, {i64, {.distinct = some}}},
+         {{test::unsigned_type(1), {.distinct = 5}}, {i32, {.nulls = 0.1, .distinct = 5}}},
+         both(test::boolean_type(), {.nulls = 0.2})},
+        {true, false, true});
+  check({both(test::floating_type(4), {.distinct = some}), both(test::floating_type(2), {.nulls = 0.1, .distinct = 9})},
+        {false, true});
+  check({both(i32, {.nulls = 1}), both(i32, {.distinct = some})}, {false, false});
+  if (left_rows * right_rows < 100'000) check({both(i32, {.nulls = 1}), both(i32, {.distinct = 4})}, {true, true});
 }
 
 /// The same where values are of a type's whole range, and many pairs match: zeroes and NaNs of several bits among them.

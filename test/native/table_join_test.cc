@@ -33,6 +33,15 @@ TEST_P(TableJoins, EqualAPlainLoopByKeysThatAreMade) {
   check_joins_by_any_values(*engine);
 }
 
+TEST_P(TableJoins, EqualAPlainLoopBySeveralKeys) {
+  Engine engine(config(GetParam()));
+  check_joins_by_several_keys(engine, 150, 250);
+  const auto far = make_far_engine(config(GetParam()));
+  check_joins_by_several_keys(*far, 250, 180);
+  check_joins_by_several_keys(*far, 0, 3);
+  check_joins_by_several_keys(*far, 2, 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, TableJoins, ::testing::Values(1, 2, 3, 4, 8), ::testing::PrintToStringParamName());
 
 TEST(TableJoinsOfNoRows, HaveNoneByKeysThatAreMade) {
@@ -49,7 +58,7 @@ class TableJoinErrors : public ::testing::Test {
     Job job;
     const ResidentTable table = load_table(engine, all_devices(engine), of.columns, of.rows, job);
     try {
-      const TableJoinKeys keys(table, left, table, right, job);
+      const TableJoinKeys keys(table, table, {{left, right}}, job);
       join_tables(engine, {&keys, payload, {}}, {}, {}, job);
     } catch (const Error& error) {
       return error.code();
@@ -81,7 +90,7 @@ TEST_F(TableJoinErrors, TakeTheMemoryThatIsPlanned) {
         Job job;
         const ResidentTable left = load_table(*engine, all_devices(*engine), wide.columns, wide.rows, job);
         const ResidentTable right = load_table(*engine, all_devices(*engine), other->columns, other->rows, job);
-        const TableJoinKeys keys(left, 0, right, 0, job);
+        const TableJoinKeys keys(left, right, {{0, 0}}, job);
         EXPECT_EQ(keys.are_columns(), other == &wide);
         const KeyedTables tables{&keys, 1, {}};
         const size_t planned = join_tables_device_bytes(*engine, tables, {});
@@ -99,10 +108,12 @@ TEST_F(TableJoinErrors, LeaveNothingBehind) {
   const auto engine = make_far_engine(config(2));
   const RepeatedCall call(*engine, [&](Job& job) {
     const ResidentTable table = load_table(*engine, all_devices(*engine), of.columns, of.rows, job);
-    const TableJoinKeys keys(table, 0, table, 0, job), made(table, 1, table, 0, job);
+    const TableJoinKeys keys(table, table, {{0, 0}}, job), made(table, table, {{1, 0}}, job);
     join_tables(*engine, {&keys, {}, {}}, {.kind = JoinKind::full}, {{ResidentOrigin::From::left, 4}}, job);
     join_tables_home(*engine, {&keys, {}, {}}, {}, job);
     join_tables(*engine, {&made, {}, {}}, {.want_keys = true}, {{ResidentOrigin::From::keys, {}}}, job);
+    const TableJoinKeys several(table, table, {{0, 0}, {3, 3, true}}, job);
+    join_tables(*engine, {&several, {}, {}}, {.want_keys = true}, {{ResidentOrigin::From::keys, {}, 1}}, job);
   });
   check_failed_allocations(*engine, 2, call);
   check_cancelled_calls(call);
@@ -123,10 +134,10 @@ class TableJoinKeysOf : public ::testing::Test {
       Job job;
       const ResidentTable a = load_table(engine, all_devices(engine), {&l.column}, left.values.size(), job);
       const ResidentTable b = load_table(engine, all_devices(engine), {&r.column}, right.values.size(), job);
-      const TableJoinKeys keys(a, 0, b, 0, job);
+      const TableJoinKeys keys(a, b, {{0, 0}}, job);
       EXPECT_EQ(keys.bits(), bits);
       EXPECT_EQ(keys.are_columns(), are_columns);
-      EXPECT_EQ(keys.left().given, given);
+      EXPECT_EQ(keys.left().parts[0].given, given);
       if (bits <= kMostKeyBits) continue;
       const KeyedTables tables{&keys, {}, {}};
       EXPECT_THROW(join_tables_home(engine, tables, {}, job), Error);
@@ -161,6 +172,28 @@ TEST_F(TableJoinKeysOf, TakeAsFewBitsAsValuesAndNullsNeed) {
   check(side<uint8_t>(u8, {}), side<uint8_t>(u8, {}), 0, false);
 }
 
+TEST_F(TableJoinKeysOf, OfSeveralPairsTakeTheBitsOfEach) {
+  std::mt19937_64 random(8);
+  const ColumnType i32 = test::signed_type(4), i64 = test::signed_type(8);
+  const auto bits_of = [&](const KeySide& one, const KeySide& two, bool one_equal, bool two_equal) {
+    const test::TestColumn a("a", one.type, one.values, random), b("b", two.type, two.values, random);
+    Engine engine(config(2));
+    Job job;
+    const ResidentTable table = load_table(engine, all_devices(engine), {&a.column, &b.column}, one.values.size(), job);
+    return TableJoinKeys(table, table, {{0, 0, one_equal}, {1, 1, two_equal}}, job).bits();
+  };
+  const KeySide whole = side<int32_t>(i32, {INT32_MIN, INT32_MAX, 5}), wide = side<int64_t>(i64, {0, int64_t{1} << 31, 7});
+  const KeySide small = side<int32_t>(i32, {2, 9, 3}), null = side<int32_t>(i32, {2, 8}, 1);  // 7 values, and a null
+  EXPECT_EQ(bits_of(whole, whole, false, false), 64u);
+  EXPECT_EQ(bits_of(whole, wide, false, false), 64u);
+  EXPECT_EQ(bits_of(small, small, false, false), 6u);
+  EXPECT_EQ(bits_of(null, small, true, false), 6u);   // the eighth code is that of nulls
+  EXPECT_EQ(bits_of(null, small, false, false), 7u);  // behind 8 * 7 keys come those of 6 rows
+  EXPECT_EQ(bits_of(small, null, false, false), 6u);  // 7 * 8 keys and 6 rows are 62
+  EXPECT_EQ(bits_of(whole, side<int32_t>(i32, {INT32_MIN, INT32_MAX}, 1), false, true), 65u);
+  EXPECT_EQ(bits_of(whole, side<int32_t>(i32, {INT32_MIN, INT32_MAX}, 1), false, false), 65u);
+}
+
 TEST_F(TableJoinKeysOf, AreMadeOfColumnsThatAreReadOnce) {
   std::mt19937_64 random(6);
   const KeySide numbers = side<int16_t>(test::signed_type(2), {-3, 4, 0, 1, 2, 2, 3}, 1);
@@ -171,7 +204,7 @@ TEST_F(TableJoinKeysOf, AreMadeOfColumnsThatAreReadOnce) {
   EXPECT_EQ(TableSortKeys(table, {{0}}, {}, job).bits(), 4u);
   static_cast<int16_t*>(table.columns[0].stretches[0].values)[3] = 30'000;
   EXPECT_EQ(TableSortKeys(table, {{0}}, {}, job).bits(), 4u);
-  EXPECT_EQ(TableJoinKeys(table, 0, table, 0, job).bits(), 5u);  // 8 values, and 16 nulls at most
+  EXPECT_EQ(TableJoinKeys(table, table, {{0, 0}}, job).bits(), 5u);  // 8 values, and 16 nulls at most
 }
 
 TEST_F(TableJoinKeysOf, GiveEachNullAKeyOfItsOwn) {
@@ -185,7 +218,7 @@ TEST_F(TableJoinKeysOf, GiveEachNullAKeyOfItsOwn) {
     Job job;
     const ResidentTable left = load_table(engine, all_devices(engine), {&l.column}, 1000, job);
     const ResidentTable right = load_table(engine, all_devices(engine), {&r.column}, 777, job);
-    const TableJoinKeys keys(left, 0, right, 0, job);
+    const TableJoinKeys keys(left, right, {{0, 0}}, job);
     ASSERT_EQ(keys.key_bytes(), 4);
     const std::vector<Buffer> held = reserve_beside_tables(left.devices, size_t{1} << 20);
     std::map<uint32_t, int> rows;

@@ -68,18 +68,27 @@ struct SortTable {
 
 /// Sorts a loaded table where it lies; `columns` of the result must be as in `order`.
 inline void check_table_sort(Engine& engine, const SortTable& of, const TableSortKeys& keys, const std::vector<size_t>& columns,
-                             const std::vector<uint64_t>& order) {
+                             const std::vector<uint64_t>& order, const RowWindow& window = {}) {
   Job job;
-  const ResidentTable sorted = sort_table(engine, keys, columns, job);
+  const ResidentTable sorted = sort_table(engine, keys, columns, job, window);
   EXPECT_EQ(job.planned(), job.done());
-  ASSERT_EQ(sorted.size(), of.rows());
+  const RowWindow rows = window.within(of.rows());
+  const std::vector<PhaseStats> phases = job.phases();
+  const bool selects = std::any_of(phases.begin(), phases.end(), [](const PhaseStats& p) { return p.name == "select"; });
+  const bool sorts_all =
+      std::any_of(phases.begin(), phases.end(), [](const PhaseStats& p) { return p.name == "sort" && p.bytes > 0; });
+  const bool few = rows.rows < of.rows() && rows.end() <= of.rows() / (4 * engine.devices.size());
+  EXPECT_EQ(selects, few);
+  if (few) EXPECT_FALSE(sorts_all);
+  ASSERT_EQ(sorted.size(), rows.rows);
+  if (rows.rows < of.rows()) EXPECT_TRUE(spread_evenly(sorted));
   std::vector<size_t> all(columns.size());
   std::iota(all.begin(), all.end(), size_t{0});
   const std::vector<OwnedColumn> home = bring_home(engine, sorted, all, job);
   for (const size_t i : all) {
     const test::Values got = test::values_of(home[i], sorted.columns[i].type);
-    for (uint64_t row = 0; row < of.rows(); ++row) {
-      if (got[row] != of.values[columns[i]][order[row]]) FAIL() << "column " << columns[i] << ", row " << row;
+    for (uint64_t row = 0; row < rows.rows; ++row) {
+      if (got[row] != of.values[columns[i]][order[rows.first + row]]) FAIL() << "column " << columns[i] << ", row " << row;
     }
   }
 }
@@ -126,7 +135,8 @@ inline void check_table_sorts(Engine& engine, uint64_t rows, uint64_t keys) {
                                                                                {0, 11},
                                                                                {11, 0},
                                                                                {6, 11, 12, 10, 6},
-                                                                               {14, 1, 6}}) {
+                                                                               {14, 1, 6},
+                                                                               {6, 14, 6, 14, 6, 14, 6, 14, 6, 14, 0}}) {
       std::vector<TableSortColumn> by;
       for (const size_t column : columns) by.push_back({column, random() % 2 != 0, random() % 2 != 0});
       SCOPED_TRACE("by column " + std::to_string(columns[0]) + " of " + std::to_string(columns.size()));
@@ -145,6 +155,49 @@ inline void check_table_sorts(Engine& engine, uint64_t rows, uint64_t keys) {
     }
   }
   for (Device* device : devices) EXPECT_EQ(device->memory().used_bytes() + device->memory().resident_bytes(), 0u);
+}
+
+/// Takes rows from the begin of sorts, from the middle and from the end: by a key as it is and by keys that are made, with ties
+/// and without, of keys alone, with a payload that is carried along, and of gathered columns.
+inline void check_top_rows(Engine& engine, uint64_t rows, uint64_t keys, const std::vector<RowWindow>& windows) {
+  SCOPED_TRACE(std::to_string(rows) + " rows of " + std::to_string(keys) + " keys");
+  std::mt19937_64 random(rows + keys);
+  const SortTable of(rows, keys, random);
+  const std::vector<Device*> devices = all_devices(engine);
+  Job job;
+  {
+    const ResidentTable table = load_table(engine, devices, of.columns, rows, job);
+    const std::vector<std::vector<size_t>> sorts{
+        {0}, {1}, {2}, {3}, {5}, {11}, {13}, {14}, {15, 11}, {14, 1, 6}, {6, 14, 6, 14, 6, 14, 6, 14, 6, 14, 0}};
+    for (const std::vector<size_t>& columns : sorts) {
+      std::vector<TableSortColumn> by;
+      for (const size_t column : columns) by.push_back({column, random() % 2 != 0, random() % 2 != 0});
+      const std::vector<uint64_t> order = of.order(by);
+      for (const RowWindow& window : windows) {
+        SCOPED_TRACE("by column " + std::to_string(columns[0]) + " of " + std::to_string(columns.size()) + ", rows " +
+                     std::to_string(window.first) + " and " + std::to_string(window.rows) + " more");
+        const TableSortKeys gathering(table, by, {}, job);
+        check_table_sort(engine, of, gathering, {columns[0], 4, 7, 8}, order, window);
+        if (gathering.give_columns()) check_table_sort(engine, of, gathering, {columns[0]}, order, window);
+        const TableSortKeys carrying(table, by, (columns[0] + 1) % 4, job);
+        if (carrying.payload()) check_table_sort(engine, of, carrying, {*carrying.payload(), columns[0]}, order, window);
+        if (::testing::Test::HasFailure()) return;
+      }
+    }
+  }
+  for (Device* device : devices) EXPECT_EQ(device->memory().used_bytes() + device->memory().resident_bytes(), 0u);
+}
+inline void check_top_rows(Engine& engine, uint64_t rows, uint64_t keys) {
+  check_top_rows(engine, rows, keys,
+                 {{0, 1},
+                  {0, rows / 90 + 2},
+                  {rows / 50, rows / 70},
+                  {0, rows / 3},
+                  {rows / 2, 10},
+                  {rows - rows / 9, rows},
+                  {0, 0},
+                  {rows, 3},
+                  {1}});
 }
 
 }  // namespace warpjoin::testing

@@ -25,6 +25,16 @@ TEST_P(TableSorts, EqualItWhereDevicesReadNoHostMemory) {
   check_table_sorts(*engine, 0, 1);
 }
 
+TEST_P(TableSorts, TakeTheRowsThatAreWanted) {
+  const auto engine = make_far_engine(config(GetParam()));
+  check_top_rows(*engine, 9000, 100'000);
+  check_top_rows(*engine, 9000, 5);
+  check_top_rows(*engine, 3, 10);
+  check_top_rows(*engine, 0, 1);
+  Engine host(config(GetParam()));
+  check_top_rows(host, 20'000, 700);
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, TableSorts, ::testing::Values(1, 2, 3, 4, 8), ::testing::PrintToStringParamName());
 
 class TableSortErrors : public ::testing::Test {
@@ -115,6 +125,51 @@ TEST_F(TableSortErrors, GatherFromEvenStretchesAlone) {
   EXPECT_THROW(sort_table(engine, keys, {0, 1}, job), Error);
 }
 
+// A sort of all rows answers where the sampled ones are not like the others.
+TEST(TopRowsOfATable, AreRightWhereTheSampleMisleads) {
+  constexpr uint64_t kRows = 20'000, kSampled = kRows / 8;
+  for (const bool least : {true, false}) {
+    test::Values keys(kRows);
+    for (uint64_t row = 0; row < kRows; ++row) keys[row] = test::value_of(row * 7919 % kRows + 10);
+    for (uint64_t i = 0; i < kSampled; ++i)
+      keys[sampled_row(kRows, kSampled, i)] = test::value_of(least ? i % 4 : 10 * kRows + i);
+    std::mt19937_64 random(9);
+    const test::TestColumn column("k", test::unsigned_type(8), keys, random);
+    const std::vector<uint64_t> order = test::sorted_rows({{column.column.type, keys, false, true}});
+    const auto engine = make_far_engine(config(1));
+    Job job;
+    const ResidentTable table = load_table(*engine, all_devices(*engine), {&column.column}, kRows, job);
+    const TableSortKeys by(table, {{0}}, {}, job);
+    const ResidentTable sorted = sort_table(*engine, by, {0}, job, {5, 1000});
+    const test::Values got = test::values_of(bring_home(*engine, sorted, {0}, job)[0], column.column.type);
+    ASSERT_EQ(got.size(), 1000u);
+    for (uint64_t row = 0; row < 1000; ++row) ASSERT_EQ(got[row], keys[order[5 + row]]) << row;
+    EXPECT_LT(sort_table_device_bytes(by, {0}, {5, 1000}), sort_table_device_bytes(by, {0}));
+  }
+}
+
+TEST_F(TableSortErrors, TakeTheMemoryThatIsPlannedForFewRows) {
+  for (const int devices : {1, 2, 3}) {
+    for (const std::vector<TableSortColumn>& by : std::vector<std::vector<TableSortColumn>>{{{0}}, {{10}}, {{0}, {11}}}) {
+      for (const RowWindow& window : {RowWindow{0, 100}, RowWindow{300, 10}, RowWindow{0, 15'000}}) {
+        for (const auto& [payload, columns] :
+             {std::pair<std::optional<size_t>, std::vector<size_t>>{{}, {0, 1, 2, 7}}, {2, {2}}}) {
+          const auto engine = make_far_engine(config(devices));
+          Job job;
+          const ResidentTable table = load_table(*engine, all_devices(*engine), of.columns, of.rows(), job);
+          std::vector<size_t> before;
+          for (Device* device : table.devices) before.push_back(device->memory().resident_bytes());
+          const TableSortKeys keys(table, by, payload, job);
+          const ResidentTable sorted = sort_table(*engine, keys, columns, job, window);
+          for (size_t d = 0; d < before.size(); ++d) {
+            EXPECT_LE(table.devices[d]->memory().peak_bytes(), before[d] + sort_table_device_bytes(keys, columns, window));
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_F(TableSortErrors, TakeTheMemoryThatIsPlanned) {
   for (const int devices : {1, 2, 3}) {
     for (const std::vector<TableSortColumn>& by :
@@ -143,6 +198,8 @@ TEST_F(TableSortErrors, LeaveNothingBehind) {
     sort_table(*engine, {table, {{0}}, 4, job}, {4, 0}, job);
     sort_table(*engine, {table, {{12}, {11}}, {}, job}, {4, 11}, job);
     sort_table(*engine, {table, {{12}, {11}}, 2, job}, {12, 2}, job);
+    sort_table(*engine, {table, {{1, true}}, {}, job}, {0, 5, 6}, job, {3, 50});
+    sort_table(*engine, {table, {{12}, {11}}, 2, job}, {12, 2}, job, {0, 15'000});
   });
   check_failed_allocations(*engine, 2, call);
   check_cancelled_calls(call);

@@ -22,7 +22,7 @@ import type {
   SortColumnSpec,
   SortKeysHandle,
   TableJoinKeysHandle,
-  TableKey,
+  TableKeys,
   TableSortKeysHandle,
 } from '../../lib/native.js';
 
@@ -125,20 +125,21 @@ class TableSortKeys extends FakeHandle {
 class TableJoinKeys extends FakeHandle {
   readonly mostBits = 64;
   readonly areColumns: boolean;
-  readonly giveLeft: boolean;
+  readonly giveLeft: boolean[];
   constructor(
-    readonly left: TableKey,
-    readonly right: TableKey,
+    readonly left: TableKeys,
+    readonly right: TableKeys,
+    readonly nullsEqual: readonly boolean[],
     readonly bits: number,
     decodes: boolean,
   ) {
     super();
-    const columns = [left, right].map(({ table, key }) => use<Resident>(table).columns[key]!);
+    const columns = [left, right].map(({ table, keys }) => use<Resident>(table).columns[keys[0]!]!);
     const { order, width } = columns[0]!.info;
     const isKey = (column: Column): boolean =>
       column.info.order === order && column.info.width === width && !column.cells.includes(null);
-    this.areColumns = order !== 'floating' && width >= 4 && columns.every(isKey);
-    this.giveLeft = this.areColumns || decodes;
+    this.areColumns = left.keys.length === 1 && order !== 'floating' && width >= 4 && columns.every(isKey);
+    this.giveLeft = left.keys.map(() => this.areColumns || decodes);
   }
 }
 class SortKeys extends FakeHandle {
@@ -527,9 +528,9 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
     return new Rows(pairs, pairs.length, keys, request);
   }
   const keysOf = ({ keys: handle, payload }: KeyedTables): JoinKeys => {
-    const of = ({ table, key }: TableKey, payload: number | null) => {
+    const of = ({ table, keys }: TableKeys, payload: number | null) => {
       const { rows, columns } = use<Resident>(table);
-      return { relation: { rows, columns } as Relation, columns: [key], payload };
+      return { relation: { rows, columns } as Relation, columns: keys, payload };
     };
     const { left, right } = use<TableJoinKeys>(handle);
     const sides = { left: of(left, payload.left), right: of(right, payload.right) };
@@ -813,19 +814,21 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
         const from = use<Resident>(table);
         return columns.map((column) => makeColumn(from.columns[column]!.info, from.columns[column]!.cells));
       }),
-    tableJoinKeys: (job, left, right) =>
+    tableJoinKeys: (job, left, right, nullsEqual) =>
       step('tableJoinKeys', job, () => {
-        return new TableJoinKeys(left, right, options.keyBits, options.decodes) as unknown as TableJoinKeysHandle;
+        const keys = new TableJoinKeys(left, right, nullsEqual, options.keyBits, options.decodes);
+        return keys as unknown as TableJoinKeysHandle;
       }),
     joinTables: (job, tables, request, origins) =>
       step('joinTables', job, () => {
         const { left, right, giveLeft } = use<TableJoinKeys>(tables.keys);
         const joined = matches(keysOf(tables), request);
         const columns = origins.map((origin): Column => {
-          if (origin.from === 'keys' && !giveLeft) throw coded('ERR_INTERNAL', 'The keys do not give the left column');
+          if (origin.from === 'keys' && !giveLeft[origin.pair])
+            throw coded('ERR_INTERNAL', 'The keys do not give the left column');
           const from = origin.from === 'keys' ? 'left' : origin.from;
           const of = from === 'left' ? left : right;
-          const index = origin.from === 'keys' ? left.key : (origin.column ?? tables.payload[from]!);
+          const index = origin.from === 'keys' ? left.keys[origin.pair]! : (origin.column ?? tables.payload[from]!);
           const column = use<Resident>(of.table).columns[index]!;
           return { info: column.info, cells: rowCells(column, side(joined, from)) };
         });
@@ -848,17 +851,18 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
         job,
         () => new TableSortKeys(use(table), by, payload, options.keyBits, options.decodes) as unknown as TableSortKeysHandle,
       ),
-    sortTable: (job, handle, columns) =>
+    sortTable: (job, handle, columns, { first, rows }) =>
       step('sortTable', job, () => {
         const { table: from, by, carriesPayload } = use<TableSortKeys>(handle);
         const others = new Set(columns.filter((column) => !by.some((key) => key.column === column)));
         if (carriesPayload && others.size > 1) throw coded('ERR_NOT_SUPPORTED', 'There are no row numbers');
-        const order = [...Array(from.rows).keys()].sort(compareRows(from.columns, by));
+        const all = [...Array(from.rows).keys()].sort(compareRows(from.columns, by));
+        const order = all.slice(first, first + rows);
         const sorted = columns.map((column): Column => {
           const { info, cells } = from.columns[column]!;
           return { info, cells: order.map((row) => cells[row]!) };
         });
-        return new Resident(sorted, from.rows, from.rows, from.devices, true) as unknown as ResidentHandle;
+        return new Resident(sorted, order.length, order.length, from.devices, true) as unknown as ResidentHandle;
       }),
     sortTableDeviceBytes: (handle) =>
       Math.ceil((2 * use<TableSortKeys>(handle).table.rows * options.bytesPerTuple) / config.gpus.length),

@@ -4,11 +4,16 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import * as arrow from 'apache-arrow';
 import { describe, expect, test, vi } from 'vitest';
+import { joinLayout, sortLayout } from '../../lib/columns/layout.js';
 import { ownLibrary } from '../../lib/columns/library.js';
+import { NO_FACTOR } from '../../lib/columns/types.js';
 import { Engine } from '../../lib/engine.js';
 import type { ResidentHandle } from '../../lib/native.js';
-import { type Contents, Tables } from '../../lib/operators/load.js';
-import { type EngineOptions, engineSchema } from '../../lib/options.js';
+import { runCall } from '../../lib/operators/call.js';
+import { type JoinTask, runJoin } from '../../lib/operators/join.js';
+import { type Contents, type LoadedTable, readInput, Tables } from '../../lib/operators/load.js';
+import { runSort, type SortTask } from '../../lib/operators/sort.js';
+import { type EngineOptions, engineSchema, joinSchema, joinSettings } from '../../lib/options.js';
 import { parse } from '../../lib/schema.js';
 import type { TableInput } from '../../lib/types.js';
 import { type FakeAddon, fakeAddon } from '../support/fake-addon.js';
@@ -366,6 +371,43 @@ describe('joins of loaded tables', () => {
       expect(addon.liveHandles()).toBe(0);
     });
 
+    test('are made of several columns', async () => {
+      const { addon, engine } = await making();
+      const types = { a: new arrow.Int32(), b: new arrow.Int64(), v: new arrow.Float64() };
+      const left = await engine.load(table(types, { a: [1, 2, null], b: [7n, 8n, 9n], v: [1, 2, 3] }));
+      const right = await engine.load(table({ w: types.v, a: types.a, b: types.b }, { w: [5, 6], a: [2, 3], b: [8n, 8n] }));
+      const { core } = left as LoadedTable;
+      const inputs = { left: readInput(core, left, 'left'), right: readInput(core, right, 'right') };
+      const settings = joinSettings(joinSchema, 'join', { on: 'a', resident: true });
+      const keys = [
+        { left: 0, right: 1, nullsEqual: false, factors: { left: NO_FACTOR, right: NO_FACTOR } },
+        { left: 1, right: 2, nullsEqual: true, factors: { left: NO_FACTOR, right: NO_FACTOR } },
+      ];
+      const { columns } = joinLayout(inputs.left, inputs.right, { ...settings, select: ['a', 'b', 'v', 'w'] });
+      const made = vi.spyOn(core.native, 'tableJoinKeys');
+      const joined = vi.spyOn(core.native, 'joinTables');
+      const task: JoinTask = { ...inputs, keys, settings, want: { columns } };
+      const running = { signal: undefined, onProgress: undefined };
+      const result = await runCall(core, running, (call) => runJoin(call, task));
+      expect(made.mock.lastCall!.slice(1)).toEqual([
+        { table: expect.anything(), keys: [0, 1] },
+        { table: expect.anything(), keys: [1, 2] },
+        [false, true],
+      ]);
+      expect(joined.mock.lastCall!.at(-1)).toEqual([
+        { from: 'keys', pair: 0 },
+        { from: 'keys', pair: 1 },
+        { from: 'left', column: null },
+        { from: 'right', column: null },
+      ]);
+      expect(rows(await result.table!.toArrow())).toEqual([{ a: 2, b: 8n, v: 2, w: 5 }]);
+      addon.settings.keyBits = 65;
+      const { stats } = await runCall(core, running, (call) => runJoin(call, { ...task, want: 'count' }));
+      expect(stats.residentReason).toBe('taken from host memory: the keys take 65 bits, more than 64');
+      await engine.dispose();
+      expect(addon.liveHandles()).toBe(0);
+    });
+
     test('come from host memory where floats are of two widths', async () => {
       const { engine } = await making();
       const [one, other] = [new arrow.Float32(), new arrow.Float64()].map((f) => engine.load(table({ f }, { f: [1, 2] })));
@@ -447,6 +489,31 @@ describe('sorts of loaded tables', () => {
     const sorts = ['tableSortKeys', 'sortTable', 'tableSortKeys', 'sortTable'];
     expect(addon.calls).toEqual([...sorts, 'tableJoinKeys', 'joinTablesHome']);
     expect(rows(await again.toArrow()).map((row) => (row as { a: number }).a)).toEqual([0.5, 2.5, 1.5, 3.5]);
+    await engine.dispose();
+    expect(addon.liveHandles()).toBe(0);
+  });
+
+  test.each([
+    [0, 2, [1, 1]],
+    [1, 3, [1, 2]],
+    [4, 4, []],
+  ])('give the rows from %i to %i', async (begin, end, ids) => {
+    const { addon, engine, loaded } = await sorting();
+    const input = readInput((loaded as LoadedTable).core, loaded, 'input');
+    const task: SortTask = {
+      table: input,
+      by: [{ column: 'id', descending: false, nullsLast: true }],
+      keys: [0],
+      columns: sortLayout(input, ['id', 'c']),
+      algorithm: 'auto',
+      resident: true,
+      rows: { begin, end },
+    };
+    const running = { signal: undefined, onProgress: undefined };
+    const sorted = await runCall((loaded as LoadedTable).core, running, (call) => runSort(call, task));
+    expect(addon.calls).toEqual(['tableSortKeys', 'sortTable']);
+    expect([sorted.rows, sorted.stats.inputRows, sorted.stats.outputRows]).toEqual([end - begin, [4], end - begin]);
+    expect(rows(await sorted.table!.toArrow()).map((row) => (row as { id: number }).id)).toEqual(ids);
     await engine.dispose();
     expect(addon.liveHandles()).toBe(0);
   });

@@ -1,10 +1,17 @@
+#include <algorithm>
 #include <mutex>
+#include <vector>
 
 #include "primitives/column_rows.h"
 #include "primitives/host/blocks.h"
 #include "primitives/host/host_primitives.h"
 
 namespace warpjoin {
+namespace {
+
+constexpr uint64_t kEncodedRows = 2048;  // whose keys stay in a core's cache while its parts are added
+
+}  // namespace
 
 void HostPrimitives::value_range(const ColumnStretch& column, ValueRange* host_range, const Job& job, Stream& stream) {
   host(stream).enqueue([=, this, &job] {
@@ -20,20 +27,23 @@ void HostPrimitives::value_range(const ColumnStretch& column, ValueRange* host_r
   });
 }
 
-void HostPrimitives::encode_field(const ColumnStretch& column, const KeyField& field, bool first, uint8_t key_bytes, void* keys,
-                                  const Job& job, Stream& stream) {
-  host(stream).enqueue([=, this, &job] {
-    with_rows(column, [&](const auto& rows) {
-      const auto encode = [&]<class Key>(Key* to) {
-        pool_.for_blocks(column.size, host::kCheckRows, job, [&](uint64_t begin, uint64_t end) {
-          for (uint64_t row = begin; row < end; ++row) {
-            const auto part = static_cast<Key>(rows.part_of_key(field, row));
-            to[row] = first ? part : to[row] | part;
+void HostPrimitives::encode_keys(std::span<const KeyPart> parts, uint64_t size, uint8_t key_bytes, void* keys, const Job& job,
+                                 Stream& stream) {
+  host(stream).enqueue([=, this, &job, parts = std::vector<KeyPart>(parts.begin(), parts.end())] {
+    const auto encode = [&]<class Key>(Key* to) {
+      pool_.for_blocks(size, host::kCheckRows, job, [&](uint64_t first, uint64_t last) {
+        for (uint64_t begin = first; begin < last; begin += kEncodedRows) {
+          const uint64_t end = std::min(last, begin + kEncodedRows);
+          std::fill(to + begin, to + end, Key{0});
+          for (const KeyPart& part : parts) {
+            with_rows(part.column, [&](const auto& rows) {
+              for (uint64_t row = begin; row < end; ++row) to[row] = static_cast<Key>(rows.add_to_key(to[row], part.field, row));
+            });
           }
-        });
-      };
-      key_bytes == 4 ? encode(static_cast<uint32_t*>(keys)) : encode(static_cast<uint64_t*>(keys));
-    });
+        }
+      });
+    };
+    key_bytes == 4 ? encode(static_cast<uint32_t*>(keys)) : encode(static_cast<uint64_t*>(keys));
   });
 }
 

@@ -15,8 +15,8 @@ class HostPrimitives final : public Primitives {
 
   // encode.cc
   void value_range(const ColumnStretch& column, ValueRange* host_range, const Job& job, Stream& stream) override;
-  void encode_field(const ColumnStretch& column, const KeyField& field, bool first, uint8_t key_bytes, void* keys, const Job& job,
-                    Stream& stream) override;
+  void encode_keys(std::span<const KeyPart> parts, uint64_t size, uint8_t key_bytes, void* keys, const Job& job,
+                   Stream& stream) override;
   void decode_field(const void* keys, uint8_t key_bytes, const KeyField& field, const ColumnRoom& out, const Job& job,
                     Stream& stream) override;
 
@@ -29,6 +29,10 @@ class HostPrimitives final : public Primitives {
   void varying_bits(TupleLayout layout, TupleView in, const uint64_t* host_first_key, uint64_t* host_varying_bits, const Job& job,
                     Stream& stream) override;
   void sample_keys(TupleLayout layout, TupleView in, uint64_t count, void* keys, const Job& job, Stream& stream) override;
+
+  // select.cc
+  void select_up_to(TupleLayout layout, TupleView in, uint64_t flip, const SampleBound& bound, TupleSpan out,
+                    uint64_t* host_count, void* scratch, const Job& job, Stream& stream) override;
 
   // merge.cc
   void merge(TupleLayout layout, std::span<const TupleView> runs, TupleSpan out, void* scratch, const Job& job,
