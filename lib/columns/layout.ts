@@ -1,5 +1,5 @@
 /** Which columns a result has, what they are called and where each comes from. */
-import type { DataType } from 'apache-arrow';
+import { type DataType, Type } from 'apache-arrow';
 import { WarpjoinError } from '../errors.js';
 import type { Side } from '../native.js';
 import type { JoinSettings, SortKey } from '../options.js';
@@ -139,7 +139,12 @@ export function sortLayout(table: Input, select: readonly string[] | undefined):
 export function sortKeyColumns(table: Input, by: readonly SortKey[]): number[] {
   return by.map(({ column }) => {
     const index = findColumn(table, column, 'by');
-    checkKey({ label: `${quote(column)} of the ${table.argument} table`, info: infoOf(table, index) });
+    const info = infoOf(table, index);
+    const { kind, order, width, dictionary } = info;
+    // What joins alone bring to plain columns.
+    const plain = !dictionary && kind !== 'view' && kind !== 'null' && width <= 8 && !(kind === 'fixed' && order === 'bytes');
+    const sorted = plain && info.type.typeId !== Type.Decimal && !(order === 'floating' && width === 2);
+    checkKey({ label: `${quote(column)} of the ${table.argument} table`, info: sorted ? info : { ...info, comparesAs: null } });
     return index;
   });
 }
