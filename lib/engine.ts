@@ -169,6 +169,12 @@ export class Engine implements AsyncDisposable {
    * | semi, anti | left rows with, without a match; left columns only |
    * | cross | every left row with every right row |
    *
+   * Rows match where all key columns are equal: `on: ['store', 'day']`. Values compare, whatever the types that hold them: integers
+   * with decimals of any scale; floats of any width; text and binary in any layout; times of day, durations, dates and timestamps
+   * in any unit. A date is its midnight. Timestamps with a time zone compare with each other, as instants, and with nothing else. A
+   * dictionary compares as its values do. NaN equals NaN, and -0.0 equals 0.0. A null equals nothing, unless `nullsEqual` is true
+   * or, in an array with one entry for each key, is for this key. Rejects with ERR_KEY_TYPE where two columns do not compare.
+   *
    * With `resident: true` the result stays on the GPUs, to go into further calls: a LoadedTable with `stats`.
    */
   join<L extends TableInput, R extends TableInput, const O extends JoinOptions<L, R>>(
