@@ -179,6 +179,12 @@ export class Engine implements AsyncDisposable {
    * | semi, anti | left rows with, without a match; left columns only |
    * | cross | every left row with every right row |
    *
+   * Rows match where all key columns are equal: `on: ['store', 'day']`. Values compare, whatever the types that hold them: integers
+   * with decimals of any scale; floats of any width; text and binary in any layout; times of day, durations, dates and timestamps
+   * in any unit. A date is its midnight. Timestamps with a time zone compare with each other, as instants, and with nothing else. A
+   * dictionary compares as its values do. NaN equals NaN, and -0.0 equals 0.0. A null equals nothing, unless `nullsEqual` is true
+   * or, in an array with one entry for each key, is for this key. Rejects with ERR_KEY_TYPE where two columns do not compare.
+   *
    * `limit` and `offset` choose rows of that order; columns are made for these rows alone. `validate` says which keys have to be
    * there once: otherwise the call rejects with ERR_DUPLICATE_KEY.
    *

@@ -250,6 +250,19 @@ describe('the warpjoin command', () => {
     expect(explained.out).toMatch(/^unique by "id": hash/);
   });
 
+  it('joins by several columns, whose nulls may be equal', async () => {
+    writeFileSync(at('one.csv'), 'a,b,x\n1,p,10\n1,q,11\n,p,12\n');
+    writeFileSync(at('other.csv'), 'a,c,y\n1,q,20\n,p,21\n1,r,22\n');
+    const on = ['join', at('one.csv'), at('other.csv'), '--left-on', 'a,b', '--right-on', 'a,c', '-q', '-o', at('several.csv')];
+    const rows = async (...more: string[]) => {
+      expect(await warpjoin(...on, ...more)).toEqual({ code: 0, out: '', err: '' });
+      return readFileSync(at('several.csv'), 'utf8').trim().split('\n').sort();
+    };
+    expect(await rows()).toEqual(['1,q,11,20', 'a,b,x,y']);
+    expect(await rows('--nulls-equal')).toEqual([',p,12,21', '1,q,11,20', 'a,b,x,y']);
+    expectFailure(await warpjoin('join', at('one.csv'), at('other.csv'), '--on', 'a,a'), 1, /each column once for on/);
+  });
+
   it('prints the first rows without an output', async () => {
     const { code, out } = await warpjoin('sort', at('left.csv'), '--by', 'id:desc:nulls-first,name', '--rows', '4');
     expect(code).toBe(0);

@@ -341,8 +341,8 @@ describe('the result', () => {
         .filter((row) => row[2] === null)
         .sort(),
     ).toEqual([
-      [9, 'z', null, 12],
       [null, null, null, 13],
+      [9, 'z', null, 12],
     ]);
     const full = await engine.join(left, right, { ...options, how: 'full', coalesce: true, nullsEqual: true });
     expect(full.schema.names).toEqual(['a', 'b', 'x', 'x_right']);

@@ -410,14 +410,18 @@ TEST(ChangingInput, TablesAreJoinedWithinBounds) {
     TestColumn left = draw_column(type, left_rows, random() % 2, random);
     TestColumn right = draw_column(type, right_rows, random() % 2, random);
     TestColumn left_text = draw_column(utf8_type(), left_rows, random() % 2, random);
+    TestColumn right_text = draw_column(large_utf8_type(), right_rows, random() % 2, random);
+    std::vector<JoinKeyPair> pairs{{.left = &left.column, .right = &right.column, .nulls_equal = random() % 2 == 0}};
+    if (random() % 2)
+      pairs.push_back({.left = &left_text.column, .right = &right_text.column, .nulls_equal = random() % 2 == 0});
     JoinRequest request{.kind = kinds[random() % kinds.size()], .build_left = random() % 2 == 0, .max_rows = 300'000};
     request.count_only = random() % 3 == 0;
     const std::vector<int> devices = first(1 + static_cast<int>(random() % 4));
     const int way = static_cast<int>(random() % 4);
     completes([&] {
-      for (TestColumn* column : {&left, &right, &left_text}) validate_column(column->column, engine, job);
-      const Writer writer(buffers_of({&left, &right, &left_text}), random());
-      const JoinKeys keys = encode_join_keys(left.column, right.column, nullptr, nullptr, engine, job);
+      for (TestColumn* column : {&left, &right, &left_text, &right_text}) validate_column(column->column, engine, job);
+      const Writer writer(buffers_of({&left, &right, &left_text, &right_text}), random());
+      const JoinKeys keys = encode_join_keys(pairs, nullptr, nullptr, engine, job);
       const TupleView &left_view = keys.left.tuples.view, &right_view = keys.right.tuples.view;
       JoinRows rows;
       if (way == 0) {

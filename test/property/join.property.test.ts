@@ -139,7 +139,7 @@ test('join gives the rows that DuckDB gives', async () => {
   // GPUs take more memory than nine chunksets, or rounds, of so few rows would.
   expect([...seen.chunksets]).toEqual(expect.arrayContaining(onGpus ? [1, 2] : [1, 2, 3, 4]));
   if (!onGpus) expect(Math.max(...seen.chunksets)).toBeGreaterThanOrEqual(9);
-});
+}, 300_000);
 
 test('loaded tables are joined where they lie', async () => {
   const there = fc.record({

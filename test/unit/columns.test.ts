@@ -168,23 +168,23 @@ describe('types', () => {
   const info = (type: arrow.DataType) => typeInfo(type as unknown as ForeignType);
 
   test.each<[arrow.DataType, string, number, string, string | null]>([
-    [new arrow.Int8(), 'fixed', 1, 'signed', 'integer'],
-    [new arrow.Uint64(), 'fixed', 8, 'unsigned', 'integer'],
-    [new arrow.Float16(), 'fixed', 2, 'none', null],
+    [new arrow.Int8(), 'fixed', 1, 'signed', 'number'],
+    [new arrow.Uint64(), 'fixed', 8, 'unsigned', 'number'],
+    [new arrow.Float16(), 'fixed', 2, 'floating', 'float'],
     [new arrow.Float32(), 'fixed', 4, 'floating', 'float'],
-    [new arrow.Decimal(2, 30), 'fixed', 16, 'none', null],
-    [new arrow.Decimal(2, 60, 256), 'fixed', 32, 'none', null],
-    [new arrow.DateDay(), 'fixed', 4, 'signed', 'date32'],
-    [new arrow.DateMillisecond(), 'fixed', 8, 'signed', 'date64'],
-    [new arrow.TimeSecond(), 'fixed', 4, 'signed', 'time[s]'],
-    [new arrow.TimeNanosecond(), 'fixed', 8, 'signed', 'time[ns]'],
-    [new arrow.TimestampMillisecond(), 'fixed', 8, 'signed', 'timestamp[ms]'],
-    [new arrow.TimestampMicrosecond('UTC'), 'fixed', 8, 'signed', 'timestamp[us, zoned]'],
-    [new arrow.DurationSecond(), 'fixed', 8, 'signed', 'duration[s]'],
+    [new arrow.Decimal(2, 30), 'fixed', 16, 'signed', 'number'],
+    [new arrow.Decimal(2, 60, 256), 'fixed', 32, 'signed', 'number'],
+    [new arrow.DateDay(), 'fixed', 4, 'signed', 'time point'],
+    [new arrow.DateMillisecond(), 'fixed', 8, 'signed', 'time point'],
+    [new arrow.TimeSecond(), 'fixed', 4, 'signed', 'time of day'],
+    [new arrow.TimeNanosecond(), 'fixed', 8, 'signed', 'time of day'],
+    [new arrow.TimestampMillisecond(), 'fixed', 8, 'signed', 'time point'],
+    [new arrow.TimestampMicrosecond('UTC'), 'fixed', 8, 'signed', 'zoned time point'],
+    [new arrow.DurationSecond(), 'fixed', 8, 'signed', 'duration'],
     [new arrow.IntervalYearMonth(), 'fixed', 4, 'none', null],
     [new arrow.IntervalDayTime(), 'fixed', 8, 'none', null],
     [new arrow.IntervalMonthDayNano(), 'fixed', 16, 'none', null],
-    [new arrow.FixedSizeBinary(5), 'fixed', 5, 'none', null],
+    [new arrow.FixedSizeBinary(5), 'fixed', 5, 'bytes', 'binary'],
     [new arrow.Bool(), 'boolean', 0, 'boolean', 'bool'],
     [new arrow.Utf8(), 'utf8', 0, 'bytes', 'utf8'],
     [new arrow.LargeUtf8(), 'large_utf8', 0, 'bytes', 'utf8'],
@@ -232,18 +232,36 @@ describe('types', () => {
     [new arrow.Utf8(), new arrow.LargeUtf8(), null],
     [new arrow.TimestampSecond('UTC'), new arrow.TimestampSecond('Europe/Berlin'), null],
     [new arrow.TimestampSecond('UTC'), new arrow.TimestampSecond(), 'ERR_KEY_TYPE'],
-    [new arrow.TimestampSecond(), new arrow.TimestampMillisecond(), 'ERR_KEY_TYPE'],
+    [new arrow.TimestampSecond(), new arrow.TimestampMillisecond(), null],
     [new arrow.Int32(), new arrow.Float64(), 'ERR_KEY_TYPE'],
     [new arrow.Int32(), new arrow.DateDay(), 'ERR_KEY_TYPE'],
     [new arrow.Utf8(), new arrow.Binary(), 'ERR_KEY_TYPE'],
-    [new arrow.DateDay(), new arrow.DateMillisecond(), 'ERR_KEY_TYPE'],
+    [new arrow.DateDay(), new arrow.DateMillisecond(), null],
     [new arrow.Bool(), new arrow.Uint8(), 'ERR_KEY_TYPE'],
-    [new arrow.Decimal(1, 10), new arrow.Decimal(1, 10), 'ERR_NOT_SUPPORTED'],
-    [new arrow.Float16(), new arrow.Float16(), 'ERR_NOT_SUPPORTED'],
+    [new arrow.Decimal(1, 10), new arrow.Int16(), null],
+    [new arrow.Float16(), new arrow.Float64(), null],
+    [new arrow.Null(), new arrow.Utf8(), null],
+    [new arrow.IntervalDayTime(), new arrow.IntervalDayTime(), 'ERR_NOT_SUPPORTED'],
   ])('%s and %s as keys: %s', (a, b, code) => {
     const check = () => checkComparable({ label: 'left', info: info(a)! }, { label: 'right', info: info(b)! });
     if (code === null) expect(check).not.toThrow();
     else expect(refusal(check).code).toBe(code);
+  });
+
+  test.each<[arrow.DataType, arrow.DataType, [number, number], [number, number]]>([
+    [new arrow.Int8(), new arrow.Int64(), [0, 1], [0, 1]],
+    [new arrow.Decimal(2, 10), new arrow.Int32(), [0, 1], [2, 1]],
+    [new arrow.Decimal(-3, 10), new arrow.Decimal(1, 30, 256), [4, 1], [0, 1]],
+    [new arrow.DateDay(), new arrow.DateDay(), [0, 1], [0, 1]],
+    [new arrow.DateDay(), new arrow.DateMillisecond(), [3, 86400], [0, 1]],
+    [new arrow.TimestampNanosecond(), new arrow.DateDay(), [0, 1], [9, 86400]],
+    [new arrow.TimeSecond(), new arrow.TimeMicrosecond(), [6, 1], [0, 1]],
+    [new arrow.DurationNanosecond(), new arrow.DurationMillisecond(), [0, 1], [6, 1]],
+    [new arrow.Dictionary(new arrow.DateDay(), new arrow.Int8()), new arrow.TimestampSecond(), [0, 86400], [0, 1]],
+    [new arrow.Decimal(2, 10), new arrow.Null(), [0, 1], [0, 1]],
+  ])('%s and %s are brought to one unit', (a, b, left, right) => {
+    const factors = checkComparable({ label: 'left', info: info(a)! }, { label: 'right', info: info(b)! });
+    expect([factors.left, factors.right].map(({ pow10, times }) => [pow10, times])).toEqual([left, right]);
   });
 });
 
