@@ -248,8 +248,12 @@ async function relationsOf(
 const rightOf = (keys: JoinTask['keys'], left: number): number => keys!.find((key) => key.left === left)!.right;
 
 /** Whether the left key column is asked for and could come out of the tuples' keys: numbers of the keys' own width. */
-function keyCouldBeHandedOver({ left, keys, settings, want }: JoinTask): boolean {
+function keyCouldBeHandedOver({ left, right, keys, settings, want }: JoinTask): boolean {
   if (keys?.length !== 1 || settings.how !== 'inner' || settings.order || typeof want === 'string') return false;
+  const { factors, nullsEqual } = keys[0]!;
+  if ([factors.left, factors.right].some(({ pow10, times }) => pow10 > 0 || times > 1)) return false;
+  // Nulls that match have keys of their own.
+  if (nullsEqual && !left.columns[keys[0]!.left]!.withoutNulls && !right.columns[keys[0]!.right]!.withoutNulls) return false;
   const { order, width, dictionary } = infoOf(left, keys[0]!.left);
   const number = order !== 'boolean' && order !== 'bytes' && !dictionary && (width === 4 || width === 8);
   return number && want.columns.some((column) => isLeftKey(column, keys));
