@@ -255,14 +255,14 @@ async function encodeAndPlan(
     sorted: keys.sorted,
     encodedBytes,
     flips: keys.areValues && allowFlip,
-    rows: task.rows,
+    ...(givesAll(task) ? {} : { rows: task.rows }),
   };
   const inputs = (of: readonly number[]): number[] => of.map((index) => position.get(columns[index]!.column)!);
   const gatherBytes = (of: readonly number[], devices: number): number =>
     call.native.gatherDeviceBytes(
       relation,
       inputs(of),
-      { size: task.rows.end - task.rows.begin, rowBytes: valueBytes, mayBeMissing: false },
+      { size: givesAll(task) ? keys.rows : task.rows.end - task.rows.begin, rowBytes: valueBytes, mayBeMissing: false },
       devices,
     );
   const { plan, resources } = await call.planned(await call.resourcesFor(keys.rows * (keyBytes + valueBytes)), (available) => ({

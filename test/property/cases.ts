@@ -255,7 +255,7 @@ function toDictionary(values: Value[]): Vector {
   const dictionary = vectorFromArray(entries as string[], new Utf8());
   const indices = Int32Array.from(values, (value, row) => {
     const at = value === null ? distinct.length : distinct.indexOf(value);
-    return row % 2 && at < 3 ? distinct.length + 1 + at : at;
+    return row % 2 && at < Math.min(3, distinct.length) ? distinct.length + 1 + at : at;
   });
   return new Vector([
     makeData({ type: dictionaryType as never, length: values.length, nullCount: 0, data: indices, dictionary } as never),
