@@ -125,6 +125,8 @@ function refusalOf(call: Call, { left, right, keys, settings }: JoinTask): strin
   const [key] = keys;
   if (keys.length > 1) return 'there are several key columns';
   if (key!.nullsEqual) return 'null keys are equal';
+  // Indices of the two need not be of one dictionary.
+  if (left.columns[key!.left]!.dictionary || right.columns[key!.right]!.dictionary) return 'the keys are indices of dictionaries';
   // Both, as text compares with text alone.
   if (!isForDevices(left, key!.left)) return 'the keys are in host memory alone';
   const [one, other] = [infoOf(left, key!.left), infoOf(right, key!.right)];

@@ -60,6 +60,7 @@ function refusalOf(call: Call, { table, keys, columns, algorithm }: SortTask): s
   if (devices.some(({ kind }) => kind === 'host')) return 'the devices are the processor';
   if (!readEachOther(devices)) return "the devices do not read each other's memory";
   if (algorithm === 'merge' || algorithm === 'radix') return `${algorithm} was asked for`;
+  if (keys.some((column) => table.columns[column]!.dictionary)) return 'the keys are indices of a dictionary';
   const needed = [...new Set([...keys, ...columns.map(({ column }) => column)])];
   const atHome = needed.filter((column) => !isForDevices(table, column));
   return atHome.length > 0
