@@ -132,3 +132,21 @@ test('children and dictionaries that are none are refused', async () => {
     'The input table has a column "c" whose dictionary is not a vector.',
   );
 });
+
+test('values that no buffer holds are refused', async () => {
+  const own = await engine(1);
+  const nulls = (length: number) => arrow.makeData({ type: new arrow.Null(), length });
+  const many = 2 ** 31 - 1;
+  const wide = new arrow.FixedSizeList(many, new arrow.Field('item', new arrow.Null(), true));
+  // Row numbers of all of them.
+  const flat = make({ type: wide, child: nulls(3 * many) });
+  const short = await failure(own.sort(tableOf(flat), { by: 'id' }));
+  expect([short.code, short.message]).toEqual(['ERR_MEMORY_LIMIT', expect.stringContaining('row numbers of nested values')]);
+  const deep = new arrow.FixedSizeList(2 ** 20, new arrow.Field('item', wide, true));
+  const middle = arrow.makeData({ type: wide, length: 3 * 2 ** 20, child: nulls(3 * 2 ** 20 * many) } as never);
+  const error = await failure(own.sort(tableOf(make({ type: deep, child: middle })), { by: 'id' }));
+  expect([error.code, error.message]).toEqual([
+    'ERR_NOT_SUPPORTED',
+    `Column 'c.item' has more than ${2 ** 44} values or bytes within one row, which is not supported`,
+  ]);
+});
