@@ -1,7 +1,7 @@
 /** A table's first rows as aligned text. */
 import type { Data, Table } from 'apache-arrow';
 import { type ForeignType, typeName } from '../columns/types.js';
-import { textOf } from '../io/text.js';
+import { shownText } from '../io/text.js';
 
 const widestCell = 40;
 
@@ -24,10 +24,9 @@ export function renderTable(table: Table, rows: number, width = Number.POSITIVE_
     for (const batch of table.batches) {
       if (cells.length >= shown) break;
       const data = batch.data.children[c] as Data;
-      const text = textOf(data);
-      const vector = text ? undefined : batch.getChildAt(c);
+      const text = shownText(data);
       for (let row = 0; row < batch.numRows && cells.length < shown; row++) {
-        cells.push(cellText((text ? text(row) : String(vector?.get(row))) ?? 'null'));
+        cells.push(cellText(text(row) ?? 'null'));
       }
     }
     const all = [cellText(name), cellText(typeName(type as unknown as ForeignType)), ...cells];

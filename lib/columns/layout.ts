@@ -7,8 +7,8 @@ import { didYouMean, list, quote } from '../suggest.js';
 import { distinctDictionaries } from './dictionaries.js';
 import { findColumn, type Input, infoOf } from './input.js';
 import { typeIn } from './library.js';
-import { checkComparable, checkKey, type KeyFactors } from './types.js';
-import type { Values } from './values.js';
+import { checkComparable, checkKey, type KeyFactors, typeName } from './types.js';
+import { shareDictionary, type Values } from './values.js';
 
 /** Where a result column comes from: one side, or for the coalesced key of a full join the left side, else the right. */
 export type Source = Side | 'coalesced';
@@ -27,6 +27,9 @@ export interface ResultColumn {
 }
 
 export interface JoinLayout {
+  /** The inputs as they came, but that keys which become one column have one dictionary. */
+  left: Input;
+  right: Input;
   keys: readonly KeyPair[] | null;
   columns: ResultColumn[];
 }
@@ -61,13 +64,15 @@ export function joinKeyColumns(left: Input, right: Input, keys: NonNullable<Join
  * left table has gets the suffix, as often as it takes to be like no other. Semi and anti joins give the left ones alone. A
  * coalesced key has the left key's name, and the values of the side whose rows are all there: the right one's in a right join.
  */
-export function joinLayout(left: Input, right: Input, settings: JoinSettings): JoinLayout {
+export function joinLayout(leftInput: Input, rightInput: Input, settings: JoinSettings): JoinLayout {
   const { how, coalesce } = settings;
-  const keys = settings.keys && joinKeyColumns(left, right, settings.keys);
+  const keys = settings.keys && joinKeyColumns(leftInput, rightInput, settings.keys);
+  const [left, right] =
+    how === 'full' && coalesce ? withSharedDictionaries(leftInput, rightInput, keys ?? []) : [leftInput, rightInput];
   const leftMissing = how === 'right' || how === 'full';
   const rightMissing = how === 'left' || how === 'full';
   const columns: UntypedColumn[] = left.columns.map((_, index) => resultColumn(left, index, 'left', leftMissing));
-  if (how === 'semi' || how === 'anti') return { keys, columns: selected(columns, settings.select, [left]) };
+  if (how === 'semi' || how === 'anti') return { left, right, keys, columns: selected(columns, settings.select, [left]) };
 
   const coalesced = keys && coalesce ? keys : [];
   for (const key of coalesced) {
@@ -93,7 +98,7 @@ export function joinLayout(left: Input, right: Input, settings: JoinSettings): J
     }
     columns.push({ ...resultColumn(right, index, 'right', rightMissing), name });
   }
-  const layout = { keys, columns: selected(columns, settings.select, [left, right]) };
+  const layout = { left, right, keys, columns: selected(columns, settings.select, [left, right]) };
   for (const { source, column } of layout.columns) {
     if (source === 'coalesced') checkSameType(left, right, coalesced.find((key) => key.left === column)!);
   }
@@ -108,7 +113,25 @@ function takeInProbeOrder(left: Input, right: Input, key: KeyPair, columns: Unty
   const [one, other] = [infoOf(left, key.left), infoOf(right, key.right)];
   if (one.order !== 'bytes' || one.kind !== other.kind || one.width !== other.width || one.type.typeId !== other.type.typeId)
     return;
-  if (right.rows >= left.rows) columns[key.left] = { ...columns[key.left]!, source: 'right', column: key.right };
+  if (right.rows >= left.rows)
+    columns[key.left] = { ...columns[key.left]!, source: 'right', column: key.right, of: right.columns[key.right]! };
+}
+
+/** The inputs with one dictionary for each pair of keys of the same type of dictionary. */
+function withSharedDictionaries(left: Input, right: Input, keys: readonly KeyPair[]): [Input, Input] {
+  const [lefts, rights] = [[...left.columns], [...right.columns]];
+  for (const key of keys) {
+    const [one, other] = [lefts[key.left]!, rights[key.right]!];
+    if (!one.dictionary || !other.dictionary) continue;
+    if (typeName(one.dictionary.info.type) !== typeName(other.dictionary.info.type)) continue;
+    const shared = shareDictionary(one, infoOf(left, key.left), other, infoOf(right, key.right), left.argument);
+    lefts[key.left] = { ...one, ...shared[0] };
+    rights[key.right] = { ...other, ...shared[1] };
+  }
+  return [
+    { ...left, columns: lefts },
+    { ...right, columns: rights },
+  ];
 }
 
 function checkSameType(left: Input, right: Input, key: KeyPair): void {
@@ -116,8 +139,10 @@ function checkSameType(left: Input, right: Input, key: KeyPair): void {
   const other = infoOf(right, key.right);
   const { left: a, right: b } = key.factors;
   const sameUnit = a.pow10 === b.pow10 && a.times === b.times;
-  const sameLayout = one.kind === other.kind && one.order === other.order && one.width === other.width;
-  if (!sameUnit || !sameLayout || one.dictionary || other.dictionary) {
+  // Those that share a dictionary have been given indices of one width, whatever their sign.
+  const dictionary = left.columns[key.left]!.dictionary;
+  const same = dictionary === right.columns[key.right]!.dictionary && (dictionary !== null || one.order === other.order);
+  if (!sameUnit || !same || one.kind !== other.kind || one.width !== other.width) {
     throw new WarpjoinError(
       'ERR_NOT_SUPPORTED',
       `Coalescing the keys ${quote(left.columns[key.left]!.name)} and ${quote(right.columns[key.right]!.name)} of a full join, ` +

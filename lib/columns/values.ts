@@ -3,7 +3,7 @@ import { types } from 'node:util';
 import { WarpjoinError } from '../errors.js';
 import type { NativeChunk, NativeResultColumn } from '../native.js';
 import { quote, show } from '../suggest.js';
-import type { ForeignField, TypeInfo } from './types.js';
+import { type ForeignField, type TypeInfo, typeInfo } from './types.js';
 
 /** What is read of a Data, in all apache-arrow versions since 7. */
 export interface ForeignData {
@@ -162,6 +162,42 @@ export function layOutDictionaries(of: Values, info: TypeInfo, argument: string,
   dictionary.info = laidOut;
   dictionary.unifiedWidth = indexWidth(info, last.base + sizeOf(last.of));
   return { ...info, dictionary: dictionary.info, width: dictionary.unifiedWidth };
+}
+
+/** What of a column changes where it is given another dictionary. */
+type Recoded = Pick<Values, 'chunks' | 'dictionary'> & { info: TypeInfo };
+
+/** Two columns of indices as ones of the same dictionary, and of the same width. */
+export function shareDictionary(
+  one: Values,
+  oneInfo: TypeInfo,
+  other: Values,
+  otherInfo: TypeInfo,
+  argument: string,
+): [Recoded, Recoded] {
+  const copies = (of: Values) => of.chunks.map((chunk) => ({ ...chunk }));
+  const valueInfo = typeInfo(oneInfo.type.dictionary!)!;
+  const dictionary: InputDictionary = {
+    info: valueInfo,
+    ofChunks: [...one.dictionary!.ofChunks, ...other.dictionary!.ofChunks],
+    values: noValues(valueInfo),
+    shared: null,
+    unifiedWidth: null,
+    made: null,
+  };
+  const joint: Values = { withoutNulls: true, chunks: [...copies(one), ...copies(other)], children: [], dictionary };
+  let info = layOutDictionaries(joint, oneInfo, argument, 'keys');
+  if (dictionary.unifiedWidth === null && (oneInfo.width !== otherInfo.width || oneInfo.order !== otherInfo.order)) {
+    // The one dictionary is made anew, for the indices have to be.
+    dictionary.unifiedWidth = indexWidth(info, dictionary.shared ? sizeOf(dictionary.shared) : 0);
+    dictionary.shared = null;
+    info = { ...info, width: dictionary.unifiedWidth };
+  }
+  const { width, dictionary: of } = info;
+  return [
+    { info, chunks: joint.chunks.slice(0, one.chunks.length), dictionary },
+    { info: { ...otherInfo, width, dictionary: of }, chunks: joint.chunks.slice(one.chunks.length), dictionary },
+  ];
 }
 
 /** The distinct ones of these dictionaries, but for those that others begin with. */

@@ -54,6 +54,8 @@ function decimalText(words: Uint32Array, scale: number): string {
   return value < 0n ? `-${text}` : text;
 }
 
+const isText = (type: DataType): boolean => DataType.isUtf8(type) || DataType.isLargeUtf8(type) || DataType.isUtf8View(type);
+
 function valueText(data: Data): ((row: number) => string) | null {
   const type: DataType = data.type;
   // Raw values: Arrow's own getters round timestamps to milliseconds.
@@ -78,8 +80,13 @@ function valueText(data: Data): ((row: number) => string) | null {
     if (type.precision === Precision.HALF) return (row) => String(vector.get(row));
     return (row) => (Object.is(values[row], -0) ? '-0' : String(values[row]));
   }
-  if (DataType.isUtf8(type) || DataType.isLargeUtf8(type) || DataType.isBool(type)) return (row) => String(vector.get(row));
-  if (DataType.isBinary(type) || DataType.isLargeBinary(type) || DataType.isFixedSizeBinary(type)) {
+  if (isText(type) || DataType.isBool(type)) return (row) => String(vector.get(row));
+  if (
+    DataType.isBinary(type) ||
+    DataType.isLargeBinary(type) ||
+    DataType.isBinaryView(type) ||
+    DataType.isFixedSizeBinary(type)
+  ) {
     return (row) => Buffer.from(vector.get(row) as Uint8Array).toString('hex');
   }
   return null;
@@ -89,21 +96,77 @@ function valueText(data: Data): ((row: number) => string) | null {
 export function textOf(data: Data): TextOf | null {
   const type: DataType = data.type;
   if (DataType.isNull(type)) return () => null;
-  if (DataType.isDictionary(type)) {
-    const chunks = (data.dictionary as Vector).data.map((chunk) => ({ length: chunk.length, text: textOf(chunk) }));
-    if (chunks.some(({ text }) => !text)) return null;
-    const indices = data.values as ArrayLike<number | bigint>;
-    return (row) => {
-      if (!data.getValid(row)) return null;
-      let index = Number(indices[row]);
-      for (const { length, text } of chunks) {
-        if (index < length) return text!(index);
-        index -= length;
-      }
-      return null;
-    };
-  }
+  if (DataType.isDictionary(type)) return dictionaryText(data, textOf);
   const text = valueText(data);
-  if (!text) return null;
+  return text && withNulls(data, text);
+}
+
+function withNulls(data: Data, text: (row: number) => string): TextOf {
   return data.nullCount === 0 ? text : (row) => (data.getValid(row) ? text(row) : null);
+}
+
+function dictionaryText(data: Data, of: (chunk: Data) => TextOf | null): TextOf | null {
+  const chunks = ((data.dictionary as Vector | undefined)?.data ?? []).map((chunk) => ({
+    length: chunk.length,
+    text: of(chunk),
+  }));
+  if (chunks.some(({ text }) => !text)) return null;
+  const indices = data.values as ArrayLike<number | bigint>;
+  return (row) => {
+    if (!data.getValid(row)) return null;
+    let index = Number(indices[row]);
+    for (const { length, text } of chunks) {
+      if (index < length) return text!(index);
+      index -= length;
+    }
+    return null;
+  };
+}
+
+/** How to show the values of any chunk: lists as [1, 2], structs as {a: 1}, maps as {"a": 1}, unions as what is in them. */
+export function shownText(data: Data): TextOf {
+  return textOf(data) ?? nestedText(data) ?? ((row) => String(new Vector([data]).get(row)));
+}
+
+/** How to show the values within those of a chunk: texts in quotes. */
+function childTexts({ children }: Data): ((row: number) => string)[] {
+  return (children as Data[]).map((child) => {
+    const text = shownText(child);
+    const type: DataType = child.type;
+    const quoted = isText(DataType.isDictionary(type) ? type.dictionary : type);
+    return (row) => {
+      const shown = text(row);
+      return shown === null ? 'null' : quoted ? JSON.stringify(shown) : shown;
+    };
+  });
+}
+
+function nestedText(data: Data): TextOf | null {
+  const type: DataType = data.type;
+  if (DataType.isDictionary(type)) return dictionaryText(data, shownText);
+  const children = childTexts(data);
+  const [first] = children;
+  const offsets = data.valueOffsets as ArrayLike<number | bigint> | undefined;
+  const rows = (begin: number, end: number, of: (row: number) => string) =>
+    Array.from({ length: end - begin }, (_, at) => of(begin + at)).join(', ');
+  const bounds = (row: number): [number, number] => [Number(offsets![row]), Number(offsets![row + 1])];
+  if (DataType.isMap(type)) {
+    const [keys, values] = childTexts(data.children[0] as Data);
+    return withNulls(data, (row) => `{${rows(...bounds(row), (at) => `${keys!(at)}: ${values!(at)}`)}}`);
+  }
+  if (DataType.isList(type) || DataType.isLargeList(type)) return withNulls(data, (row) => `[${rows(...bounds(row), first!)}]`);
+  if (DataType.isFixedSizeList(type)) {
+    const { listSize } = type;
+    return withNulls(data, (row) => `[${rows(row * listSize, (row + 1) * listSize, first!)}]`);
+  }
+  if (DataType.isStruct(type)) {
+    const { children: fields } = type;
+    return withNulls(data, (row) => `{${fields.map(({ name }, index) => `${name}: ${children[index]!(row)}`).join(', ')}}`);
+  }
+  if (DataType.isUnion(type)) {
+    const { typeIdToChildIndex } = type;
+    const texts = (data.children as Data[]).map(shownText);
+    return (row) => texts[typeIdToChildIndex[data.typeIds[row]!]!]!(DataType.isDenseUnion(type) ? Number(offsets![row]) : row);
+  }
+  return null;
 }

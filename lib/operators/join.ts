@@ -158,8 +158,8 @@ type TableTask = JoinTask & { want: { columns: ResultColumn[] } };
 
 function tableTask(core: EngineCore, left: unknown, right: unknown, settings: JoinSettings): TableTask {
   const inputs = { left: readInput(core, left, 'left'), right: readInput(core, right, 'right') };
-  const { keys, columns } = joinLayout(inputs.left, inputs.right, settings);
-  return { ...inputs, keys, settings, want: { columns } };
+  const { keys, columns, left: one, right: other } = joinLayout(inputs.left, inputs.right, settings);
+  return { left: one, right: other, keys, settings, want: { columns } };
 }
 
 function matchTask(core: EngineCore, left: unknown, right: unknown, settings: JoinSettings, want: 'count' | 'indices'): JoinTask {

@@ -70,6 +70,7 @@ function refusalOf(call: Call, task: SortTask): string | null {
   if (!readEachOther(devices)) return "the devices do not read each other's memory";
   if (algorithm === 'merge' || algorithm === 'radix') return `${algorithm} was asked for`;
   if (task.indices) return 'row numbers are asked for';
+  if (keys.some((column) => table.columns[column]!.dictionary)) return 'the keys are indices of a dictionary';
   const needed = [...new Set([...keys, ...columns.map(({ column }) => column)])];
   const atHome = needed.filter((column) => !isForDevices(table, column));
   const names = (of: number[]): string => list(of.map((column) => table.columns[column]!.name));

@@ -288,8 +288,9 @@ Column to_column(const Napi::Value& value, Napi::Array& held, unsigned depth) {
   }
   const Napi::Value unified_width = object.Get("unifiedWidth");
   if (!unified_width.IsUndefined()) {
-    const uint64_t width = to_count(unified_width, "column.unifiedWidth", type.width, 8);
-    if (!column.dictionary || !std::has_single_bit(width)) expected(value, "column.unifiedWidth", "bytes of a wider index");
+    const uint64_t width = to_count(unified_width, "column.unifiedWidth", 1, 8);
+    if (!column.dictionary || !std::has_single_bit(width))
+      expected(value, "column.unifiedWidth", "1, 2, 4 or 8 bytes of an index");
     column.unified_width = static_cast<uint8_t>(width);
   }
   const Napi::Value chunks_value = object.Get("chunks");

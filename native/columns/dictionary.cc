@@ -32,7 +32,8 @@ bool has_bytes(const ColumnType& type) {
 }
 
 /// Of a valid value. `copy` holds those of a view that has its text itself.
-Bytes bytes_at(const ColumnType& type, Place place, columns::View& copy) {
+Bytes bytes_at(const Column& column, Place place, columns::View& copy) {
+  const ColumnType& type = column.type;
   const ColumnChunk& chunk = *place.chunk;
   if (type.kind == ColumnKind::fixed) return {static_cast<const uint8_t*>(chunk.values) + place.index * type.width, type.width};
   if (type.kind != ColumnKind::view) {
@@ -40,7 +41,7 @@ Bytes bytes_at(const ColumnType& type, Place place, columns::View& copy) {
     return {text.data, text.size};
   }
   copy = columns::view_at(chunk, place.index);
-  if (!columns::is_within(copy, chunk)) throw InputChanged();
+  if (!columns::is_within(copy, chunk)) throw InputChanged("Column '" + column.name + "'");
   const auto size = static_cast<uint64_t>(copy.length());
   if (copy.is_inline()) return {reinterpret_cast<const uint8_t*>(&copy) + 4, size};
   return {chunk.buffers[static_cast<size_t>(copy.buffer())].data + copy.offset(), size};
@@ -85,14 +86,14 @@ Distinct find_distinct(const Column& values, Engine& engine, const Job& job) {
       continue;
     }
     columns::View copy, other_copy;
-    const Bytes bytes = bytes_at(values.type, place, copy);
+    const Bytes bytes = bytes_at(values, place, copy);
     for (uint64_t slot = engine.text_hash(bytes.data, bytes.size);; ++slot) {
       uint32_t& code = codes_at[slot & (slots - 1)];
       if (code == kNone) {
         codes[row] = code = add(row);
         break;
       }
-      const Bytes other = bytes_at(values.type, index.at(rows[code]), other_copy);
+      const Bytes other = bytes_at(values, index.at(rows[code]), other_copy);
       if (other.size == bytes.size && columns::equal_bytes(other.data, bytes.data, bytes.size)) {
         codes[row] = code;
         break;

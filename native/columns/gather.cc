@@ -157,7 +157,7 @@ OwnedColumn gather_coalesced(const Column& first, RowList first_rows, const Colu
   const columns::GatherSource source(first, first_rows, second, second_rows);
   if (!first.type.nested()) return columns::gather_from(source, engine, job);
   if (!first.children.empty()) throw Error(ErrorCode::key_type, "Column '" + first.name + "' is nested and can't be a key");
-  return columns::gather_leaves(source, engine, job);
+  return columns::gather_leaves(source, first.name, engine, job);
 }
 
 }  // namespace warpjoin

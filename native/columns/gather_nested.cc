@@ -28,16 +28,26 @@ struct Gather {
   void require(uint64_t bytes) const {
     if (bytes > max_bytes() && !single) throw TooLarge();
   }
+  /// `values` may be UINT64_MAX for more than 64 bits tell.
   void require_values(const Column& column, uint64_t values, uint64_t most) const {
     if (values <= most) return;
     if (!single) throw TooLarge();
-    throw Error(ErrorCode::not_supported, "Column '" + column.name + "' has a value of " + std::to_string(values) +
-                                              " parts, and at most " + std::to_string(most) + " are supported");
+    throw Error(ErrorCode::not_supported, "Column '" + column.name + "' has more than " + std::to_string(most) +
+                                              " values or bytes within one row, which is not supported");
   }
   HostBuffer allocate(uint64_t bytes, const char* purpose = "a gathered column") const {
     return engine.memory->allocate(std::max<uint64_t>(1, bytes), purpose);
   }
 };
+
+/// UINT64_MAX where it is more.
+uint64_t product(uint64_t a, uint64_t b) {
+  uint64_t result;
+  return __builtin_mul_overflow(a, b, &result) ? UINT64_MAX : result;
+}
+
+/// What no memory holds: far below where byte counts overflow.
+constexpr uint64_t kMostValues = uint64_t{1} << 44;
 
 OwnedChunk gather_chunk(const Column& column, const RowList& rows, const Gather& gather);
 
@@ -118,13 +128,16 @@ uint64_t add_up(std::vector<uint64_t>& starts) {
 
 OwnedChunk gather_flat(const Column& column, const RowList& rows, const Gather& gather) {
   const ColumnType& type = column.type;
-  if (type.kind == ColumnKind::fixed) gather.require(rows.size * type.width);
+  if (type.kind == ColumnKind::fixed) {
+    gather.require(product(rows.size, type.width));
+    gather.require_values(column, product(rows.size, type.width), kMostValues);
+  }
   if (type.variable_width()) gather.require((rows.size + 1) * (type.kind == ColumnKind::utf8 ? 4 : 8));
   const GatherSource source(column, rows);
   OwnedColumn made;
   if (type.variable_width()) {
     auto text = gather_one_text(source, gather.single ? UINT64_MAX : gather.max_bytes(), gather.engine, gather.job);
-    if (!text) gather.require_values(column, UINT64_MAX, INT32_MAX);
+    if (!text) gather.require_values(column, UINT64_MAX, INT32_MAX);  // throws
     made = std::move(*text);
   } else {
     made = gather_values(source, gather.engine, gather.job);
@@ -155,7 +168,7 @@ struct ViewBufferEnd {
   }
 };
 
-OwnedChunk gather_views(const GatherSource& source, const Gather& gather) {
+OwnedChunk gather_views(const GatherSource& source, const std::string& name, const Gather& gather) {
   const uint64_t rows = source.size();
   const uint64_t most = std::min<uint64_t>(gather.max_bytes(), INT32_MAX);
   gather.require(rows * kViewBytes);
@@ -177,7 +190,7 @@ OwnedChunk gather_views(const GatherSource& source, const Gather& gather) {
         View view;
         if (places[i].chunk) {
           view = view_at(*places[i].chunk, places[i].index);
-          if (!is_within(view, *places[i].chunk)) throw InputChanged();
+          if (!is_within(view, *places[i].chunk)) throw InputChanged("Column '" + name + "'");
         }
         views[at + i] = view;
         if (!view.is_inline()) bytes += static_cast<uint64_t>(view.length());
@@ -314,6 +327,7 @@ OwnedChunk gather_fixed_list(const Column& column, const RowList& rows, const Ga
   OwnedChunk out = empty_chunk(column, rows);
   const GatherSource source(column, rows);
   GatheredValidity validity(source, gather.engine);
+  gather.require_values(column, product(rows.size, width), kMostValues);
   ChildRows child_rows(child, rows.size * width, rows.may_be_missing, gather);
   for_row_blocks(gather.engine, rows.size, gather.job, [&](uint64_t, uint64_t begin, uint64_t end) {
     for_batches(source, begin, end, [&](uint64_t at, uint64_t count, Place* places) {
@@ -437,7 +451,7 @@ OwnedChunk gather_chunk(const Column& column, const RowList& rows, const Gather&
     case ColumnKind::utf8:
     case ColumnKind::large_utf8: return gather_flat(column, rows, gather);
     case ColumnKind::null: return gather_nulls(column, rows);
-    case ColumnKind::view: return gather_views(GatherSource(column, rows), gather);
+    case ColumnKind::view: return gather_views(GatherSource(column, rows), column.name, gather);
     case ColumnKind::list: return gather_list<int32_t>(column, rows, gather);
     case ColumnKind::large_list: return gather_list<int64_t>(column, rows, gather);
     case ColumnKind::fixed_list: return gather_fixed_list(column, rows, gather);
@@ -505,7 +519,7 @@ OwnedColumn gather_nested(const Column& column, const RowList& rows, Engine& eng
   return result;
 }
 
-OwnedColumn gather_leaves(const GatherSource& source, Engine& engine, const Job& job) {
+OwnedColumn gather_leaves(const GatherSource& source, const std::string& name, Engine& engine, const Job& job) {
   OwnedColumn result;
   result.type = source.type();
   result.length = source.size();
@@ -515,7 +529,7 @@ OwnedColumn gather_leaves(const GatherSource& source, Engine& engine, const Job&
     OwnedChunk chunk;
     chunk.type = source.type();
     chunk.length = chunk.null_count = count;
-    if (source.type().kind == ColumnKind::view) chunk = gather_views(source.part(begin, count), {engine, job, count <= 1});
+    if (source.type().kind == ColumnKind::view) chunk = gather_views(source.part(begin, count), name, {engine, job, count <= 1});
     result.null_count += chunk.null_count;
     result.nested.push_back(std::move(chunk));
   }

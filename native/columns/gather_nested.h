@@ -1,6 +1,8 @@
 // Materialization of nested columns: chunks of rows, each with all that is within it.
 #pragma once
 
+#include <string>
+
 #include "columns/gather_source.h"
 
 namespace warpjoin::columns {
@@ -10,7 +12,7 @@ namespace warpjoin::columns {
 /// Memory: the result, and for each list, fixed-size list or dense union of a chunk a row number for each value of its children.
 OwnedColumn gather_nested(const Column& column, const RowList& rows, Engine& engine, const Job& job);
 
-/// The same for views and null types of one column or two.
-OwnedColumn gather_leaves(const GatherSource& source, Engine& engine, const Job& job);
+/// The same for views and null types of one column or two; `name` is for messages.
+OwnedColumn gather_leaves(const GatherSource& source, const std::string& name, Engine& engine, const Job& job);
 
 }  // namespace warpjoin::columns

@@ -22,14 +22,23 @@ import { fileURLToPath } from 'node:url';
 import {
   DateDay,
   Decimal,
+  Dictionary,
   Field,
   FixedSizeBinary,
+  FixedSizeList,
+  Int8,
+  Int32,
   Int64,
+  List,
   Schema,
+  Struct,
   Table,
   TimestampMicrosecond,
+  TimestampSecond,
   tableToIPC,
   Utf8,
+  Utf8View,
+  vectorFromArray,
 } from 'apache-arrow';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Options, parseBy, parseCommandLine, UsageError } from '../../lib/cli/arguments.js';
@@ -388,4 +397,27 @@ it('prints wide tables within the width', async () => {
   expect(Math.max(...text.split('\n').map((line) => line.length))).toBeLessThanOrEqual(60);
   expect(text).toMatch(/\(\d more columns\)$/);
   expect(renderTable(table, 3).split('\n')).toHaveLength(6);
+});
+
+it('shows nested values whole', () => {
+  const item = new Dictionary(new Utf8(), new Int32());
+  const point = new Struct([new Field('x', new Int32(), true), new Field('at', new TimestampSecond('UTC'), true)]);
+  const table = new Table({
+    list: vectorFromArray([['a', null], [], null], new List(new Field('item', item, true))),
+    pair: vectorFromArray([[1, 2], [3, null], null], new FixedSizeList(2, new Field('item', new Int8(), true))),
+    point: vectorFromArray([{ x: 1, at: 0 }, { x: null, at: 86400_000 }, null], point),
+    view: vectorFromArray(['x', 'more than twelve bytes', null], new Utf8View()),
+  });
+  expect(
+    renderTable(table, 3)
+      .split('\n')
+      .map((line) => line.trimEnd()),
+  ).toEqual([
+    'list                    pair                      point                                    view',
+    'list<dictionary<utf8>>  fixed_size_list<int8>[2]  struct<x: int32, at: timestamp[s, UTC]>  utf8_view',
+    expect.stringMatching(/^─+ {2}─+/),
+    expect.stringMatching(/^\["a", null\] {2,}\[1, 2\] {2,}\{x: 1, at: 1970-01-01 00:00:00Z\} {2,}x$/),
+    expect.stringMatching(/^\[\] {2,}\[3, null\] {2,}\{x: null, at: 1970-01-02 00:00:00Z\} {2,}more than twelve bytes$/),
+    expect.stringMatching(/^null {2,}null {2,}null {2,}null$/),
+  ]);
 });

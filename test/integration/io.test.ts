@@ -27,6 +27,7 @@ import {
 } from 'apache-arrow';
 import { afterAll, describe, expect, it } from 'vitest';
 import { WarpjoinError } from '../../lib/errors.js';
+import { createEngine } from '../../lib/index.js';
 import { formatOf, readTable, writeTable } from '../../lib/io/index.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'warpjoin-io-'));
@@ -191,6 +192,38 @@ describe('arrow and parquet files', () => {
       }
       expect(refused).toBeGreaterThan(10);
     }
+  });
+
+  it('keeps nested columns and dictionaries of results', async () => {
+    const engine = await createEngine({ device: 'cpu', memoryLimit: '64MiB' });
+    const text = new Dictionary(new Utf8(), new Int32());
+    const batch = (words: string[], lists: (number[] | null)[]) =>
+      new Table({
+        row: vectorFromArray(
+          words.map((_, row) => -row - words.length),
+          new Int32(),
+        ),
+        word: vectorFromArray(words, text),
+        list: vectorFromArray(lists, new List(new Field('item', new Int32(), true))),
+      });
+    const one = batch(['x', 'y', 'x'], [[1], null, []]);
+    // A dictionary of its own.
+    const other = new Table(
+      one.schema,
+      batch(['z', 'y'], [[2, 3], [4]]).batches.map((part) => new RecordBatch(one.schema, part.data as never)),
+    );
+    const sorted = await engine.sort(one.concat(other), { by: 'row' });
+    const words = ['x', 'y', 'x', 'y', 'z'];
+    expect([...sorted.getChild('word')!]).toEqual(words);
+    for (const name of ['nested.arrow', 'nested.parquet']) {
+      await writeTable(sorted, at(name));
+      const again = await readTable(at(name));
+      expect([...again.getChild('word')!]).toEqual(words);
+      expect([...again.getChild('list')!].map((list) => list && [...list])).toEqual([[], null, [1], [4], [2, 3]]);
+    }
+    await writeTable(sorted.select(['word']), at('words.csv'));
+    expect(readFileSync(at('words.csv'), 'utf8')).toBe(`word\n${words.join('\n')}\n`);
+    await engine.dispose();
   });
 
   it('leaves what was there when writing fails or is aborted', async () => {

@@ -240,3 +240,18 @@ describe('dictionaries', () => {
     expect([...dictionaryOf(other)]).toEqual(['x', 'y', 'w']);
   });
 });
+
+test('loaded tables, and results that stay', async () => {
+  const draw = random(11);
+  const own = await engine(1);
+  const input = randomTable(types, numbers(90, 40, draw), [50, 40], draw);
+  const rows = plainRows(input);
+  await using loaded = await own.load(input);
+  const sorted = referenceSort(rows, [{ column: 'id' }]);
+  for (let call = 0; call < 2; call++) expect(plainRows(await own.sort(loaded, { by: 'id' }))).toEqual(sorted);
+  await using stays = await own.sort(loaded, { by: 'id', resident: true });
+  expect(plainRows(await stays.toArrow())).toEqual(sorted);
+  const joined = await own.join(stays, loaded, { on: 'id' });
+  const of = { left: 'id', right: 'id', how: 'inner' } as const;
+  expect(unordered(plainRows(joined))).toEqual(unordered(referenceJoin(sorted, rows, names, names, of)));
+});

@@ -1,5 +1,18 @@
 /** The compiler checks this file (npm run lint runs tsc): nothing in it runs. */
-import type { Bool, Float64, Int32, Int64, Table, TypeMap, Utf8 } from 'apache-arrow';
+import type {
+  Bool,
+  Dictionary,
+  FixedSizeList,
+  Float64,
+  Int32,
+  Int64,
+  List,
+  Map_,
+  Struct,
+  Table,
+  TypeMap,
+  Utf8,
+} from 'apache-arrow';
 import { expectTypeOf } from 'vitest';
 import {
   type Engine,
@@ -186,6 +199,22 @@ await unique(left, { on: 'idd' });
 await unique(left, { on: 'id', keep: 'some' });
 // @ts-expect-error an option of joins
 await unique(left, { on: 'id', how: 'left' });
+
+// nested columns and dictionaries are what they were
+interface Nested extends TypeMap {
+  id: Int32;
+  code: Dictionary<Utf8, Int32>;
+  tags: List<Dictionary<Utf8>>;
+  point: Struct<{ x: Float64; at: FixedSizeList<Int32> }>;
+  attributes: Map_<Utf8, Int64>;
+}
+declare const nested: Table<Pick<Nested, 'id' | 'code' | 'tags' | 'point' | 'attributes'>>;
+expectTypeOf(await sort(nested, { by: 'id', select: ['code', 'point'] })).toEqualTypeOf<
+  ResultTable<{ code: Nested['code']; point: Nested['point'] }>
+>();
+const withNested = await join(right, nested, { on: 'id', how: 'left' });
+expectTypeOf(withNested.getChild('tags')!.get(0)!.get(0)).toEqualTypeOf<string | null>();
+expectTypeOf(withNested.getChild('attributes')!.type).toEqualTypeOf<Nested['attributes']>();
 
 // @ts-expect-error a column that only one table has
 await join(left, right, { on: 'price' });

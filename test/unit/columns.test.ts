@@ -5,7 +5,7 @@ import { joinLayout, sortLayout } from '../../lib/columns/layout.js';
 import { ownLibrary, typeIn } from '../../lib/columns/library.js';
 import { buildTable, checkArrayRows, checkTableRows, rowNumbers } from '../../lib/columns/result.js';
 import { checkComparable, type ForeignType, typeInfo, typeName } from '../../lib/columns/types.js';
-import { noValues } from '../../lib/columns/values.js';
+import { noValues, shareDictionary } from '../../lib/columns/values.js';
 import type { NativeResultChunk, NativeResultColumn } from '../../lib/native.js';
 import { type JoinSettings, joinSchema, joinSettings } from '../../lib/options.js';
 import { chunked, rows, table } from '../support/tables.js';
@@ -538,5 +538,44 @@ describe('typed arrays', () => {
       code: 'ERR_INVALID_TABLE',
       message: expect.stringContaining('detached'),
     });
+  });
+});
+
+describe('one dictionary for two columns', () => {
+  const column = (values: readonly string[] | arrow.Vector, indices: arrow.Int, rows = 2) => {
+    const dictionary = Array.isArray(values) ? arrow.vectorFromArray(values, new arrow.Utf8()) : (values as arrow.Vector);
+    const type = new arrow.Dictionary(new arrow.Utf8(), indices as never);
+    const data = new (indices.ArrayType as Int8ArrayConstructor)(rows);
+    const vector = arrow.makeVector(arrow.makeData({ type, length: rows, data, dictionary } as never));
+    return readTable(new arrow.Table({ d: vector }), 'left');
+  };
+  const share = (left: ReturnType<typeof column>, right: ReturnType<typeof column>) =>
+    shareDictionary(left.columns[0]!, infoOf(left, 0), right.columns[0]!, infoOf(right, 0), 'left');
+
+  test('that they have already stays', () => {
+    const values = arrow.vectorFromArray(['x', 'y'], new arrow.Utf8());
+    const [one, other] = share(column(values, new arrow.Int8()), column(values, new arrow.Int8()));
+    expect(one.dictionary).toBe(other.dictionary);
+    expect(one.dictionary).toMatchObject({ shared: values, unifiedWidth: null });
+    expect([one.info.width, other.info.width]).toEqual([1, 1]);
+    expect(other.chunks).toMatchObject([{ dictionaryBase: 0, dictionarySize: 2 }]);
+  });
+
+  test('is made of theirs', () => {
+    const left = column(['x', 'y'], new arrow.Int8());
+    const [one, other] = share(left, column(['z', 'y', 'w'], new arrow.Int32()));
+    expect([one.info.width, other.info.width]).toEqual([1, 1]);
+    expect(one.dictionary).toMatchObject({ shared: null, unifiedWidth: 1 });
+    expect(other.chunks).toMatchObject([{ dictionaryBase: 2, dictionarySize: 3 }]);
+    // The input itself stays as it was.
+    expect(left.columns[0]!.dictionary!.unifiedWidth).toBeNull();
+    expect(left.columns[0]!.chunks).toMatchObject([{ dictionaryBase: 0, dictionarySize: 2 }]);
+  });
+
+  test('is made anew where only their indices differ', () => {
+    const values = arrow.vectorFromArray(['x', 'y'], new arrow.Utf8());
+    const [one, other] = share(column(values, new arrow.Int16()), column(values, new arrow.Uint16()));
+    expect(one.dictionary).toMatchObject({ shared: null, unifiedWidth: 2 });
+    expect([one.info.width, other.info.width]).toEqual([2, 2]);
   });
 });
