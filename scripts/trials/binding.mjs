@@ -256,8 +256,8 @@ const methods = {
     'run',
   ],
   copyRun: [2, (of) => [handle('job', of), handle('sortKeys', of)], 'run'],
-  cutRun: [2, (of) => [handle('job', of), handle('run', of), count(20), count(1000)], 'run'],
-  topRows: [6, (of) => [handle('job', of), handle('relation', of), by(), pick([0, count(2000)]), count(2000)], 'run'],
+  cutRun: [3, (of) => [handle('job', of), handle('run', of), pick([0, 0, 1, count(9)]), pick([1, 2, count(60)])], 'run'],
+  topRows: [2, (of) => [handle('job', of), handle('relation', of), by(), pick([0, count(2000)]), count(2000)], 'run'],
   rowsAreSorted: [2, (of) => [handle('job', of), handle('relation', of), by()]],
   searchSorted: [
     4,
