@@ -247,7 +247,7 @@ void with_codes(const Field& field, const FieldSide& side, Body&& body) {
                                                          : with_text.template operator()<int64_t>();
     case Values::row_codes:
       return field.codes.bytes == 4 ? with_row_codes.template operator()<uint32_t>()
-                                  : with_row_codes.template operator()<uint64_t>();
+                                    : with_row_codes.template operator()<uint64_t>();
     case Values::entry_codes:
       return with_key_type(side.chunks.type(), [&]<class Key>() {
         if constexpr (Key::kOrder != KeyOrder::floating) {
@@ -352,7 +352,7 @@ struct Packed {
 
 /// Packs fields of a side into `width` words a row.
 template <class Word>
-Packed pack(const std::vector<Field>& fields, FieldSide Field::* side, unsigned width, Engine& engine, const Job& job) {
+Packed pack(const std::vector<Field>& fields, FieldSide Field::*side, unsigned width, Engine& engine, const Job& job) {
   const uint64_t rows = (fields.front().*side).chunks.rows();
   Packed out;
   out.words = engine.memory->allocate(rows * width * sizeof(Word), "join keys");
@@ -363,7 +363,8 @@ Packed pack(const std::vector<Field>& fields, FieldSide Field::* side, unsigned 
       job.check();  // texts may be long
       const uint64_t to = std::min(end, from + kBatchRows), count = to - from;
       uint64_t* const bits = out.matchable.as<uint64_t>() + from / 64;
-      for (uint64_t i = 0; i < (count + 63) / 64; ++i) bits[i] = low_bits(static_cast<unsigned>(std::min<uint64_t>(64, count - 64 * i)));
+      for (uint64_t i = 0; i < (count + 63) / 64; ++i)
+        bits[i] = low_bits(static_cast<unsigned>(std::min<uint64_t>(64, count - 64 * i)));
       for (unsigned word = 0; word < width; ++word) {
         Word* const words = width == 1 ? out.words.as<Word>() + from : plane;
         std::fill_n(words, count, Word{0});
@@ -430,7 +431,7 @@ TextCodes codes_of(const Column& left, const Column& right, Engine& engine, cons
   }
   std::vector<Field> fields;
   set_range(fields.emplace_back(left, right), engine, job);
-  const auto rows_of = [&](FieldSide Field::* side) { return pack<uint64_t>(fields, side, 1, engine, job); };
+  const auto rows_of = [&](FieldSide Field::*side) { return pack<uint64_t>(fields, side, 1, engine, job); };
   const Packed left_words = rows_of(&Field::left);
   const Column left_column = column_of(left_words, left.length, 1);
   const ChunkIndex left_chunks(left_column);
@@ -441,7 +442,7 @@ TextCodes codes_of(const Column& left, const Column& right, Engine& engine, cons
 }
 
 template <class Word>
-JoinSide packed_side(const std::vector<Field>& fields, FieldSide Field::* side, Engine& engine, const Job& job) {
+JoinSide packed_side(const std::vector<Field>& fields, FieldSide Field::*side, Engine& engine, const Job& job) {
   Packed packed = pack<Word>(fields, side, 1, engine, job);
   JoinSide out = matchable_side<Word>(
       std::move(packed.words), (fields.front().*side).chunks.rows(),
@@ -483,7 +484,7 @@ JoinKeys encode_composite_keys(std::span<const JoinKeyPair> pairs, bool own, Eng
   const unsigned words = place(fields);
   if (words == 1) {
     keys.made = JoinKeys::Made::packed;
-    const auto side = [&](FieldSide Field::* of) {
+    const auto side = [&](FieldSide Field::*of) {
       return bits <= 32 ? packed_side<uint32_t>(fields, of, engine, job) : packed_side<uint64_t>(fields, of, engine, job);
     };
     keys.left = side(&Field::left);
@@ -491,7 +492,7 @@ JoinKeys encode_composite_keys(std::span<const JoinKeyPair> pairs, bool own, Eng
     return keys;
   }
   keys.made = JoinKeys::Made::code;
-  const auto pack_words = [&](FieldSide Field::* of) { return pack<uint64_t>(fields, of, words, engine, job); };
+  const auto pack_words = [&](FieldSide Field::*of) { return pack<uint64_t>(fields, of, words, engine, job); };
   const uint64_t left_rows = pairs[0].left->length, right_rows = pairs[0].right->length;
   const Packed left = pack_words(&Field::left);
   const Column left_column = column_of(left, left_rows, words);

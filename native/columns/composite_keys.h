@@ -7,7 +7,8 @@
 
 namespace warpjoin::columns {
 
-/// Whether the pair needs nothing of this: plain columns (plain_keys.h) as they are. Equal nulls mean nothing where a side has none.
+/// Whether the pair needs nothing of this: plain columns (plain_keys.h) as they are. Equal nulls mean nothing where a side has
+/// none.
 bool is_plain(const JoinKeyPair& pair, Engine& engine, const Job& job);
 
 /// Encodes pairs of columns: rows of both sides have the same key where all pairs are equal, and no others.
@@ -25,8 +26,8 @@ bool is_plain(const JoinKeyPair& pair, Engine& engine, const Job& job);
 /// bounded by the rows alone, so that a column that changes meanwhile gives rows of old and new values.
 ///
 /// Host memory, besides the keys: a word for each row and 64 bits of the fields, a bit for each row, and what text_codes() needs.
-/// Payloads are not carried: the caller does that. `own`: both columns of each pair are the same, and the left side is all that is
-/// made.
+/// Payloads are not carried: the caller does that. `own`: both columns of each pair are the same, and the left side is all that
+/// is made.
 JoinKeys encode_composite_keys(std::span<const JoinKeyPair> pairs, bool own, Engine& engine, const Job& job);
 
 }  // namespace warpjoin::columns

@@ -136,9 +136,10 @@ struct JoinKeyPair {
   columns::KeyFactor left_factor = {}, right_factor = {};
 };
 
-/// Encodes both sides' columns alike: rows have equal keys where all pairs are equal. Columns of any type that plain_keys() takes;
-/// throws Error(key_type) where two do not compare. Payloads as for sort, one a side, null for row numbers; a side's payload is
-/// carried only if nothing is excluded there. See columns/composite_keys.h for several pairs, equal nulls and dictionaries.
+/// Encodes both sides' columns alike: rows have equal keys where all pairs are equal. Columns of any type that plain_keys()
+/// takes; throws Error(key_type) where two do not compare. Payloads as for sort, one a side, null for row numbers; a side's
+/// payload is carried only if nothing is excluded there. See columns/composite_keys.h for several pairs, equal nulls and
+/// dictionaries.
 JoinKeys encode_join_keys(std::span<const JoinKeyPair> pairs, const Column* left_payload, const Column* right_payload,
                           Engine& engine, const Job& job);
 

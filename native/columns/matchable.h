@@ -56,9 +56,9 @@ JoinSide numbered_side(HostBuffer keys, uint64_t rows, Matchable&& matchable, En
   return out;
 }
 
-/// Makes a side of the keys of all rows. matchable(row, count) gives a bit for each of `count` <= 64 rows from `row` on, a multiple
-/// of 64, that can match, and the same ones whenever it is asked. `keys` and what `matchable` reads are not the caller's, who could
-/// write to them.
+/// Makes a side of the keys of all rows. matchable(row, count) gives a bit for each of `count` <= 64 rows from `row` on, a
+/// multiple of 64, that can match, and the same ones whenever it is asked. `keys` and what `matchable` reads are not the
+/// caller's, who could write to them.
 template <class Key, class Matchable>
 JoinSide matchable_side(HostBuffer keys, uint64_t rows, Matchable&& matchable, Engine& engine, const Job& job) {
   return row_bytes_for(rows) == 4 ? numbered_side<Key, uint32_t>(std::move(keys), rows, matchable, engine, job)

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/bytes_hash.h"
 #include "columns/matchable.h"
+#include "core/bytes_hash.h"
 #include "core/error.h"
 #include "primitives/host/first_rows.h"
 

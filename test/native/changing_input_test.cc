@@ -412,8 +412,7 @@ TEST(ChangingInput, TablesAreJoinedWithinBounds) {
     TestColumn left_text = draw_column(utf8_type(), left_rows, random() % 2, random);
     TestColumn right_text = draw_column(large_utf8_type(), right_rows, random() % 2, random);
     std::vector<JoinKeyPair> pairs{{.left = &left.column, .right = &right.column, .nulls_equal = random() % 2 == 0}};
-    if (random() % 2)
-      pairs.push_back({.left = &left_text.column, .right = &right_text.column, .nulls_equal = random() % 2 == 0});
+    if (random() % 2) pairs.push_back({.left = &left_text.column, .right = &right_text.column, .nulls_equal = random() % 2 == 0});
     JoinRequest request{.kind = kinds[random() % kinds.size()], .build_left = random() % 2 == 0, .max_rows = 300'000};
     request.count_only = random() % 3 == 0;
     const std::vector<int> devices = first(1 + static_cast<int>(random() % 4));

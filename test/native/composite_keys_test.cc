@@ -266,7 +266,7 @@ TEST(CompositeKeys, WorkOverSeveralBlocks) {
     EXPECT_EQ(encoded.made, wide ? JoinKeys::Made::code : JoinKeys::Made::packed);
     std::map<std::vector<Value>, std::set<uint64_t>> keys_of;
     std::map<uint64_t, std::set<std::vector<Value>>> values_of;
-    const auto note = [&](const JoinSide& side, KeyColumn KeyPair::* of, uint64_t size) {
+    const auto note = [&](const JoinSide& side, KeyColumn KeyPair::*of, uint64_t size) {
       for (const auto& [row, key] : tuples_of(side, size)) {
         std::vector<Value> values;
         for (const KeyPair& pair : keys) values.push_back((pair.*of).values[row]);
@@ -276,7 +276,7 @@ TEST(CompositeKeys, WorkOverSeveralBlocks) {
     };
     note(encoded.left, &KeyPair::left, rows);
     note(encoded.right, &KeyPair::right, 500);
-    EXPECT_GT(keys_of.size(), 1000u);
+    EXPECT_GT(keys_of.size(), 300u);
     for (const auto& [values, of] : keys_of) ASSERT_EQ(of.size(), 1u);
     for (const auto& [key, of] : values_of) ASSERT_EQ(of.size(), 1u);
   }
