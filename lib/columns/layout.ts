@@ -1,5 +1,5 @@
 /** Which columns a result has, what they are called and where each comes from. */
-import { type DataType, Type } from 'apache-arrow';
+import type { DataType } from 'apache-arrow';
 import { WarpjoinError } from '../errors.js';
 import type { Side } from '../native.js';
 import type { JoinSettings, SortKey } from '../options.js';

@@ -73,12 +73,6 @@ export function rowRange(rows: number, offset: number, limit: number): RowRange 
   return { begin, end: begin + Math.min(limit, rows - begin) };
 }
 
-/** Rows [begin, end) of an order. */
-export interface RowRange {
-  begin: number;
-  end: number;
-}
-
 const tupleBytes = ({ keyBytes, valueBytes }: Tuples): number => keyBytes + valueBytes;
 
 /** What each algorithm should take: all sort; then a merge sort merges between devices, the others partition first. */

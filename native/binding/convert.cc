@@ -166,6 +166,14 @@ std::vector<uint64_t> to_counts(const Napi::Value& value, const char* what) {
   return counts;
 }
 
+std::vector<bool> to_bools(const Napi::Value& value, const char* what) {
+  if (!value.IsArray()) expected(value, what, "an array of booleans");
+  const auto array = value.As<Napi::Array>();
+  std::vector<bool> bools;
+  for (uint32_t i = 0; i < array.Length(); ++i) bools.push_back(to_bool(array.Get(i), what));
+  return bools;
+}
+
 namespace {
 
 columns::KeyFactor to_factor(const Napi::Value& value) {

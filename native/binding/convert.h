@@ -27,6 +27,7 @@ std::string to_string(const Napi::Value& value, const char* what);
 Napi::Object to_object(const Napi::Value& value, const char* what);
 std::vector<int> to_ordinals(const Napi::Value& value, const char* what);
 std::vector<uint64_t> to_counts(const Napi::Value& value, const char* what);
+std::vector<bool> to_bools(const Napi::Value& value, const char* what);
 
 /// Reads a NativeColumn (lib/native.ts). The chunks borrow the buffers behind the views. `held` gets the views: what they were
 /// read from may give others the next time.
