@@ -107,6 +107,8 @@ export interface JoinKeysHandle extends Handle<'joinKeys'> {
   readonly made: 'value' | 'packed' | 'code';
   /** That the fields need together; 0 where there is one column, which is the key or has a code. */
   readonly bits: number;
+  /** Packed keys: of each pair, whether they give back the left column. */
+  readonly givesLeft: readonly boolean[];
   readonly left: JoinSideInfo;
   readonly right: JoinSideInfo;
 }
@@ -446,6 +448,8 @@ export interface NativeEngine {
   repeatedKey(job: NativeJob, keys: JoinKeysHandle): Promise<{ first: number; row: number } | null>;
   /** Hands over the rows' keys (the key column's values) or one side's values, zero-copy. */
   takeJoinKeys(job: NativeJob, rows: RowsHandle): NativeResultColumn;
+  /** The left column of a pair, computed from the packed keys of an inner join's rows: where the join's keys give it. */
+  decodeJoinKeys(job: NativeJob, rows: RowsHandle, pair: number): Promise<NativeResultColumn>;
   takeJoinValues(job: NativeJob, rows: RowsHandle, side: Side): NativeResultColumn;
 
   /** Gathers a column by the row numbers of a run, or of one side of a join's rows. */

@@ -105,7 +105,8 @@ void decode_int64(benchmark::State& state) {
   const Job job;
   const SortColumn by{&column.column};
   const auto keys = encode_sort_keys({&by, 1}, nullptr, false, engine(), job);
-  for (auto _ : state) benchmark::DoNotOptimize(keys->decode(0, keys->tuples().view.keys, keys->tuples().view.size, engine(), job));
+  for (auto _ : state)
+    benchmark::DoNotOptimize(keys->decode(0, keys->tuples().view.keys, keys->tuples().view.size, engine(), job));
 }
 
 /// `column` refined from sorted word-0 keys.

@@ -1,5 +1,5 @@
 /** Joining two tables: validate, encode keys, plan, run the plan's steps, hand the columns over. */
-import { canBeCarried, type Input, infoOf, stretchesForDevices } from '../columns/input.js';
+import { type Input, infoOf, stretchesForDevices } from '../columns/input.js';
 import { joinKeyColumns, joinLayout, type KeyPair, type ResultColumn } from '../columns/layout.js';
 import { buildTable, checkArrayRows, checkTableRows, rowNumbers } from '../columns/result.js';
 import { WarpjoinError } from '../errors.js';
@@ -38,6 +38,7 @@ import { type ColumnOrigin, type ColumnStep, isHandedOver, type PlannedColumn, t
 import { quote } from '../suggest.js';
 import type { JoinIndices, ResidentTable, ResultTable, Stats } from '../types.js';
 import { type Call, type EngineCore, placed, runCall } from './call.js';
+import { encodeKeys, handsOverKeys, isLeftKey, keysInWords } from './join-keys.js';
 import { type LoadedTable, loadResult, readInput } from './load.js';
 import { executeResident, prepareResident, type ResidentJoin } from './resident-join.js';
 import { fromHostMemory, isOutOfDeviceMemory, plannedWidth, withStats } from './shared.js';
@@ -134,20 +135,6 @@ export async function explainJoin(core: EngineCore, left: unknown, right: unknow
   });
 }
 
-/** How keys were made of the columns. */
-function keysInWords({ made, bits, keyBytes, rowsAreKeysOf }: JoinKeysHandle): string {
-  switch (made) {
-    case 'value':
-      return `values of ${keyBytes} bytes`;
-    case 'packed':
-      return `${bits} bits of each row, in ${keyBytes} bytes`;
-    case 'code': {
-      const of = bits === 0 ? 'texts' : `rows of ${bits} bits`;
-      return `${keyBytes}-byte codes of ${of}${rowsAreKeysOf ? `, all of which differ on the ${rowsAreKeysOf} side` : ''}`;
-    }
-  }
-}
-
 /** Cross joins have nothing for GPUs; loaded tables stay there. */
 export function placeJoin(core: EngineCore, { left, right, keys, settings, want }: JoinTask): EngineCore {
   if (left.loaded || right.loaded) return core;
@@ -221,6 +208,9 @@ async function prepareRows(call: Call, task: JoinTask, joined: ResidentJoin): Pr
   return { ...(await relationsOf(call, task, made)), keyed: null, joined, request, planned, rowBytes, plan, resources };
 }
 
+/** The right column that a left key column is equal to. */
+const rightOf = (keys: JoinTask['keys'], left: number): number => keys!.find((key) => key.left === left)!.right;
+
 /** The columns of both inputs that `columns` of the result are made of, checked. */
 async function relationsOf(
   call: Call,
@@ -244,35 +234,6 @@ async function relationsOf(
   return { relations: { left: leftRelation, right: rightRelation }, position: { left: leftPosition, right: rightPosition } };
 }
 
-/** The right column that a left key column is equal to. */
-const rightOf = (keys: JoinTask['keys'], left: number): number => keys!.find((key) => key.left === left)!.right;
-
-/** Whether the left key column is asked for and could come out of the tuples' keys: numbers of the keys' own width. */
-function keyCouldBeHandedOver({ left, right, keys, settings, want }: JoinTask): boolean {
-  if (keys?.length !== 1 || settings.how !== 'inner' || settings.order || typeof want === 'string') return false;
-  const { factors, nullsEqual } = keys[0]!;
-  if ([factors.left, factors.right].some(({ pow10, times }) => pow10 > 0 || times > 1)) return false;
-  // Nulls that match have keys of their own.
-  if (nullsEqual && !left.columns[keys[0]!.left]!.withoutNulls && !right.columns[keys[0]!.right]!.withoutNulls) return false;
-  const { order, width, dictionary } = infoOf(left, keys[0]!.left);
-  const number = order !== 'boolean' && order !== 'bytes' && !dictionary && (width === 4 || width === 8);
-  return number && want.columns.some((column) => isLeftKey(column, keys));
-}
-
-const isLeftKey = (column: ResultColumn, keys: JoinTask['keys']): boolean =>
-  column.source === 'left' && keys?.length === 1 && column.column === keys[0]!.left;
-
-/**
- * The one column of a side that can travel with its keys, or null: a side whose rows are read twice needs row numbers, and so do
- * rows that are to be ordered.
- */
-export function carriedColumn(task: JoinTask, side: Side, keyIsHandedOver: boolean): number | null {
-  const { settings, want, keys } = task;
-  if (settings.how !== 'inner' || settings.order || typeof want === 'string') return null;
-  const moved = want.columns.filter((column) => column.source === side && !(keyIsHandedOver && isLeftKey(column, keys)));
-  return moved.length === 1 && canBeCarried(task[side], moved[0]!.column) ? moved[0]!.column : null;
-}
-
 /** `why`: a join of loaded tables runs from host memory; null where none is loaded. */
 async function prepareFromHost(call: Call, task: JoinTask, why: string | null): Promise<Prepared> {
   const { left, right, want, settings, keys: keyColumns } = task;
@@ -284,10 +245,10 @@ async function prepareFromHost(call: Call, task: JoinTask, why: string | null): 
   const { usedBytes } = call.native.memory();
   const keys = keyColumns && (await encodeKeys(call, task, keyColumns, relations, position));
   const encodedBytes = call.native.memory().usedBytes - usedBytes;
-  const keyFromTuples = keys !== null && handsOverKey(task, keys);
+  const keyFromTuples = keys !== null && handsOverKeys(task, keys);
   const origins = columns.map((column): ColumnOrigin => {
     if (column.source === 'coalesced') return 'coalesced';
-    if (keyFromTuples && isLeftKey(column, keyColumns)) return 'keys';
+    if (keyFromTuples && isLeftKey(column, keyColumns)) return keys.made === 'packed' ? 'decoded' : 'keys';
     return keys?.[column.source].carriesPayload ? 'payload' : 'gathered';
   });
   const planned = columns.map((column, index): PlannedColumn => {
@@ -299,7 +260,9 @@ async function prepareFromHost(call: Call, task: JoinTask, why: string | null): 
   const wants = (side: Side): boolean =>
     want === 'indices' ||
     (want !== 'count' && settings.order === side) ||
-    columns.some(({ source }, index) => (source === side || source === 'coalesced') && origins[index] !== 'keys');
+    columns.some(
+      ({ source }, index) => (source === side || source === 'coalesced') && !['keys', 'decoded'].includes(origins[index]!),
+    );
   const request: NativeJoinRequest = {
     kind: settings.how === 'cross' ? 'inner' : settings.how,
     buildLeft: true,
@@ -378,38 +341,6 @@ async function planInOrder(
     holds &&= sorted;
   }
   return holds ? planned : plan({ ...shape, ...sides });
-}
-
-/** Whether the rows' keys become the left key column. */
-function handsOverKey(task: JoinTask, keys: JoinKeysHandle): boolean {
-  return keys.keysAreLeftValues && keyCouldBeHandedOver(task) && infoOf(task.left, task.keys![0]!.left).width === keys.keyBytes;
-}
-
-async function encodeKeys(
-  call: Call,
-  task: JoinTask,
-  columns: readonly KeyPair[],
-  relations: Prepared['relations'],
-  position: Prepared['position'],
-): Promise<JoinKeysHandle> {
-  const encode = async (keyIsHandedOver: boolean): Promise<JoinKeysHandle> => {
-    const payload = (side: Side): number | null => {
-      const column = carriedColumn(task, side, keyIsHandedOver);
-      return column === null ? null : position[side].get(column)!;
-    };
-    const of = (side: Side): number[] => columns.map((key) => position[side].get(key[side])!);
-    const [left, right] = [relations.left!, relations.right!];
-    const comparisons = columns.map(({ nullsEqual, factors }) => ({ nullsEqual, factors }));
-    const job = (): Promise<JoinKeysHandle> =>
-      call.native.joinKeys(call.job, left, of('left'), payload('left'), right, of('right'), payload('right'), comparisons);
-    return call.keep(await call.step('encode keys', job));
-  };
-  const hoped = keyCouldBeHandedOver(task);
-  const keys = await encode(hoped);
-  if (!hoped || !keys.left.carriesPayload || handsOverKey(task, keys)) return keys;
-  // The left key has to be gathered after all, so the left rows need their numbers.
-  call.free(keys);
-  return encode(false);
 }
 
 function shapeOf(
@@ -619,6 +550,10 @@ async function makeColumn(
   const { columns } = task.want as { columns: ResultColumn[] };
   const { column, source } = columns[step.column]!;
   if (step.from === 'keys') return native.takeJoinKeys(job, rows);
+  if (step.from === 'decoded') {
+    const pair = task.keys!.findIndex((key) => key.left === column);
+    return native.decodeJoinKeys(job, rows, pair);
+  }
   if (source === 'coalesced') {
     const right = rightOf(task.keys, column);
     return native.gatherCoalesced(

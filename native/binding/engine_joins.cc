@@ -30,7 +30,7 @@ const char* name_of(JoinKeys::Made made) {
 }
 
 MakeResult rows_of(Engine& engine, const JoinKeysState& keys, JoinRows rows) {
-  return rows_to_handle(engine, values_of(keys.keys.left), values_of(keys.keys.right), std::move(rows));
+  return rows_to_handle(engine, values_of(keys.keys.left), values_of(keys.keys.right), std::move(rows), keys.keys.left_values);
 }
 
 }  // namespace
@@ -69,6 +69,11 @@ Napi::Value EngineWrap::join_keys(const Napi::CallbackInfo& info) {
                                                                                   : env.Null());
                      handle.Set("made", Napi::String::New(env, name_of(made->keys.made)));
                      handle.Set("bits", number(env, made->keys.bits));
+                     Napi::Array gives = Napi::Array::New(env);
+                     for (const PackedValue& value : made->keys.left_values) {
+                       gives.Set(gives.Length(), Napi::Boolean::New(env, value.given));
+                     }
+                     handle.Set("givesLeft", gives);
                      handle.Set("left", describe_side(env, made->keys.left, left_sorted));
                      handle.Set("right", describe_side(env, made->keys.right, right_sorted));
                      return handle;

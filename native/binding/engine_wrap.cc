@@ -65,6 +65,7 @@ Napi::Value EngineWrap::define(Napi::Env env) {
                                               method<&EngineWrap::repeated_key>("repeatedKey"),
                                               method<&EngineWrap::take_join_keys>("takeJoinKeys"),
                                               method<&EngineWrap::take_join_values>("takeJoinValues"),
+                                              method<&EngineWrap::decode_join_keys>("decodeJoinKeys"),
                                               method<&EngineWrap::gather>("gather"),
                                               method<&EngineWrap::gather_coalesced>("gatherCoalesced"),
                                               method<&EngineWrap::gather_device_bytes>("gatherDeviceBytes"),
@@ -504,6 +505,21 @@ Napi::Value EngineWrap::take_join_values(const Napi::CallbackInfo& info) {
   JoinRows& rows = own_idle<RowsState>(info[1])->rows;
   const TupleLayout& layout = left ? rows.left_layout : rows.right_layout;
   return take_column(info.Env(), left ? rows.left : rows.right, layout.value_bytes, rows.size, *from_handle<Job>(info[0]));
+}
+
+Napi::Value EngineWrap::decode_join_keys(const Napi::CallbackInfo& info) {
+  const auto rows = own<RowsState>(info[1]);
+  const uint64_t pair = to_count(info[2], "pair");
+  if (pair >= rows->left_values.size() || !rows->left_values[pair].given)
+    throw Napi::RangeError::New(info.Env(), "Expected a pair whose left column the keys of the rows give");
+  return enqueue(info, {rows}, [rows = rows.get(), pair](Engine& engine, Job& job) {
+    const PhaseTimer timer(job, "decode");
+    const JoinRows& made = rows->rows;
+    if (!made.keys) throw Error(ErrorCode::option, "The keys of the rows have been taken, or were not asked for");
+    return column_result(
+        warpjoin::decode_join_keys(rows->left_values[pair], made.left_layout.key_bytes, made.keys.data(), made.size, engine, job),
+        job.max_buffer_bytes());
+  });
 }
 
 Napi::Value EngineWrap::gather(const Napi::CallbackInfo& info) {

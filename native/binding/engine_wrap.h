@@ -91,6 +91,7 @@ class EngineWrap : public std::enable_shared_from_this<EngineWrap> {
   Napi::Value repeated_key(const Napi::CallbackInfo& info);
   Napi::Value take_join_keys(const Napi::CallbackInfo& info);
   Napi::Value take_join_values(const Napi::CallbackInfo& info);
+  Napi::Value decode_join_keys(const Napi::CallbackInfo& info);
   Napi::Value gather(const Napi::CallbackInfo& info);
   Napi::Value gather_coalesced(const Napi::CallbackInfo& info);
   Napi::Value gather_device_bytes(const Napi::CallbackInfo& info);

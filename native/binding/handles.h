@@ -97,6 +97,7 @@ struct RunState : OfEngine {
 struct RowsState : OfEngine {
   RowNumbersBelow left, right;  ///< but for those that may be missing
   JoinRows rows;
+  std::vector<PackedValue> left_values;  ///< that the rows' keys hold
 };
 
 struct ResidentState : OfEngine {

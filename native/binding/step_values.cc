@@ -133,8 +133,10 @@ void check_whole(const RunState& run) {
   }
 }
 
-MakeResult rows_to_handle(Engine& engine, RowNumbersBelow left, RowNumbersBelow right, JoinRows rows) {
-  auto state = std::make_shared<RowsState>(RowsState{{engine.weak_from_this()}, left, right, std::move(rows)});
+MakeResult rows_to_handle(Engine& engine, RowNumbersBelow left, RowNumbersBelow right, JoinRows rows,
+                          std::vector<PackedValue> left_values) {
+  auto state =
+      std::make_shared<RowsState>(RowsState{{engine.weak_from_this()}, left, right, std::move(rows), std::move(left_values)});
   return [state = std::move(state)](Napi::Env env) -> Napi::Value {
     Napi::Object handle = to_handle(env, state);
     handle.Set("size", number(env, state->rows.size));

@@ -34,7 +34,8 @@ Napi::Value to_run_handle(Napi::Env env, const std::shared_ptr<RunState>& run);
 /// Sorts tuples of `origin` by chunksets into run handles.
 MakeResult sort_to_handles(Engine& engine, Job& job, const RunOrigin& origin, const EncodedTuples& tuples, uint64_t varying_bits,
                            SortPlan plan);
-MakeResult rows_to_handle(Engine& engine, RowNumbersBelow left, RowNumbersBelow right, JoinRows rows);
+MakeResult rows_to_handle(Engine& engine, RowNumbersBelow left, RowNumbersBelow right, JoinRows rows,
+                          std::vector<PackedValue> left_values = {});
 MakeResult column_result(OwnedColumn column, uint64_t max_buffer_bytes);
 MakeResult columns_result(std::vector<OwnedColumn> columns, uint64_t max_buffer_bytes);
 /// Hands `length` values of `width` bytes over as a NativeResultColumn, without nulls. Throws Error(option) where they have been

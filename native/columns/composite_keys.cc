@@ -383,6 +383,7 @@ Packed pack(const std::vector<Field>& fields, FieldSide Field::*side, unsigned w
 /// Gives each field its place in as few words of 64 bits as a first fit finds; returns how many.
 unsigned place(std::vector<Field>& fields) {
   std::vector<Field*> by_size;
+  by_size.reserve(fields.size());
   for (Field& field : fields) by_size.push_back(&field);
   std::stable_sort(by_size.begin(), by_size.end(), [](const Field* a, const Field* b) { return a->bits > b->bits; });
   std::vector<unsigned> used;
@@ -399,6 +400,14 @@ unsigned place(std::vector<Field>& fields) {
     field->shift %= kWordBits;  // of no bits behind a full word
   }
   return static_cast<unsigned>(used.size());
+}
+
+/// Where packed keys hold the values of a pair's left column: integers and booleans that serve as they are, and nulls nowhere.
+PackedValue left_value(const Field& field) {
+  const ColumnType& type = field.left.chunks.type();
+  const bool given = field.left.values == FieldSide::Values::number && !is_float_key(type) && field.null_code == kNoMatch &&
+                     !field.plain.empty() && field.plain.front().is_source;
+  return {given, type, field.shift, field.bits, field.left.base};
 }
 
 /// Whether codes of rows are all there is, so that they may serve as they are.
@@ -467,10 +476,13 @@ bool is_plain(const JoinKeyPair& pair, Engine& engine, const Job& job) {
 
 JoinKeys encode_composite_keys(std::span<const JoinKeyPair> pairs, bool own, Engine& engine, const Job& job) {
   std::vector<Field> fields;
+  std::vector<size_t> values;  // of each pair: its field of values
+  values.reserve(pairs.size());
   for (const JoinKeyPair& pair : pairs) {
     if (pair.left->length != pairs[0].left->length || pair.right->length != pairs[0].right->length)
       throw Error(ErrorCode::internal, "Key columns of one side have different lengths");
     add_fields(pair, own, fields, engine, job);
+    values.push_back(fields.size() - 1);
   }
   JoinKeys keys;
   if (are_codes(fields)) {
@@ -484,6 +496,8 @@ JoinKeys encode_composite_keys(std::span<const JoinKeyPair> pairs, bool own, Eng
   const unsigned words = place(fields);
   if (words == 1) {
     keys.made = JoinKeys::Made::packed;
+    keys.left_values.reserve(values.size());
+    for (const size_t value : values) keys.left_values.push_back(left_value(fields[value]));
     const auto side = [&](FieldSide Field::*of) {
       return bits <= 32 ? packed_side<uint32_t>(fields, of, engine, job) : packed_side<uint64_t>(fields, of, engine, job);
     };

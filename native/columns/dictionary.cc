@@ -192,6 +192,7 @@ void borrow_nested(const std::vector<const OwnedChunk*>& owned, const Column& li
   }
   for (size_t i = 0; i < like.children.size(); ++i) {
     std::vector<const OwnedChunk*> children;
+    children.reserve(owned.size());
     for (const OwnedChunk* chunk : owned) children.push_back(&chunk->children[i]);
     borrow_nested(children, like.children[i], column.children.emplace_back());
   }

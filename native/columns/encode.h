@@ -119,6 +119,14 @@ struct JoinSide {
 /// The key bits that differ between some two keys of a side: a pass over the keys where they have not been read.
 uint64_t varying_bits(const JoinSide& side, Engine& engine, const Job& job);
 
+/// Where a packed key holds a value of a left column.
+struct PackedValue {
+  bool given = false;  ///< whether the value comes back bit for bit
+  ColumnType type;
+  unsigned shift = 0, bits = 0;
+  uint64_t base = 0;  ///< ordered bits of the value whose field is 0
+};
+
 struct JoinKeys {
   /// What a key is: a value of one column; several fields side by side; a number that stands for a text or a row of fields.
   enum class Made : uint8_t { value, packed, code };
@@ -127,7 +135,12 @@ struct JoinKeys {
   bool keys_are_left_values = false;  ///< the tuples' key bits are the left column's values: they can become the key column
   Made made = Made::value;
   unsigned bits = 0;  ///< that fields need together: more than 64 become codes; 0: the key is made of one column
+  std::vector<PackedValue> left_values;  ///< packed keys: of each pair
 };
+
+/// A left column of the rows of an inner join, computed from their packed keys. Memory: the column.
+OwnedColumn decode_join_keys(const PackedValue& value, uint8_t key_bytes, const void* keys, uint64_t rows, Engine& engine,
+                             const Job& job);
 
 /// A column of each side that are to be equal.
 struct JoinKeyPair {

@@ -423,10 +423,10 @@ OwnedChunk gather_dense_union(const Column& column, const RowList& rows, const G
     std::array<uint8_t, 128> child_of{};
     for (size_t child = 0; child < count_of_children; ++child) {
       at[child] = starts[child][block];
-      child_of[static_cast<size_t>(column.type_ids[child])] = static_cast<uint8_t>(child);
+      child_of[static_cast<uint8_t>(column.type_ids[child])] = static_cast<uint8_t>(child);
     }
     for (uint64_t row = begin; row < end; ++row) {
-      const size_t child = child_of[static_cast<size_t>(ids[row])];
+      const size_t child = child_of[static_cast<uint8_t>(ids[row])];
       const uint64_t to = at[child]++;
       offsets[row] = static_cast<int32_t>(to);
       if (found[row] == UINT64_MAX) {

@@ -350,6 +350,7 @@ const methods = {
   repeatedKey: [2, (of) => [handle('job', of), handle('joinKeys', of)]],
   sliceRows: [2, (of) => [handle('job', of), handle('rows', of), pick([0, count(200)]), pick([ALL, count(200)])]],
   takeJoinKeys: [2, (of) => [handle('job', of), handle('rows', of)]],
+  decodeJoinKeys: [2, (of) => [handle('job', of), handle('rows', of), count(3)]],
   takeJoinValues: [2, (of) => [handle('job', of), handle('rows', of), side()]],
   gather: [10, (of) => [handle('job', of), handle('relation', of), columnIndex(), handle(pick(['run', 'rows']), of), side()]],
   gatherCoalesced: [

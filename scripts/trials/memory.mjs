@@ -156,6 +156,9 @@ async function callAll(attempt) {
     await call('gatherDeviceBytes', relation, [0, 1], { size: ROWS, rowBytes: 4, mayBeMissing: false }, 2);
     if (kind === 'inner') await call('takeJoinKeys', job, merged);
   }
+  const two = await call('joinKeys', job, inOrder, [0, 0], null, inOrder, [0, 0], null, [COMPARISON, COMPARISON]);
+  const packed = await call('hashJoin', job, two, { ...request, wantKeys: true }, { devices, rounds: 1, partitions: 0 });
+  await call('decodeJoinKeys', job, packed, 1);
   const unique = await call('relation', job, distinct, ROWS);
   const looked = await call('joinKeys', job, unique, [0], null, unique, [0], null, [COMPARISON]);
   await call('lookupJoin', job, looked, request);

@@ -196,6 +196,7 @@ class JoinKeys extends FakeHandle {
   }
   readonly made = 'value' as const;
   readonly bits = 0;
+  readonly givesLeft: readonly boolean[] = [];
   /** The cells of the key columns, row by row. */
   cells(side: Side): Cell[][] {
     const { relation, columns } = this.sides[side];
@@ -755,6 +756,10 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
         pairs.splice(0, offset);
         pairs.splice(Math.min(limit, pairs.length));
         return pairs.length;
+      }),
+    decodeJoinKeys: (job) =>
+      step('decodeJoinKeys', job, () => {
+        throw coded('ERR_INTERNAL', 'These keys are not packed');
       }),
     takeJoinKeys(_job, handle) {
       const rows = use<Rows>(handle);
