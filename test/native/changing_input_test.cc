@@ -324,7 +324,7 @@ TEST(ChangingInput, FirstRowsAreFoundWithinBounds) {
     }
     const uint64_t skip = random() % 2 ? 0 : random() % rows, count = random() % 2 ? 100 : random() % (rows + 1);
     completes([&] {
-      for (const TestColumn& column : columns) validate_column(column.column, engine, job);
+      for (TestColumn& column : columns) validate_column(column.column, engine, job);
       const Writer writer(buffers_of(all), random());
       const TopRows top = top_rows(by, skip, count, engine, job);
       EXPECT_EQ(top.size, std::min(count, rows - skip));
