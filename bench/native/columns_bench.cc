@@ -86,7 +86,7 @@ void copy(benchmark::State& state) {
 }
 
 void validate_text(benchmark::State& state) {
-  const BenchColumn column = texts(8, 24);
+  BenchColumn column = texts(8, 24);
   const Job job;
   for (auto _ : state) validate_column(column.column, engine(), job);
 }

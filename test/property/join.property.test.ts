@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import type { Engine } from '../../lib/index.js';
 import { DEVICE_COUNTS, onGpus } from '../support/engines.js';
 import { bufferBytes, checkPayload, KEY_TYPES, type KeyType, makeTable, nullRates, rowCounts, SPREADS, seeds } from './cases.js';
-import { joinRoom, parameters, setUp } from './run.js';
+import { joinRoom, parameters, setUp, TIMEOUT } from './run.js';
 
 const setup = setUp();
 
@@ -106,40 +106,44 @@ async function joinInputs(c: JoinInputs) {
 /** The name of a key column of both tables. */
 const nameOf = (index: number): string => (index === 0 ? 'k' : `k${index}`);
 
-test('join gives the rows that DuckDB gives', async () => {
-  const seen = { algorithms: new Set<string>(), chunksets: new Set<number>() };
-  await fc.assert(
-    fc.asyncProperty(joinCase, async (c) => {
-      const { left, right, leftOnly, names, nullsEqual, expected } = await joinInputs(c);
-      const run = async (engine: Engine) => {
-        const matching = { on: names, nullsEqual, how: c.how, algorithm: c.algorithm };
-        const options = { ...matching, buildSide: c.buildSide, coalesce: false } as const;
-        const joined = await engine.join(left.table, right.table, options);
-        seen.algorithms.add(joined.stats.algorithm);
-        seen.chunksets.add(joined.stats.chunksets);
-        const leftRows = rowsOf(joined, 'l_row');
-        const rightRows_ = leftOnly ? leftRows : rowsOf(joined, 'r_row');
-        expect(pairsOf(leftOnly ? [leftRows] : [leftRows, rightRows_])).toEqual(expected);
-        expect(checkPayload(joined, 'l_', leftRows)).toBeUndefined();
-        if (!leftOnly) expect(checkPayload(joined, 'r_', rightRows_)).toBeUndefined();
-        for (const name of names) {
-          checkColumn(joined, name, left.table, name, leftRows);
-          if (!leftOnly) checkColumn(joined, `${name}_right`, right.table, name, rightRows_);
-        }
-        expect(await engine.joinCount(left.table, right.table, matching)).toBe(joined.numRows);
-      };
-      const algorithm = c.algorithm === 'sort-merge' ? 'sort-merge' : 'radix-hash';
-      const keys = names.map((name, index) => ({ left: name, right: name, nullsEqual: nullsEqual[index]! }));
-      const tables = { left: left.table, right: right.table, keys, how: c.how, algorithm } as const;
-      await setup.onEngine(joinRoom(tables, c.chunksets, c.devices), c.maxBufferBytes, run);
-    }),
-    parameters(500),
-  );
-  expect([...seen.algorithms]).toEqual(expect.arrayContaining(['radix-hash', 'sort-merge']));
-  // GPUs take more memory than nine chunksets, or rounds, of so few rows would.
-  expect([...seen.chunksets]).toEqual(expect.arrayContaining(onGpus ? [1, 2] : [1, 2, 3, 4]));
-  if (!onGpus) expect(Math.max(...seen.chunksets)).toBeGreaterThanOrEqual(9);
-}, 300_000);
+test(
+  'join gives the rows that DuckDB gives',
+  async () => {
+    const seen = { algorithms: new Set<string>(), chunksets: new Set<number>() };
+    await fc.assert(
+      fc.asyncProperty(joinCase, async (c) => {
+        const { left, right, leftOnly, names, nullsEqual, expected } = await joinInputs(c);
+        const run = async (engine: Engine) => {
+          const matching = { on: names, nullsEqual, how: c.how, algorithm: c.algorithm };
+          const options = { ...matching, buildSide: c.buildSide, coalesce: false } as const;
+          const joined = await engine.join(left.table, right.table, options);
+          seen.algorithms.add(joined.stats.algorithm);
+          seen.chunksets.add(joined.stats.chunksets);
+          const leftRows = rowsOf(joined, 'l_row');
+          const rightRows_ = leftOnly ? leftRows : rowsOf(joined, 'r_row');
+          expect(pairsOf(leftOnly ? [leftRows] : [leftRows, rightRows_])).toEqual(expected);
+          expect(checkPayload(joined, 'l_', leftRows)).toBeUndefined();
+          if (!leftOnly) expect(checkPayload(joined, 'r_', rightRows_)).toBeUndefined();
+          for (const name of names) {
+            checkColumn(joined, name, left.table, name, leftRows);
+            if (!leftOnly) checkColumn(joined, `${name}_right`, right.table, name, rightRows_);
+          }
+          expect(await engine.joinCount(left.table, right.table, matching)).toBe(joined.numRows);
+        };
+        const algorithm = c.algorithm === 'sort-merge' ? 'sort-merge' : 'radix-hash';
+        const keys = names.map((name, index) => ({ left: name, right: name, nullsEqual: nullsEqual[index]! }));
+        const tables = { left: left.table, right: right.table, keys, how: c.how, algorithm } as const;
+        await setup.onEngine(joinRoom(tables, c.chunksets, c.devices), c.maxBufferBytes, run);
+      }),
+      parameters(500),
+    );
+    expect([...seen.algorithms]).toEqual(expect.arrayContaining(['radix-hash', 'sort-merge']));
+    // GPUs take more memory than nine chunksets, or rounds, of so few rows would.
+    expect([...seen.chunksets]).toEqual(expect.arrayContaining(onGpus ? [1, 2] : [1, 2, 3, 4]));
+    if (!onGpus) expect(Math.max(...seen.chunksets)).toBeGreaterThanOrEqual(9);
+  },
+  TIMEOUT,
+);
 
 test('loaded tables are joined where they lie', async () => {
   const there = fc.record({

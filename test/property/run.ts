@@ -11,10 +11,15 @@ import { MIN_SUBPARTITIONS } from '../../lib/plan/join.js';
 import { LEAST_DEVICE_LIMIT, nativeDevices, onGpus, splittingEngine, testEngine } from '../support/engines.js';
 import { Oracle } from './oracle.js';
 
+const RUNS = Number(process.env.WARPJOIN_RUNS ?? 1);
+
+/** Milliseconds of a test of some hundred cases on a busy machine. */
+export const TIMEOUT = 300_000 * RUNS;
+
 /** `runs` cases, times WARPJOIN_RUNS; WARPJOIN_SEED repeats a run. fast-check prints the seed and the shrunk case of a failure. */
 export function parameters<T>(runs: number): fc.Parameters<T> {
   const seed = process.env.WARPJOIN_SEED;
-  return { numRuns: runs * Number(process.env.WARPJOIN_RUNS ?? 1), ...(seed ? { seed: Number(seed) } : {}) };
+  return { numRuns: runs * RUNS, ...(seed ? { seed: Number(seed) } : {}) };
 }
 
 /** How much of its input a call may have on its devices. */
