@@ -207,7 +207,7 @@ const request = () =>
       kind: mostly(() => kind),
       buildLeft: flag(),
       countOnly: mostly(() => chance(0.1)),
-      wantKeys: mostly(() => chance(kind === 'inner' ? 0.5 : 0.05)),
+      wantKeys: mostly(() => chance(kind === 'inner' ? 0.8 : 0.05)),
       wantLeft: mostly(() => chance(0.9)),
       wantRight: mostly(() => chance(0.9)),
       maxRows: mostly(() => pick([ALL, ALL, 100_000])),
@@ -278,21 +278,25 @@ const methods = {
   joinKeys: [
     8,
     (of) => {
-      const columns = () => mostly(() => Array.from({ length: pick([1, 1, 1, 2, 3]) }, columnIndex));
-      const factor = () => mostly(() => ({ pow10: pick([0, 0, 0, 3, count(400)]), times: pick([1, 1, 86_400, count(1e6)]) }));
+      const pairs = pick([1, 2, 2, 3]);
+      const length = () => (chance(strangeness) ? pick([0, 1, 2, 3]) : pairs);
+      // One column several times, or any.
+      const columns = () =>
+        mostly(() =>
+          chance(0.5) ? new Array(length()).fill(mostly(() => pick([0, 0, 1]))) : Array.from({ length: length() }, columnIndex),
+        );
+      const one = chance(0.7);
+      const factor = () =>
+        mostly(() =>
+          one ? { pow10: 0, times: 1 } : { pow10: pick([0, 3, count(400)]), times: pick([1, 1, 86_400, count(1e6)]) },
+        );
       const comparison = () =>
         mostly(() => ({ nullsEqual: mostly(() => chance(0.2)), factors: mostly(() => ({ left: factor(), right: factor() })) }));
-      const comparisons = mostly(() => Array.from({ length: pick([1, 1, 1, 2, 3]) }, comparison));
-      return [
-        handle('job', of),
-        handle('relation', of),
-        columns(),
-        payload(),
-        handle('relation', of),
-        columns(),
-        payload(),
-        comparisons,
-      ];
+      const comparisons = mostly(() => Array.from({ length: length() }, comparison));
+      const [relation, own] = [handle('relation', of), columns()];
+      // Columns of two tables seldom compare.
+      const [other, others] = chance(0.6) ? [relation, own] : [handle('relation', of), columns()];
+      return [handle('job', of), relation, own, payload(), other, others, payload(), comparisons];
     },
     'joinKeys',
   ],
@@ -350,7 +354,7 @@ const methods = {
   repeatedKey: [2, (of) => [handle('job', of), handle('joinKeys', of)]],
   sliceRows: [2, (of) => [handle('job', of), handle('rows', of), pick([0, count(200)]), pick([ALL, count(200)])]],
   takeJoinKeys: [2, (of) => [handle('job', of), handle('rows', of)]],
-  decodeJoinKeys: [2, (of) => [handle('job', of), handle('rows', of), count(3)]],
+  decodeJoinKeys: [4, (of) => [handle('job', of), handle('rows', of), count(2)]],
   takeJoinValues: [2, (of) => [handle('job', of), handle('rows', of), side()]],
   gather: [10, (of) => [handle('job', of), handle('relation', of), columnIndex(), handle(pick(['run', 'rows']), of), side()]],
   gatherCoalesced: [
@@ -470,11 +474,24 @@ async function call(wanted) {
     touch(made);
     const group = {};
     if (kind) for (const one of Array.isArray(made) ? made : [made]) keep(kind, of, one, group);
+    if (name === 'hashJoin' && args[1].givesLeft?.[0] && args[2].wantKeys === true) await decode(of, made);
     if (kind === 'job') for (const what of ['progress', 'phases', chance(0.1) ? 'cancel' : 'progress']) made[what]();
   } catch (error) {
     check(name, error);
   }
   if (chance(0.04)) releaseOne();
+}
+
+/** Few rows have packed keys: what these give is asked for at once. */
+async function decode(of, rows) {
+  const count = seen.get('decodeJoinKeys') ?? seen.set('decodeJoinKeys', { called: 0, succeeded: 0 }).get('decodeJoinKeys');
+  count.called++;
+  try {
+    touch(await of.engine.decodeJoinKeys(of.engine.createJob(), rows, 0));
+    count.succeeded++;
+  } catch (error) {
+    check('decodeJoinKeys', error);
+  }
 }
 
 function makeEngine() {

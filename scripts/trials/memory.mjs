@@ -167,7 +167,7 @@ async function callAll(attempt) {
   await call('orderRowsBytes', ROWS, 4, 4);
   await call('orderRows', job, rows, 'right');
   await call('sliceRows', job, rows, 3, 5);
-  const own = await call('joinKeys', job, relation, [1], null, relation, [1], null, [false]);
+  const own = await call('joinKeys', job, relation, [1], null, relation, [1], null, [COMPARISON]);
   await call('uniqueRowsBytes', own);
   for (const keep of ['first', 'last', 'none']) await call('uniqueRows', job, own, keep);
   await call('repeatedKey', job, own);
