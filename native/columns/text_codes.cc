@@ -26,11 +26,6 @@ Text fixed_at(uint64_t width, const ColumnChunk& chunk, uint64_t index) {
   return {bytes, width, bytes + width};
 }
 
-/// The bytes of a row: a text, or a value of fixed width.
-Text bytes_at(const ColumnType& type, const ColumnChunk& chunk, uint64_t index) {
-  return type.kind == ColumnKind::fixed ? fixed_at(type.width, chunk, index) : text_at(type.kind, chunk, index);
-}
-
 /// Calls body(bytes_at) with the function of a type, so that loops over rows decide nothing.
 template <class Body>
 void with_bytes(const ColumnType& type, Body&& body) {
@@ -142,7 +137,10 @@ template <class Code, class Differ>
 void compare_texts(const ChunkIndex& column, const ChunkIndex& named, Code* codes, Engine& engine, const Job& job,
                    Differ&& differ) {
   constexpr uint64_t kBatch = 32;
-  const ColumnType type = column.type(), named_type = named.type();
+  // Kinds apart from widths, and no call for texts: this loop waits for memory, and the processor must see far ahead.
+  const ColumnKind kind = column.type().kind, named_kind = named.type().kind;
+  const uint64_t width = column.type().width;
+  const bool texts = column.type().variable_width();
   const bool same = &column == &named;
   for_row_blocks(engine, column.rows(), job, [&](uint64_t, uint64_t begin, uint64_t end) {
     struct Pair {
@@ -151,9 +149,9 @@ void compare_texts(const ChunkIndex& column, const ChunkIndex& named, Code* code
     Pair batches[2][kBatch];
     const auto compared = [&](uint64_t row) { return codes[row] != kNoCode<Code> && !(same && codes[row] == row); };
     const auto prefetch_offsets = [&](uint64_t from) {
-      if (!named_type.variable_width()) return;
+      if (!texts) return;
       for (uint64_t row = from; row < std::min(end, from + kBatch); ++row) {
-        if (compared(row)) prefetch_offset(named_type.kind, named.at(codes[row]));
+        if (compared(row)) prefetch_offset(named_kind, named.at(codes[row]));
       }
     };
     const auto find_texts = [&](uint64_t from) {
@@ -161,7 +159,11 @@ void compare_texts(const ChunkIndex& column, const ChunkIndex& named, Code* code
       for (uint64_t row = from; row < std::min(end, from + kBatch); ++row, ++pair) {
         if (!compared(row)) continue;
         const Place a = column.at(row), b = named.at(codes[row]);
-        *pair = {bytes_at(type, *a.chunk, a.index), bytes_at(named_type, *b.chunk, b.index)};
+        if (texts) {
+          *pair = {text_at(kind, *a.chunk, a.index), text_at(named_kind, *b.chunk, b.index)};
+        } else {
+          *pair = {fixed_at(width, *a.chunk, a.index), fixed_at(width, *b.chunk, b.index)};
+        }
         if (pair->named.size == 0) continue;
         __builtin_prefetch(pair->named.data);
         __builtin_prefetch(pair->named.data + pair->named.size - 1);  // short texts are often on two lines
