@@ -62,7 +62,7 @@ class Lane {
     scratch_ = allocate(device, std::max({primitives.sort_scratch_bytes(sample_layout(layout), s.sampled),
                                           primitives.sort_scratch_bytes(rows_, s.room),
                                           primitives.sort_scratch_bytes(swapped(rows_), s.room), kScratch}));
-    if (in.values) payload_ = allocate(device, wanted_ * layout.value_bytes);
+    if (carries_payload()) payload_ = allocate(device, wanted_ * layout.value_bytes);
     sorted_ = device.create_event();
     stream_ = device.create_stream();
   }
@@ -116,7 +116,7 @@ class Lane {
     sort_by(swapped(rows_), swapped(top_), swapped(other), row_bits);
     sort_by(rows_, top_, other, bits);
     top_.size = wanted_;
-    if (in_.values) {
+    if (carries_payload()) {
       const ShardedColumn all{Sharding::of(in_.size, 1), {in_.values}};
       primitives().gather(all, layout_.value_bytes, {top_.values, rows_.value_bytes, wanted_}, nullptr, payload_.data(), job,
                           stream());
@@ -130,6 +130,7 @@ class Lane {
  private:
   static constexpr size_t kScratch = Primitives::kSelectScratchBytes;
 
+  bool carries_payload() const { return layout_.value_bytes && in_.values; }
   // Others number their own rows: a payload takes the place of these later, or nothing does.
   bool carries_rows(const TupleView& in) const { return layout_.value_bytes && !in.values; }
   Primitives& primitives() const { return device_.primitives(); }

@@ -180,7 +180,10 @@ inline void check_top_rows(Engine& engine, uint64_t rows, uint64_t keys, const s
         check_table_sort(engine, of, gathering, {columns[0], 4, 7, 8}, order, window);
         if (gathering.give_columns()) check_table_sort(engine, of, gathering, {columns[0]}, order, window);
         const TableSortKeys carrying(table, by, (columns[0] + 1) % 4, job);
-        if (carrying.payload()) check_table_sort(engine, of, carrying, {*carrying.payload(), columns[0]}, order, window);
+        if (carrying.payload()) {
+          check_table_sort(engine, of, carrying, {*carrying.payload(), columns[0]}, order, window);
+          check_table_sort(engine, of, carrying, {columns[0]}, order, window);
+        }
         if (::testing::Test::HasFailure()) return;
       }
     }
