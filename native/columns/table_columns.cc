@@ -98,22 +98,27 @@ std::vector<Buffer> reserve_beside_tables(const std::vector<Device*>& devices, s
   return held;
 }
 
-ResidentColumn decode_column(const ResidentTable& table, size_t column, const KeyField& field, uint8_t key_bytes,
-                             const std::vector<TupleView>& keys, std::vector<Buffer>& memory, const Streams& streams,
-                             const Job& job) {
-  const ResidentColumn& like = table.columns.at(column);
-  ResidentColumn made{like.name, like.type, field.nulls, {}};
+void decode_columns(const ResidentTable& table, const std::vector<HeldColumn>& held, uint8_t key_bytes,
+                    const std::vector<TupleView>& keys, ResidentTable& result, const Streams& streams, const Job& job) {
+  for (const auto& [column, field, to] : held) {
+    const ResidentColumn& like = table.columns.at(column);
+    result.columns.at(to) = {like.name, like.type, field.nulls, {}};
+  }
   for (size_t d = 0; d < keys.size(); ++d) {
     const uint64_t rows = keys[d].size;
     const auto take = [&](size_t bytes) {
-      return bytes ? memory.emplace_back(table.devices[d]->memory().allocate_resident(bytes)).data() : nullptr;
+      return bytes ? result.memory.emplace_back(table.devices[d]->memory().allocate_resident(bytes)).data() : nullptr;
     };
-    const DeviceStretch to{take(values_bytes(like.type, rows)), made.nullable ? take(bitmap_bytes(rows)) : nullptr};
-    made.stretches.push_back(to);
-    table.devices[d]->primitives().decode_field(keys[d].keys, key_bytes, field, {like.type, to.values, to.validity, rows}, job,
-                                                *streams[d]);
+    std::vector<DecodedPart> parts;
+    parts.reserve(held.size());
+    for (const auto& [column, field, to] : held) {
+      ResidentColumn& made = result.columns[to];
+      const DeviceStretch stretch{take(values_bytes(made.type, rows)), made.nullable ? take(bitmap_bytes(rows)) : nullptr};
+      made.stretches.push_back(stretch);
+      parts.push_back({field, made.type, stretch.values, stretch.validity});
+    }
+    table.devices[d]->primitives().decode_fields(keys[d].keys, key_bytes, rows, parts, job, *streams[d]);
   }
-  return made;
 }
 
 TableGather::TableGather(const Engine& engine, const ResidentTable& from, std::vector<RowNumbers> rows, bool may_be_missing,

@@ -43,10 +43,15 @@ void check_payload(const ResidentColumn& column);
 /// Reserves `bytes` beside what stays on each device; host devices give it back with the last of the buffers.
 [[nodiscard]] std::vector<Buffer> reserve_beside_tables(const std::vector<Device*>& devices, size_t bytes);
 
-/// Enqueues what makes a column like the table's, in memory that goes to `memory`, of a field of keys[d] on each device.
-ResidentColumn decode_column(const ResidentTable& table, size_t column, const KeyField& field, uint8_t key_bytes,
-                             const std::vector<TupleView>& keys, std::vector<Buffer>& memory, const Streams& streams,
-                             const Job& job);
+/// A column of a table that keys hold, and which one of a result it is.
+struct HeldColumn {
+  size_t column = 0;
+  KeyField field;
+  size_t to = 0;
+};
+/// Enqueues what makes columns of a result, like the table's, of fields of keys[d] on each device.
+void decode_columns(const ResidentTable& table, const std::vector<HeldColumn>& held, uint8_t key_bytes,
+                    const std::vector<TupleView>& keys, ResidentTable& result, const Streams& streams, const Job& job);
 
 /// Gathers columns of a table on each of its devices by row numbers that lie there.
 class TableGather {

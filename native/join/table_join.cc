@@ -52,7 +52,7 @@ ResidentTable join_tables(Engine& engine, const KeyedTables& tables, const JoinR
 
   ResidentTable result{devices, {}, {}, {}, rows.skew, rows.split_rows};
   for (const ResidentRows::Chunk& chunk : rows.chunks) result.rows.push_back(chunk.size);
-  std::vector<ResidentColumn> made(origins.size());
+  result.columns.resize(origins.size());
   const auto gather = [&](const ResidentTable& table, From from, Buffer ResidentRows::Chunk::*numbers, uint8_t row_bytes,
                           bool missing) {
     std::unique_ptr<TableGather> gathering;
@@ -63,7 +63,7 @@ ResidentTable join_tables(Engine& engine, const KeyedTables& tables, const JoinR
         for (const ResidentRows::Chunk& chunk : rows.chunks) by.push_back({(chunk.*numbers).data(), row_bytes, chunk.size});
         gathering = std::make_unique<TableGather>(engine, table, std::move(by), missing, job);
       }
-      made[i] = gathering->gather(table.columns.at(*origins[i].column), result.memory);
+      result.columns[i] = gathering->gather(table.columns.at(*origins[i].column), result.memory);
     }
     if (!gathering) return;
     gathering->wait();
@@ -73,11 +73,13 @@ ResidentTable join_tables(Engine& engine, const KeyedTables& tables, const JoinR
     const Streams streams = create_streams(devices);
     std::vector<TupleView> found;
     for (const ResidentRows::Chunk& chunk : rows.chunks) found.push_back({chunk.keys.data(), nullptr, 0, chunk.size});
+    std::vector<HeldColumn> held;
     for (size_t i = 0; i < origins.size(); ++i) {
       if (origins[i].from != From::keys) continue;
       const TableJoinKeys::Part& part = keys.left().parts.at(origins[i].pair);
-      made[i] = decode_column(left, part.column, part.field, keys.key_bytes(), found, result.memory, streams, job);
+      held.push_back({part.column, part.field, i});
     }
+    decode_columns(left, held, keys.key_bytes(), found, result, streams, job);
     synchronize_all(streams);
     for (ResidentRows::Chunk& chunk : rows.chunks) chunk.keys = Buffer();
   };
@@ -88,8 +90,8 @@ ResidentTable join_tables(Engine& engine, const KeyedTables& tables, const JoinR
     if (!keys.are_columns()) decode();
   }
   const auto carry = [&](size_t i, const ResidentColumn& like, Buffer ResidentRows::Chunk::*part) {
-    made[i] = {like.name, like.type, false, {}};
-    for (const ResidentRows::Chunk& chunk : rows.chunks) made[i].stretches.push_back({(chunk.*part).data(), nullptr});
+    result.columns[i] = {like.name, like.type, false, {}};
+    for (const ResidentRows::Chunk& chunk : rows.chunks) result.columns[i].stretches.push_back({(chunk.*part).data(), nullptr});
   };
   for (size_t i = 0; i < origins.size(); ++i) {
     if (origins[i].column) continue;
@@ -101,7 +103,6 @@ ResidentTable join_tables(Engine& engine, const KeyedTables& tables, const JoinR
       case From::right: carry(i, right.columns.at(tables.right_payload.value()), &ResidentRows::Chunk::right); break;
     }
   }
-  result.columns = std::move(made);
   for (ResidentRows::Chunk& chunk : rows.chunks) {
     for (Buffer* buffer : {&chunk.keys, &chunk.left, &chunk.right}) {
       if (*buffer) result.memory.push_back(std::move(*buffer));

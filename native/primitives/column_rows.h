@@ -24,6 +24,16 @@ struct BitValues {
   static constexpr bool is_canonical(const uint64_t*, uint64_t) { return true; }
 };
 
+/// Whether a row is null, by a bitmap or none.
+constexpr bool is_null(const uint64_t* validity, uint64_t row) { return validity && !BitValues::ordered(validity, row); }
+
+/// A row's key with its field of a value's ordered bits; `key`: what the parts before this one have made of it.
+constexpr uint64_t add_to_key(uint64_t key, const KeyField& field, uint64_t ordered, bool null, uint64_t row) {
+  if (field.distinct_from && key >= field.distinct_from) return key;
+  if (null && field.distinct_nulls) return field.distinct_from + row;
+  return key | (null ? field.null_code : field.code(ordered)) << field.shift;
+}
+
 template <class Values>
 class ColumnRows {
  public:
@@ -36,17 +46,13 @@ class ColumnRows {
     const uint64_t bits = Values::ordered(values_, row);
     range.add({null, null ? ~uint64_t{0} : bits, null ? 0 : bits, !null && !Values::is_canonical(values_, row)});
   }
-  /// A row's key with its field; `key`: what the parts before this one have made of it. Reads the value of a null, too.
+  /// Reads the value of a null, too.
   constexpr uint64_t add_to_key(uint64_t key, const KeyField& field, uint64_t row) const {
-    const bool null = is_null(row);
-    const uint64_t code = field.code(Values::ordered(values_, row));
-    if (field.distinct_from && key >= field.distinct_from) return key;
-    if (null && field.distinct_nulls) return field.distinct_from + row;
-    return key | (null ? field.null_code : code) << field.shift;
+    return warpjoin::add_to_key(key, field, Values::ordered(values_, row), is_null(row), row);
   }
 
  private:
-  constexpr bool is_null(uint64_t row) const { return validity_ && !BitValues::ordered(validity_, row); }
+  constexpr bool is_null(uint64_t row) const { return warpjoin::is_null(validity_, row); }
 
   const typename Values::Raw* values_;
   const uint64_t* validity_;

@@ -61,14 +61,6 @@ struct ColumnStretch {
   uint64_t size = 0;
 };
 
-/// Room for rows of a column in a device's memory.
-struct ColumnRoom {
-  ColumnType type;
-  void* values = nullptr;    ///< as in ColumnStretch
-  void* validity = nullptr;  ///< null where no value can be null
-  uint64_t size = 0;
-};
-
 /// What keys that hold a column need to know of its rows. Ordered and canonical bits are those of core/key_types.h; of booleans,
 /// 0 and 1.
 struct ValueRange {
@@ -105,6 +97,14 @@ struct KeyField {
 struct KeyPart {
   ColumnStretch column;
   KeyField field;
+};
+
+/// A field of keys, and room in a device's memory for the column that it holds.
+struct DecodedPart {
+  KeyField field;
+  ColumnType type;
+  void* values = nullptr;    ///< as in ColumnStretch
+  void* validity = nullptr;  ///< null where no value can be null
 };
 
 /// How far down an order tuples are selected: a key of those that sample_keys() has written.
@@ -176,10 +176,10 @@ class Primitives {
   virtual void encode_keys(std::span<const KeyPart> parts, uint64_t size, uint8_t key_bytes, void* keys, const Job& job,
                            Stream& stream) = 0;
 
-  /// Writes the column of out.size rows that a field of their keys holds. Values of nulls are zero, and so are a bitmap's bits
-  /// behind the last row.
-  virtual void decode_field(const void* keys, uint8_t key_bytes, const KeyField& field, const ColumnRoom& out, const Job& job,
-                            Stream& stream) = 0;
+  /// Writes the columns that fields of `size` keys hold, each of so many rows. Values of nulls are zero, and so are a bitmap's
+  /// bits behind the last row.
+  virtual void decode_fields(const void* keys, uint8_t key_bytes, uint64_t size, std::span<const DecodedPart> parts,
+                             const Job& job, Stream& stream) = 0;
 
   // --- Sort -----------------------------------------------------------------------------------------------------
 

@@ -176,29 +176,30 @@ ResidentTable sort_table(Engine& engine, const TableSortKeys& keys, const std::v
                                                                                : sort.cut(sort.all(), rows);
   ResidentTable result{devices, {}, {}, {}};
   for (const Stretch& stretch : stretches) result.rows.push_back(stretch.size);
-  Streams decoding;
+  result.columns.resize(columns.size());
   std::unique_ptr<TableGather> gathering;
-  for (const size_t column : columns) {
-    const ResidentColumn& from = table.columns.at(column);
-    if (const auto part = part_for(keys, column)) {
-      result.columns.push_back(column_of(from, stretches, part));
-    } else if (keys.give(column)) {
-      if (decoding.empty()) decoding = create_streams(devices);
-      std::vector<TupleView> sorted;
-      for (const Stretch& stretch : stretches) sorted.push_back({stretch.keys.data(), nullptr, 0, stretch.size});
-      result.columns.push_back(
-          decode_column(table, column, keys.field(column), layout.key_bytes, sorted, result.memory, decoding, job));
+  std::vector<HeldColumn> held;
+  for (size_t i = 0; i < columns.size(); ++i) {
+    const ResidentColumn& from = table.columns.at(columns[i]);
+    if (const auto part = part_for(keys, columns[i])) {
+      result.columns[i] = column_of(from, stretches, part);
+    } else if (keys.give(columns[i])) {
+      held.push_back({columns[i], keys.field(columns[i]), i});
     } else {
       if (!gathering) {
         std::vector<RowNumbers> rows;
         for (const Stretch& stretch : stretches) rows.push_back({stretch.values.data(), layout.value_bytes, stretch.size});
         gathering = std::make_unique<TableGather>(engine, table, std::move(rows), false, job);
       }
-      result.columns.push_back(gathering->gather(from, result.memory));
+      result.columns[i] = gathering->gather(from, result.memory);
     }
   }
-  if (gathering || !decoding.empty()) {
+  if (gathering || !held.empty()) {
     const PhaseTimer timer(job, "make columns");
+    std::vector<TupleView> sorted;
+    for (const Stretch& stretch : stretches) sorted.push_back({stretch.keys.data(), nullptr, 0, stretch.size});
+    const Streams decoding = create_streams(devices);
+    decode_columns(table, held, layout.key_bytes, sorted, result, decoding, job);
     synchronize_all(decoding);
     if (gathering) gathering->wait();
     job.check();

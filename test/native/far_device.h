@@ -136,11 +136,11 @@ class FarPrimitives final : public Primitives, public HashGroups {
     require(size == 0 || own_.holds(keys, size * key_bytes));
     host_.encode_keys(parts, size, key_bytes, keys, job, stream);
   }
-  void decode_field(const void* keys, uint8_t key_bytes, const KeyField& field, const ColumnRoom& out, const Job& job,
-                    Stream& stream) override {
-    own({out.type, out.values, out.validity, out.size});
-    require(out.size == 0 || own_.holds(keys, out.size * key_bytes));
-    host_.decode_field(keys, key_bytes, field, out, job, stream);
+  void decode_fields(const void* keys, uint8_t key_bytes, uint64_t size, std::span<const DecodedPart> parts, const Job& job,
+                     Stream& stream) override {
+    for (const DecodedPart& part : parts) own({part.type, part.values, part.validity, size});
+    require(size == 0 || own_.holds(keys, size * key_bytes));
+    host_.decode_fields(keys, key_bytes, size, parts, job, stream);
   }
   TupleSpan sort(TupleLayout layout, TupleView in, TupleSpan a, TupleSpan b, uint64_t bits, void* scratch, const Job& job,
                  Stream& stream) override {

@@ -40,64 +40,100 @@ __global__ void find_range(const Rows rows, uint64_t size, ValueRange* blocks) {
   if (threadIdx.x == 0) blocks[blockIdx.x] = {nulls, least, greatest, canonicalized};
 }
 
-constexpr unsigned kMostParts = 8, kEncodedRows = 4;  // of a launch, and on their way at a time for each thread
+constexpr unsigned kMostParts = 8;                      // of a launch
+constexpr unsigned kEncodedRows = 4, kDecodedRows = 8;  // of a thread: enough on their way to keep memory busy
+
+/// What a value's bits are. The order of integers is in the flip of their field.
+enum class Bits : unsigned { one, integer, floating };
 
 /// A part of a key as kernels know it.
 struct Part {
   const void* values;
   const void* validity;
   KeyField field;
-  unsigned type;  // as type_of() has it
+  Bits bits;
+  unsigned width;  // bytes
 };
 struct Parts {
   unsigned count = 0;
   Part of[kMostParts];
 };
 
-/// 4 types of integers without a sign, then 4 with one, then 4 of floats, of which there are 3; booleans.
-unsigned type_of(const ColumnType& type) {
-  unsigned found = 12;
-  with_values(type, [&]<class Values>() {
-    if constexpr (!std::is_same_v<Values, BitValues>) {
-      const unsigned order = is_integer_key(type) ? type.order == KeyOrder::signed_integer : 2;
-      found = 4 * order + static_cast<unsigned>(std::countr_zero(sizeof(typename Values::Raw)));
-    }
-  });
-  return found;
+struct Shape {
+  Bits bits;
+  unsigned width;
+  uint64_t flip;  // that orders integers
+};
+
+Shape shape_of(const ColumnType& type) {
+  if (is_boolean_key(type)) return {Bits::one, 0, 0};
+  const bool is_signed = type.order == KeyOrder::signed_integer;
+  return {is_integer_key(type) ? Bits::integer : Bits::floating, type.width, is_signed ? uint64_t{1} << (8 * type.width - 1) : 0};
 }
 
-/// Calls body.operator()<FixedValues or BitValues>().
-template <class Body>
-__device__ void with_values_of(unsigned type, const Body& body) {
-  switch (type) {
-    case 0: return body.template operator()<FixedValues<KeyType<uint8_t, KeyOrder::unsigned_integer>>>();
-    case 1: return body.template operator()<FixedValues<KeyType<uint16_t, KeyOrder::unsigned_integer>>>();
-    case 2: return body.template operator()<FixedValues<KeyType<uint32_t, KeyOrder::unsigned_integer>>>();
-    case 3: return body.template operator()<FixedValues<KeyType<uint64_t, KeyOrder::unsigned_integer>>>();
-    case 4: return body.template operator()<FixedValues<KeyType<uint8_t, KeyOrder::signed_integer>>>();
-    case 5: return body.template operator()<FixedValues<KeyType<uint16_t, KeyOrder::signed_integer>>>();
-    case 6: return body.template operator()<FixedValues<KeyType<uint32_t, KeyOrder::signed_integer>>>();
-    case 7: return body.template operator()<FixedValues<KeyType<uint64_t, KeyOrder::signed_integer>>>();
-    case 9: return body.template operator()<FixedValues<KeyType<uint16_t, KeyOrder::floating>>>();
-    case 10: return body.template operator()<FixedValues<KeyType<uint32_t, KeyOrder::floating>>>();
-    case 11: return body.template operator()<FixedValues<KeyType<uint64_t, KeyOrder::floating>>>();
-    default: return body.template operator()<BitValues>();
+Part part_of(const KeyPart& key) {
+  const auto [bits, width, flip] = shape_of(key.column.type);
+  Part part{key.column.values, key.column.validity, key.field, bits, width};
+  part.field.flip ^= flip;
+  return part;
+}
+
+/// Values of `rows` rows, a block's threads apart, as they are.
+template <unsigned rows>
+__device__ void load_rows(const Part& part, uint64_t row, uint64_t (&raw)[rows]) {
+  const auto load = [&](const auto* values) {
+#pragma unroll
+    for (unsigned i = 0; i < rows; ++i) raw[i] = values[row + i * gpu::kThreads];
+  };
+  switch (part.width) {
+    case 1: return load(static_cast<const uint8_t*>(part.values));
+    case 2: return load(static_cast<const uint16_t*>(part.values));
+    case 4: return load(static_cast<const uint32_t*>(part.values));
+    case 8: return load(static_cast<const uint64_t*>(part.values));
+    default:
+#pragma unroll
+      for (unsigned i = 0; i < rows; ++i)
+        raw[i] = BitValues::ordered(static_cast<const uint64_t*>(part.values), row + i * gpu::kThreads);
   }
 }
 
-/// Keys of `rows` rows, a block's threads apart.
+/// The ordered bits of floats.
+template <unsigned rows>
+__device__ void order_floats(unsigned width, uint64_t (&raw)[rows]) {
+  const auto order = [&]<class Raw>() {
+#pragma unroll
+    for (unsigned i = 0; i < rows; ++i) raw[i] = KeyType<Raw, KeyOrder::floating>::ordered(static_cast<Raw>(raw[i]));
+  };
+  switch (width) {
+    case 2: return order.template operator()<uint16_t>();
+    case 4: return order.template operator()<uint32_t>();
+    default: return order.template operator()<uint64_t>();
+  }
+}
+
+/// Keys of `rows` rows, a block's threads apart. The values of a part are on their way while the one before it is added.
 template <unsigned rows, class Key>
 __device__ void encode_rows(const Parts& parts, uint64_t row, bool first, Key* keys) {
-  uint64_t key[rows];
+  uint64_t key[rows], raw[rows], next[rows];
+  if (parts.count) load_rows(parts.of[0], row, next);
 #pragma unroll
   for (unsigned i = 0; i < rows; ++i) key[i] = first ? 0 : keys[row + i * gpu::kThreads];
   for (unsigned p = 0; p < parts.count; ++p) {
     const Part& part = parts.of[p];
-    with_values_of(part.type, [&]<class Values>() {
-      const ColumnRows<Values> column(part.values, part.validity);
 #pragma unroll
-      for (unsigned i = 0; i < rows; ++i) key[i] = column.add_to_key(key[i], part.field, row + i * gpu::kThreads);
-    });
+    for (unsigned i = 0; i < rows; ++i) raw[i] = next[i];
+    if (p + 1 < parts.count) load_rows(parts.of[p + 1], row, next);
+    if (part.bits == Bits::floating) order_floats(part.width, raw);
+    if (!part.validity && !part.field.distinct_from) {
+#pragma unroll
+      for (unsigned i = 0; i < rows; ++i) key[i] |= part.field.code(raw[i]) << part.field.shift;
+    } else {
+#pragma unroll
+      for (unsigned i = 0; i < rows; ++i) {
+        const uint64_t at = row + i * gpu::kThreads;
+        key[i] = add_to_key(key[i], part.field, raw[i], is_null(static_cast<const uint64_t*>(part.validity), at), at);
+      }
+    }
   }
 #pragma unroll
   for (unsigned i = 0; i < rows; ++i) keys[row + i * gpu::kThreads] = static_cast<Key>(key[i]);
@@ -115,25 +151,105 @@ __global__ void __launch_bounds__(gpu::kThreads) encode_all(const Parts parts, u
   }
 }
 
-// A group of lanes makes a word of bits at a time: all of them go through the loop as often.
-template <class Values, class Key>
-__global__ void decode_rows(const Key* keys, uint64_t size, const KeyField field, typename Values::Raw* values,
-                            gpu::LaneMask* validity) {
-  for (uint64_t row = gpu::loop_begin(); row < (size + 63) / 64 * 64; row += gpu::loop_step()) {
-    const uint64_t code = row < size ? field.code_in(keys[row]) : 0;
-    const bool is_valid = row < size && (!field.nulls || code != field.null_code);
-    const uint64_t ordered = is_valid ? field.ordered(code) : 0;
-    if constexpr (std::is_same_v<Values, BitValues>) {
-      const gpu::LaneMask bits = gpu::ballot(ordered != 0);
-      if (gpu::lane() == 0) reinterpret_cast<gpu::LaneMask*>(values)[row / gpu::kLanes] = bits;
-    } else {
-      if (row < size) values[row] = is_valid ? Values::raw(ordered) : typename Values::Raw{0};
+/// A column that is made of a field, as kernels know it.
+struct MadeColumn {
+  void* values;
+  gpu::LaneMask* validity;  // or null
+  KeyField field;
+  Bits bits;
+  unsigned width;  // bytes
+};
+struct MadeColumns {
+  unsigned count = 0;
+  MadeColumn of[kMostParts];
+};
+
+MadeColumn made_column(const DecodedPart& part) {
+  const auto [bits, width, flip] = shape_of(part.type);
+  MadeColumn made{part.values, static_cast<gpu::LaneMask*>(part.validity), part.field, bits, width};
+  made.field.flip ^= flip;
+  return made;
+}
+
+/// Calls body(at, i) for rows that are there; all are where there are several.
+template <unsigned rows, class Body>
+__device__ void for_rows_there(uint64_t row, uint64_t size, const Body& body) {
+#pragma unroll
+  for (unsigned i = 0; i < rows; ++i) {
+    if (rows > 1 || row < size) body(row + i * gpu::kThreads, i);
+  }
+}
+
+/// Writes values with these ordered bits.
+template <unsigned rows>
+__device__ void write_rows(const MadeColumn& column, uint64_t row, uint64_t size, const uint64_t (&ordered)[rows],
+                           unsigned valid) {
+  const auto write = [&]<class Raw>() {
+    for_rows_there<rows>(row, size, [&](uint64_t at, unsigned i) {
+      auto raw = static_cast<Raw>(ordered[i]);
+      if constexpr (sizeof(Raw) > 1) {
+        if (column.bits == Bits::floating) raw = KeyType<Raw, KeyOrder::floating>::raw(raw);
+      }
+      static_cast<Raw*>(column.values)[at] = valid >> i & 1 ? raw : Raw{0};
+    });
+  };
+  switch (column.width) {
+    case 1: return write.template operator()<uint8_t>();
+    case 2: return write.template operator()<uint16_t>();
+    case 4: return write.template operator()<uint32_t>();
+    case 8: return write.template operator()<uint64_t>();
+    default:
+#pragma unroll
+      for (unsigned i = 0; i < rows; ++i) {
+        const gpu::LaneMask ones = gpu::ballot(valid >> i & 1 && ordered[i] != 0);
+        if (gpu::lane() == 0) static_cast<gpu::LaneMask*>(column.values)[(row + i * gpu::kThreads) / gpu::kLanes] = ones;
+      }
+  }
+}
+
+/// Writes `rows` rows of each column, a block's threads apart. A group of lanes makes a word of bits at a time: all of them get
+/// here, with rows of up to a multiple of 64.
+template <unsigned rows, class Key>
+__device__ void decode_rows(const Key* keys, const MadeColumns& columns, uint64_t row, uint64_t size) {
+  uint64_t key[rows] = {}, ordered[rows];
+  for_rows_there<rows>(row, size, [&](uint64_t at, unsigned i) { key[i] = keys[at]; });
+  for (unsigned c = 0; c < columns.count; ++c) {
+    const MadeColumn& column = columns.of[c];
+    unsigned valid = 0;
+#pragma unroll
+    for (unsigned i = 0; i < rows; ++i) {
+      const uint64_t code = column.field.code_in(key[i]);
+      const bool there = rows > 1 || row < size;
+      valid |= unsigned{there && (!column.field.nulls || code != column.field.null_code)} << i;
+      ordered[i] = column.field.ordered(code);
     }
-    if (validity) {
-      const gpu::LaneMask valid = gpu::ballot(is_valid);
-      if (gpu::lane() == 0) validity[row / gpu::kLanes] = valid;
+    write_rows<rows>(column, row, size, ordered, valid);
+    if (!column.validity) continue;
+#pragma unroll
+    for (unsigned i = 0; i < rows; ++i) {
+      const gpu::LaneMask bits = gpu::ballot(valid >> i & 1);
+      if (gpu::lane() == 0) column.validity[(row + i * gpu::kThreads) / gpu::kLanes] = bits;
     }
   }
+}
+
+template <class Key>
+__global__ void __launch_bounds__(gpu::kThreads) decode_all(const Key* keys, uint64_t size, const MadeColumns columns) {
+  constexpr uint64_t kTile = kDecodedRows * gpu::kThreads;
+  for (uint64_t begin = blockIdx.x * kTile; begin < size; begin += gridDim.x * kTile) {
+    if (begin + kTile <= size) {
+      decode_rows<kDecodedRows>(keys, columns, begin + threadIdx.x, size);
+    } else {
+      for (uint64_t row = begin + threadIdx.x; row < (size + 63) / 64 * 64; row += gpu::kThreads)
+        decode_rows<1>(keys, columns, row, size);
+    }
+  }
+}
+
+/// Blocks for tiles of so many rows of each thread. Loops go on where there are more: a tile a block keeps all busy to the end.
+unsigned tiles(uint64_t size, unsigned rows) {
+  const uint64_t tile = uint64_t{rows} * gpu::kThreads;
+  return static_cast<unsigned>(std::min<uint64_t>((size + tile - 1) / tile, uint64_t{1} << 30));
 }
 
 }  // namespace
@@ -162,31 +278,30 @@ void GpuPrimitives::encode_keys(std::span<const KeyPart> parts, uint64_t size, u
     Parts some;
     const bool first = begin == 0;
     for (; begin < parts.size() && some.count < kMostParts; ++begin) {
-      const auto& [column, field] = parts[begin];
-      some.of[some.count++] = {column.values, column.validity, field, type_of(column.type)};
+      some.of[some.count++] = part_of(parts[begin]);
     }
     const auto launch = [&](auto* to) {
-      encode_all<<<gpu::loop_blocks((size + kEncodedRows - 1) / kEncodedRows), gpu::kThreads, 0, raw(stream)>>>(some, size, first,
-                                                                                                                to);
+      encode_all<<<tiles(size, kEncodedRows), gpu::kThreads, 0, raw(stream)>>>(some, size, first, to);
     };
     key_bytes == 4 ? launch(static_cast<uint32_t*>(keys)) : launch(static_cast<uint64_t*>(keys));
     check_launch("encode_all");
   } while (begin < parts.size());
 }
 
-void GpuPrimitives::decode_field(const void* keys, uint8_t key_bytes, const KeyField& field, const ColumnRoom& out,
-                                 const Job& job, Stream& stream) {
+void GpuPrimitives::decode_fields(const void* keys, uint8_t key_bytes, uint64_t size, std::span<const DecodedPart> parts,
+                                  const Job& job, Stream& stream) {
   job.check();
-  if (out.size == 0) return;
+  if (size == 0) return;
   id_.select();
-  with_values(out.type, [&]<class Values>() {
+  for (size_t begin = 0; begin < parts.size();) {
+    MadeColumns some;
+    for (; begin < parts.size() && some.count < kMostParts; ++begin) some.of[some.count++] = made_column(parts[begin]);
     const auto launch = [&](const auto* from) {
-      decode_rows<Values><<<gpu::loop_blocks(out.size), gpu::kThreads, 0, raw(stream)>>>(
-          from, out.size, field, static_cast<typename Values::Raw*>(out.values), static_cast<gpu::LaneMask*>(out.validity));
+      decode_all<<<tiles(size, kDecodedRows), gpu::kThreads, 0, raw(stream)>>>(from, size, some);
     };
     key_bytes == 4 ? launch(static_cast<const uint32_t*>(keys)) : launch(static_cast<const uint64_t*>(keys));
-  });
-  check_launch("decode_rows");
+    check_launch("decode_all");
+  }
 }
 
 }  // namespace warpjoin

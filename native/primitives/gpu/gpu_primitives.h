@@ -22,8 +22,8 @@ class GpuPrimitives final : public Primitives, public HashGroups {
   void value_range(const ColumnStretch& column, ValueRange* host_range, const Job& job, Stream& stream) override;
   void encode_keys(std::span<const KeyPart> parts, uint64_t size, uint8_t key_bytes, void* keys, const Job& job,
                    Stream& stream) override;
-  void decode_field(const void* keys, uint8_t key_bytes, const KeyField& field, const ColumnRoom& out, const Job& job,
-                    Stream& stream) override;
+  void decode_fields(const void* keys, uint8_t key_bytes, uint64_t size, std::span<const DecodedPart> parts, const Job& job,
+                     Stream& stream) override;
 
   // sort.cu
   TupleSpan sort(TupleLayout layout, TupleView in, TupleSpan a, TupleSpan b, uint64_t bits, void* scratch, const Job& job,

@@ -9,7 +9,32 @@
 namespace warpjoin {
 namespace {
 
-constexpr uint64_t kEncodedRows = 2048;  // whose keys stay in a core's cache while its parts are added
+constexpr uint64_t kRowsAtATime = 2048;  // whose keys stay in a core's cache while parts are added or read
+
+/// Writes the rows of a column in words [begin, end) of 64 of them.
+template <class Key>
+void decode_words(const Key* keys, uint64_t size, const DecodedPart& part, uint64_t begin, uint64_t end) {
+  with_values(part.type, [&]<class Values>() {
+    const KeyField field = part.field;
+    auto* const values = static_cast<typename Values::Raw*>(part.values);
+    auto* const validity = static_cast<uint64_t*>(part.validity);
+    for (uint64_t word = begin; word < end; ++word) {
+      uint64_t valid = 0, bits = 0;
+      for (uint64_t row = 64 * word; row < std::min(size, 64 * (word + 1)); ++row) {
+        const uint64_t code = field.code_in(keys[row]);
+        const bool is_valid = !field.nulls || code != field.null_code;
+        valid |= uint64_t{is_valid} << (row % 64);
+        if constexpr (std::is_same_v<Values, BitValues>) {
+          bits |= (is_valid ? field.ordered(code) : 0) << (row % 64);
+        } else {
+          values[row] = is_valid ? Values::raw(field.ordered(code)) : typename Values::Raw{0};
+        }
+      }
+      if constexpr (std::is_same_v<Values, BitValues>) values[word] = bits;
+      if (validity) validity[word] = valid;
+    }
+  });
+}
 
 }  // namespace
 
@@ -32,8 +57,8 @@ void HostPrimitives::encode_keys(std::span<const KeyPart> parts, uint64_t size, 
   host(stream).enqueue([=, this, &job, parts = std::vector<KeyPart>(parts.begin(), parts.end())] {
     const auto encode = [&]<class Key>(Key* to) {
       pool_.for_blocks(size, host::kCheckRows, job, [&](uint64_t first, uint64_t last) {
-        for (uint64_t begin = first; begin < last; begin += kEncodedRows) {
-          const uint64_t end = std::min(last, begin + kEncodedRows);
+        for (uint64_t begin = first; begin < last; begin += kRowsAtATime) {
+          const uint64_t end = std::min(last, begin + kRowsAtATime);
           std::fill(to + begin, to + end, Key{0});
           for (const KeyPart& part : parts) {
             with_rows(part.column, [&](const auto& rows) {
@@ -47,33 +72,19 @@ void HostPrimitives::encode_keys(std::span<const KeyPart> parts, uint64_t size, 
   });
 }
 
-void HostPrimitives::decode_field(const void* keys, uint8_t key_bytes, const KeyField& field, const ColumnRoom& out,
-                                  const Job& job, Stream& stream) {
-  host(stream).enqueue([=, this, &job] {
-    with_values(out.type, [&]<class Values>() {
-      auto* const values = static_cast<typename Values::Raw*>(out.values);
-      auto* const validity = static_cast<uint64_t*>(out.validity);
-      const auto decode = [&](const auto* from) {
-        pool_.for_blocks((out.size + 63) / 64, host::kCheckRows / 64, job, [&](uint64_t begin, uint64_t end) {
-          for (uint64_t word = begin; word < end; ++word) {
-            uint64_t valid = 0, bits = 0;
-            for (uint64_t row = 64 * word; row < std::min(out.size, 64 * (word + 1)); ++row) {
-              const uint64_t code = field.code_in(from[row]);
-              const bool is_valid = !field.nulls || code != field.null_code;
-              valid |= uint64_t{is_valid} << (row % 64);
-              if constexpr (std::is_same_v<Values, BitValues>) {
-                bits |= (is_valid ? field.ordered(code) : 0) << (row % 64);
-              } else {
-                values[row] = is_valid ? Values::raw(field.ordered(code)) : typename Values::Raw{0};
-              }
-            }
-            if constexpr (std::is_same_v<Values, BitValues>) values[word] = bits;
-            if (validity) validity[word] = valid;
-          }
-        });
-      };
-      key_bytes == 4 ? decode(static_cast<const uint32_t*>(keys)) : decode(static_cast<const uint64_t*>(keys));
-    });
+void HostPrimitives::decode_fields(const void* keys, uint8_t key_bytes, uint64_t size, std::span<const DecodedPart> parts,
+                                   const Job& job, Stream& stream) {
+  host(stream).enqueue([=, this, &job, parts = std::vector<DecodedPart>(parts.begin(), parts.end())] {
+    const auto decode = [&](const auto* from) {
+      pool_.for_blocks((size + 63) / 64, host::kCheckRows / 64, job, [&](uint64_t first, uint64_t last) {
+        constexpr uint64_t kWords = kRowsAtATime / 64;
+        for (uint64_t begin = first; begin < last; begin += kWords) {
+          const uint64_t end = std::min(last, begin + kWords);
+          for (const DecodedPart& part : parts) decode_words(from, size, part, begin, end);
+        }
+      });
+    };
+    key_bytes == 4 ? decode(static_cast<const uint32_t*>(keys)) : decode(static_cast<const uint64_t*>(keys));
   });
 }
 
