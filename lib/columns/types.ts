@@ -387,4 +387,4 @@ export function checkComparable(left: KeyColumn, right: KeyColumn): KeyFactors {
 export const NO_FACTOR: KeyFactor = { pow10: 0, times: 1 };
 
 /** The type of a column's values, which a dictionary has. */
-const valuesOf = (info: TypeInfo): TypeInfo => (info.dictionary ? valuesOf(info.dictionary) : info);
+export const valuesOf = (info: TypeInfo): TypeInfo => (info.dictionary ? valuesOf(info.dictionary) : info);

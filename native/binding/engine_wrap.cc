@@ -540,11 +540,24 @@ Napi::Value EngineWrap::gather_coalesced(const Napi::CallbackInfo& info) {
   const auto rows = own<RowsState>(info[5]);
   check_rows(info.Env(), rows->left, *left);
   check_rows(info.Env(), rows->right, *right);
-  return enqueue(info, {left, right, rows}, [first, second, rows = rows.get()](Engine& engine, Job& job) {
-    const PhaseTimer timer(job, "gather");
-    return column_result(warpjoin::gather_coalesced(*first, row_list(*rows, true), *second, row_list(*rows, false), engine, job),
-                         job.max_buffer_bytes());
-  });
+  const Napi::Object as = to_object(info[6], "as");
+  return enqueue(info, {left, right, rows},
+                 [first, second, rows = rows.get(), left_as = to_conversion(as.Get("left")),
+                  right_as = to_conversion(as.Get("right"))](Engine& engine, Job& job) {
+                   columns::PlainKey one, other;
+                   const auto in_type = [&](const Column* column, const std::optional<columns::Conversion>& to,
+                                            columns::PlainKey& made) -> const Column& {
+                     if (!to) return *column;
+                     const PhaseTimer timer(job, "convert");
+                     made = columns::converted(*column, *to, engine, job);
+                     return made.column;
+                   };
+                   const Column &a = in_type(first, left_as, one), &b = in_type(second, right_as, other);
+                   const PhaseTimer timer(job, "gather");
+                   return column_result(
+                       warpjoin::gather_coalesced(a, row_list(*rows, true), b, row_list(*rows, false), engine, job),
+                       job.max_buffer_bytes());
+                 });
 }
 
 Napi::Value EngineWrap::gather_device_bytes(const Napi::CallbackInfo& info) {

@@ -308,8 +308,18 @@ describe('layout of a join', () => {
     expect(key('left')).toMatchObject({ source: 'left' });
   });
 
-  test('a coalesced key of a full join needs one type', () => {
-    expect(refusal(() => layout({ how: 'full', coalesce: true }))).toMatchObject({ code: 'ERR_NOT_SUPPORTED' });
+  test('a coalesced key of a full join has a type that both columns can become', () => {
+    const [common] = joinLayout(left, right, settings({ on: 'id', how: 'full', coalesce: true })).columns;
+    const factor = { pow10: 0, times: 1 };
+    const as = {
+      kind: 'fixed',
+      order: 'signed',
+      width: 8,
+      factor,
+      column: 'Column "id" of the left table (int32)',
+      target: 'int64',
+    };
+    expect(common).toMatchObject({ source: 'coalesced', type: new arrow.Int64(), common: { as: { left: as, right: null } } });
     const same = joinLayout(left, left, settings({ on: 'id', how: 'full', coalesce: true }));
     expect(same.columns.map((column) => column.source)).toEqual(['coalesced', 'left', 'right']);
   });
