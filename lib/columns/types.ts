@@ -169,7 +169,7 @@ export function typeInfo(type: ForeignType, level = 0): TypeInfo | null {
     case arrow.Type.Interval:
       return fixed(INTERVAL_BYTES[unit]!);
     case arrow.Type.FixedSizeBinary:
-      return type.byteWidth ? fixed(type.byteWidth, 'bytes', 'binary') : null;
+      return fixed(type.byteWidth!, 'bytes', 'binary');
     case arrow.Type.Null:
       return info('null', 'none', 0, 'null');
     case arrow.Type.Utf8View:

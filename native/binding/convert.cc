@@ -93,8 +93,8 @@ ColumnType to_type(const Napi::Object& object) {
   type.kind = to_kind(to_string(object.Get("kind"), "column.kind"), object);
   type.order = to_order(to_string(object.Get("order"), "column.order"), object);
   const bool fixed = type.kind == ColumnKind::fixed, fixed_list = type.kind == ColumnKind::fixed_list;
-  type.width =
-      static_cast<uint32_t>(to_count(object.Get("width"), "column.width", fixed ? 1 : 0, fixed || fixed_list ? INT32_MAX : 0));
+  const uint64_t least = fixed && type.order != KeyOrder::bytes ? 1 : 0, most = fixed || fixed_list ? INT32_MAX : 0;
+  type.width = static_cast<uint32_t>(to_count(object.Get("width"), "column.width", least, most));
   check_type(object, type);
   return type;
 }

@@ -344,7 +344,7 @@ std::vector<PlainKey> floating_keys(std::span<const KeySource> sources, bool one
 std::vector<PlainKey> bytes_keys(std::span<const KeySource> sources, bool one_type, Engine& engine, const Job& job) {
   std::vector<PlainKey> keys;
   const ColumnType& first = sources[0].column->type;
-  if (first.kind == ColumnKind::fixed && first.width <= 8 && same_types(sources)) {
+  if (first.kind == ColumnKind::fixed && first.width > 0 && first.width <= 8 && same_types(sources)) {
     for (const KeySource& source : sources) keys.push_back(binary_as_number(*source.column, engine, job));
     return keys;
   }

@@ -165,6 +165,12 @@ const plainKinds: Kind[] = [
         data: Buffer.concat(values.map((value) => Buffer.from((value ?? '.......') as string))),
       }),
   },
+  {
+    ...text('binary of no bytes', 'binary', () => undefined as never),
+    draw: () => '',
+    vector: (values) =>
+      vectorOf({ type: new arrow.FixedSizeBinary(0), length: values.length, ...bitmap(values), data: new Uint8Array(0) }),
+  },
 ];
 export const KINDS = [...plainKinds, ...plainKinds.filter((_, index) => index % 3 !== 1).map(dictionaryOf)];
 export const NULLS: Kind = {

@@ -185,6 +185,7 @@ describe('types', () => {
     [new arrow.IntervalDayTime(), 'fixed', 8, 'none', null],
     [new arrow.IntervalMonthDayNano(), 'fixed', 16, 'none', null],
     [new arrow.FixedSizeBinary(5), 'fixed', 5, 'bytes', 'binary'],
+    [new arrow.FixedSizeBinary(0), 'fixed', 0, 'bytes', 'binary'],
     [new arrow.Bool(), 'boolean', 0, 'boolean', 'bool'],
     [new arrow.Utf8(), 'utf8', 0, 'bytes', 'utf8'],
     [new arrow.LargeUtf8(), 'large_utf8', 0, 'bytes', 'utf8'],
@@ -203,7 +204,7 @@ describe('types', () => {
   test.each([
     [new arrow.List(new arrow.Field('x', new arrow.Int(true, 24 as never))), 'list<int24>'],
     [new arrow.FixedSizeList(-2, new arrow.Field('x', new arrow.Int8())), 'fixed_size_list<int8>[-2]'],
-    [new arrow.Struct([new arrow.Field('a', new arrow.FixedSizeBinary(0))]), 'struct<a: fixed_size_binary(0)>'],
+    [new arrow.Struct([new arrow.Field('a', new arrow.FixedSizeBinary(-1))]), 'struct<a: fixed_size_binary(-1)>'],
     [new arrow.Dictionary(new arrow.Utf8(), new arrow.Int(true, 24 as never) as never), 'dictionary<utf8>'],
     [
       new arrow.SparseUnion([3, 3], [new arrow.Field('a', new arrow.Int8()), new arrow.Field('b', new arrow.Utf8())]),
