@@ -418,8 +418,8 @@ class NarrowProduct {
 };
 
 template <class Reader, class Product>
-void write_products(const Column& source, const ChunkIndex& chunks, const Conversion& to, const Product& product, uint8_t* out,
-                    Engine& engine, const Job& job) {
+void write_products(const ChunkIndex& chunks, const Conversion& to, const Product& product, uint8_t* out, Engine& engine,
+                    const Job& job) {
   const size_t width = to.type.width;
   std::atomic<uint64_t> first{UINT64_MAX};  // row whose product does not fit
   for_row_blocks(engine, chunks.rows(), job, [&](uint64_t, uint64_t begin, uint64_t end) {
@@ -450,7 +450,7 @@ PlainKey converted_integers(const Column& source, const Conversion& to, Engine& 
   const std::optional<Limbs> factor = limbs_of(to.factor);
   const bool narrow = to.type.width <= 16 && factor && Extreme{false, *factor}.bits() <= 127;
   with_reader(source.type, [&]<class Reader>() {
-    const auto write = [&](const auto& product) { write_products<Reader>(source, chunks, to, product, out, engine, job); };
+    const auto write = [&](const auto& product) { write_products<Reader>(chunks, to, product, out, engine, job); };
     if constexpr (!std::is_same_v<Reader, Wide>) {
       if (narrow) {
         const auto times = static_cast<__int128>(static_cast<unsigned __int128>((*factor)[1]) << 64 | (*factor)[0]);
