@@ -314,34 +314,6 @@ std::vector<PlainKey> multiplied_integers(std::span<const KeySource> sources, En
 
 namespace {
 
-/// Times 10^pow10 * times; nothing where it takes more than all limbs.
-std::optional<Extreme> product_of(const Extreme& number, const std::optional<Limbs>& factor) {
-  if (number.magnitude == Limbs{}) return number;
-  if (!factor) return {};
-  const auto significant = [](const Limbs& limbs) {
-    size_t count = kLimbs;
-    while (count && !limbs[count - 1]) --count;
-    return count;
-  };
-  const size_t a = significant(number.magnitude), b = significant(*factor);
-  if (a + b > kLimbs + 1) return {};
-  Extreme product{number.negative, {}};
-  for (size_t i = 0; i < a; ++i) {
-    uint64_t carry = 0;
-    for (size_t j = 0; j <= b; ++j) {
-      if (i + j == kLimbs) {
-        if (carry || (j < b && number.magnitude[i])) return {};
-        break;
-      }
-      const uint64_t limb = j < b ? (*factor)[j] : 0;
-      const unsigned __int128 sum = static_cast<unsigned __int128>(number.magnitude[i]) * limb + product.magnitude[i + j] + carry;
-      product.magnitude[i + j] = static_cast<uint64_t>(sum);
-      carry = static_cast<uint64_t>(sum >> 64);
-    }
-  }
-  return product;
-}
-
 /// Decimal digits, and the sign.
 std::string in_words(Extreme number) {
   if (number.magnitude == Limbs{}) return "0";
@@ -359,30 +331,62 @@ std::string in_words(Extreme number) {
   return {digits.rbegin(), digits.rend()};
 }
 
-/// The product as an integer of this many bytes, if it is one; for numbers of any size.
+/// The product as an integer of some type, if it is one; for numbers of up to 256 bits.
 class WideProduct {
  public:
   WideProduct(const ColumnType& to, const std::optional<Limbs>& factor)
-      : factor_(factor), bytes_(to.width), signed_(to.order == KeyOrder::signed_integer) {}
+      : factor_(factor.value_or(Limbs{})), bytes_(to.width), signed_(to.order == KeyOrder::signed_integer) {
+    while (count_ && !factor_[count_ - 1]) --count_;
+    if (!factor) count_ = kLimbs;
+  }
 
   template <class Reader>
   bool write(const typename Reader::Number& number, void* out) const {
-    const std::optional<Extreme> product = product_of(extreme_of<Reader>(number), factor_);
-    if (!product || product->bits() > 8 * bytes_ - signed_ || (product->negative && !signed_)) return false;
-    // Two's complement: what is beyond the bytes makes no difference.
-    Limbs limbs = product->magnitude;
-    bool carry = product->negative;
-    for (uint64_t& limb : limbs) {
-      if (!product->negative) break;
-      limb = ~limb + carry;
-      carry = carry && limb == 0;
+    const bool negative = static_cast<int64_t>(Reader::limb(number, kMost - 1)) < 0;
+    uint64_t magnitude[kMost];
+    bool carry = negative, zero = true;
+    for (size_t i = 0; i < kMost; ++i) {
+      const uint64_t limb = Reader::limb(number, i);
+      magnitude[i] = negative ? ~limb + carry : limb;
+      carry = carry && magnitude[i] == 0;
+      zero &= magnitude[i] == 0;
     }
-    std::memcpy(out, limbs.data(), bytes_);
+    if (zero) {
+      std::memset(out, 0, bytes_);
+      return true;
+    }
+    // A factor of more limbs is greater than all that there is room for.
+    if ((negative && !signed_) || count_ > kMost) return false;
+    uint64_t product[2 * kMost] = {};
+    for (size_t i = 0; i < kMost; ++i) {
+      uint64_t rest = 0;
+      for (size_t j = 0; j < count_; ++j) {
+        const unsigned __int128 sum = static_cast<unsigned __int128>(magnitude[i]) * factor_[j] + product[i + j] + rest;
+        product[i + j] = static_cast<uint64_t>(sum);
+        rest = static_cast<uint64_t>(sum >> 64);
+      }
+      product[i + count_] = rest;
+    }
+    // -n is ~(n - 1).
+    for (size_t i = 0; negative && product[i]-- == 0; ++i) {
+    }
+    size_t bits = 0;
+    for (size_t i = 2 * kMost; i-- > 0 && bits == 0;) {
+      if (product[i]) bits = 64 * i + static_cast<size_t>(std::bit_width(product[i]));
+    }
+    if (bits > 8 * bytes_ - signed_) return false;
+    if (negative) {
+      for (size_t i = 0; i < kMost; ++i) product[i] = ~product[i];
+    }
+    std::memcpy(out, product, bytes_);
     return true;
   }
 
  private:
-  std::optional<Limbs> factor_;
+  static constexpr size_t kMost = 4;  // limbs of 256 bits
+
+  Limbs factor_;
+  size_t count_ = kLimbs;  ///< limbs of the factor that are not zeros in front
   size_t bytes_;
   bool signed_;
 };
