@@ -532,34 +532,6 @@ Napi::Value EngineWrap::gather(const Napi::CallbackInfo& info) {
   });
 }
 
-Napi::Value EngineWrap::gather_coalesced(const Napi::CallbackInfo& info) {
-  const auto left = own<Relation>(info[1]);
-  const auto right = own<Relation>(info[3]);
-  const Column* first = &column_at(*left, info[2], "leftColumn");
-  const Column* second = &column_at(*right, info[4], "rightColumn");
-  const auto rows = own<RowsState>(info[5]);
-  check_rows(info.Env(), rows->left, *left);
-  check_rows(info.Env(), rows->right, *right);
-  const Napi::Object as = to_object(info[6], "as");
-  return enqueue(info, {left, right, rows},
-                 [first, second, rows = rows.get(), left_as = to_conversion(as.Get("left")),
-                  right_as = to_conversion(as.Get("right"))](Engine& engine, Job& job) {
-                   columns::PlainKey one, other;
-                   const auto in_type = [&](const Column* column, const std::optional<columns::Conversion>& to,
-                                            columns::PlainKey& made) -> const Column& {
-                     if (!to) return *column;
-                     const PhaseTimer timer(job, "convert");
-                     made = columns::converted(*column, *to, engine, job);
-                     return made.column;
-                   };
-                   const Column &a = in_type(first, left_as, one), &b = in_type(second, right_as, other);
-                   const PhaseTimer timer(job, "gather");
-                   return column_result(
-                       warpjoin::gather_coalesced(a, row_list(*rows, true), b, row_list(*rows, false), engine, job),
-                       job.max_buffer_bytes());
-                 });
-}
-
 Napi::Value EngineWrap::gather_device_bytes(const Napi::CallbackInfo& info) {
   const auto relation = own<Relation>(info[0]);
   const Napi::Object rows = to_object(info[2], "rows");

@@ -312,6 +312,24 @@ describe('a value that the type has no room for', () => {
   });
 });
 
+test('loaded tables give the same', async () => {
+  const draw = random(4);
+  const engine = splittingEngine(2, 2 ** 30, { memoryLimit: '512MiB', threads: 2 });
+  for (const [one, other] of [
+    ['int32', 'uint64'],
+    ['dictionary of utf8', 'utf8 view'],
+    ['null', 'dictionary of int8'],
+  ] as const) {
+    const [left, right] = [side([named(one)], 40, true, draw), side([named(other)], 30, true, draw)];
+    await using loaded = await engine.load(left.table);
+    await using also = await engine.load(right.table);
+    const of = { ...left, table: loaded as unknown as arrow.Table };
+    await expectCoalesced(engine, of, right, [true]);
+    await expectCoalesced(engine, of, { ...right, table: also as unknown as arrow.Table }, [false]);
+  }
+  await engine.dispose();
+});
+
 describe('explain', () => {
   const engineFor = engineMaker({ memoryLimit: '512MiB', threads: 2 });
   test('says that columns are made one type', async () => {
