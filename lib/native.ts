@@ -71,6 +71,18 @@ export interface KeyComparison {
   factors: Record<Side, KeyFactor>;
 }
 
+/** Another type that a column becomes, with the same values. */
+export interface ColumnConversion {
+  kind: ColumnKind;
+  order: KeyOrder;
+  width: number;
+  /** What integers and decimals are multiplied by. */
+  factor: KeyFactor;
+  /** What messages call the column, at their beginning, and the type. */
+  column: string;
+  target: string;
+}
+
 declare const brand: unique symbol;
 interface Handle<Name extends string> {
   readonly [brand]: Name;
@@ -460,7 +472,10 @@ export interface NativeEngine {
     rows: RunHandle | RowsHandle,
     side: Side,
   ): Promise<NativeResultColumn>;
-  /** A full join's coalesced key: the left row's value, else the right row's. */
+  /**
+   * A full join's coalesced key: the left row's value, else the right row's. `as`: what the column of each side becomes first, so
+   * that both have one type; null: nothing else.
+   */
   gatherCoalesced(
     job: NativeJob,
     left: RelationHandle,
@@ -468,6 +483,7 @@ export interface NativeEngine {
     right: RelationHandle,
     rightColumn: number,
     rows: RowsHandle,
+    as: Readonly<Record<Side, ColumnConversion | null>>,
   ): Promise<NativeResultColumn>;
 
   /** Device memory that gatherOnDevices takes for such row numbers, on each device. */

@@ -53,7 +53,10 @@ export const joinSchema = {
     hints: { outer: ' Did you mean "full"?', left_outer: ' Did you mean "left"?', right_outer: ' Did you mean "right"?' },
   }),
   suffix: text('_right', 'Appended to the name of a right column that the left table has too; again where that is taken, too.'),
-  coalesce: flag(undefined, 'Whether both columns of each key become one, named like the left one. Unset: yes, except for full.'),
+  coalesce: flag(
+    undefined,
+    'Whether both columns of each key become one, named like the left one. That of a full join has a type that holds the values of both (docs/coalesced-keys.md); a value that it has no room for is an error, ERR_KEY_TYPE. Unset: yes, except for full.',
+  ),
   select: nameList('Columns of the result, in this order. Others are never moved. Unset: all.'),
   maxOutputRows: count(
     Number.POSITIVE_INFINITY,

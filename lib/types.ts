@@ -1,5 +1,6 @@
 /** Types of results, computed from the inputs' column types and the options as far as both are known to the compiler. */
 import type { DataType, Table, TypeMap } from 'apache-arrow';
+import type { CoalescedType } from './coalesced-type.js';
 import type { RowNumbers } from './columns/result.js';
 import type { PhaseRecord } from './native.js';
 import type { LoadedTable } from './operators/load.js';
@@ -143,13 +144,16 @@ type Coalesced<O> =
 type LeftColumns<L, R, O> =
   Coalesced<O> extends true
     ? {
-        [K in keyof L]: How<O> extends 'right'
-          ? K extends LeftKey<O>
+        [K in keyof L]: K extends LeftKey<O>
+          ? How<O> extends 'right'
             ? R[RightOf<K, LeftKeys<O>, RightKeys<O>> & keyof R]
-            : L[K]
+            : How<O> extends 'full'
+              ? CommonType<L[K], R[RightOf<K, LeftKeys<O>, RightKeys<O>> & keyof R]>
+              : L[K]
           : L[K];
       }
     : L;
+type CommonType<L, R> = L extends DataType ? (R extends DataType ? CoalescedType<L, R> : never) : never;
 type RightColumns<L, R, O> = {
   [K in Uncoalesced<R, O> as K extends keyof L ? Free<`${K & string}${Suffix<O>}`, keyof L | Uncoalesced<R, O>, O> : K]: R[K];
 };

@@ -39,6 +39,7 @@ const joinOptions = (options: Options) =>
     rightOn: options.names('right-on'),
     nullsEqual: options.has('nulls-equal') || undefined,
     how: options.text('how') as 'inner' | undefined,
+    coalesce: options.has('coalesce') || undefined,
     select: options.names('select'),
     suffix: options.text('suffix'),
     algorithm: options.text('algorithm') as 'auto' | undefined,

@@ -48,6 +48,7 @@ const joinOptions: Record<string, OptionSpec> = {
   'right-on': { value: 'COLUMNS', help: 'key columns of RIGHT, in the order of --left-on' },
   'nulls-equal': { help: 'null keys match each other' },
   how: { value: 'KIND', help: 'inner (default), left, right, full, semi, anti or cross' },
+  coalesce: { help: 'make one column of both key columns of a full join, as other joins do' },
   select: { value: 'A,B', help: 'columns of the result, in this order (default: all)' },
   suffix: { value: 'TEXT', help: 'appended to names of RIGHT that LEFT has too (default: _right)' },
   algorithm: { value: 'NAME', help: 'auto (default), radix-hash or sort-merge' },

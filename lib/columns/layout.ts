@@ -4,11 +4,12 @@ import { WarpjoinError } from '../errors.js';
 import type { Side } from '../native.js';
 import type { JoinSettings, SortKey } from '../options.js';
 import { didYouMean, list, quote } from '../suggest.js';
+import { type CommonType, commonType } from './common-type.js';
 import { distinctDictionaries } from './dictionaries.js';
 import { findColumn, type Input, infoOf } from './input.js';
 import { typeIn } from './library.js';
-import { checkComparable, checkKey, type KeyFactors, typeName } from './types.js';
-import { shareDictionary, type Values } from './values.js';
+import { checkComparable, checkKey, type KeyColumn, type KeyFactors, type TypeInfo, typeName, valuesOf } from './types.js';
+import { noValues, shareDictionary, type Values } from './values.js';
 
 /** Where a result column comes from: one side, or for the coalesced key of a full join the left side, else the right. */
 export type Source = Side | 'coalesced';
@@ -24,6 +25,8 @@ export interface ResultColumn {
   column: number;
   /** That column's values: a result of indices has its dictionary. */
   of: Values;
+  /** Where the source is coalesced: the type, if the columns of both sides have to become that. */
+  common?: CommonType;
 }
 
 export interface JoinLayout {
@@ -62,7 +65,8 @@ export function joinKeyColumns(left: Input, right: Input, keys: NonNullable<Join
 /**
  * The columns of a join's result: the left ones in order, then the right ones less coalesced keys. A right one whose name the
  * left table has gets the suffix, as often as it takes to be like no other. Semi and anti joins give the left ones alone. A
- * coalesced key has the left key's name, and the values of the side whose rows are all there: the right one's in a right join.
+ * coalesced key has the left key's name, and the values of the side whose rows are all there: the right one's in a right join. That
+ * of a full join has a type that holds the values of both.
  */
 export function joinLayout(leftInput: Input, rightInput: Input, settings: JoinSettings): JoinLayout {
   const { how, coalesce } = settings;
@@ -78,13 +82,7 @@ export function joinLayout(leftInput: Input, rightInput: Input, settings: JoinSe
   for (const key of coalesced) {
     const column = columns[key.left]!;
     if (how === 'right') columns[key.left] = { ...resultColumn(right, key.right, 'right', false), name: column.name };
-    if (how === 'full') {
-      columns[key.left] = {
-        ...column,
-        source: 'coalesced',
-        nullable: left.columns[key.left]!.nullable || right.columns[key.right]!.nullable,
-      };
-    }
+    if (how === 'full') columns[key.left] = coalescedColumn(left, right, key, column);
   }
   if (how === 'inner') for (const key of keys ?? []) takeInProbeOrder(left, right, key, columns);
   const ofLeft = new Set(columns.map((column) => column.name));
@@ -98,11 +96,7 @@ export function joinLayout(leftInput: Input, rightInput: Input, settings: JoinSe
     }
     columns.push({ ...resultColumn(right, index, 'right', rightMissing), name });
   }
-  const layout = { left, right, keys, columns: selected(columns, settings.select, [left, right]) };
-  for (const { source, column } of layout.columns) {
-    if (source === 'coalesced') checkSameType(left, right, coalesced.find((key) => key.left === column)!);
-  }
-  return layout;
+  return { left, right, keys, columns: selected(columns, settings.select, [left, right], coalesced) };
 }
 
 /**
@@ -134,21 +128,30 @@ function withSharedDictionaries(left: Input, right: Input, keys: readonly KeyPai
   ];
 }
 
-function checkSameType(left: Input, right: Input, key: KeyPair): void {
-  const one = infoOf(left, key.left);
-  const other = infoOf(right, key.right);
-  const { left: a, right: b } = key.factors;
-  const sameUnit = a.pow10 === b.pow10 && a.times === b.times;
-  // Those that share a dictionary have been given indices of one width, whatever their sign.
-  const dictionary = left.columns[key.left]!.dictionary;
-  const same = dictionary === right.columns[key.right]!.dictionary && (dictionary !== null || one.order === other.order);
-  if (!sameUnit || !same || one.kind !== other.kind || one.width !== other.width) {
-    throw new WarpjoinError(
-      'ERR_NOT_SUPPORTED',
-      `Coalescing the keys ${quote(left.columns[key.left]!.name)} and ${quote(right.columns[key.right]!.name)} of a full join, ` +
-        'which have different types or dictionaries, is not supported yet. Cast one of them, or leave coalesce unset.',
-    );
-  }
+/**
+ * The column that a pair of keys of a full join becomes. A side of the null type adds nulls alone, which are what the other side's
+ * column has where its rows are missing.
+ */
+function coalescedColumn(left: Input, right: Input, key: KeyPair, { name }: UntypedColumn): UntypedColumn {
+  const [of, other] = [resultColumn(left, key.left, 'left', true), resultColumn(right, key.right, 'right', true)];
+  if (isOfNulls(infoOf(left, key.left))) return { ...other, name };
+  if (isOfNulls(infoOf(right, key.right))) return of;
+  const nullable = left.columns[key.left]!.nullable || right.columns[key.right]!.nullable;
+  return { ...of, source: 'coalesced', nullable };
+}
+
+const isOfNulls = (info: TypeInfo): boolean => valuesOf(info).kind === 'null';
+
+/** A coalesced key with its type, and what makes both columns that. */
+function inOneType(column: UntypedColumn, left: Input, right: Input, key: KeyPair): UntypedColumn {
+  const { dictionary } = column.of;
+  if (dictionary && dictionary === right.columns[key.right]!.dictionary) return column;
+  const labelled = (input: Input, index: number): KeyColumn => {
+    const label = `${quote(input.columns[index]!.name)} of the ${input.argument} table`;
+    return { label, info: infoOf(input, index) };
+  };
+  const common = commonType(labelled(left, key.left), labelled(right, key.right), key.factors);
+  return { ...column, common, of: noValues(common.info) };
 }
 
 /** The columns of a sort's result. */
@@ -195,18 +198,22 @@ function resultColumn(input: Input, index: number, source: Side, mayBeMissing: b
   return { name, nullable: nullable || mayBeMissing, metadata, source, column: index, of };
 }
 
-/** `inputs`: the left one and, for joins, the right one. */
+/** `inputs`: the left one and, for joins, the right one. `coalesced`: the keys that became one column. */
 function selected(
   columns: readonly UntypedColumn[],
   select: readonly string[] | undefined,
   inputs: readonly [Input, Input?],
+  coalesced: readonly KeyPair[] = [],
 ): ResultColumn[] {
+  const [left, right] = inputs;
   const chosen = select ? pickByName(columns, select) : columns;
-  const typed = chosen.map((column) => {
-    const info = infoOf(column.source === 'right' ? inputs[1]! : inputs[0], column.column);
-    return { ...column, type: typeIn(inputs[0].library, info, quote(column.name)) };
+  const typed = chosen.map((one) => {
+    const isCoalesced = one.source === 'coalesced';
+    const column = isCoalesced ? inOneType(one, left, right!, coalesced.find((key) => key.left === one.column)!) : one;
+    const info = column.common?.info ?? infoOf(column.source === 'right' ? right! : left, column.column);
+    return { ...column, type: typeIn(left.library, info, quote(column.name)) };
   });
-  return distinctDictionaries(inputs[0].library, typed);
+  return distinctDictionaries(left.library, typed);
 }
 
 function pickByName(columns: readonly UntypedColumn[], select: readonly string[]): UntypedColumn[] {

@@ -169,7 +169,7 @@ export function typeInfo(type: ForeignType, level = 0): TypeInfo | null {
     case arrow.Type.Interval:
       return fixed(INTERVAL_BYTES[unit]!);
     case arrow.Type.FixedSizeBinary:
-      return type.byteWidth ? fixed(type.byteWidth, 'bytes', 'binary') : null;
+      return fixed(type.byteWidth!, 'bytes', 'binary');
     case arrow.Type.Null:
       return info('null', 'none', 0, 'null');
     case arrow.Type.Utf8View:
@@ -387,4 +387,4 @@ export function checkComparable(left: KeyColumn, right: KeyColumn): KeyFactors {
 export const NO_FACTOR: KeyFactor = { pow10: 0, times: 1 };
 
 /** The type of a column's values, which a dictionary has. */
-const valuesOf = (info: TypeInfo): TypeInfo => (info.dictionary ? valuesOf(info.dictionary) : info);
+export const valuesOf = (info: TypeInfo): TypeInfo => (info.dictionary ? valuesOf(info.dictionary) : info);

@@ -32,7 +32,7 @@ import {
   planJoin,
   planWithoutHash,
 } from '../plan/join.js';
-import { checkHostBytes, columnBlocks } from '../plan/memory.js';
+import { checkHostBytes, columnBlocks, madeBytes } from '../plan/memory.js';
 import { rowsTaken } from '../plan/order.js';
 import { type ColumnOrigin, type ColumnStep, isHandedOver, type PlannedColumn, type Resources } from '../plan/plan.js';
 import { quote } from '../suggest.js';
@@ -41,7 +41,7 @@ import { type Call, type EngineCore, placed, runCall } from './call.js';
 import { encodeKeys, handsOverKeys, isLeftKey, keysInWords } from './join-keys.js';
 import { type LoadedTable, loadResult, readInput } from './load.js';
 import { executeResident, prepareResident, type ResidentJoin } from './resident-join.js';
-import { fromHostMemory, isOutOfDeviceMemory, plannedWidth, withStats } from './shared.js';
+import { conversionBytes, fromHostMemory, isOutOfDeviceMemory, leastWidth, plannedWidth, withStats } from './shared.js';
 import { checkUniqueKeys } from './validate.js';
 
 /** What a join works on, and what it is to give: columns, row numbers or the number of rows. */
@@ -211,6 +211,15 @@ async function prepareRows(call: Call, task: JoinTask, joined: ResidentJoin): Pr
 /** The right column that a left key column is equal to. */
 const rightOf = (keys: JoinTask['keys'], left: number): number => keys!.find((key) => key.left === left)!.right;
 
+/** A full join's coalesced key, with the host memory that making both columns one type takes meanwhile. */
+export function plannedCoalesced({ left, right, keys }: JoinTask, { name, column, common }: ResultColumn): PlannedColumn {
+  const planned: PlannedColumn = { name, from: 'coalesced', width: plannedWidth(left, column), stretches: null, side: null };
+  if (!common) return planned;
+  const { info, as } = common;
+  const scratchBytes = conversionBytes(left, column, as.left) + conversionBytes(right, rightOf(keys, column), as.right);
+  return { ...planned, width: leastWidth(info), scratchBytes };
+}
+
 /** The columns of both inputs that `columns` of the result are made of, checked. */
 async function relationsOf(
   call: Call,
@@ -252,10 +261,11 @@ async function prepareFromHost(call: Call, task: JoinTask, why: string | null): 
     return keys?.[column.source].carriesPayload ? 'payload' : 'gathered';
   });
   const planned = columns.map((column, index): PlannedColumn => {
-    const side = column.source === 'coalesced' ? null : column.source;
+    if (column.source === 'coalesced') return plannedCoalesced(task, column);
+    const { name, source: side } = column;
     const input = side === 'right' ? right : left;
     const [width, stretches] = [plannedWidth(input, column.column), stretchesForDevices(input, column.column)];
-    return { name: column.name, from: origins[index]!, width, stretches, side };
+    return { name, from: origins[index]!, width, stretches, side };
   });
   const wants = (side: Side): boolean =>
     want === 'indices' ||
@@ -496,7 +506,7 @@ function checkRows(call: Call, size: number, task: JoinTask, { planned }: Prepar
   if (task.want === 'count') return;
   checkHolds(call, task, size);
   const made = planned.filter((column) => !isHandedOver(column));
-  const bytes = made.reduce((sum, column) => sum + columnBlocks(size, column), 0);
+  const bytes = madeBytes(made, (column) => columnBlocks(size, column));
   checkHostBytes(`Making the columns of a result of ${size} rows`, bytes, call.resources);
 }
 
@@ -548,22 +558,16 @@ async function makeColumn(
   const { native, job } = call;
   const { relations, position } = prepared;
   const { columns } = task.want as { columns: ResultColumn[] };
-  const { column, source } = columns[step.column]!;
+  const { column, source, common } = columns[step.column]!;
   if (step.from === 'keys') return native.takeJoinKeys(job, rows);
   if (step.from === 'decoded') {
     const pair = task.keys!.findIndex((key) => key.left === column);
     return native.decodeJoinKeys(job, rows, pair);
   }
   if (source === 'coalesced') {
-    const right = rightOf(task.keys, column);
-    return native.gatherCoalesced(
-      job,
-      relations.left!,
-      position.left.get(column)!,
-      relations.right!,
-      position.right.get(right)!,
-      rows,
-    );
+    const [left, right] = [position.left.get(column)!, position.right.get(rightOf(task.keys, column))!];
+    const as = common?.as ?? { left: null, right: null };
+    return native.gatherCoalesced(job, relations.left!, left, relations.right!, right, rows, as);
   }
   if (step.from === 'payload') return native.takeJoinValues(job, rows, source);
   return native.gather(job, relations[source]!, position[source].get(column)!, rows, source);

@@ -9,7 +9,7 @@ import { ALL_ROWS, takesAll } from '../plan/order.js';
 import type { ColumnOrigin, PlannedColumn, Resources } from '../plan/plan.js';
 import { planResidentJoin } from '../plan/resident.js';
 import type { Call } from './call.js';
-import type { Joined, JoinTask } from './join.js';
+import { type Joined, type JoinTask, plannedCoalesced } from './join.js';
 import type { Resident } from './load.js';
 import { carriedThere, planThere, stayingTable, useThere } from './resident.js';
 import { plannedWidth } from './shared.js';
@@ -75,9 +75,10 @@ export async function prepareResident(call: Call, task: JoinTask): Promise<Resid
     wantRight: wants('right') && settings.how !== 'semi' && settings.how !== 'anti',
     maxRows: settings.maxOutputRows,
   };
-  const planned = columns.map(({ name, source, column }, index): PlannedColumn => {
-    const side = source === 'coalesced' ? null : source;
-    return { name, from: from[index]!, width: plannedWidth(task[side ?? 'left'], column), side };
+  const planned = columns.map((column, index): PlannedColumn => {
+    const { name, source: side } = column;
+    if (side === 'coalesced') return plannedCoalesced(task, column);
+    return { name, from: from[index]!, width: plannedWidth(task[side], column.column), side };
   });
   const [leftRows, rightRows, comesHome] = [task.left.rows, task.right.rows, !settings.resident || !made];
   const shape = {

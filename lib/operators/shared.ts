@@ -1,8 +1,9 @@
 import type { Table } from 'apache-arrow';
 import { type Input, infoOf } from '../columns/input.js';
-import type { TypeInfo } from '../columns/types.js';
+import { type TypeInfo, valuesOf } from '../columns/types.js';
 import type { Values } from '../columns/values.js';
-import type { NativeChunk } from '../native.js';
+import type { ColumnConversion, NativeChunk } from '../native.js';
+import { hostBlock } from '../plan/memory.js';
 import type { Plan } from '../plan/plan.js';
 import type { Stats } from '../types.js';
 import { isDeviceShortage } from './call.js';
@@ -13,7 +14,8 @@ export function plannedWidth(input: Input, index: number): number {
   return leastWidth(infoOf(input, index));
 }
 
-function leastWidth({ kind, width, children }: TypeInfo): number {
+/** The same of a type. */
+export function leastWidth({ kind, width, children }: Pick<TypeInfo, 'kind' | 'width' | 'children'>): number {
   const within = (): number => children.reduce((bytes, child) => bytes + leastWidth(child), 0);
   switch (kind) {
     case 'fixed':
@@ -39,6 +41,22 @@ function leastWidth({ kind, width, children }: TypeInfo): number {
     case 'null':
       return 0;
   }
+}
+
+/** Host memory that a column of another type takes, at least; null: it has that type. */
+export function conversionBytes(input: Input, index: number, as: ColumnConversion | null): number {
+  if (!as) return 0;
+  const { rows } = input;
+  const info = infoOf(input, index);
+  const made = hostBlock(rows * leastWidth({ ...as, children: [] }));
+  if (info.dictionary) {
+    // Row numbers of values go once those are there; values of another type then become that.
+    const { kind, width } = valuesOf(info);
+    const isThat = as.order === 'bytes' || (kind === as.kind && width === as.width);
+    return made + hostBlock(rows * (isThat ? ROW_NUMBER_BYTES : width));
+  }
+  // The bytes stay where they are, and values of one size share their offsets.
+  return info.kind === 'fixed' && as.kind === 'utf8' ? 0 : made;
 }
 
 /**

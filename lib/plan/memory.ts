@@ -51,6 +51,16 @@ export class HostUse {
   }
 }
 
+/** What making columns one after the other takes, each of so many bytes: they stay, and what some need beside them does not. */
+export function madeBytes(columns: readonly PlannedColumn[], bytesOf: (column: PlannedColumn) => number): number {
+  const use = new HostUse();
+  for (const column of columns) {
+    const { scratchBytes = 0 } = column;
+    use.add(scratchBytes + bytesOf(column)).add(-scratchBytes);
+  }
+  return use.most;
+}
+
 /** Throws ERR_MEMORY_LIMIT, naming the limit, where so much host memory beside what is in use is more than the limit leaves. */
 export function checkHostBytes(what: string, needBytes: number, { memoryLimitBytes, freeBytes }: Resources): void {
   if (needBytes <= freeBytes) return;

@@ -3,7 +3,7 @@ import { WarpjoinError } from '../errors.js';
 import type { DeviceDescription, LinkSpeeds, Side } from '../native.js';
 import type { SortAlgorithm } from '../options.js';
 import { formatBytes } from '../sizes.js';
-import { wholeBlocks } from './memory.js';
+import { madeBytes, wholeBlocks } from './memory.js';
 
 export interface Estimate {
   rows: number;
@@ -177,6 +177,8 @@ export interface PlannedColumn {
   nullable?: boolean;
   /** Bytes of all texts, where the result has each once. */
   textBytes?: number;
+  /** Host memory that it takes while it is made, at least: columns that become another type first. */
+  scratchBytes?: number;
   /** In how many stretches of memory it comes in, if devices can gather it. */
   stretches?: number | null;
   /** The side of a join that it is gathered from; null for both. */
@@ -282,7 +284,7 @@ export function attempt<T>(plan: () => T): [T, undefined] | [undefined, Warpjoin
 
 /** Bytes of a result's columns of so many rows, at least; what is handed over with the rows takes nothing more. */
 export function resultBytes(rows: number, columns: readonly PlannedColumn[]): number {
-  return columns.reduce((bytes, column) => bytes + (isHandedOver(column) ? 0 : Math.ceil(rows * column.width)), 0);
+  return madeBytes(columns, (column) => (isHandedOver(column) ? 0 : Math.ceil(rows * column.width)));
 }
 
 export const isHandedOver = ({ from }: PlannedColumn): boolean => from === 'keys' || from === 'payload';

@@ -292,13 +292,17 @@ export function columnStep(
   threads: number,
   tableRows: number = rows,
 ): ColumnStep {
-  const { name, from, width } = column;
+  const { name, from, width, scratchBytes } = column;
   const made = (): Estimate => {
     if (isHandedOver(column)) return estimate(rows, 0, 0, threads);
     if (from === 'decoded') return estimate(rows, COSTS.sequential, 2 * rows * width, threads);
-    return gatherEstimate(rows, tableRows, width, threads);
+    const gathered = gatherEstimate(rows, tableRows, width, threads);
+    if (!scratchBytes) return gathered;
+    const { milliseconds } = estimate(rows, 0, 2 * scratchBytes, threads);
+    return { ...gathered, milliseconds: gathered.milliseconds + milliseconds };
   };
-  return { op: 'column', label: `column ${name} (${HOW[from]})`, column: index, from, estimate: made() };
+  const how = scratchBytes ? `${HOW[from]} in one type` : HOW[from];
+  return { op: 'column', label: `column ${name} (${how})`, column: index, from, estimate: made() };
 }
 
 export type SortPlan = Plan<

@@ -87,6 +87,18 @@ void check_type(const Napi::Value& value, const ColumnType& type) {
   if (!fits()) expected(value, "column.order", "an order that the column's kind and width have");
 }
 
+/// The kind, order and width of a column.
+ColumnType to_type(const Napi::Object& object) {
+  ColumnType type;
+  type.kind = to_kind(to_string(object.Get("kind"), "column.kind"), object);
+  type.order = to_order(to_string(object.Get("order"), "column.order"), object);
+  const bool fixed = type.kind == ColumnKind::fixed, fixed_list = type.kind == ColumnKind::fixed_list;
+  const uint64_t least = fixed && type.order != KeyOrder::bytes ? 1 : 0, most = fixed || fixed_list ? INT32_MAX : 0;
+  type.width = static_cast<uint32_t>(to_count(object.Get("width"), "column.width", least, most));
+  check_type(object, type);
+  return type;
+}
+
 JoinKind to_join_kind(const Napi::Value& value) {
   const std::string name = to_string(value, "request.kind");
   if (name == "inner") return JoinKind::inner;
@@ -177,7 +189,7 @@ std::vector<bool> to_bools(const Napi::Value& value, const char* what) {
 namespace {
 
 columns::KeyFactor to_factor(const Napi::Value& value) {
-  const Napi::Object object = to_object(value, "comparison.factors");
+  const Napi::Object object = to_object(value, "factor");
   // The sum of two scales of decimals of 256 bits, and more than that, fits.
   return {.pow10 = static_cast<uint32_t>(to_count(object.Get("pow10"), "factor.pow10", 0, UINT32_MAX)),
           .times = static_cast<uint32_t>(to_count(object.Get("times"), "factor.times", 1, UINT32_MAX))};
@@ -199,6 +211,14 @@ std::vector<JoinKeyPair> to_comparisons(const Napi::Value& value) {
                      .right_factor = to_factor(factors.Get("right"))});
   }
   return pairs;
+}
+
+std::optional<columns::Conversion> to_conversion(const Napi::Value& value) {
+  if (value.IsNull()) return {};
+  const Napi::Object object = to_object(value, "conversion");
+  return columns::Conversion{to_type(object), to_factor(object.Get("factor")),
+                             to_string(object.Get("column"), "conversion.column"),
+                             to_string(object.Get("target"), "conversion.target")};
 }
 
 std::vector<int> to_ordinals(const Napi::Value& value, const char* what) {
@@ -270,19 +290,13 @@ Column to_column(const Napi::Value& value, Napi::Array& held, unsigned depth) {
   const Napi::Object object = to_object(value, "column");
   Column column;
   column.name = to_string(object.Get("name"), "column.name");
-  ColumnType& type = column.type;
-  type.kind = to_kind(to_string(object.Get("kind"), "column.kind"), value);
-  type.order = to_order(to_string(object.Get("order"), "column.order"), value);
-  const bool fixed = type.kind == ColumnKind::fixed, fixed_list = type.kind == ColumnKind::fixed_list;
-  type.width =
-      static_cast<uint32_t>(to_count(object.Get("width"), "column.width", fixed ? 1 : 0, fixed || fixed_list ? INT32_MAX : 0));
-  check_type(value, type);
+  const ColumnType type = column.type = to_type(object);
   const Napi::Value children = object.Get("children");
   if (type.nested() && type.kind != ColumnKind::null && type.kind != ColumnKind::view) {
     if (!children.IsArray()) expected(children, "column.children", "an array");
     const auto array = children.As<Napi::Array>();
     for (uint32_t i = 0; i < array.Length(); ++i) column.children.push_back(to_column(array.Get(i), held, depth + 1));
-    const bool one = type.kind == ColumnKind::list || type.kind == ColumnKind::large_list || fixed_list;
+    const bool one = type.kind == ColumnKind::list || type.kind == ColumnKind::large_list || type.kind == ColumnKind::fixed_list;
     if (one && column.children.size() != 1) expected(children, "column.children", "one child");
     const bool is_union = type.kind == ColumnKind::sparse_union || type.kind == ColumnKind::dense_union;
     if (is_union) column.type_ids = to_type_ids(object.Get("typeIds"), column.children.size());

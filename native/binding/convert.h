@@ -4,9 +4,11 @@
 #include <napi.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "columns/convert.h"
 #include "columns/encode.h"
 #include "core/column.h"
 #include "core/host_memory.h"
@@ -35,6 +37,8 @@ Column to_column(const Napi::Value& value, Napi::Array& held);
 
 /// Reads KeyComparisons as pairs without their columns.
 std::vector<JoinKeyPair> to_comparisons(const Napi::Value& value);
+/// Reads a ColumnConversion; null: the column stays as it is.
+std::optional<columns::Conversion> to_conversion(const Napi::Value& value);
 /// Reads a NativeJoinRequest.
 JoinRequest to_join_request(const Napi::Value& value);
 

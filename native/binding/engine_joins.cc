@@ -4,6 +4,8 @@
 #include "binding/handles.h"
 #include "binding/row_source.h"
 #include "binding/step_values.h"
+#include "columns/convert.h"
+#include "columns/gather.h"
 #include "columns/key_groups.h"
 #include "join/order_rows.h"
 
@@ -276,6 +278,41 @@ Napi::Value EngineWrap::repeated_key(const Napi::CallbackInfo& info) {
       return rows;
     };
   });
+}
+
+namespace {
+
+/// A column as what it becomes, which `made` then holds; nothing: as it is.
+const Column& in_type(const Column& column, const std::optional<columns::Conversion>& to, columns::PlainKey& made, Engine& engine,
+                      Job& job) {
+  if (!to) return column;
+  const PhaseTimer timer(job, "convert");
+  made = columns::converted(column, *to, engine, job);
+  return made.column;
+}
+
+}  // namespace
+
+Napi::Value EngineWrap::gather_coalesced(const Napi::CallbackInfo& info) {
+  const auto left = own<Relation>(info[1]);
+  const auto right = own<Relation>(info[3]);
+  const Column* first = &column_at(*left, info[2], "leftColumn");
+  const Column* second = &column_at(*right, info[4], "rightColumn");
+  const auto rows = own<RowsState>(info[5]);
+  check_rows(info.Env(), rows->left, *left);
+  check_rows(info.Env(), rows->right, *right);
+  const Napi::Object as = to_object(info[6], "as");
+  return enqueue(info, {left, right, rows},
+                 [first, second, rows = rows.get(), first_as = to_conversion(as.Get("left")),
+                  second_as = to_conversion(as.Get("right"))](Engine& engine, Job& job) {
+                   columns::PlainKey first_made, second_made;
+                   const Column& one = in_type(*first, first_as, first_made, engine, job);
+                   const Column& other = in_type(*second, second_as, second_made, engine, job);
+                   const PhaseTimer timer(job, "gather");
+                   return column_result(
+                       warpjoin::gather_coalesced(one, row_list(*rows, true), other, row_list(*rows, false), engine, job),
+                       job.max_buffer_bytes());
+                 });
 }
 
 }  // namespace warpjoin::binding

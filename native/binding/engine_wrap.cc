@@ -532,21 +532,6 @@ Napi::Value EngineWrap::gather(const Napi::CallbackInfo& info) {
   });
 }
 
-Napi::Value EngineWrap::gather_coalesced(const Napi::CallbackInfo& info) {
-  const auto left = own<Relation>(info[1]);
-  const auto right = own<Relation>(info[3]);
-  const Column* first = &column_at(*left, info[2], "leftColumn");
-  const Column* second = &column_at(*right, info[4], "rightColumn");
-  const auto rows = own<RowsState>(info[5]);
-  check_rows(info.Env(), rows->left, *left);
-  check_rows(info.Env(), rows->right, *right);
-  return enqueue(info, {left, right, rows}, [first, second, rows = rows.get()](Engine& engine, Job& job) {
-    const PhaseTimer timer(job, "gather");
-    return column_result(warpjoin::gather_coalesced(*first, row_list(*rows, true), *second, row_list(*rows, false), engine, job),
-                         job.max_buffer_bytes());
-  });
-}
-
 Napi::Value EngineWrap::gather_device_bytes(const Napi::CallbackInfo& info) {
   const auto relation = own<Relation>(info[0]);
   const Napi::Object rows = to_object(info[2], "rows");

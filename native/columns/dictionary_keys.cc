@@ -6,6 +6,7 @@
 #include <string>
 #include <type_traits>
 
+#include "columns/dictionary.h"
 #include "columns/encoded_sort_keys.h"
 #include "columns/gather.h"
 #include "columns/host_sort.h"
@@ -95,16 +96,44 @@ void require_dictionary(const Column& column) {
 
 // --- Values ---------------------------------------------------------------------------------------------------------
 
+void take_buffers(OwnedChunk& chunk, std::vector<HostBuffer>& owned) {
+  for (HostBuffer* buffer : {&chunk.validity, &chunk.values, &chunk.offsets}) owned.push_back(std::move(*buffer));
+  std::move(chunk.buffers.begin(), chunk.buffers.end(), std::back_inserter(owned));
+  for (OwnedChunk& child : chunk.children) take_buffers(child, owned);
+}
+
+/// A column that an operator made, of the type of `like`, as one that keys can be made of.
+PlainKey key_of(OwnedColumn column, const Column& like) {
+  PlainKey key;
+  key.column = borrow(column, like);
+  std::erase_if(key.column.chunks, [](const ColumnChunk& chunk) { return chunk.length == 0; });
+  for (HostBuffer* buffer : {&column.values, &column.validity, &column.offsets}) key.owned.push_back(std::move(*buffer));
+  for (OwnedChunk& chunk : column.nested) take_buffers(chunk, key.owned);
+  return key;
+}
+
 template <class Row>
-PlainKey decoded(const Column& source, const Column& values, Engine& engine, const Job& job) {
+PlainKey decoded_as(const Column& source, const Column& values, Engine& engine, const Job& job) {
   const ChunkIndex chunks(source);
   const HostBuffer rows = engine.memory->allocate(source.length * sizeof(Row), "decoding a dictionary");
   auto* const out = rows.as<Row>();
   for_entries(source, chunks, engine, job, [out](uint64_t row, std::optional<uint64_t> entry) {
     out[row] = entry ? static_cast<Row>(*entry) : static_cast<Row>(~Row{0});
   });
-  return key_of(gather(values, {out, sizeof(Row), chunks.nullable(), source.length}, engine, job), source.name);
+  PlainKey key = key_of(gather(values, {out, sizeof(Row), chunks.nullable(), source.length}, engine, job), values);
+  key.column.name = source.name;
+  return key;
 }
+
+}  // namespace
+
+PlainKey decoded(const Column& source, const Column& values, Engine& engine, const Job& job) {
+  require_dictionary(source);
+  return row_bytes_for(source.dictionary->length) == 4 ? decoded_as<uint32_t>(source, values, engine, job)
+                                                       : decoded_as<uint64_t>(source, values, engine, job);
+}
+
+namespace {
 
 std::vector<PlainKey> decoded_keys(std::span<const KeySource> sources, bool one_type, Engine& engine, const Job& job) {
   std::vector<KeySource> values;
@@ -114,9 +143,7 @@ std::vector<PlainKey> decoded_keys(std::span<const KeySource> sources, bool one_
   std::vector<PlainKey> keys = plain_keys(values, engine, job, one_type);
   for (size_t i = 0; i < sources.size(); ++i) {
     const Column& source = *sources[i].column;
-    if (!source.dictionary) continue;
-    keys[i] = row_bytes_for(source.dictionary->length) == 4 ? decoded<uint32_t>(source, keys[i].column, engine, job)
-                                                            : decoded<uint64_t>(source, keys[i].column, engine, job);
+    if (source.dictionary) keys[i] = decoded(source, keys[i].column, engine, job);
   }
   return keys;
 }

@@ -71,6 +71,13 @@ void gather_fixed(const GatherSource& source, GatheredValidity& validity, OwnedC
   const uint32_t width = source.type().width;
   char* const out = result.values.as<char>();
   const ColumnChunk* plain = source.plain_chunk();
+  if (width == 0) {  // binary of no bytes
+    if (plain) return;
+    for_row_blocks(engine, source.size(), job, [&](uint64_t, uint64_t begin, uint64_t end) {
+      for_batches(source, validity, begin, end, [](uint64_t, uint64_t, const Place*) {});
+    });
+    return;
+  }
   with_width(width, [&]<size_t fixed_width>() {
     for_row_blocks(engine, source.size(), job, [&](uint64_t, uint64_t begin, uint64_t end) {
       if (!plain) {

@@ -110,7 +110,8 @@ PlainKey binary_as_number(const Column& source, Engine& engine, const Job& job) 
   return key;
 }
 
-/// Binary of fixed width: its own bytes, with offsets.
+}  // namespace
+
 PlainKey binary_as_text(const Column& source, Engine& engine) {
   PlainKey key = key_like(source, kTextKey);
   const ChunkIndex chunks(source);
@@ -119,6 +120,8 @@ PlainKey binary_as_text(const Column& source, Engine& engine) {
   key.owned.push_back(std::move(even.offsets));
   return key;
 }
+
+namespace {
 
 // --- Views --------------------------------------------------------------------------------------------------------
 
@@ -133,8 +136,8 @@ Text text_of_view(const ColumnChunk& chunk, uint64_t index, View& view) {
 }
 
 template <class Offset>
-PlainKey view_as_text(const Column& source, const ChunkIndex& chunks, std::vector<uint64_t> starts, Engine& engine,
-                      const Job& job) {
+PlainKey texts_of_views(const Column& source, const ChunkIndex& chunks, std::vector<uint64_t> starts, Engine& engine,
+                        const Job& job) {
   PlainKey key = key_like(source, sizeof(Offset) == 4 ? kTextKey : kLargeTextKey);
   const uint64_t bytes = starts.back();
   // Each chunk has offsets of its own, one more than rows.
@@ -176,8 +179,8 @@ PlainKey view_as_text(const Column& source, const ChunkIndex& chunks, std::vecto
   return key;
 }
 
-PlainKey view_as_text(const Column& source, Engine& engine, const Job& job) {
-  const ChunkIndex chunks(source);
+/// Of each block of rows, and behind the last one.
+std::vector<uint64_t> starts_of_views(const Column& source, const ChunkIndex& chunks, Engine& engine, const Job& job) {
   std::vector<uint64_t> starts(block_count(chunks.rows()) + 1, 0);
   for_row_blocks(engine, chunks.rows(), job, [&](uint64_t block, uint64_t begin, uint64_t end) {
     uint64_t bytes = 0;
@@ -194,13 +197,69 @@ PlainKey view_as_text(const Column& source, Engine& engine, const Job& job) {
     starts[block + 1] = bytes;
   });
   std::partial_sum(starts.begin(), starts.end(), starts.begin());
-  return starts.back() <= INT32_MAX ? view_as_text<int32_t>(source, chunks, std::move(starts), engine, job)
-                                    : view_as_text<int64_t>(source, chunks, std::move(starts), engine, job);
+  return starts;
+}
+
+/// Texts with 64-bit offsets as such with 32-bit ones, in chunks of at most `most` bytes but for a longer text. The offsets are
+/// the key's own.
+PlainKey with_small_offsets(PlainKey key, uint64_t most, Engine& engine, const Job& job) {
+  struct Part {
+    const ColumnChunk* chunk;
+    uint64_t first, count, begin;  ///< rows of the chunk; where its bytes begin
+  };
+  std::vector<Part> parts;
+  uint64_t offsets_count = 0;
+  for (const ColumnChunk& chunk : key.column.chunks) {
+    const auto* const offsets = static_cast<const int64_t*>(chunk.offsets);
+    for (uint64_t first = 0; first < chunk.length;) {
+      const int64_t end = offsets[first] + static_cast<int64_t>(most);
+      const auto* const behind = std::upper_bound(offsets + first + 1, offsets + chunk.length + 1, end);
+      const uint64_t count = std::max<uint64_t>(1, static_cast<uint64_t>(behind - (offsets + first + 1)));
+      parts.push_back({&chunk, first, count, static_cast<uint64_t>(offsets[first])});
+      offsets_count += count + 1;
+      first += count;
+    }
+  }
+  PlainKey small = key_like(key.column, kTextKey);
+  HostBuffer made = engine.memory->allocate(offsets_count * sizeof(int32_t), "offsets of texts");
+  auto* out = made.as<int32_t>();
+  for (const auto& [chunk, first, count, begin] : parts) {
+    const auto* const offsets = static_cast<const int64_t*>(chunk->offsets) + first;
+    engine.pool.for_blocks(count + 1, kBlockRows, job, [&, begin = begin](uint64_t from, uint64_t to) {
+      for (uint64_t i = from; i < to; ++i) out[i] = static_cast<int32_t>(offsets[i] - static_cast<int64_t>(begin));
+    });
+    ColumnChunk part = validity_of(*chunk, first, count);
+    part.values = static_cast<const uint8_t*>(chunk->values) + begin;
+    part.values_bytes = static_cast<uint64_t>(offsets[count]) - begin;
+    part.offsets = out;
+    part.offsets_bytes = (count + 1) * sizeof(int32_t);
+    small.column.chunks.push_back(part);
+    out += count + 1;
+  }
+  small.owned = std::move(key.owned);
+  small.owned.push_back(std::move(made));
+  return small;
+}
+
+}  // namespace
+
+PlainKey view_as_text(const Column& source, Engine& engine, const Job& job) {
+  const ChunkIndex chunks(source);
+  std::vector<uint64_t> starts = starts_of_views(source, chunks, engine, job);
+  return starts.back() <= INT32_MAX ? texts_of_views<int32_t>(source, chunks, std::move(starts), engine, job)
+                                    : texts_of_views<int64_t>(source, chunks, std::move(starts), engine, job);
+}
+
+PlainKey view_as_small_text(const Column& source, Engine& engine, const Job& job) {
+  const uint64_t most = std::min<uint64_t>(job.max_buffer_bytes(), INT32_MAX);
+  const ChunkIndex chunks(source);
+  std::vector<uint64_t> starts = starts_of_views(source, chunks, engine, job);
+  if (starts.back() <= most) return texts_of_views<int32_t>(source, chunks, std::move(starts), engine, job);
+  return with_small_offsets(texts_of_views<int64_t>(source, chunks, std::move(starts), engine, job), most, engine, job);
 }
 
 // --- One type -------------------------------------------------------------------------------------------------------
 
-/// Texts with 32-bit offsets as such with 64-bit ones.
 PlainKey with_large_offsets(PlainKey key, Engine& engine, const Job& job) {
   if (key.column.type.kind == ColumnKind::large_utf8) return key;
   key.column.type = kLargeTextKey;
@@ -221,17 +280,26 @@ PlainKey with_large_offsets(PlainKey key, Engine& engine, const Job& job) {
   return key;
 }
 
-/// Floats as such of 8 bytes.
-PlainKey as_doubles(const Column& source, Engine& engine, const Job& job) {
-  PlainKey key = key_like(source, {ColumnKind::fixed, KeyOrder::floating, 8});
+namespace {
+
+template <class Wide>
+PlainKey floats_as(const Column& source, const ColumnType& to, Engine& engine, const Job& job) {
+  PlainKey key = key_like(source, to);
   const ChunkIndex chunks(source);
-  HostBuffer values = engine.memory->allocate(source.length * 8, "keys of floats");
+  HostBuffer values = engine.memory->allocate(source.length * sizeof(Wide), "floats of another width");
   with_key_type(source.type, [&]<class Key>() {
-    if constexpr (Key::kOrder == KeyOrder::floating) {
+    if constexpr (Key::kOrder == KeyOrder::floating && sizeof(typename Key::Raw) <= sizeof(Wide)) {
       for_row_blocks(engine, chunks.rows(), job, [&](uint64_t, uint64_t begin, uint64_t end) {
         chunks.for_pieces(begin, end, [&](const ColumnChunk& chunk, uint64_t first, uint64_t count, uint64_t row) {
           for (uint64_t i = 0; i < count; ++i) {
-            values.as<uint64_t>()[row + i] = widened_float(load<typename Key::Raw>(chunk.values, first + i));
+            const auto raw = load<typename Key::Raw>(chunk.values, first + i);
+            if constexpr (sizeof(Wide) == 8) {
+              values.as<Wide>()[row + i] = widened_float(raw);
+            } else if constexpr (sizeof(raw) == 2) {
+              values.as<Wide>()[row + i] = widened_half(raw);
+            } else {
+              values.as<Wide>()[row + i] = raw;
+            }
           }
         });
       });
@@ -240,6 +308,14 @@ PlainKey as_doubles(const Column& source, Engine& engine, const Job& job) {
   add_fixed_chunks(key, chunks, std::move(values));
   return key;
 }
+
+}  // namespace
+
+PlainKey wider_floats(const Column& source, const ColumnType& to, Engine& engine, const Job& job) {
+  return to.width == 4 ? floats_as<uint32_t>(source, to, engine, job) : floats_as<uint64_t>(source, to, engine, job);
+}
+
+namespace {
 
 bool same_types(std::span<const KeySource> sources) {
   return std::all_of(sources.begin(), sources.end(), [&](const KeySource& source) {
@@ -260,14 +336,15 @@ std::vector<PlainKey> integer_keys(std::span<const KeySource> sources, bool one_
 std::vector<PlainKey> floating_keys(std::span<const KeySource> sources, bool one_type, Engine& engine, const Job& job) {
   const bool widen = one_type && !same_types(sources);
   std::vector<PlainKey> keys;
-  for (const KeySource& source : sources) keys.push_back(widen ? as_doubles(*source.column, engine, job) : as_it_is(source));
+  for (const KeySource& source : sources)
+    keys.push_back(widen ? wider_floats(*source.column, kDoubleKey, engine, job) : as_it_is(source));
   return keys;
 }
 
 std::vector<PlainKey> bytes_keys(std::span<const KeySource> sources, bool one_type, Engine& engine, const Job& job) {
   std::vector<PlainKey> keys;
   const ColumnType& first = sources[0].column->type;
-  if (first.kind == ColumnKind::fixed && first.width <= 8 && same_types(sources)) {
+  if (first.kind == ColumnKind::fixed && first.width > 0 && first.width <= 8 && same_types(sources)) {
     for (const KeySource& source : sources) keys.push_back(binary_as_number(*source.column, engine, job));
     return keys;
   }
@@ -323,39 +400,6 @@ std::vector<PlainKey> plain_keys(std::span<const KeySource> sources, Engine& eng
     return source.column->dictionary && family_of(*source.column) != Family::null;
   });
   return plain ? plain_values(sources, one_type, engine, job) : dictionary_keys(sources, one_type, engine, job);
-}
-
-PlainKey key_of(OwnedColumn column, const std::string& name) {
-  PlainKey key;
-  key.column.name = name;
-  key.column.type = column.type;
-  key.column.length = column.length;
-  const bool variable = column.type.variable_width();
-  const uint64_t offset_bytes = column.type.kind == ColumnKind::utf8 ? 4 : 8;
-  const std::vector<ChunkEnd> ends = variable ? std::move(column.chunk_ends) : std::vector<ChunkEnd>{{column.length, 0}};
-  ChunkEnd begin;
-  for (size_t i = 0; i < ends.size(); ++i) {
-    ColumnChunk chunk;
-    chunk.length = ends[i].row - begin.row;
-    chunk.values = column.values.as<uint8_t>() + begin.byte;
-    chunk.values_bytes = column.values.size() - begin.byte;
-    if (column.validity) {
-      chunk.validity = column.validity.as<uint8_t>();
-      chunk.validity_bytes = column.validity.size();
-      chunk.bit_offset = begin.row;
-    }
-    if (variable) {
-      chunk.values_bytes = ends[i].byte - begin.byte;
-      chunk.offsets = column.offsets.as<uint8_t>() + (begin.row + i) * offset_bytes;
-      chunk.offsets_bytes = (chunk.length + 1) * offset_bytes;
-    }
-    if (chunk.length) key.column.chunks.push_back(chunk);
-    begin = ends[i];
-  }
-  for (HostBuffer* buffer : {&column.values, &column.validity, &column.offsets}) {
-    if (*buffer) key.owned.push_back(std::move(*buffer));
-  }
-  return key;
 }
 
 }  // namespace warpjoin::columns

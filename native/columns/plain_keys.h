@@ -35,7 +35,7 @@ struct PlainKey {
 /// - booleans, numbers of up to 8 bytes and texts are as they are, if their factor is 1 and the others are plain, too;
 /// - integers and decimals are multiplied exactly. They become 8-byte integers where all of them fit, else texts of as many
 ///   bytes as the widest needs, most significant byte first and the sign bit flipped;
-/// - fixed-size binary of up to 8 bytes becomes unsigned integers, other texts; views become texts;
+/// - fixed-size binary of 1 to 8 bytes becomes unsigned integers, other texts; views become texts;
 /// - indices of dictionaries become the ranks of their values, which are common to all sources: a value listed twice has one
 ///   rank, and an index of a null in the dictionary is a null. Where a source has no dictionary, or the dictionaries have more
 ///   values than the sources have rows, the indices become the values;

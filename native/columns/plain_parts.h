@@ -5,12 +5,14 @@
 #include <utility>
 
 #include "columns/chunks.h"
+#include "columns/convert.h"
 #include "columns/plain_keys.h"
 
 namespace warpjoin::columns {
 
 inline constexpr ColumnType kSignedKey{ColumnKind::fixed, KeyOrder::signed_integer, 8};
 inline constexpr ColumnType kUnsignedKey{ColumnKind::fixed, KeyOrder::unsigned_integer, 8};
+inline constexpr ColumnType kDoubleKey{ColumnKind::fixed, KeyOrder::floating, 8};
 inline constexpr ColumnType kTextKey{ColumnKind::utf8, KeyOrder::bytes, 0};
 inline constexpr ColumnType kLargeTextKey{ColumnKind::large_utf8, KeyOrder::bytes, 0};
 
@@ -85,8 +87,21 @@ void for_rows(const ChunkIndex& chunks, uint64_t begin, uint64_t end, Body&& bod
   });
 }
 
-/// A column that an operator made, as one that keys can be made of.
-PlainKey key_of(OwnedColumn column, const std::string& name);
+/// The values that indices of a dictionary stand for, whose values are `values` now.
+PlainKey decoded(const Column& source, const Column& values, Engine& engine, const Job& job);
+
+/// Binary of fixed width as texts: its own bytes, with offsets.
+PlainKey binary_as_text(const Column& source, Engine& engine);
+/// Views as texts, with offsets as wide as all of them together need.
+PlainKey view_as_text(const Column& source, Engine& engine, const Job& job);
+/// The same with 32-bit offsets, in chunks of at most job.max_buffer_bytes() but for a longer text.
+PlainKey view_as_small_text(const Column& source, Engine& engine, const Job& job);
+/// Texts with 32-bit offsets as such with 64-bit ones; others are as they are.
+PlainKey with_large_offsets(PlainKey key, Engine& engine, const Job& job);
+/// Floats as such of 4 or 8 bytes, which are not narrower.
+PlainKey wider_floats(const Column& source, const ColumnType& to, Engine& engine, const Job& job);
+/// Integers and decimals as such of other widths, multiplied.
+PlainKey converted_integers(const Column& source, const Conversion& to, Engine& engine, const Job& job);
 
 /// Keys of columns without dictionaries. `one_type`: they are to have the same type, not only the same kind.
 std::vector<PlainKey> plain_values(std::span<const KeySource> sources, bool one_type, Engine& engine, const Job& job);

@@ -1,5 +1,6 @@
 // Integers and decimals of up to 32 bytes, multiplied exactly so that they compare.
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cstring>
 #include <limits>
@@ -307,6 +308,169 @@ std::vector<PlainKey> multiplied_integers(std::span<const KeySource> sources, En
     }
   }
   return keys;
+}
+
+// --- One column as integers of another width ------------------------------------------------------------------------
+
+namespace {
+
+/// Decimal digits, and the sign.
+std::string in_words(Extreme number) {
+  if (number.magnitude == Limbs{}) return "0";
+  std::string digits;
+  while (number.magnitude != Limbs{}) {
+    uint64_t rest = 0;
+    for (size_t i = kLimbs; i-- > 0;) {
+      const unsigned __int128 part = static_cast<unsigned __int128>(rest) << 64 | number.magnitude[i];
+      number.magnitude[i] = static_cast<uint64_t>(part / 10);
+      rest = static_cast<uint64_t>(part % 10);
+    }
+    digits.push_back(static_cast<char>('0' + rest));
+  }
+  if (number.negative) digits.push_back('-');
+  return {digits.rbegin(), digits.rend()};
+}
+
+/// The product as an integer of some type, if it is one; for numbers of up to 256 bits.
+class WideProduct {
+ public:
+  WideProduct(const ColumnType& to, const std::optional<Limbs>& factor)
+      : factor_(factor.value_or(Limbs{})), bytes_(to.width), signed_(to.order == KeyOrder::signed_integer) {
+    while (count_ && !factor_[count_ - 1]) --count_;
+    if (!factor) count_ = kLimbs;
+  }
+
+  template <class Reader>
+  bool write(const typename Reader::Number& number, void* out) const {
+    const bool negative = static_cast<int64_t>(Reader::limb(number, kMost - 1)) < 0;
+    uint64_t magnitude[kMost];
+    bool carry = negative, zero = true;
+    for (size_t i = 0; i < kMost; ++i) {
+      const uint64_t limb = Reader::limb(number, i);
+      magnitude[i] = negative ? ~limb + carry : limb;
+      carry = carry && magnitude[i] == 0;
+      zero &= magnitude[i] == 0;
+    }
+    if (zero) {
+      std::memset(out, 0, bytes_);
+      return true;
+    }
+    // A factor of more limbs is greater than all that there is room for.
+    if ((negative && !signed_) || count_ > kMost) return false;
+    uint64_t product[2 * kMost] = {};
+    for (size_t i = 0; i < kMost; ++i) {
+      uint64_t rest = 0;
+      for (size_t j = 0; j < count_; ++j) {
+        const unsigned __int128 sum = static_cast<unsigned __int128>(magnitude[i]) * factor_[j] + product[i + j] + rest;
+        product[i + j] = static_cast<uint64_t>(sum);
+        rest = static_cast<uint64_t>(sum >> 64);
+      }
+      product[i + count_] = rest;
+    }
+    // -n is ~(n - 1).
+    for (size_t i = 0; negative && product[i]-- == 0; ++i) {
+    }
+    size_t bits = 0;
+    for (size_t i = 2 * kMost; i-- > 0 && bits == 0;) {
+      if (product[i]) bits = 64 * i + static_cast<size_t>(std::bit_width(product[i]));
+    }
+    if (bits > 8 * bytes_ - signed_) return false;
+    if (negative) {
+      for (size_t i = 0; i < kMost; ++i) product[i] = ~product[i];
+    }
+    std::memcpy(out, product, bytes_);
+    return true;
+  }
+
+ private:
+  static constexpr size_t kMost = 4;  // limbs of 256 bits
+
+  Limbs factor_;
+  size_t count_ = kLimbs;  ///< limbs of the factor that are not zeros in front
+  size_t bytes_;
+  bool signed_;
+};
+
+/// The same for what 127 bits hold.
+template <class Out>
+class NarrowProduct {
+ public:
+  NarrowProduct(const ColumnType& to, __int128 factor) : factor_(factor) {
+    const unsigned bits = 8 * to.width;
+    if (to.order != KeyOrder::signed_integer) {
+      greatest_ = (__int128{1} << bits) - 1;  // of at most 64 bits
+    } else if (bits < 128) {
+      greatest_ = (__int128{1} << (bits - 1)) - 1;
+      least_ = -greatest_ - 1;
+    } else {
+      greatest_ = Narrow<__int128>::kGreatest;
+      least_ = Narrow<__int128>::kLeast;
+    }
+  }
+
+  template <class Reader>
+  bool write(const __int128& number, void* out) const {
+    __int128 product;
+    if (__builtin_mul_overflow(number, factor_, &product) || product < least_ || product > greatest_) return false;
+    const auto value = static_cast<Out>(product);
+    std::memcpy(out, &value, sizeof(Out));
+    return true;
+  }
+
+ private:
+  __int128 factor_, least_ = 0, greatest_;
+};
+
+template <class Reader, class Product>
+void write_products(const ChunkIndex& chunks, const Conversion& to, const Product& product, uint8_t* out, Engine& engine,
+                    const Job& job) {
+  const size_t width = to.type.width;
+  std::atomic<uint64_t> first{UINT64_MAX};  // row whose product does not fit
+  for_row_blocks(engine, chunks.rows(), job, [&](uint64_t, uint64_t begin, uint64_t end) {
+    for_rows(chunks, begin, end, [&](const ColumnChunk& chunk, uint64_t index, uint64_t row, bool valid) {
+      uint8_t* const here = out + row * width;
+      if (product.template write<Reader>(Reader::read(chunk.values, index), here)) return;
+      std::memset(here, 0, width);
+      if (!valid) return;
+      for (uint64_t known = first.load(); row < known && !first.compare_exchange_weak(known, row);) {
+      }
+    });
+  });
+  if (first == UINT64_MAX) return;
+  const Place place = chunks.at(first);
+  throw Error(ErrorCode::key_type, to.column + " can't become " + to.target + ": the value of row " + std::to_string(first) +
+                                       ", " + in_words(extreme_of<Reader>(Reader::read(place.chunk->values, place.index))) +
+                                       " in its own unit, is too large or too small for that. Cast one of the keys, or leave "
+                                       "coalesce unset");
+}
+
+}  // namespace
+
+PlainKey converted_integers(const Column& source, const Conversion& to, Engine& engine, const Job& job) {
+  PlainKey made = key_like(source, to.type);
+  const ChunkIndex chunks(source);
+  HostBuffer values = engine.memory->allocate(source.length * to.type.width, "a column of another type");
+  auto* const out = values.as<uint8_t>();
+  const std::optional<Limbs> factor = limbs_of(to.factor);
+  const bool narrow = to.type.width <= 16 && factor && Extreme{false, *factor}.bits() <= 127;
+  with_reader(source.type, [&]<class Reader>() {
+    const auto write = [&](const auto& product) { write_products<Reader>(chunks, to, product, out, engine, job); };
+    if constexpr (!std::is_same_v<Reader, Wide>) {
+      if (narrow) {
+        const auto times = static_cast<__int128>(static_cast<unsigned __int128>((*factor)[1]) << 64 | (*factor)[0]);
+        switch (to.type.width) {
+          case 1: return write(NarrowProduct<int8_t>(to.type, times));
+          case 2: return write(NarrowProduct<int16_t>(to.type, times));
+          case 4: return write(NarrowProduct<int32_t>(to.type, times));
+          case 8: return write(NarrowProduct<int64_t>(to.type, times));
+          default: return write(NarrowProduct<__int128>(to.type, times));
+        }
+      }
+    }
+    write(WideProduct(to.type, factor));
+  });
+  add_fixed_chunks(made, chunks, std::move(values));
+  return made;
 }
 
 }  // namespace warpjoin::columns

@@ -34,7 +34,7 @@ enum class KeyOrder : uint8_t { none, boolean, signed_integer, unsigned_integer,
 struct ColumnType {
   ColumnKind kind = ColumnKind::fixed;
   KeyOrder order = KeyOrder::none;
-  uint32_t width = 0;  ///< fixed: bytes a value; fixed_list: values of the child for each value
+  uint32_t width = 0;  ///< fixed: bytes a value, 0 for binary of no bytes; fixed_list: values of the child for each value
 
   /// Whether a value is more than fixed-width bytes, a bit or a text.
   bool nested() const { return kind > ColumnKind::large_utf8; }

@@ -200,6 +200,16 @@ const devices = ({ hostDevices }) =>
 const algorithm = () => mostly(() => pick(['merge', 'radix', 'sample']));
 const by = () => mostly(() => times(1 + below(2), () => ({ column: columnIndex(), descending: flag(), nullsLast: flag() })));
 const payload = () => mostly(() => (chance(0.7) ? null : below(4)));
+const factor = (one) =>
+  mostly(() => (one ? { pow10: 0, times: 1 } : { pow10: pick([0, 3, count(400)]), times: pick([1, 1, 86_400, count(1e6)]) }));
+const conversion = () =>
+  mostly(() => {
+    if (chance(0.4)) return null;
+    const order = pick(['signed', 'signed', 'floating', 'bytes']);
+    const kind = order === 'bytes' ? pick(['utf8', 'large_utf8']) : 'fixed';
+    const width = kind === 'fixed' ? pick([8, 16, 32]) : 0;
+    return { kind: mostly(() => kind), order, width: mostly(() => width), factor: factor(chance(0.6)), column: 'c', target: 't' };
+  });
 const request = () =>
   mostly(() => {
     const kind = pick(['inner', 'inner', 'inner', 'left', 'right', 'full', 'semi', 'anti']);
@@ -286,12 +296,11 @@ const methods = {
           chance(0.5) ? new Array(length()).fill(mostly(() => pick([0, 0, 1]))) : Array.from({ length: length() }, columnIndex),
         );
       const one = chance(0.7);
-      const factor = () =>
-        mostly(() =>
-          one ? { pow10: 0, times: 1 } : { pow10: pick([0, 3, count(400)]), times: pick([1, 1, 86_400, count(1e6)]) },
-        );
       const comparison = () =>
-        mostly(() => ({ nullsEqual: mostly(() => chance(0.2)), factors: mostly(() => ({ left: factor(), right: factor() })) }));
+        mostly(() => ({
+          nullsEqual: mostly(() => chance(0.2)),
+          factors: mostly(() => ({ left: factor(one), right: factor(one) })),
+        }));
       const comparisons = mostly(() => Array.from({ length: length() }, comparison));
       const [relation, own] = [handle('relation', of), columns()];
       // Columns of two tables seldom compare.
@@ -359,7 +368,11 @@ const methods = {
   gather: [10, (of) => [handle('job', of), handle('relation', of), columnIndex(), handle(pick(['run', 'rows']), of), side()]],
   gatherCoalesced: [
     4,
-    (of) => [handle('job', of), handle('relation', of), columnIndex(), handle('relation', of), columnIndex(), handle('rows', of)],
+    (of) => {
+      const as = mostly(() => ({ left: conversion(), right: conversion() }));
+      const one = [handle('relation', of), columnIndex()];
+      return [handle('job', of), ...one, handle('relation', of), columnIndex(), handle('rows', of), as];
+    },
   ],
   gatherDeviceBytes: [
     2,

@@ -100,6 +100,10 @@ function columnsOf(arrow: Arrow): Record<string, newest.Vector> {
       some((row) => Uint8Array.of(row, 9, 8)),
       new arrow.FixedSizeBinary(3),
     ),
+    empty: vector(
+      some(() => new Uint8Array(0)),
+      new arrow.FixedSizeBinary(0),
+    ),
     ...nestedColumnsOf(arrow),
   };
 }
@@ -291,6 +295,26 @@ describe('two versions', () => {
       const expected = await on.join(left, tableOf(versions[one]), { on: 'id', select });
       expect(unordered(rows(joined))).toEqual(unordered(rows(expected)));
       expect(joined.concat(await on.join(left, right, { on: 'id', select })).numRows).toBe(2 * expected.numRows);
+    }
+  });
+
+  test.each(pairs)('coalesced keys of %s with %s have classes of the first', async (one, other) => {
+    const [left, right] = [tableOf(versions[one]), tableOf(versions[other])];
+    for (const [leftOn, rightOn, type] of [
+      ['u8', 'id', 'Int32'],
+      ['id', 'decimal', 'Decimal[30e2]'],
+      ['f16', 'f64', 'Float64'],
+      ['day', 'date', 'Date64<MILLISECOND>'],
+      ['code', 'large', 'LargeUtf8'],
+      ['fixed', 'empty', 'Binary'],
+      ['nothing', 'instant', 'Timestamp<MILLISECOND, UTC>'],
+    ] as const) {
+      const options = { leftOn, rightOn, how: 'full', coalesce: true, select: [leftOn] } as const;
+      const joined = await engine.join(left, right, options);
+      checkTable(joined, versions[one]);
+      expect([leftOn, `${joined.schema.fields[0]!.type}`.replace('+2', '2')]).toEqual([leftOn, type]);
+      const expected = await engine.join(left, tableOf(versions[one]), options);
+      expect(unordered(rows(joined))).toEqual(unordered(rows(expected)));
     }
   });
 

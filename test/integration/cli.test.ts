@@ -237,6 +237,11 @@ describe('the warpjoin command', () => {
     const [header, ...lines] = readFileSync(at('full.csv'), 'utf8').trim().split('\n');
     expect(header).toBe('name,name2');
     expect(lines.sort()).toEqual([',sieben', 'deux,zwei', 'five,', 'none,', 'one,eins', 'two,zwei']);
+    const on = ['--left-on', 'id', '--right-on', 'id', '--how', 'full', '--coalesce', '--select', 'id,name_right'];
+    const coalesced = await warpjoin('join', at('left.csv'), at('right.csv'), ...on, '-o', at('coalesced.csv'), '-q');
+    expect(coalesced).toEqual({ code: 0, out: '', err: '' });
+    const rows = readFileSync(at('coalesced.csv'), 'utf8').trim().split('\n').slice(1);
+    expect(rows.sort()).toEqual([',', '1,eins', '2,zwei', '2,zwei', '5,', '7,sieben']);
   });
 
   it('joins in the order of a side, and gives some of its rows', async () => {

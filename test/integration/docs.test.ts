@@ -17,7 +17,7 @@ function examples(page: string): { code: string; printed: string[] }[] {
   }));
 }
 
-describe.each(['text-order.md'])('docs/%s', (page) => {
+describe.each(['text-order.md', 'coalesced-keys.md'])('docs/%s', (page) => {
   const found = examples(page);
   test('has examples that print', () => {
     expect(found.length).toBeGreaterThan(0);

@@ -7,6 +7,7 @@
 #include <functional>
 #include <thread>
 
+#include "columns/convert.h"
 #include "columns/encode.h"
 #include "columns/gather.h"
 #include "columns/top_rows.h"
@@ -392,6 +393,44 @@ TEST(ChangingInput, KeysOfAllTypesBecomePlainWithinBounds) {
           EXPECT_EQ(top.size, std::min<uint64_t>(10, rows));
         });
       }
+    });
+    if (HasFailure()) return;
+  }
+}
+
+TEST(ChangingInput, ColumnsBecomeOtherTypesWithinBounds) {
+  std::mt19937_64 random(11);
+  Engine engine({.threads = 3, .host_devices = 1, .memory_limit_bytes = size_t{1} << 30});
+  for (int round = 0; round < 120; ++round) {
+    SCOPED_TRACE(round);
+    const Job job(random() % 2 ? 500 : kMaxBufferBytes);
+    const uint64_t rows = draw_rows(random);
+    const ColumnType from = std::vector<ColumnType>{
+        utf8_type(), signed_type(4), signed_type(16), {ColumnKind::fixed, KeyOrder::bytes, 3}}[random() % 4];
+    const bool number = from.order == KeyOrder::signed_integer;
+    const columns::Conversion to{number         ? signed_type(32)
+                                 : random() % 2 ? utf8_type()
+                                                : large_utf8_type(),
+                                 {number ? 3u : 0u, 1},
+                                 "c",
+                                 "that"};
+    const bool with_dictionary = random() % 2;
+    const uint64_t entries = 1 + random() % 20;
+    const TestColumn values("c", from, draw_values(from, with_dictionary ? entries : rows, {.nulls = 0.1}, random), random);
+    Values indices;
+    for (uint64_t row = 0; row < rows; ++row) indices.push_back(value_of(static_cast<uint8_t>(random() % entries)));
+    TestColumn column("i", unsigned_type(1), indices, random);
+    column.column.dictionary = std::make_shared<const Column>(values.column);
+    for (ColumnChunk& chunk : column.column.chunks) chunk.dictionary_size = entries;
+    std::vector<const TestColumn*> written{&values};
+    if (with_dictionary && random() % 2) written.push_back(&column);
+    std::vector<uint32_t> numbers(rows);
+    for (uint32_t& row : numbers) row = static_cast<uint32_t>(random() % rows);
+    completes([&] {
+      const Writer writer(buffers_of(written), random());
+      const columns::PlainKey made = columns::converted(with_dictionary ? column.column : values.column, to, engine, job);
+      EXPECT_EQ(made.column.length, rows);
+      EXPECT_EQ(gather(made.column, {numbers.data(), 4, false, rows}, engine, job).length, rows);
     });
     if (HasFailure()) return;
   }

@@ -38,7 +38,7 @@ Rows draw_rows(uint64_t of, uint64_t size, bool may_be_missing, std::mt19937_64&
 
 std::vector<ColumnType> all_types() {
   auto types = key_types();
-  for (const uint32_t width : {3u, 12u, 16u, 32u, 40u}) types.push_back(opaque_type(width));
+  for (const uint32_t width : {0u, 3u, 12u, 16u, 32u, 40u}) types.push_back(opaque_type(width));
   return types;
 }
 
@@ -69,7 +69,7 @@ TEST(Gather, EqualsANaiveGatherOverSeveralBlocks) {
   Engine engine = make_engine(4);
   const Job job;
   for (const ColumnType& type :
-       {boolean_type(), signed_type(4), opaque_type(16), opaque_type(5), utf8_type(), large_utf8_type()}) {
+       {boolean_type(), signed_type(4), opaque_type(16), opaque_type(5), opaque_type(0), utf8_type(), large_utf8_type()}) {
     for (const bool missing : {false, true}) {
       const Values values = draw_values(type, 5000, {.nulls = missing ? 0.1 : 0.0}, random);
       const TestColumn test("c", type, values, random);

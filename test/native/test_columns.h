@@ -193,6 +193,7 @@ inline Value draw_value(const ColumnType& type, const Draw& draw, std::mt19937_6
     default: break;
   }
   std::string bytes(type.width, '\0');
+  if (bytes.empty()) return bytes;
   for (uint32_t i = 0; i < type.width; ++i) bytes[i] = static_cast<char>(random());
   if (type.order == KeyOrder::floating) {
     static const double kSpecial[] = {0.0, -0.0, std::numeric_limits<double>::infinity(),

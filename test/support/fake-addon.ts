@@ -784,10 +784,11 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
         const from = use<Relation>(relation).columns[column]!;
         return makeColumn(from.info, rowCells(from, rowNumbers(handle, which)));
       }),
-    gatherCoalesced: (job, left, leftColumn, right, rightColumn, handle) =>
+    gatherCoalesced: (job, left, leftColumn, right, rightColumn, handle, as) =>
       step('gatherCoalesced', job, () => {
         const rows = use<Rows>(handle);
         const [one, other] = [use<Relation>(left).columns[leftColumn]!, use<Relation>(right).columns[rightColumn]!];
+        if (as.left || as.right) throw coded('ERR_INTERNAL', 'The fake addon converts no columns');
         return makeColumn(
           one.info,
           rows.pairs.map(([i, j]) => (i === MISSING ? other.cells[j]! : one.cells[i]!)),

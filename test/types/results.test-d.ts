@@ -1,17 +1,42 @@
 /** The compiler checks this file (npm run lint runs tsc): nothing in it runs. */
 import type {
+  Binary,
+  BinaryView,
   Bool,
+  DataType,
+  DateDay,
+  DateMillisecond,
+  Decimal,
   Dictionary,
+  DurationNanosecond,
+  DurationSecond,
+  FixedSizeBinary,
   FixedSizeList,
+  Float16,
+  Float32,
   Float64,
+  Int8,
+  Int16,
   Int32,
   Int64,
+  LargeBinary,
+  LargeUtf8,
   List,
   Map_,
+  Null,
   Struct,
   Table,
+  TimeMicrosecond,
+  TimeSecond,
+  Timestamp,
+  TimestampMillisecond,
+  TimestampSecond,
   TypeMap,
+  Uint8,
+  Uint32,
+  Uint64,
   Utf8,
+  Utf8View,
 } from 'apache-arrow';
 import { expectTypeOf } from 'vitest';
 import {
@@ -61,6 +86,45 @@ expectTypeOf(await join(left, right, { on: 'name', how: 'full', coalesce: true }
 expectTypeOf(await join(left, right, { on: 'id', coalesce: false })).toEqualTypeOf<
   ResultTable<{ id: Int32; name: Utf8; price: Float64; id_right: Int64; name_right: Utf8; ok: Bool }>
 >();
+// a coalesced key of a full join has a type that holds the values of both
+declare function fullOf<L extends DataType, R extends DataType>(
+  l: L,
+  r: R,
+): ReturnType<typeof join<Table<{ a: L }>, Table<{ b: R }>, { leftOn: 'a'; rightOn: 'b'; how: 'full'; coalesce: true }>>;
+declare function of<T>(): T;
+type Full<T extends DataType> = Promise<ResultTable<{ a: T }>>;
+expectTypeOf(await join(left, right, { on: ['id', 'name'], how: 'full', coalesce: true })).toEqualTypeOf<
+  ResultTable<{ id: Int64; name: Utf8; price: Float64; ok: Bool }>
+>();
+expectTypeOf(fullOf(of<Int32>(), of<Int32>())).toEqualTypeOf<Full<Int32>>();
+expectTypeOf(fullOf(of<Int8>(), of<Int16>())).toEqualTypeOf<Full<Int16>>();
+expectTypeOf(fullOf(of<Uint8>(), of<Uint32>())).toEqualTypeOf<Full<Uint32>>();
+expectTypeOf(fullOf(of<Uint8>(), of<Int8>())).toEqualTypeOf<Full<Int16>>();
+expectTypeOf(fullOf(of<Int64>(), of<Uint8>())).toEqualTypeOf<Full<Int64>>();
+expectTypeOf(fullOf(of<Uint32>(), of<Int32>())).toEqualTypeOf<Full<Int64>>();
+expectTypeOf(fullOf(of<Int64>(), of<Uint64>())).toEqualTypeOf<Full<Decimal>>();
+expectTypeOf(fullOf(of<Int8>(), of<Decimal>())).toEqualTypeOf<Full<Decimal>>();
+expectTypeOf(fullOf(of<Float16>(), of<Float32>())).toEqualTypeOf<Full<Float32>>();
+expectTypeOf(fullOf(of<Utf8>(), of<LargeUtf8>())).toEqualTypeOf<Full<LargeUtf8>>();
+expectTypeOf(fullOf(of<Utf8View>(), of<Utf8>())).toEqualTypeOf<Full<Utf8>>();
+expectTypeOf(fullOf(of<BinaryView>(), of<FixedSizeBinary>())).toEqualTypeOf<Full<Binary>>();
+expectTypeOf(fullOf(of<FixedSizeBinary>(), of<LargeBinary>())).toEqualTypeOf<Full<LargeBinary>>();
+expectTypeOf(fullOf(of<FixedSizeBinary>(), of<FixedSizeBinary>())).toEqualTypeOf<Full<FixedSizeBinary | Binary>>();
+expectTypeOf(fullOf(of<DateDay>(), of<DateMillisecond>())).toEqualTypeOf<Full<DateMillisecond>>();
+expectTypeOf(fullOf(of<DateDay>(), of<TimestampSecond>())).toEqualTypeOf<Full<TimestampSecond>>();
+expectTypeOf(fullOf(of<DateMillisecond>(), of<TimestampSecond>())).toEqualTypeOf<Full<TimestampMillisecond>>();
+expectTypeOf(fullOf(of<TimeMicrosecond>(), of<TimeSecond>())).toEqualTypeOf<Full<TimeMicrosecond>>();
+expectTypeOf(fullOf(of<DurationSecond>(), of<DurationNanosecond>())).toEqualTypeOf<Full<DurationNanosecond>>();
+expectTypeOf(fullOf(of<Null>(), of<Bool>())).toEqualTypeOf<Full<Bool>>();
+expectTypeOf(fullOf(of<Dictionary<Utf8, Int8>>(), of<Null>())).toEqualTypeOf<Full<Dictionary<Utf8, Int8>>>();
+expectTypeOf(fullOf(of<Dictionary<Utf8, Int8>>(), of<Utf8>())).toEqualTypeOf<Full<Utf8>>();
+expectTypeOf(fullOf(of<LargeUtf8>(), of<Dictionary<Utf8, Int8>>())).toEqualTypeOf<Full<LargeUtf8>>();
+expectTypeOf(fullOf(of<Dictionary<Utf8, Int8>>(), of<Dictionary<Utf8, Int32>>())).toEqualTypeOf<Full<Dictionary<Utf8, Int8>>>();
+expectTypeOf(fullOf(of<Dictionary<Int8>>(), of<Dictionary<Int64>>())).toEqualTypeOf<Full<Int64>>();
+// what the compiler can't tell
+expectTypeOf(fullOf(of<Dictionary<Decimal>>(), of<Dictionary<Decimal>>())).toEqualTypeOf<Full<DataType>>();
+expectTypeOf(fullOf(of<Timestamp>(), of<TimestampSecond>())).toEqualTypeOf<Full<DataType>>();
+expectTypeOf(fullOf(of<Int32 | Int8>(), of<Int16>())).toEqualTypeOf<Full<Int32 | Int16>>();
 // keys of different names
 expectTypeOf(await join(left, right, { leftOn: 'name', rightOn: 'id' })).toEqualTypeOf<
   ResultTable<{ id: Int32; name: Utf8; price: Float64; name_right: Utf8; ok: Bool }>

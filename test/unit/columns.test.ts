@@ -185,6 +185,7 @@ describe('types', () => {
     [new arrow.IntervalDayTime(), 'fixed', 8, 'none', null],
     [new arrow.IntervalMonthDayNano(), 'fixed', 16, 'none', null],
     [new arrow.FixedSizeBinary(5), 'fixed', 5, 'bytes', 'binary'],
+    [new arrow.FixedSizeBinary(0), 'fixed', 0, 'bytes', 'binary'],
     [new arrow.Bool(), 'boolean', 0, 'boolean', 'bool'],
     [new arrow.Utf8(), 'utf8', 0, 'bytes', 'utf8'],
     [new arrow.LargeUtf8(), 'large_utf8', 0, 'bytes', 'utf8'],
@@ -203,7 +204,7 @@ describe('types', () => {
   test.each([
     [new arrow.List(new arrow.Field('x', new arrow.Int(true, 24 as never))), 'list<int24>'],
     [new arrow.FixedSizeList(-2, new arrow.Field('x', new arrow.Int8())), 'fixed_size_list<int8>[-2]'],
-    [new arrow.Struct([new arrow.Field('a', new arrow.FixedSizeBinary(0))]), 'struct<a: fixed_size_binary(0)>'],
+    [new arrow.Struct([new arrow.Field('a', new arrow.FixedSizeBinary(-1))]), 'struct<a: fixed_size_binary(-1)>'],
     [new arrow.Dictionary(new arrow.Utf8(), new arrow.Int(true, 24 as never) as never), 'dictionary<utf8>'],
     [
       new arrow.SparseUnion([3, 3], [new arrow.Field('a', new arrow.Int8()), new arrow.Field('b', new arrow.Utf8())]),
@@ -308,8 +309,18 @@ describe('layout of a join', () => {
     expect(key('left')).toMatchObject({ source: 'left' });
   });
 
-  test('a coalesced key of a full join needs one type', () => {
-    expect(refusal(() => layout({ how: 'full', coalesce: true }))).toMatchObject({ code: 'ERR_NOT_SUPPORTED' });
+  test('a coalesced key of a full join has a type that both columns can become', () => {
+    const [common] = joinLayout(left, right, settings({ on: 'id', how: 'full', coalesce: true })).columns;
+    const factor = { pow10: 0, times: 1 };
+    const as = {
+      kind: 'fixed',
+      order: 'signed',
+      width: 8,
+      factor,
+      column: 'Column "id" of the left table (int32)',
+      target: 'int64',
+    };
+    expect(common).toMatchObject({ source: 'coalesced', type: new arrow.Int64(), common: { as: { left: as, right: null } } });
     const same = joinLayout(left, left, settings({ on: 'id', how: 'full', coalesce: true }));
     expect(same.columns.map((column) => column.source)).toEqual(['coalesced', 'left', 'right']);
   });
