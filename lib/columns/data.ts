@@ -2,7 +2,7 @@
 import type * as arrow from 'apache-arrow';
 import type { NativeResultChunk, NativeResultColumn } from '../native.js';
 import { type Library, vectorIn } from './library.js';
-import { type TypeInfo, typeInfo } from './types.js';
+import { fieldsOf, type TypeInfo, typeInfo } from './types.js';
 import type { InputDictionary, Values } from './values.js';
 
 /** Reads a column from its first row to its last, rows [begin, end) at a time, none of them in two chunks. */
@@ -46,7 +46,7 @@ function nestedData(library: Library, type: arrow.DataType, chunk: NativeResultC
   const { length } = chunk;
   const { nullCount, validity, buffers, children } = chunk.nested!;
   const { kind } = typeInfo(type)!;
-  const fields = (type.children ?? []) as readonly arrow.Field[];
+  const fields = fieldsOf(type) as readonly arrow.Field[];
   const within = fields.map((field, index) => nestedData(library, field.type, children[index]!, of.children[index]!));
   const dictionary = of.dictionary && dictionaryIn(library, type, of.dictionary);
   const [offsets, values] = buffersOf(type, chunk, 0, length);

@@ -1,6 +1,7 @@
 /** Which dictionaries the columns of a result have. */
 import type * as arrow from 'apache-arrow';
 import { type Library, numbered, withChildTypes } from './library.js';
+import { fieldsOf } from './types.js';
 import type { Values } from './values.js';
 
 /** Whom a number belongs to. */
@@ -32,7 +33,7 @@ export function distinctDictionaries<C extends { type: arrow.DataType; of: Value
       owners.set(other, owner);
       return numbered(type, other);
     }
-    const fields = (type.children ?? []) as readonly arrow.Field[];
+    const fields = fieldsOf(type) as readonly arrow.Field[];
     const types = fields.map((field, index) => visit(field.type, children[index]!));
     const same = types.every((child, index) => child === fields[index]!.type);
     return same ? type : withChildTypes(library, type, types);

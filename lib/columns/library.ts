@@ -1,7 +1,7 @@
 /** Copies of apache-arrow: a result is made of the classes of the caller's own tables, of whatever version they are. */
 import * as arrow from 'apache-arrow';
 import { WarpjoinError } from '../errors.js';
-import { type ForeignField, type ForeignType, ownType, type TypeInfo, typeInfo, typeName } from './types.js';
+import { type ForeignField, type ForeignType, fieldsOf, ownType, type TypeInfo, typeInfo, typeName } from './types.js';
 import type { ForeignData, ForeignVector } from './values.js';
 
 /** The classes of one copy of apache-arrow that its tables consist of. */
@@ -168,7 +168,7 @@ export function vectorIn(library: Library, type: arrow.DataType, vector: Foreign
 
 function dataIn(library: Library, type: arrow.DataType, data: ForeignData): arrow.Data {
   const { indices, dictionary } = type as Partial<arrow.Dictionary>;
-  const fields = (type.children ?? []) as readonly arrow.Field[];
+  const fields = fieldsOf(type) as readonly arrow.Field[];
   const { valueOffsets, nullBitmap, typeIds } = data;
   const values = data.values && elementsOf((indices ?? type).ArrayType, data.values as ArrayBufferView);
   return new (library.Data as unknown as new (...parts: unknown[]) => arrow.Data)(

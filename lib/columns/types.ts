@@ -71,8 +71,8 @@ export function hasPlainParameters(foreign: ForeignType, level = 0): boolean {
   return plain && fieldsOf(foreign).every((field) => typeof field?.name === 'string' && isType(field.type));
 }
 
-/** The fields within a type. */
-function fieldsOf({ typeId, children }: ForeignType): readonly ForeignField[] {
+/** The fields within a type. A dictionary has none: apache-arrow gives those of its values. */
+export function fieldsOf({ typeId, children }: ForeignType): readonly ForeignField[] {
   return NESTED.has(typeId) && Array.isArray(children) ? children : [];
 }
 

@@ -32,6 +32,9 @@ export function everyType(): Record<string, arrow.DataType> {
     list_text: new arrow.List(field('item', new arrow.Utf8())),
     list_list: new arrow.List(field('item', new arrow.List(field('item', new arrow.Float64())))),
     list_dictionary: new arrow.List(field('item', new arrow.Dictionary(new arrow.Utf8(), new arrow.Int32()))),
+    list_dictionary_list: new arrow.List(
+      field('item', new arrow.Dictionary(new arrow.List(field('item', new arrow.Int16())), new arrow.Int32())),
+    ),
     list_view: new arrow.List(field('item', new arrow.Utf8View())),
     large_list: new arrow.LargeList(field('item', point)),
     fixed_list: new arrow.FixedSizeList(3, field('item', new arrow.Int16())),
