@@ -24,6 +24,16 @@ import {
   vectorFromArray,
 } from 'apache-arrow';
 import fc from 'fast-check';
+import {
+  arrowValues,
+  drawPayload,
+  drawPayloadValues,
+  PAYLOAD_KINDS,
+  type Payload,
+  type PayloadKind,
+  type Plain,
+  textOf,
+} from './payload.js';
 
 /** Most bytes of a result's buffers: mostly as many as it takes. */
 export const bufferBytes = fc.constantFrom(null, null, 100, 2000);
@@ -309,9 +319,8 @@ function asDictionary(random: Random, type: KeyType, values: Value[], id: number
   return new Vector([makeData({ type: of, length: values.length, nullCount, nullBitmap, data, dictionary } as never)]);
 }
 
-/** A column of values in several chunks, each sliced out of a longer one at a random offset; with dictionaries by chunk. */
-export function makeVector(random: Random, type: KeyType, values: Value[], chunks: number, dictionary = false): Vector {
-  const id = random.below(2 ** 31);
+/** Values in several chunks, each sliced out of a longer one at a random offset. */
+function sliced<V>(random: Random, values: V[], chunks: number, padding: () => V, whole: (values: V[]) => Vector): Vector {
   const vectors: Vector[] = [];
   for (let c = 0, begin = 0; c < chunks; ++c) {
     const end =
@@ -320,20 +329,36 @@ export function makeVector(random: Random, type: KeyType, values: Value[], chunk
         : Math.min(values.length, begin + random.below(Math.ceil((2 * values.length) / chunks) + 1));
     const before = random.below(13);
     const after = random.below(3);
-    const padding = (n: number) => Array.from({ length: n }, () => ranked(type, random.below(100)));
-    const padded = [...padding(before), ...values.slice(begin, end), ...padding(after)];
-    const whole = dictionary ? asDictionary(random, type, padded, id) : toVector(type, padded);
-    vectors.push(whole.slice(before, before + end - begin));
+    const some = (n: number) => Array.from({ length: n }, padding);
+    vectors.push(whole([...some(before), ...values.slice(begin, end), ...some(after)]).slice(before, before + end - begin));
     begin = end;
   }
   return new Vector(vectors.flatMap((vector) => [...vector.data]));
 }
+
+/** A column of keys; with dictionaries by chunk. */
+export function makeVector(random: Random, type: KeyType, values: Value[], chunks: number, dictionary = false): Vector {
+  const id = random.below(2 ** 31);
+  const whole = (some: Value[]) => (dictionary ? asDictionary(random, type, some, id) : toVector(type, some));
+  return sliced(random, values, chunks, () => ranked(type, random.below(100)), whole);
+}
+
+const makePayload = (random: Random, of: Payload, values: Plain[], chunks: number): Vector =>
+  sliced(
+    random,
+    values,
+    chunks,
+    () => of.draw(random),
+    (some) => new Vector([of.data(random, some)]),
+  );
 
 export interface CaseTable {
   table: Table;
   /** Values of each key column, row by row. */
   keys: Record<string, Value[]>;
   types: Record<string, KeyType>;
+  /** Payload columns that DuckDB holds, too. */
+  payload: Record<string, { of: Payload; values: Plain[] }>;
   rows: number;
 }
 
@@ -345,8 +370,18 @@ export interface ColumnSpec {
   dictionary?: boolean;
 }
 
-/** A table of the columns asked for, its row number in column `${prefix}row`, and payload of several types. */
-export function makeTable(seed: number, prefix: string, rows: number, chunks: number, columns: ColumnSpec[]): CaseTable {
+/**
+ * A table of the columns asked for, its row number in column `${prefix}row`, payload of several types, and columns `${prefix}p0`, ...
+ * of these kinds.
+ */
+export function makeTable(
+  seed: number,
+  prefix: string,
+  rows: number,
+  chunks: number,
+  columns: ColumnSpec[],
+  kinds: readonly PayloadKind[] = [],
+): CaseTable {
   const random = new Random(seed);
   const keys: Record<string, Value[]> = {};
   const types: Record<string, KeyType> = {};
@@ -361,7 +396,14 @@ export function makeTable(seed: number, prefix: string, rows: number, chunks: nu
   vectors[`${prefix}text`] = makeVector(random, 'utf8', numbers.map(payloadText), Math.max(1, chunks - 1));
   vectors[`${prefix}flag`] = makeVector(random, 'bool', numbers.map(payloadFlag), chunks === 1 ? 1 : chunks + 1);
   vectors[`${prefix}real`] = makeVector(random, 'float64', numbers.map(payloadReal), chunks);
-  return { table: new Table(vectors), keys, types, rows };
+  const payload: CaseTable['payload'] = {};
+  kinds.forEach((kind, index) => {
+    const of = drawPayload(random, kind, 3);
+    const values = drawPayloadValues(random, of, rows);
+    payload[`${prefix}p${index}`] = { of, values };
+    vectors[`${prefix}p${index}`] = makePayload(random, of, values, 1 + ((chunks + index) % 4));
+  });
+  return { table: new Table(vectors), keys, types, payload, rows };
 }
 
 // The payload of a row is a function of its row number, so that a result can be checked row by row.
@@ -390,6 +432,34 @@ export function checkPayload(table: Table, prefix: string, expectedRows: (number
   }
   return undefined;
 }
+
+/** Compares payload columns with what DuckDB has for the rows of a result; row i of theirs is row `order[i]` of the result. */
+export function checkOraclePayload(
+  result: Table,
+  of: CaseTable['payload'],
+  expected: Record<string, Plain[]>,
+  order?: readonly number[],
+): string | undefined {
+  for (const [name, { of: type }] of Object.entries(of)) {
+    const vector = result.getChild(name);
+    if (!vector) return `column ${name} is missing`;
+    const got = arrowValues(type, vector);
+    const want = expected[name]!;
+    if (got.length !== want.length) return `${name} has ${got.length} rows, not ${want.length}`;
+    for (const [at, value] of want.entries()) {
+      const row = order ? order[at]! : at;
+      const [one, other] = [textOf(got[row]!), textOf(value)];
+      if (one !== other) return `${name}[${row}] of ${type.arrow} is ${one}, not ${other}`;
+    }
+  }
+  return undefined;
+}
+
+/** Kinds of payload columns that DuckDB holds, too: none, one or two. */
+export const payloadKinds = fc.oneof(
+  { weight: 1, arbitrary: fc.constant([]) },
+  { weight: 2, arbitrary: fc.array(fc.constantFrom(...PAYLOAD_KINDS), { minLength: 1, maxLength: 2 }) },
+);
 
 /** Row counts: mostly small, sometimes some thousands. */
 export const rowCounts = fc.oneof(

@@ -2,7 +2,20 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Engine } from '../../lib/index.js';
 import { DEVICE_COUNTS, onGpus } from '../support/engines.js';
-import { bufferBytes, checkPayload, KEY_TYPES, type KeyType, makeTable, nullRates, rowCounts, SPREADS, seeds } from './cases.js';
+import {
+  bufferBytes,
+  checkOraclePayload,
+  checkPayload,
+  KEY_TYPES,
+  type KeyType,
+  makeTable,
+  nullRates,
+  payloadKinds,
+  rowCounts,
+  SPREADS,
+  seeds,
+} from './cases.js';
+import { duckdbValues, PAYLOAD_KINDS, type Plain } from './payload.js';
 import { joinRoom, parameters, setUp, TIMEOUT } from './run.js';
 
 const setup = setUp();
@@ -48,6 +61,8 @@ const inputs = {
   devices: fc.constantFrom(...DEVICE_COUNTS),
   buildSide: fc.constantFrom('auto' as const, 'left' as const, 'right' as const),
   maxBufferBytes: bufferBytes,
+  leftPayload: payloadKinds,
+  rightPayload: payloadKinds,
 };
 const room = {
   algorithm: fc.constantFrom('auto' as const, 'radix-hash' as const, 'sort-merge' as const),
@@ -61,7 +76,7 @@ const largeJoins = fc.record({
   ...room,
   keys: fc
     .record({ key, leftSpread: matching, rightSpread: matching })
-    .map(({ key, ...spreads }) => [{ ...key, ...spreads, leftNulls: 0, rightNulls: 0 }]),
+    .map(({ key, ...spreads }) => [{ ...key, ...spreads, leftNulls: 0 as const, rightNulls: 0 as const }]),
   leftRows: manyRows,
   rightRows: manyRows,
   chunksets: fc.constantFrom(2, 3, 5, 9, 12),
@@ -69,17 +84,20 @@ const largeJoins = fc.record({
 const joinCase = fc.oneof({ weight: 6, arbitrary: fc.record({ ...inputs, ...room }) }, { weight: 1, arbitrary: largeJoins });
 
 const MOST_PAIRS = 200_000;
+/** As many with payload that DuckDB holds, too. */
+const MOST_PAYLOAD_PAIRS = 5000;
 
 type JoinInputs = { [K in keyof typeof inputs]: (typeof inputs)[K] extends fc.Arbitrary<infer T> ? T : never };
 
-/** Two tables to join, and the pairs of their rows that DuckDB gives. */
+/** Two tables to join, and what DuckDB gives: the pairs of their rows, and the payload of these. */
 async function joinInputs(c: JoinInputs) {
   // Products of two constant columns get large fast; a smaller side keeps the case and not the cost.
   const heavy = ({ types, leftSpread, rightSpread, leftNulls, rightNulls, nullsEqual }: (typeof c.keys)[number]) =>
     [leftSpread, rightSpread].some((spread) => ['equal', 'few', 'extreme', 'zipf'].includes(spread)) ||
     types.some((type) => ['bool', 'int8', 'uint8'].includes(type)) ||
     (nullsEqual && leftNulls > 0.4 && rightNulls > 0.4);
-  const bound = c.keys.every(heavy) ? MOST_PAIRS / Math.max(1, c.leftRows) : Number.POSITIVE_INFINITY;
+  const most = c.leftPayload.length + c.rightPayload.length > 0 ? MOST_PAYLOAD_PAIRS : MOST_PAIRS;
+  const bound = c.keys.every(heavy) ? most / Math.max(1, c.leftRows) : Number.POSITIVE_INFINITY;
   const rightRows = Math.floor(Math.min(c.rightRows, bound));
   const left = makeTable(
     c.seed,
@@ -89,6 +107,7 @@ async function joinInputs(c: JoinInputs) {
     c.keys.map(({ types, leftSpread, leftNulls, dictionaries }, index) => {
       return { name: nameOf(index), type: types[0], spread: leftSpread, nullRate: leftNulls, dictionary: dictionaries[0]! };
     }),
+    c.leftPayload,
   );
   const right = makeTable(
     c.seed + 1,
@@ -98,11 +117,12 @@ async function joinInputs(c: JoinInputs) {
     c.keys.map(({ types, rightSpread, rightNulls, dictionaries }, index) => {
       return { name: nameOf(index), type: types[1], spread: rightSpread, nullRate: rightNulls, dictionary: dictionaries[1]! };
     }),
+    c.rightPayload,
   );
-  await setup.oracle.load('l', left);
-  await setup.oracle.load('r', right);
   const leftOnly = c.how === 'semi' || c.how === 'anti';
-  const columns = leftOnly ? 'l.row' : 'l.row, r.row';
+  const rows = leftOnly ? ['l.row'] : ['l.row', 'r.row'];
+  const payload = { ...left.payload, ...(leftOnly ? {} : right.payload) };
+  const columns = [...rows, ...Object.keys(payload)].join(', ');
   // HUGEINT and DOUBLE hold every integer and float type, so the oracle compares by value.
   const exact = (name: string, type: KeyType) =>
     INTEGERS.includes(type) ? `${name}::HUGEINT` : FLOATS.includes(type) ? `${name}::DOUBLE` : name;
@@ -113,7 +133,23 @@ async function joinInputs(c: JoinInputs) {
   const sql = `SELECT ${columns} FROM l ${c.how} JOIN r ON ${on.join(' AND ')}`;
   const names = c.keys.map((_, index) => nameOf(index));
   const nullsEqual = c.keys.map((key) => key.nullsEqual);
-  return { left, right, leftOnly, names, nullsEqual, expected: pairsOf(await setup.oracle.columns(sql)) };
+  const found = await setup.oracle.columns({ l: left, r: right }, sql);
+  const expected = inOrder(found.slice(0, rows.length) as (number | null)[][]);
+  const oraclePayload = Object.entries(payload).map(([name, { of }], index) => {
+    const values = duckdbValues(of, found[rows.length + index] ?? []);
+    return [name, expected.order.map((row) => values[row]!)];
+  });
+  return {
+    left,
+    right,
+    leftOnly,
+    names,
+    nullsEqual,
+    expected: expected.pairs,
+    payload,
+    /** By column, in the order of the pairs. */
+    expectedPayload: Object.fromEntries(oraclePayload) as Record<string, Plain[]>,
+  };
 }
 
 /** The name of a key column of both tables. */
@@ -122,10 +158,10 @@ const nameOf = (index: number): string => (index === 0 ? 'k' : `k${index}`);
 test(
   'join gives the rows that DuckDB gives',
   async () => {
-    const seen = { algorithms: new Set<string>(), chunksets: new Set<number>() };
+    const seen = { algorithms: new Set<string>(), chunksets: new Set<number>(), payload: new Set<string>() };
     await fc.assert(
       fc.asyncProperty(joinCase, async (c) => {
-        const { left, right, leftOnly, names, nullsEqual, expected } = await joinInputs(c);
+        const { left, right, leftOnly, names, nullsEqual, expected, payload, expectedPayload } = await joinInputs(c);
         const run = async (engine: Engine) => {
           const matching = { on: names, nullsEqual, how: c.how, algorithm: c.algorithm };
           const options = { ...matching, buildSide: c.buildSide, coalesce: false } as const;
@@ -134,7 +170,10 @@ test(
           seen.chunksets.add(joined.stats.chunksets);
           const leftRows = rowsOf(joined, 'l_row');
           const rightRows_ = leftOnly ? leftRows : rowsOf(joined, 'r_row');
-          expect(pairsOf(leftOnly ? [leftRows] : [leftRows, rightRows_])).toEqual(expected);
+          const { pairs, order } = inOrder(leftOnly ? [leftRows] : [leftRows, rightRows_]);
+          expect(pairs).toEqual(expected);
+          expect(checkOraclePayload(joined, payload, expectedPayload, order)).toBeUndefined();
+          if (pairs.length > 0) for (const { of } of Object.values(payload)) seen.payload.add(of.kind);
           expect(checkPayload(joined, 'l_', leftRows)).toBeUndefined();
           if (!leftOnly) expect(checkPayload(joined, 'r_', rightRows_)).toBeUndefined();
           for (const name of names) {
@@ -151,6 +190,7 @@ test(
       parameters(500),
     );
     expect([...seen.algorithms]).toEqual(expect.arrayContaining(['radix-hash', 'sort-merge']));
+    expect([...seen.payload].sort()).toEqual([...PAYLOAD_KINDS].sort());
     // GPUs take more memory than nine chunksets, or rounds, of so few rows would.
     expect([...seen.chunksets]).toEqual(expect.arrayContaining([1, 2]));
     if (!onGpus) expect(Math.max(...seen.chunksets)).toBeGreaterThanOrEqual(8);
@@ -158,13 +198,15 @@ test(
   TIMEOUT,
 );
 
-test('loaded tables are joined where they lie', async () => {
+test('loaded tables are joined where they lie', { timeout: TIMEOUT }, async () => {
   const there = fc.record({
     ...inputs,
     keys: key
       .filter(({ types: [left, right] }) => left !== 'utf8' && (left === right || INTEGERS.includes(left)))
       .map((key) => [{ ...key, nullsEqual: false, dictionaries: [false, false] }]),
     columns: fc.subarray(['k', 'k_right', 'l_flag', 'r_real']),
+    leftPayload: fc.constant([]),
+    rightPayload: fc.constant([]),
   });
   let joinedThere = 0;
   await fc.assert(
@@ -182,7 +224,7 @@ test('loaded tables are joined where they lie', async () => {
         const home = await joined.toArrow();
         const leftRows = rowsOf(home, 'l_row');
         const rightRows = leftOnly ? [] : rowsOf(home, 'r_row');
-        expect(pairsOf(leftOnly ? [leftRows] : [leftRows, rightRows])).toEqual(expected);
+        expect(inOrder(leftOnly ? [leftRows] : [leftRows, rightRows]).pairs).toEqual(expected);
         for (const name of wanted.slice(leftOnly ? 1 : 2)) {
           const [source, rows] = ofLeft(name) ? [left.table, leftRows] : [right.table, rightRows];
           checkColumn(home, name, source, name === 'k_right' ? 'k' : name, rows);
@@ -195,9 +237,11 @@ test('loaded tables are joined where they lie', async () => {
   expect(joinedThere > 100).toBe(onGpus);
 });
 
-/** Row pairs as sorted text, for comparing as multisets. */
-function pairsOf(columns: ArrayLike<unknown>[]): string[] {
-  return Array.from({ length: columns[0]?.length ?? 0 }, (_, i) => columns.map((column) => String(column[i])).join(' ')).sort();
+/** Pairs of rows as text, in an order that does not depend on theirs, and where each of them was. */
+function inOrder(columns: ArrayLike<unknown>[]): { pairs: string[]; order: number[] } {
+  const texts = Array.from({ length: columns[0]?.length ?? 0 }, (_, i) => columns.map((column) => String(column[i])).join(' '));
+  const order = texts.map((_, i) => i).sort((a, b) => (texts[a]! < texts[b]! ? -1 : texts[a]! > texts[b]! ? 1 : 0));
+  return { pairs: order.map((i) => texts[i]!), order };
 }
 
 function rowsOf(

@@ -64,52 +64,77 @@ function toDuckDB(type: KeyType, value: Value): DuckDBValue {
 
 const CHUNK_ROWS = 2048;
 
-export class Oracle {
-  readonly #connection: DuckDBConnection;
+/** A column of a table in DuckDB. */
+interface Column {
+  name: string;
+  type: DuckDBType;
+  values(begin: number, end: number): DuckDBValue[];
+}
 
-  private constructor(connection: DuckDBConnection) {
-    this.#connection = connection;
+/** The case's key columns, its payload columns, and `row`. */
+function columnsOf({ keys, types, payload, rows }: CaseTable): Column[] {
+  const numbers = Array.from({ length: rows }, (_, row) => row);
+  return [
+    ...Object.entries(keys).map(([name, values]) => {
+      const type = types[name]!;
+      return {
+        name,
+        type: TYPES[type],
+        values: (...range: [number, number]) => values.slice(...range).map((value) => toDuckDB(type, value)),
+      };
+    }),
+    ...Object.entries(payload).map(([name, { of, values }]) => ({
+      name,
+      type: of.duckdb,
+      values: (...range: [number, number]) => values.slice(...range).map((value) => (value === null ? null : of.toDuckDB(value))),
+    })),
+    { name: 'row', type: INTEGER, values: (...range: [number, number]) => numbers.slice(...range) },
+  ];
+}
+
+export class Oracle {
+  readonly #instance: DuckDBInstance;
+
+  private constructor(instance: DuckDBInstance) {
+    this.#instance = instance;
   }
 
   static async create(): Promise<Oracle> {
-    const instance = await DuckDBInstance.create(':memory:', { threads: '2' });
-    return new Oracle(await instance.connect());
+    return new Oracle(await DuckDBInstance.create(':memory:', { threads: '2' }));
   }
 
   close(): void {
-    this.#connection.closeSync();
+    this.#instance.closeSync();
   }
 
-  /** Creates a table of the case's key columns and `row`. */
-  async load(name: string, source: CaseTable): Promise<void> {
-    const columns = Object.keys(source.keys);
-    const types = columns.map((column) => TYPES[source.types[column]!]);
-    await this.#connection.run(
-      `CREATE OR REPLACE TABLE ${name} (${columns.map((column, i) => `${column} ${types[i]}`).join(', ')}, row INTEGER)`,
-    );
-    const appender = await this.#connection.createAppender(name);
-    for (let begin = 0; begin < source.rows; begin += CHUNK_ROWS) {
-      const end = Math.min(source.rows, begin + CHUNK_ROWS);
-      const chunk = DuckDBDataChunk.create([...types, INTEGER], end - begin);
-      columns.forEach((column, i) => {
-        const type = source.types[column]!;
-        chunk.setColumnValues(
-          i,
-          source.keys[column]!.slice(begin, end).map((value) => toDuckDB(type, value)),
-        );
-      });
-      chunk.setColumnValues(
-        columns.length,
-        Array.from({ length: end - begin }, (_, i) => begin + i),
-      );
-      appender.appendDataChunk(chunk);
+  /** The columns of a query over these tables, which are there for this query alone: others may run meanwhile. */
+  async columns(tables: Record<string, CaseTable>, sql: string): Promise<DuckDBValue[][]> {
+    const connection = await this.#instance.connect();
+    try {
+      for (const [name, table] of Object.entries(tables)) await load(connection, name, table);
+      return (await connection.runAndReadAll(sql)).getColumns();
+    } finally {
+      connection.closeSync();
     }
-    appender.flushSync();
-    appender.closeSync();
   }
+}
 
-  /** The columns of a query's result. */
-  async columns(sql: string): Promise<DuckDBValue[][]> {
-    return (await this.#connection.runAndReadAll(sql)).getColumns();
+/** Creates a table that its connection alone sees. */
+async function load(connection: DuckDBConnection, name: string, table: CaseTable): Promise<void> {
+  const columns = columnsOf(table);
+  await connection.run(`CREATE TEMP TABLE ${name} (${columns.map(({ name, type }) => `${name} ${type}`).join(', ')})`);
+  const appender = await connection.createAppender(name, 'main', 'temp');
+  for (let begin = 0; begin < table.rows; begin += CHUNK_ROWS) {
+    const end = Math.min(table.rows, begin + CHUNK_ROWS);
+    const chunk = DuckDBDataChunk.create(
+      columns.map(({ type }) => type),
+      end - begin,
+    );
+    columns.forEach((column, index) => {
+      chunk.setColumnValues(index, column.values(begin, end));
+    });
+    appender.appendDataChunk(chunk);
   }
+  appender.flushSync();
+  appender.closeSync();
 }

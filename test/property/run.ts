@@ -16,10 +16,16 @@ const RUNS = Number(process.env.WARPJOIN_RUNS ?? 1);
 /** Milliseconds of a test of some hundred cases on a busy machine. */
 export const TIMEOUT = 300_000 * RUNS;
 
-/** `runs` cases, times WARPJOIN_RUNS; WARPJOIN_SEED repeats a run. fast-check prints the seed and the shrunk case of a failure. */
+/** WARPJOIN_SEED repeats a run. */
+const seed = Number(process.env.WARPJOIN_SEED ?? Math.floor(Math.random() * 2 ** 31));
+console.log(`property tests: WARPJOIN_SEED=${seed} WARPJOIN_RUNS=${RUNS}`);
+
+/**
+ * `runs` cases, times WARPJOIN_RUNS. fast-check prints the seed and the shrunk case of a failure: it must be done with shrinking before
+ * the test's time is over, and with the cases themselves.
+ */
 export function parameters<T>(runs: number): fc.Parameters<T> {
-  const seed = process.env.WARPJOIN_SEED;
-  return { numRuns: runs * RUNS, ...(seed ? { seed: Number(seed) } : {}) };
+  return { numRuns: Math.ceil(runs * RUNS), seed, interruptAfterTimeLimit: 0.9 * TIMEOUT, markInterruptAsFailure: true };
 }
 
 /** How much of its input a call may have on its devices. */

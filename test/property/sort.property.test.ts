@@ -5,17 +5,20 @@ import { DEVICE_COUNTS, onGpus } from '../support/engines.js';
 import {
   bufferBytes,
   type ColumnSpec,
+  checkOraclePayload,
   checkPayload,
   KEY_TYPES,
   type KeyType,
   makeTable,
   nullRates,
+  payloadKinds,
   rowCounts,
   SORT_KEY_TYPES,
   SPREADS,
   seeds,
 } from './cases.js';
-import { parameters, setUp, sortRoom } from './run.js';
+import { duckdbValues, type PayloadKind, type Plain } from './payload.js';
+import { parameters, setUp, sortRoom, TIMEOUT } from './run.js';
 
 const setup = setUp();
 
@@ -39,6 +42,7 @@ const common = {
   devices: fc.constantFrom(...DEVICE_COUNTS),
   chunksets: fc.constantFrom(1, 1, 2, 3, 5, 9),
   maxBufferBytes: bufferBytes,
+  payload: payloadKinds,
 };
 
 interface SortCase {
@@ -50,6 +54,7 @@ interface SortCase {
   algorithm: (typeof ALGORITHMS)[number];
   chunksets: number;
   maxBufferBytes: number | null;
+  payload: readonly PayloadKind[];
   /** Left out: all rows. */
   limit?: number;
   offset?: number;
@@ -60,22 +65,34 @@ const same = (a: unknown, b: unknown): boolean =>
   Object.is(a, b) || (typeof a === 'object' && a !== null && String(a) === String(b));
 
 /** A table to sort, and the order of its rows that DuckDB gives. */
-async function sortInput(seed: number, rows: number, tableChunks: number, columns: SortCase['columns']) {
+async function sortInput(
+  seed: number,
+  rows: number,
+  tableChunks: number,
+  columns: SortCase['columns'],
+  payload: readonly PayloadKind[] = [],
+) {
   const specs = columns.map((spec, i) => ({ name: `k${i}`, ...spec }));
-  const input = makeTable(seed, 't_', rows, tableChunks, specs);
-  await setup.oracle.load('t', input);
+  const input = makeTable(seed, 't_', rows, tableChunks, specs, payload);
   const order = specs.map((s) => `${s.name} ${s.descending ? 'DESC' : 'ASC'} NULLS ${s.nullsLast ? 'LAST' : 'FIRST'}`);
-  const expected = ((await setup.oracle.columns(`SELECT row FROM t ORDER BY ${order.join(', ')}, row`))[0] ?? []) as number[];
+  const wanted = ['row', ...Object.keys(input.payload)].join(', ');
+  const [numbers, ...values] = await setup.oracle.columns(
+    { t: input },
+    `SELECT ${wanted} FROM t ORDER BY ${order.join(', ')}, row`,
+  );
+  const expected = (numbers ?? []) as number[];
+  const expectedPayload = Object.entries(input.payload).map(([name, { of }], at) => [name, duckdbValues(of, values[at] ?? [])]);
   const by = specs.map((s) => ({ column: s.name, descending: s.descending, nullsLast: s.nullsLast }));
-  return { input, by, expected };
+  return { input, by, expected, expectedPayload: Object.fromEntries(expectedPayload) as Record<string, Plain[]> };
 }
 
 /** Sorts and compares with DuckDB; returns the stats. */
 async function checkSort(sortCase: SortCase): Promise<Stats> {
   const { seed, rows, tableChunks, columns, devices, algorithm, chunksets, maxBufferBytes } = sortCase;
-  const { input, by, expected: all } = await sortInput(seed, rows, tableChunks, columns);
+  const { input, by, expected: all, expectedPayload } = await sortInput(seed, rows, tableChunks, columns, sortCase.payload);
   const { limit = rows, offset = 0 } = sortCase;
   const expected = all.slice(offset, offset + limit);
+  const payload = Object.entries(expectedPayload).map(([name, values]) => [name, values.slice(offset, offset + limit)]);
   const range = 'limit' in sortCase ? { limit, offset } : {};
   let stats: Stats | undefined;
   const run = async (engine: Engine) => {
@@ -83,6 +100,7 @@ async function checkSort(sortCase: SortCase): Promise<Stats> {
     stats = sorted.stats;
     expect(sorted.numRows).toBe(expected.length);
     expect(checkPayload(sorted, 't_', expected)).toBeUndefined();
+    expect(checkOraclePayload(sorted, input.payload, Object.fromEntries(payload))).toBeUndefined();
     for (const { column: name } of by) {
       const got = sorted.getChild(name)!;
       const from = input.table.getChild(name)!;
@@ -96,7 +114,7 @@ async function checkSort(sortCase: SortCase): Promise<Stats> {
   return stats!;
 }
 
-test('sort gives the order that DuckDB gives, stable', async () => {
+test('sort gives the order that DuckDB gives, stable', { timeout: TIMEOUT }, async () => {
   const sortCase = fc.record({
     ...common,
     tableChunks: fc.integer({ min: 1, max: 4 }),
@@ -115,7 +133,7 @@ test('sort gives the order that DuckDB gives, stable', async () => {
   if (!onGpus) expect(Math.max(...chunksetsSeen)).toBeGreaterThanOrEqual(6);
 });
 
-test('sort takes keys of every type, and gives some rows of the order', async () => {
+test('sort takes keys of every type, and gives some rows of the order', { timeout: TIMEOUT }, async () => {
   const sortCase = fc.record({
     ...common,
     tableChunks: fc.integer({ min: 1, max: 4 }),
@@ -137,7 +155,7 @@ test('sort takes keys of every type, and gives some rows of the order', async ()
   expect([...seen]).toEqual(expect.arrayContaining(['top', 'merge', 'radix', 'sample']));
 });
 
-test('sort takes integers as they are', async () => {
+test('sort takes integers as they are', { timeout: TIMEOUT }, async () => {
   const sortCase = fc.record({
     ...common,
     tableChunks: fc.constantFrom(1, 1, 1, 2),
@@ -155,7 +173,7 @@ test('sort takes integers as they are', async () => {
   expect(asTheyAre).toBeGreaterThan(20);
 });
 
-test('a loaded table is sorted where it lies', async () => {
+test('a loaded table is sorted where it lies', { timeout: TIMEOUT }, async () => {
   const sortCase = fc.record({
     seed: seeds,
     rows: rowCounts,
