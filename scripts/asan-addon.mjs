@@ -31,7 +31,7 @@ function library(name) {
   return stdout.trim();
 }
 
-const settings = ['-DWARPJOIN_GPU=none', '-DWARPJOIN_SANITIZE=address,undefined', '-DWARPJOIN_FAILING_NEW=ON'];
+const settings = ['-DWARPJOIN_GPU=none', '-DWARPJOIN_SANITIZE=address,undefined', '-DWARPJOIN_FAILING_NEW=ON', '-DWARPJOIN_FAR_GPUS=ON'];
 required('cmake', ['-S', root, '-B', out, ...settings, `-DCMAKE_JS_INC=${headers}`]);
 required('cmake', ['--build', out, '--target', 'warpjoin', '--parallel', String(availableParallelism())]);
 

@@ -57,6 +57,27 @@ class FarMemory {
   std::map<const char*, size_t> ranges_;
 };
 
+/// That of all far devices of an engine, or of a process.
+class FarMemories {
+ public:
+  void add(const FarMemory& memory) {
+    const std::lock_guard lock(mutex_);
+    memories_.push_back(&memory);
+  }
+  void remove(const FarMemory& memory) {
+    const std::lock_guard lock(mutex_);
+    std::erase(memories_, &memory);
+  }
+  bool holds(const void* data, size_t bytes) const {
+    const std::lock_guard lock(mutex_);
+    return std::any_of(memories_.begin(), memories_.end(), [&](const FarMemory* memory) { return memory->holds(data, bytes); });
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<const FarMemory*> memories_;
+};
+
 /// How a far device fails.
 class FarFailure {
  public:
@@ -122,8 +143,7 @@ class FarStream final : public HostStream {
 /// others, too.
 class FarPrimitives final : public Primitives, public HashGroups {
  public:
-  FarPrimitives(Primitives& host, const FarMemory& own, const std::vector<const FarMemory*>& all, const FarFailure& failure,
-                bool groups)
+  FarPrimitives(Primitives& host, const FarMemory& own, const FarMemories& all, const FarFailure& failure, bool groups)
       : host_(host), own_(own), all_(all), failure_(failure), groups_(groups) {}
 
   void value_range(const ColumnStretch& column, ValueRange* range, const Job& job, Stream& stream) override {
@@ -420,13 +440,11 @@ class FarPrimitives final : public Primitives, public HashGroups {
     return std::all_of(column.shards.begin(), column.shards.end(),
                        [&](const void* shard) { return !shard || any_holds(shard, 1); });
   }
-  bool any_holds(const void* data, size_t bytes) const {
-    return std::any_of(all_.begin(), all_.end(), [&](const FarMemory* memory) { return memory->holds(data, bytes); });
-  }
+  bool any_holds(const void* data, size_t bytes) const { return all_.holds(data, bytes); }
 
   Primitives& host_;
   const FarMemory& own_;
-  const std::vector<const FarMemory*>& all_;
+  const FarMemories& all_;
   const FarFailure& failure_;
   const bool groups_;
 };
@@ -447,10 +465,10 @@ class FarPinning {
   FarMemory memory_;
 };
 
-class FarDevice final : public Device {
+class FarDevice : public Device {
  public:
-  FarDevice(std::unique_ptr<Device> host, std::shared_ptr<std::vector<const FarMemory*>> all, std::shared_ptr<FarPinning> pinning,
-            bool linked, bool groups)
+  FarDevice(std::unique_ptr<Device> host, std::shared_ptr<FarMemories> all, std::shared_ptr<FarPinning> pinning, bool linked,
+            bool groups)
       : host_(std::move(host)),
         all_(std::move(all)),
         pinning_(std::move(pinning)),
@@ -459,7 +477,7 @@ class FarDevice final : public Device {
     info_ = host_->info();
     info_.kind = DeviceKind::gpu;
     info_.name = "far " + std::to_string(info_.ordinal);
-    all_->push_back(&far_);
+    all_->add(far_);
     memory_ = std::make_unique<StackAllocator>(info_.name, info_.limit_bytes,
                                                StackAllocator::Physical{[this](size_t bytes) {
                                                                           check();
@@ -475,7 +493,10 @@ class FarDevice final : public Device {
                                                                         },
                                                                         [this] { return info_.memory_bytes - far_.bytes(); }});
   }
-  ~FarDevice() override { memory_.reset(); }
+  ~FarDevice() override {
+    memory_.reset();
+    all_->remove(far_);
+  }
 
   void check() const override { failure_.check(); }
   bool addresses_host_memory() const noexcept override { return false; }
@@ -498,8 +519,7 @@ class FarDevice final : public Device {
   void copy(void* target, const void* source, size_t bytes, Stream& stream) override {
     check();
     for (const void* end : {static_cast<const void*>(target), source}) {
-      const bool on_device = std::any_of(all_->begin(), all_->end(), [&](const FarMemory* m) { return m->holds(end, bytes); });
-      if (!on_device && !pinning_->covers(end)) ++pinning_->slow_copies;
+      if (!all_->holds(end, bytes) && !pinning_->covers(end)) ++pinning_->slow_copies;
     }
     if (copies_until_failure_.fetch_sub(1) == 1) fail(stream);
     if (copy_delay_.count()) {
@@ -549,7 +569,7 @@ class FarDevice final : public Device {
   std::unique_ptr<Device> host_;
   FarMemory far_;
   FarFailure failure_{info_.name};
-  std::shared_ptr<std::vector<const FarMemory*>> all_;
+  std::shared_ptr<FarMemories> all_;
   std::shared_ptr<FarPinning> pinning_;
   const bool linked_;
   bool refuses_to_pin_ = false, fails_at_once_ = false, is_lost_then_ = false;
@@ -572,7 +592,7 @@ inline EngineConfig config(int devices, size_t device_limit = 0) {
 inline std::unique_ptr<Engine> make_far_engine(const EngineConfig& config, bool linked = true, bool pinned = false,
                                                bool groups = false) {
   auto engine = std::make_unique<Engine>(config);
-  const auto all = std::make_shared<std::vector<const FarMemory*>>();
+  const auto all = std::make_shared<FarMemories>();
   const auto pinning = std::make_shared<FarPinning>(pinned);
   std::vector<Device*> devices;
   for (auto& device : engine->devices) {

@@ -1,10 +1,14 @@
 /** Random tables, drawn by fast-check from a seed each, for property tests against DuckDB. */
 import {
+  Binary,
+  BinaryView,
   Bool,
   type DataType,
   DateDay,
+  DateMillisecond,
   Decimal,
   Dictionary,
+  DurationMillisecond,
   FixedSizeBinary,
   Float32,
   Float64,
@@ -12,14 +16,19 @@ import {
   Int16,
   Int32,
   Int64,
+  LargeUtf8,
   makeData,
   Table,
+  TimeMicrosecond,
   TimestampMicrosecond,
+  TimestampNanosecond,
+  TimestampSecond,
   Uint8,
   Uint16,
   Uint32,
   Uint64,
   Utf8,
+  Utf8View,
   Vector,
   vectorFromArray,
 } from 'apache-arrow';
@@ -53,10 +62,25 @@ export type KeyType =
   | 'timestamp'
   | 'utf8'
   | 'bool'
-  | SortKeyType;
+  | OtherKeyType;
 
-/** Types that sorts are tested by, beside the others. */
-export type SortKeyType = 'decimal128' | 'decimal256' | 'binary5' | 'binary11' | 'dictionary';
+/** Types that need another form to be compared, and those of other units and offsets than the usual ones. */
+export type OtherKeyType =
+  | 'decimal64'
+  | 'decimal128'
+  | 'decimal256'
+  | 'binary'
+  | 'binary5'
+  | 'binary11'
+  | 'binary_view'
+  | 'large_utf8'
+  | 'utf8_view'
+  | 'date_ms'
+  | 'timestamp_s'
+  | 'timestamp_ns'
+  | 'time'
+  | 'duration'
+  | 'dictionary';
 
 /** What a key value is in JavaScript; null for a null. */
 export type Value = number | bigint | string | boolean | null;
@@ -78,7 +102,23 @@ export const KEY_TYPES: readonly KeyType[] = [
   'bool',
 ];
 
-export const SORT_KEY_TYPES: readonly SortKeyType[] = ['decimal128', 'decimal256', 'binary5', 'binary11', 'dictionary'];
+export const OTHER_KEY_TYPES: readonly OtherKeyType[] = [
+  'decimal64',
+  'decimal128',
+  'decimal256',
+  'binary',
+  'binary5',
+  'binary11',
+  'binary_view',
+  'large_utf8',
+  'utf8_view',
+  'date_ms',
+  'timestamp_s',
+  'timestamp_ns',
+  'time',
+  'duration',
+  'dictionary',
+];
 
 const ARROW: Record<KeyType, () => DataType> = {
   int8: () => new Int8(),
@@ -95,10 +135,20 @@ const ARROW: Record<KeyType, () => DataType> = {
   timestamp: () => new TimestampMicrosecond(),
   utf8: () => new Utf8(),
   bool: () => new Bool(),
+  decimal64: () => new Decimal(4, 18, 64),
   decimal128: () => new Decimal(2, 38, 128),
   decimal256: () => new Decimal(2, 38, 256),
+  binary: () => new Binary(),
   binary5: () => new FixedSizeBinary(5),
   binary11: () => new FixedSizeBinary(11),
+  binary_view: () => new BinaryView(),
+  large_utf8: () => new LargeUtf8(),
+  utf8_view: () => new Utf8View(),
+  date_ms: () => new DateMillisecond(),
+  timestamp_s: () => new TimestampSecond(),
+  timestamp_ns: () => new TimestampNanosecond(),
+  time: () => new TimeMicrosecond(),
+  duration: () => new DurationMillisecond(),
   dictionary: () => new Dictionary(new Utf8(), new Int32()),
 };
 
@@ -135,7 +185,23 @@ export class Random {
 export type Spread = 'uniform' | 'few' | 'zipf' | 'equal' | 'sorted' | 'extreme';
 export const SPREADS: readonly Spread[] = ['uniform', 'few', 'zipf', 'equal', 'sorted', 'extreme'];
 
+/** Whether a column of these values has each of them many times. */
+export const isHeavy = (type: KeyType, spread: Spread): boolean =>
+  ['equal', 'few', 'extreme', 'zipf'].includes(spread) || ['bool', 'int8', 'uint8'].includes(type);
+
 const DECIMALS = [0n, -1n, 2n ** 63n - 1n, 2n ** 63n, -(2n ** 63n), -(2n ** 63n) - 1n, 10n ** 38n - 1n, 1n - 10n ** 38n];
+
+const TEXTS = [
+  '',
+  'a',
+  'a\u0001',
+  'prefix-shared-by-many-0',
+  'prefix-shared-by-many-1',
+  'prefix-shared-by-many',
+  'é',
+  'z'.repeat(40),
+  '日本',
+];
 
 const EXTREMES: Record<KeyType, Value[]> = {
   int8: [-128, 127, 0, -1],
@@ -150,20 +216,20 @@ const EXTREMES: Record<KeyType, Value[]> = {
   float64: [Number.NaN, 0, -0, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, 5e-324, -5e-324, 1e308],
   date: [0, -1, 20000, -20000],
   timestamp: [0n, -1n, 10n ** 15n, -(10n ** 15n)],
-  utf8: [
-    '',
-    'a',
-    'a\u0001',
-    'prefix-shared-by-many-0',
-    'prefix-shared-by-many-1',
-    'prefix-shared-by-many',
-    'é',
-    'z'.repeat(40),
-    '日本',
-  ],
+  utf8: TEXTS,
+  large_utf8: TEXTS,
+  utf8_view: TEXTS,
+  date_ms: [0n, -86_400_000n, 86_400_000n, 86_400_000n * 20_000n, -86_400_000n * 20_000n],
+  timestamp_s: [0n, -1n, 10n ** 9n, -(10n ** 9n)],
+  timestamp_ns: [0n, -1n, 10n ** 18n, -(10n ** 18n), 1000n],
+  time: [0n, 1n, 86_399_999_999n],
+  duration: [0n, -1n, 2n ** 62n, -(2n ** 62n)],
   bool: [true, false],
+  decimal64: [0n, -1n, 1n, 100n, -100n, 10n ** 18n - 1n, 1n - 10n ** 18n],
   decimal128: DECIMALS,
   decimal256: DECIMALS,
+  binary: ['', '\0', '\0\0', 'a', 'a\0', '\xff', 'prefix-shared-by-many\0', 'prefix-shared-by-many'],
+  binary_view: ['', '\0', '\0\0', 'a', 'a\0', '\xff', 'twelve bytes', 'twelve bytes\0', 'twelve bytes and others'],
   binary5: ['', '\0', '\x7f', '\x80', '\xff\xff\xff\xff\xff'],
   binary11: ['', '\0\0\0\0\0\0\0\0\0\0\x01', '\xff\xff\xff\xff\xff\xff\xff\xff', 'prefix\0', 'prefix\xff'],
   dictionary: ['', 'a', 'a\u0001', 'prefix-shared-by-many-0', 'prefix-shared-by-many', 'é', '日本'],
@@ -195,14 +261,31 @@ function ranked(type: KeyType, i: number): Value {
     case 'date':
       return i % 2 ? -i : i;
     case 'timestamp':
+      return BigInt(i % 2 ? -i : i) * (i % 3 ? 86_400_000_000n : 1_000_003n);
+    case 'date_ms':
+      return BigInt(i % 2 ? -i : i) * 86_400_000n;
+    case 'timestamp_s':
+      return BigInt(i % 2 ? -i : i) * 86_400n;
+    case 'timestamp_ns':
+      return BigInt(i % 2 ? -i : i) * (i % 3 ? 86_400_000_000_000n : 1_000_003_000n);
+    case 'time':
+      return (BigInt((i * 7919) % 86_400) * 1_000_003n) % 86_400_000_000n;
+    case 'duration':
       return BigInt(i % 2 ? -i : i) * 1_000_003n;
+    case 'decimal64':
+      return BigInt(i % 2 ? -i : i) * (i % 3 ? 10_000n : 1_000_003n);
     case 'decimal128':
     case 'decimal256':
-      return BigInt(i % 2 ? -i : i) * (i % 5 ? 1_000_003n : 10n ** 21n);
+      return BigInt(i % 2 ? -i : i) * (i % 5 === 0 ? 10n ** 21n : i % 3 ? 100n : 1_000_003n);
+    case 'binary':
+    case 'binary_view':
+      return String.fromCharCode(i % 3, (i * 37) % 256).repeat(1 + (i % 9));
     case 'binary5':
     case 'binary11':
       return String.fromCharCode(i % 3, (i * 37) % 256, (i * 7) % 256);
     case 'dictionary':
+    case 'large_utf8':
+    case 'utf8_view':
     case 'utf8':
       return i % 3 === 0 ? `key-number-${i}` : i % 3 === 1 ? `${i}` : `a rather long shared prefix ${i % 7} ${i}`;
     case 'bool':
@@ -244,6 +327,11 @@ const RAW = {
   float64: Float64Array,
   date: Int32Array,
   timestamp: BigInt64Array,
+  date_ms: BigInt64Array,
+  timestamp_s: BigInt64Array,
+  timestamp_ns: BigInt64Array,
+  time: BigInt64Array,
+  duration: BigInt64Array,
 } as const;
 
 /** Bytes of a value in so many of them: a number, the least significant first, or text of a byte a letter. */
@@ -253,7 +341,27 @@ function bytesOf(value: Value, width: number): Uint8Array {
   return Uint8Array.from({ length: width }, (_, at) => Number((number >> BigInt(8 * at)) & 255n));
 }
 
-const WIDTHS: Record<Exclude<SortKeyType, 'dictionary'>, number> = { decimal128: 16, decimal256: 32, binary5: 5, binary11: 11 };
+const WIDTHS = { decimal64: 8, decimal128: 16, decimal256: 32, binary5: 5, binary11: 11 } as const;
+
+/** The bytes of a binary value, which is text of a byte a letter. */
+export const binaryOf = (value: string): Uint8Array => Uint8Array.from(value, (letter) => letter.charCodeAt(0));
+
+/** Views of these values, the longer ones in one buffer. */
+function views(values: readonly (Uint8Array | null)[]): { views: Uint8Array; variadicBuffers: Uint8Array[] } {
+  const long: Uint8Array[] = [];
+  let at = 0;
+  const made = Buffer.alloc(values.length * 16);
+  values.forEach((value, row) => {
+    if (!value) return;
+    made.writeInt32LE(value.length, row * 16);
+    made.set(value.subarray(0, value.length > 12 ? 4 : 12), row * 16 + 4);
+    if (value.length <= 12) return;
+    made.writeInt32LE(at, row * 16 + 12);
+    long.push(value);
+    at += value.length;
+  });
+  return { views: new Uint8Array(made), variadicBuffers: [new Uint8Array(Buffer.concat(long))] };
+}
 
 /** Of all chunks of a case: apache-arrow numbers types of dictionaries. */
 const dictionaryType = ARROW.dictionary();
@@ -274,7 +382,11 @@ function toDictionary(values: Value[]): Vector {
 
 // Fixed-width values go in bit for bit: Arrow's builders convert dates and timestamps.
 function toVector(type: KeyType, values: Value[]): Vector {
-  if (type === 'utf8' || type === 'bool') return vectorFromArray(values as never[], ARROW[type]());
+  if (type === 'utf8' || type === 'large_utf8' || type === 'bool') return vectorFromArray(values as never[], ARROW[type]());
+  if (type === 'binary') {
+    const bytes = values.map((value) => (value === null ? null : binaryOf(value as string)));
+    return vectorFromArray(bytes as never[], ARROW[type]());
+  }
   if (type === 'dictionary') return toDictionary(values);
   const nullBitmap = new Uint8Array((values.length + 7) >> 3);
   let nullCount = 0;
@@ -282,6 +394,14 @@ function toVector(type: KeyType, values: Value[]): Vector {
     if (value === null) ++nullCount;
     else nullBitmap[i >> 3]! |= 1 << (i & 7);
   });
+  if (type === 'utf8_view' || type === 'binary_view') {
+    const bytes = values.map((value) =>
+      value === null ? null : type === 'utf8_view' ? Buffer.from(value as string) : binaryOf(value as string),
+    );
+    return new Vector([
+      makeData({ type: ARROW[type](), length: values.length, nullCount, nullBitmap, ...views(bytes) } as never),
+    ]);
+  }
   if (type in WIDTHS) {
     const width = WIDTHS[type as keyof typeof WIDTHS];
     const bytes = new Uint8Array(values.length * width);
@@ -289,7 +409,7 @@ function toVector(type: KeyType, values: Value[]): Vector {
       bytes.set(bytesOf(value, width), row * width);
     });
     const of = ARROW[type]();
-    const data = of instanceof Decimal ? new Uint32Array(bytes.buffer) : bytes;
+    const data = new of.ArrayType(bytes.buffer);
     return new Vector([makeData({ type: of, length: values.length, nullCount, nullBitmap, data } as never)]);
   }
   const raw = type as keyof typeof RAW;
@@ -339,7 +459,8 @@ function sliced<V>(random: Random, values: V[], chunks: number, padding: () => V
 /** A column of keys; with dictionaries by chunk. */
 export function makeVector(random: Random, type: KeyType, values: Value[], chunks: number, dictionary = false): Vector {
   const id = random.below(2 ** 31);
-  const whole = (some: Value[]) => (dictionary ? asDictionary(random, type, some, id) : toVector(type, some));
+  const whole = (some: Value[]) =>
+    dictionary && type !== 'dictionary' ? asDictionary(random, type, some, id) : toVector(type, some);
   return sliced(random, values, chunks, () => ranked(type, random.below(100)), whole);
 }
 
@@ -460,6 +581,10 @@ export const payloadKinds = fc.oneof(
   { weight: 1, arbitrary: fc.constant([]) },
   { weight: 2, arbitrary: fc.array(fc.constantFrom(...PAYLOAD_KINDS), { minLength: 1, maxLength: 2 }) },
 );
+
+/** Whether two values of Arrow are the same: those of decimals and binary are arrays. */
+export const same = (a: unknown, b: unknown): boolean =>
+  Object.is(a, b) || (typeof a === 'object' && a !== null && String(a) === String(b));
 
 /** Row counts: mostly small, sometimes some thousands. */
 export const rowCounts = fc.oneof(

@@ -26,7 +26,7 @@ import {
   UTINYINT,
   VARCHAR,
 } from '@duckdb/node-api';
-import type { CaseTable, KeyType, Value } from './cases.js';
+import { binaryOf, type CaseTable, type KeyType, type Value } from './cases.js';
 
 const TYPES: Record<KeyType, DuckDBType> = {
   int8: TINYINT,
@@ -43,8 +43,19 @@ const TYPES: Record<KeyType, DuckDBType> = {
   timestamp: TIMESTAMP,
   utf8: VARCHAR,
   bool: BOOLEAN,
+  decimal64: DECIMAL(18, 4),
   decimal128: DECIMAL(38, 2),
   decimal256: DECIMAL(38, 2),
+  binary: BLOB,
+  binary_view: BLOB,
+  large_utf8: VARCHAR,
+  utf8_view: VARCHAR,
+  // Counts of their units: all that matters is their order.
+  date_ms: BIGINT,
+  timestamp_s: BIGINT,
+  timestamp_ns: BIGINT,
+  time: BIGINT,
+  duration: BIGINT,
   binary5: BLOB,
   binary11: BLOB,
   dictionary: VARCHAR,
@@ -54,12 +65,35 @@ function toDuckDB(type: KeyType, value: Value): DuckDBValue {
   if (value === null) return null;
   if (type === 'date') return new DuckDBDateValue(value as number);
   if (type === 'timestamp') return new DuckDBTimestampValue(value as bigint);
+  if (type === 'decimal64') return new DuckDBDecimalValue(value as bigint, 18, 4);
   if (type === 'decimal128' || type === 'decimal256') return new DuckDBDecimalValue(value as bigint, 38, 2);
+  if (type === 'binary' || type === 'binary_view') return new DuckDBBlobValue(binaryOf(value as string));
   if (type === 'binary5' || type === 'binary11') {
     const width = type === 'binary5' ? 5 : 11;
     return new DuckDBBlobValue(Uint8Array.from({ length: width }, (_, at) => (value as string).charCodeAt(at) || 0));
   }
   return value;
+}
+
+const INTEGERS: readonly KeyType[] = ['int8', 'int16', 'int32', 'int64', 'uint8', 'uint16', 'uint32', 'uint64'];
+const DECIMALS: readonly KeyType[] = ['decimal64', 'decimal128', 'decimal256'];
+
+/** A key column as something that equals another type's where the values do. */
+function exact(column: string, type: KeyType, other: KeyType): string {
+  if (DECIMALS.includes(type)) return `rtrim(rtrim(${column}::VARCHAR, '0'), '.')`;
+  if (DECIMALS.includes(other)) return `${column}::VARCHAR`;
+  if (INTEGERS.includes(type)) return `${column}::HUGEINT`;
+  if (type === 'float32' || type === 'float64') return `${column}::DOUBLE`;
+  if (type === 'date') return `(${column} - DATE '1970-01-01')::HUGEINT * 86400000000000`;
+  if (type === 'timestamp') return `epoch_us(${column})::HUGEINT * 1000`;
+  const unit = { date_ms: 1_000_000, timestamp_s: 1_000_000_000, timestamp_ns: 1 }[type as string];
+  return unit ? `${column}::HUGEINT * ${unit}` : column;
+}
+
+/** The condition that two key columns match. */
+export function matches([left, right]: readonly [KeyType, KeyType], name: string, nullsEqual: boolean): string {
+  const equal = nullsEqual ? 'IS NOT DISTINCT FROM' : '=';
+  return `${exact(`l.${name}`, left, right)} ${equal} ${exact(`r.${name}`, right, left)}`;
 }
 
 const CHUNK_ROWS = 2048;

@@ -1,7 +1,7 @@
 /** What the property tests share: how they run, the oracle, and engines, some of them too small for their input. */
 import type { Table } from 'apache-arrow';
 import type fc from 'fast-check';
-import { afterAll, beforeAll } from 'vitest';
+import { afterAll, beforeAll, expect } from 'vitest';
 import { nativeColumns, readTable } from '../../lib/columns/input.js';
 import { joinKeyColumns } from '../../lib/columns/layout.js';
 import type { Engine, EngineOptions } from '../../lib/index.js';
@@ -26,6 +26,24 @@ console.log(`property tests: WARPJOIN_SEED=${seed} WARPJOIN_RUNS=${RUNS}`);
  */
 export function parameters<T>(runs: number): fc.Parameters<T> {
   return { numRuns: Math.ceil(runs * RUNS), seed, interruptAfterTimeLimit: 0.9 * TIMEOUT, markInterruptAsFailure: true };
+}
+
+/** How often something was seen. */
+export class Seen {
+  readonly #counts = new Map<string, number>();
+
+  add(...all: unknown[]): void {
+    for (const what of all) this.#counts.set(`${what}`, (this.#counts.get(`${what}`) ?? 0) + 1);
+  }
+
+  /**
+   * Fails where something was never seen. It must be expected 12 times or more in the runs of WARPJOIN_RUNS=1: then that happens by
+   * bad luck once in 10^5 times.
+   */
+  expect(...all: unknown[]): void {
+    if (RUNS < 1) return;
+    expect([...this.#counts.keys()], [...this.#counts].join('; ')).toEqual(expect.arrayContaining(all.map((what) => `${what}`)));
+  }
 }
 
 /** How much of its input a call may have on its devices. */
@@ -93,7 +111,9 @@ export function sortRoom(rows: number, chunksets: number, devices: number, algor
     const merge = probe.sortDeviceBytes(4, 4, tuples, devices, 'merge', true);
     const radix = [4, 8].map((keyBytes) => probe.sortDeviceBytes(keyBytes, 8, tuples, devices, 'radix', true));
     // What is needed for one wide tuple may be more than for a few narrow ones: always on GPUs, and where there are ranges.
-    const least = (sort: SortAlgorithm): number => probe.sortDeviceBytes(8, 8, 1, devices, sort, true);
+    const widths = [4, 8].flatMap((keyBytes) => [4, 8].map((valueBytes) => [keyBytes, valueBytes] as const));
+    const least = (sort: SortAlgorithm): number =>
+      Math.max(...widths.map(([keyBytes, valueBytes]) => probe.sortDeviceBytes(keyBytes, valueBytes, 1, devices, sort, true)));
     const partitions = algorithm !== 'merge';
     const onAny = algorithm === 'sample' ? [least('sample')] : [];
     const onGpu = onGpus ? [least('merge'), ...(partitions ? [least('radix'), least('sample')] : [])] : [];
