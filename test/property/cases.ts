@@ -175,6 +175,15 @@ export class Random {
   below(bound: number): number {
     return bound <= 1 ? 0 : Number(this.bits() % BigInt(bound));
   }
+  /** The integers below `bound` in any order. */
+  order(bound: number): number[] {
+    const order = Array.from({ length: bound }, (_, i) => i);
+    for (let i = bound - 1; i > 0; --i) {
+      const j = this.below(i + 1);
+      [order[i], order[j]] = [order[j]!, order[i]!];
+    }
+    return order;
+  }
   /** In [0, 1). */
   unit(): number {
     return Number(this.bits() >> 11n) / 2 ** 53;
@@ -182,8 +191,8 @@ export class Random {
 }
 
 /** How the values of a key column are spread. */
-export type Spread = 'uniform' | 'few' | 'zipf' | 'equal' | 'sorted' | 'extreme';
-export const SPREADS: readonly Spread[] = ['uniform', 'few', 'zipf', 'equal', 'sorted', 'extreme'];
+export type Spread = 'uniform' | 'few' | 'zipf' | 'equal' | 'sorted' | 'unique' | 'extreme';
+export const SPREADS: readonly Spread[] = ['uniform', 'few', 'zipf', 'equal', 'sorted', 'unique', 'extreme'];
 
 /** Whether a column of these values has each of them many times. */
 export const isHeavy = (type: KeyType, spread: Spread): boolean =>
@@ -297,6 +306,7 @@ function ranked(type: KeyType, i: number): Value {
 export function drawValues(random: Random, type: KeyType, size: number, spread: Spread, nullRate: number): Value[] {
   const distinct = spread === 'few' ? 5 : spread === 'equal' ? 1 : Math.max(1, Math.ceil(size * 0.8));
   const values: Value[] = [];
+  const order = spread === 'unique' ? random.order(size) : [];
   for (let i = 0; i < size; ++i) {
     if (random.unit() < nullRate) {
       values.push(null);
@@ -305,6 +315,8 @@ export function drawValues(random: Random, type: KeyType, size: number, spread: 
       values.push(some[random.below(some.length)]!);
     } else if (spread === 'zipf') {
       values.push(ranked(type, Math.min(distinct - 1, Math.floor(distinct ** random.unit()) - 1)));
+    } else if (spread === 'unique') {
+      values.push(ranked(type, order[i]!));
     } else if (spread === 'sorted') {
       values.push(ranked(type, i % distinct));
     } else {
@@ -422,11 +434,8 @@ function toVector(type: KeyType, values: Value[]): Vector {
 function asDictionary(random: Random, type: KeyType, values: Value[], id: number): Vector {
   const entries = [...new Set(values.filter((value) => value !== null || random.below(2) === 0))];
   if (entries.length > 0) entries.push(entries[random.below(entries.length)]!);
-  for (let i = entries.length - 1; i > 0; --i) {
-    const j = random.below(i + 1);
-    [entries[i], entries[j]] = [entries[j]!, entries[i]!];
-  }
-  const places = new Map(entries.map((value, place) => [value, place]));
+  const shuffled = random.order(entries.length).map((at) => entries[at]!);
+  const places = new Map(shuffled.map((value, place) => [value as Value, place]));
   const nullBitmap = new Uint8Array((values.length + 7) >> 3);
   const data = Int32Array.from(values, (value, row) => {
     const place = places.get(value);
@@ -434,7 +443,7 @@ function asDictionary(random: Random, type: KeyType, values: Value[], id: number
     return place ?? -1;
   });
   const nullCount = data.filter((place) => place < 0).length;
-  const dictionary = toVector(type, entries);
+  const dictionary = toVector(type, shuffled);
   const of = new Dictionary(ARROW[type](), new Int32(), id);
   return new Vector([makeData({ type: of, length: values.length, nullCount, nullBitmap, data, dictionary } as never)]);
 }

@@ -26,13 +26,14 @@ const setup = setUp();
 
 const INTEGERS: readonly KeyType[] = ['int8', 'int16', 'int32', 'int64', 'uint8', 'uint16', 'uint32', 'uint64'];
 const KINDS = ['inner', 'left', 'right', 'full', 'semi', 'anti'] as const;
+const TEXTS = ['utf8', 'large_utf8', 'utf8_view', 'dictionary'] as const satisfies KeyType[];
 /** Types of which any two compare. */
 const COMPARABLE: readonly (readonly KeyType[])[] = [
   INTEGERS,
   ['decimal64', 'decimal128', 'decimal256', 'int32', 'int64', 'uint64'],
   ['float32', 'float64'],
   ['date', 'date_ms', 'timestamp', 'timestamp_s', 'timestamp_ns'],
-  ['utf8', 'large_utf8', 'utf8_view', 'dictionary'],
+  TEXTS,
   ['binary', 'binary_view', 'binary5', 'binary11'],
 ];
 
@@ -99,7 +100,20 @@ const largeJoins = fc.record({
   rightRows: manyRows,
   chunksets: fc.constantFrom(2, 3, 5, 9, 12),
 });
-const joinCase = fc.oneof({ weight: 6, arbitrary: fc.record({ ...inputs, ...room }) }, { weight: 1, arbitrary: largeJoins });
+/** Joins by texts of which one side has each once. */
+const lookups = fc.record({
+  ...inputs,
+  ...room,
+  algorithm: fc.constant('auto' as const),
+  keys: fc
+    .record({ key, types: fc.tuple(fc.constantFrom(...TEXTS), fc.constantFrom(...TEXTS)) })
+    .map(({ key, types }) => [{ ...key, types, leftSpread: 'unique' as const, rightSpread: 'unique' as const }]),
+});
+const joinCase = fc.oneof(
+  { weight: 12, arbitrary: fc.record({ ...inputs, ...room }) },
+  { weight: 2, arbitrary: largeJoins },
+  { weight: 1, arbitrary: lookups },
+);
 
 const MOST_PAIRS = 200_000;
 /** As many with payload that DuckDB holds, too. */

@@ -1,8 +1,24 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import type { JoinCountOptions, JoinOptions } from '../../lib/index.js';
 import { DEVICE_COUNTS } from '../support/engines.js';
-import { bufferBytes, checkPayload, KEY_TYPES, makeTable, nullRates, rowCounts, SPREADS, seeds, type Value } from './cases.js';
-import { joinRoom, parameters, setUp, TIMEOUT } from './run.js';
+import {
+  bufferBytes,
+  type CaseTable,
+  checkPayload,
+  isHeavy,
+  KEY_TYPES,
+  type KeyType,
+  makeTable,
+  nullRates,
+  OTHER_KEY_TYPES,
+  rowCounts,
+  SPREADS,
+  seeds,
+  type Value,
+} from './cases.js';
+import { matches } from './oracle.js';
+import { joinRoom, parameters, Seen, setUp, TIMEOUT } from './run.js';
 
 const setup = setUp();
 const MOST_PAIRS = 20_000;
@@ -15,57 +31,87 @@ const ORDER = {
   right_left: 'r.row NULLS LAST, l.row NULLS LAST',
 } as const;
 
+const KINDS = ['inner', 'left', 'right', 'full', 'semi', 'anti', 'cross'] as const;
+const ORDERS = ['none', 'left', 'right', 'left_right', 'right_left'] as const;
+
+/** Key columns, of the same types on both sides: the first one of any values, the others mostly of few, for rows to match. */
+const keyColumns = (most: number) => {
+  const key = fc.record({
+    type: fc.constantFrom(...KEY_TYPES, ...OTHER_KEY_TYPES),
+    spread: fc.constantFrom(...SPREADS),
+    nullRate: nullRates,
+    nullsEqual: fc.boolean(),
+    dictionary: fc.constantFrom(false, false, true),
+  });
+  const other = fc.tuple(key, fc.constantFrom('few' as const, 'equal' as const, null)).map(([of, spread]) => {
+    return spread ? { ...of, spread } : of;
+  });
+  return fc.tuple(key, fc.oneof(fc.constant([]), fc.array(other, { maxLength: most - 1 }))).map(([first, others]) => {
+    return [first, ...others].map((of, index) => ({ ...of, name: `k${index}` }));
+  });
+};
+
 const joinCase = fc.record({
   seed: seeds,
-  type: fc.constantFrom(...KEY_TYPES),
+  keys: keyColumns(3),
   leftRows: rowCounts,
   rightRows: rowCounts,
-  spread: fc.constantFrom(...SPREADS),
-  nulls: nullRates,
   chunks: fc.integer({ min: 1, max: 4 }),
-  how: fc.constantFrom('inner' as const, 'left' as const, 'right' as const, 'full' as const, 'semi' as const, 'anti' as const),
-  algorithm: fc.constantFrom('radix-hash' as const, 'sort-merge' as const),
-  maintainOrder: fc.constantFrom(
-    'none' as const,
-    'left' as const,
-    'right' as const,
-    'left_right' as const,
-    'right_left' as const,
-  ),
+  how: fc.constantFrom(...KINDS),
+  algorithm: fc.constantFrom('auto' as const, 'radix-hash' as const, 'sort-merge' as const),
+  maintainOrder: fc.constantFrom(...ORDERS),
   buildSide: fc.constantFrom('auto' as const, 'left' as const, 'right' as const),
   offset: fc.constantFrom(0, 0, 1, 7, 100),
   limit: fc.constantFrom(undefined, undefined, 0, 1, 10, 1000),
   devices: fc.constantFrom(...DEVICE_COUNTS),
-  chunksets: fc.constantFrom(1, 1, 1, 2, 5),
+  chunksets: fc.constantFrom(1, 1, 2, 2, 5),
   maxBufferBytes: bufferBytes,
 });
 
 test('joins keep the order that DuckDB gives row numbers, and the rows of it that are asked for', {
   timeout: TIMEOUT,
 }, async () => {
+  const seen = new Seen();
   await fc.assert(
     fc.asyncProperty(joinCase, async (c) => {
-      const few = ['equal', 'few', 'extreme', 'zipf'].includes(c.spread) || ['bool', 'int8', 'uint8'].includes(c.type);
-      const rightRows = few ? Math.min(c.rightRows, Math.floor(MOST_PAIRS / Math.max(1, c.leftRows))) : c.rightRows;
-      const column = { name: 'k', type: c.type, spread: c.spread, nullRate: c.nulls };
-      const left = makeTable(c.seed, 'l_', c.leftRows, c.chunks, [column]);
-      const right = makeTable(c.seed + 1, 'r_', rightRows, c.chunks, [column]);
+      const cross = c.how === 'cross';
+      const many = cross || c.keys.every((key) => isHeavy(key.type, key.spread) || (key.nullsEqual && key.nullRate > 0.4));
+      const rightRows = many ? Math.min(c.rightRows, Math.floor(MOST_PAIRS / Math.max(1, c.leftRows))) : c.rightRows;
+      const left = makeTable(c.seed, 'l_', c.leftRows, c.chunks, c.keys);
+      const right = makeTable(c.seed + 1, 'r_', rightRows, c.chunks, c.keys);
       const leftOnly = c.how === 'semi' || c.how === 'anti';
       const order = leftOnly ? 'l.row' : ORDER[c.maintainOrder === 'none' ? 'left' : c.maintainOrder];
+      const on = c.keys.map(({ name, type, nullsEqual }) => matches([type, type], name, nullsEqual)).join(' AND ');
       const columns = await setup.oracle.columns(
         { l: left, r: right },
-        `SELECT ${leftOnly ? 'l.row' : 'l.row, r.row'} FROM l ${c.how} JOIN r ON l.k = r.k ORDER BY ${order}`,
+        `SELECT ${leftOnly ? 'l.row' : 'l.row, r.row'} FROM l ${c.how} JOIN r ${cross ? '' : `ON ${on}`} ORDER BY ${order}`,
       );
       const all: Pair[] = Array.from({ length: columns[0]?.length ?? 0 }, (_, i) => columns.map((of) => of[i] as number | null));
-      const { how, algorithm, maintainOrder, buildSide, offset, limit, type } = c;
-      const options = { on: 'k', how, algorithm, maintainOrder, buildSide, offset, limit, coalesce: false } as const;
-      const room = joinRoom(
-        { left: left.table, right: right.table, keys: [{ left: 'k', right: 'k', nullsEqual: false }], how, algorithm },
-        c.chunksets,
-        c.devices,
-      );
+      const { how, maintainOrder, offset, limit, buildSide } = c;
+      const named = c.keys.map(({ name, nullsEqual }) => ({ left: name, right: name, nullsEqual }));
+      const match: JoinCountOptions =
+        how === 'cross'
+          ? { how, maintainOrder, offset, limit }
+          : {
+              on: named.map(({ left }) => left),
+              nullsEqual: named.map(({ nullsEqual }) => nullsEqual),
+              ...{ how, maintainOrder, offset, limit, algorithm: c.algorithm, buildSide },
+            };
+      const algorithm = c.algorithm === 'sort-merge' ? 'sort-merge' : 'radix-hash';
+      const room =
+        how === 'cross'
+          ? { devices: c.devices, chunksets: 1, bytes: () => 0 }
+          : joinRoom({ left: left.table, right: right.table, keys: named, how, algorithm }, c.chunksets, c.devices);
       await setup.onEngine(room, c.maxBufferBytes, async (engine) => {
-        const out = await engine.join(left.table, right.table, options);
+        const out = await engine.join(left.table, right.table, (cross ? match : { ...match, coalesce: false }) as JoinOptions);
+        seen.add(
+          how,
+          maintainOrder,
+          `${c.devices} devices`,
+          `${c.keys.length} keys`,
+          out.stats.chunksets > 1 ? 'chunksets' : 'one',
+        );
+
         const numbers = (name: string): (number | null)[] => Array.from(out.getChild(name) as Iterable<number | null>);
         const [leftRows, rightRows] = [numbers('l_row'), leftOnly ? [] : numbers('r_row')];
         const got: Pair[] = leftRows.map((row, i) => (leftOnly ? [row] : [row, rightRows[i]!]));
@@ -80,37 +126,46 @@ test('joins keep the order that DuckDB gives row numbers, and the rows of it tha
         }
         expect(checkPayload(out, 'l_', leftRows)).toBeUndefined();
         if (!leftOnly) expect(checkPayload(out, 'r_', rightRows)).toBeUndefined();
-        const { coalesce: _, ...match } = options;
         expect(await engine.joinCount(left.table, right.table, match)).toBe(got.length);
-        // Nulls are no keys.
-        const keyed = (of: Record<string, Value[]>): string[] =>
-          of.k!.filter((value) => value !== null).map((v) => identity(type, v));
+        if (cross) return;
         for (const [validate, of] of [
           ['1:m', left],
           ['m:1', right],
         ] as const) {
-          const keys = keyed(of.keys);
-          const run = engine.joinCount(left.table, right.table, { ...match, validate });
-          if (new Set(keys).size === keys.length) await run;
+          const keys = identities(c.keys, of);
+          const run = engine.joinCount(left.table, right.table, { ...match, validate } as JoinCountOptions);
+          const once = new Set(keys).size === keys.length;
+          seen.add(once ? 'valid' : 'not valid');
+          if (once) await run;
           else await expect(run).rejects.toMatchObject({ code: 'ERR_DUPLICATE_KEY' });
         }
       });
     }),
     parameters(150),
   );
+  seen.expect(...KINDS, ...ORDERS, ...DEVICE_COUNTS.map((count) => `${count} devices`), '1 keys', '2 keys', '3 keys');
+  seen.expect('valid', 'not valid', 'one', 'chunksets');
 });
 
-/** Values that are equal give the same text. */
-const identity = (type: string, value: Value): string =>
-  `${type.startsWith('float') && Object.is(value, -0) ? 0 : typeof value === 'string' ? `"${value}` : value}`;
+/** The keys of a table's rows as texts, equal ones for equal keys. A row with a null that equals none has no key. */
+function identities(keys: readonly { name: string; nullsEqual: boolean }[], { keys: values, types, rows }: CaseTable): string[] {
+  const matching = Array.from({ length: rows }, (_, row) => row).filter((row) =>
+    keys.every(({ name, nullsEqual }) => nullsEqual || values[name]![row] !== null),
+  );
+  return matching.map((row) => keys.map(({ name }) => identity(types[name]!, values[name]![row]!)).join());
+}
+
+/** Values that are equal give the same text. Fixed-size ones are filled up with zeros. */
+const identity = (type: KeyType, value: Value): string => {
+  if (type.startsWith('float') && Object.is(value, -0)) return '0';
+  return typeof value === 'string' ? JSON.stringify(/^binary\d/.test(type) ? value.padEnd(11, '\0') : value) : `${value}`;
+};
 
 test('unique keeps the rows that DuckDB keeps', { timeout: TIMEOUT }, async () => {
   const uniqueCase = fc.record({
     seed: seeds,
-    type: fc.constantFrom(...KEY_TYPES),
+    keys: keyColumns(3),
     rows: rowCounts,
-    spread: fc.constantFrom(...SPREADS),
-    nulls: nullRates,
     chunks: fc.integer({ min: 1, max: 4 }),
     keep: fc.constantFrom('first' as const, 'last' as const, 'any' as const, 'none' as const),
     devices: fc.constantFrom(...DEVICE_COUNTS),
@@ -118,15 +173,16 @@ test('unique keeps the rows that DuckDB keeps', { timeout: TIMEOUT }, async () =
   });
   await fc.assert(
     fc.asyncProperty(uniqueCase, async (c) => {
-      const { keep, type, spread, nulls } = c;
-      const of = makeTable(c.seed, 't_', c.rows, c.chunks, [{ name: 'k', type, spread, nullRate: nulls }]);
+      const { keep } = c;
+      const of = makeTable(c.seed, 't_', c.rows, c.chunks, c.keys);
+      const on = c.keys.map(({ name }) => name);
       const sql =
         keep === 'none'
-          ? 'SELECT min(row) AS row FROM t GROUP BY k HAVING count(*) = 1 ORDER BY row'
-          : `SELECT ${keep === 'last' ? 'max' : 'min'}(row) AS row FROM t GROUP BY k ORDER BY row`;
+          ? `SELECT min(row) AS row FROM t GROUP BY ${on} HAVING count(*) = 1 ORDER BY row`
+          : `SELECT ${keep === 'last' ? 'max' : 'min'}(row) AS row FROM t GROUP BY ${on} ORDER BY row`;
       const [expected = []] = await setup.oracle.columns({ t: of }, sql);
       await setup.onEngine({ devices: c.devices, chunksets: 1, bytes: () => 0 }, c.maxBufferBytes, async (engine) => {
-        const out = await engine.unique(of.table, { on: 'k', keep, maintainOrder: true });
+        const out = await engine.unique(of.table, { on, keep, maintainOrder: true });
         const rows = Array.from(out.getChild('t_row') as Iterable<number>);
         expect(rows).toEqual([...expected]);
         expect(checkPayload(out, 't_', rows)).toBeUndefined();
