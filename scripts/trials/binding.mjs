@@ -858,11 +858,11 @@ const seldom = [...Object.values(MAKERS), 'sortTable', 'joinTables', 'joinTables
   const { called, succeeded } = seen.get(name) ?? { called: 0, succeeded: 0 };
   return succeeded < called / 2;
 });
-if (rounds >= 300 && seldom.length) {
+if (rounds >= 600 && seldom.length) {
   console.error(`binding: most calls of these failed, so the trial tries too little: ${seldom.join(', ')}`);
   process.exit(1);
 }
-if (rounds >= 300 && never.length) {
+if (rounds >= 600 && never.length) {
   console.error(`binding: these never succeeded, so the trial tries too little: ${never.join(', ')}`);
   process.exit(1);
 }

@@ -3,7 +3,35 @@
 // buffer (run it with an addon built with ASan), give row numbers that there are not, take for ever, or harm the calls after it.
 // node scripts/trials/changing-inputs.mjs [--seed N] [--rounds N]
 import { Worker } from 'node:worker_threads';
-import { Binary, Bool, Float64, Int32, Int64, LargeUtf8, Uint32, Uint64, Utf8 } from 'apache-arrow';
+import {
+  Binary,
+  Bool,
+  DataType,
+  Decimal,
+  DenseUnion,
+  Dictionary,
+  Field,
+  FixedSizeBinary,
+  FixedSizeList,
+  Float64,
+  Int8,
+  Int16,
+  Int32,
+  Int64,
+  LargeList,
+  LargeUtf8,
+  List,
+  Map_,
+  SparseUnion,
+  Struct,
+  Table,
+  TimestampMillisecond,
+  Type,
+  Uint32,
+  Uint64,
+  Utf8,
+  Utf8View,
+} from 'apache-arrow';
 import { createEngine } from '../../dist/index.js';
 import { random as numbers, ofRound, trialOptions } from './random.mjs';
 
@@ -77,40 +105,152 @@ class Inputs {
         : () => this.random(2 ** 31) * (this.random(2) || 1);
   }
 
-  data(type, rows) {
-    const nullBitmap = this.random(3) ? undefined : this.array(Uint8Array, (rows + 7) >> 3, () => this.random(256));
-    const data = { length: rows, offset: 0, _nullCount: nullBitmap ? -1 : 0, nullBitmap, children: [] };
-    const fixed = FIXED.find(([make]) => make().typeId === type.typeId && make().toString() === type.toString());
-    if (fixed) return { ...data, values: this.array(fixed[1], rows, this.key(rows)) };
-    if (type instanceof Bool) return { ...data, values: this.array(Uint8Array, (rows + 7) >> 3, () => this.random(256)) };
-    const longest = this.random(2) ? 6 : 30;
+  /** Sizes of texts or lists, added up. */
+  offsets(Offsets, rows, longest) {
     const offsets = [0];
     for (let i = 0; i < rows; i++) offsets.push(offsets[i] + this.random(longest + 1));
-    const Offsets = type instanceof LargeUtf8 ? BigInt64Array : Int32Array;
-    return {
-      ...data,
-      valueOffsets: this.array(Offsets, rows + 1, (i) => offsets[i]),
-      values: this.array(Uint8Array, offsets[rows], () => 97 + this.random(3)),
-    };
+    return { end: offsets[rows], valueOffsets: this.array(Offsets, rows + 1, (i) => offsets[i]) };
   }
 
+  bytes(length, least = 0, below = 256) {
+    return this.array(Uint8Array, length, () => least + this.random(below - least));
+  }
+
+  data(type, rows) {
+    const nullBitmap = this.random(3) ? undefined : this.bytes((rows + 7) >> 3);
+    const data = { length: rows, offset: 0, _nullCount: nullBitmap ? -1 : 0, nullBitmap, children: [] };
+    const child = (index, length) => this.data(type.children[index].type, length);
+    const children = (length) => type.children.map((_, index) => child(index, length));
+    const fixed = FIXED.find(([make]) => make().toString() === type.toString());
+    if (fixed) return { ...data, values: this.array(fixed[1], rows, this.key(rows)) };
+    switch (type.typeId) {
+      case Type.Bool:
+        return { ...data, values: this.bytes((rows + 7) >> 3) };
+      case Type.Dictionary: {
+        const size = 1 + this.random(100);
+        const dictionary = { data: [this.data(type.dictionary, size)] };
+        return { ...data, values: this.array(type.indices.ArrayType, rows, () => this.random(size)), dictionary };
+      }
+      case Type.Timestamp:
+        return { ...data, values: this.array(BigInt64Array, rows, this.key(rows)) };
+      case Type.Decimal:
+        return { ...data, values: this.array(Uint32Array, (rows * type.bitWidth) / 32, () => this.random(3)) };
+      case Type.FixedSizeBinary:
+        return { ...data, values: this.bytes(rows * type.byteWidth, 0, 3) };
+      case Type.Utf8View: {
+        const text = this.bytes(1000, 97, 100);
+        const views = this.array(Int32Array, 4 * rows);
+        for (let i = 0; i < rows; i++) {
+          views[4 * i] = this.random(40);
+          if (views[4 * i] > 12) views[4 * i + 3] = this.random(960);
+        }
+        return { ...data, values: new Uint8Array(views.buffer), variadicBuffers: [text] };
+      }
+      case Type.List:
+      case Type.Map: {
+        const { end, valueOffsets } = this.offsets(Int32Array, rows, 3);
+        return { ...data, valueOffsets, children: children(end) };
+      }
+      case Type.LargeList: {
+        const { end, valueOffsets } = this.offsets(BigInt64Array, rows, 3);
+        return { ...data, valueOffsets, children: children(end) };
+      }
+      case Type.FixedSizeList:
+        return { ...data, children: children(rows * type.listSize) };
+      case Type.Struct:
+        return { ...data, children: children(rows) };
+      case Type.Union: {
+        const typeIds = this.array(Int8Array, rows, () => type.typeIds[this.random(type.typeIds.length)]);
+        const union = { ...data, _nullCount: 0, nullBitmap: undefined, typeIds, children: children(rows) };
+        if (DataType.isSparseUnion(type)) return union;
+        return { ...union, valueOffsets: this.array(Int32Array, rows, (i) => i) };
+      }
+      default: {
+        const Offsets = type instanceof LargeUtf8 ? BigInt64Array : Int32Array;
+        const { end, valueOffsets } = this.offsets(Offsets, rows, this.random(2) ? 6 : 30);
+        return { ...data, valueOffsets, values: this.bytes(end, 97, 100) };
+      }
+    }
+  }
+
+  of(...choices) {
+    return choices[this.random(choices.length)]();
+  }
+
+  /** A type of keys. */
   type() {
-    if (this.random(3)) return FIXED[this.random(FIXED.length)][0]();
-    return [new Bool(), new Utf8(), new LargeUtf8(), new Binary()][this.random(4)];
+    const fixed = () => FIXED[this.random(FIXED.length)][0]();
+    const others = [Bool, Utf8, LargeUtf8, Binary, Utf8View, TimestampMillisecond].map((Type) => () => new Type());
+    const wide = [() => new Decimal(2, 38, 128), () => new Decimal(0, 18, 64), () => new FixedSizeBinary(5)];
+    const coded = () =>
+      new Dictionary(
+        this.of(() => new Utf8(), fixed),
+        this.of(
+          () => new Int8(),
+          () => new Int32(),
+        ),
+        this.id++,
+      );
+    return this.of(fixed, fixed, fixed, fixed, ...others, ...wide, coded, coded);
+  }
+  id = 0;
+
+  /** A type of payload: what may be nested goes so many levels down. */
+  payloadType(levels) {
+    if (levels === 0 || this.random(2)) return this.type();
+    const field = (name) => new Field(name, this.payloadType(levels - 1), true);
+    const entries = () => new Field('entries', new Struct([new Field('k', new Utf8(), false), field('v')]), false);
+    return this.of(
+      () => new List(field('item')),
+      () => new LargeList(field('item')),
+      () => new FixedSizeList(1 + this.random(3), field('item')),
+      () => new Struct([field('a'), field('b')]),
+      () => new Map_(entries()),
+      () => new SparseUnion([3, 7], [field('a'), field('b')]),
+      () => new DenseUnion([5, 0], [field('a'), field('b')]),
+      () => new Dictionary(this.payloadType(levels - 1), new Int16(), this.id++),
+    );
   }
 
-  /** An Arrow table as the engine reads it: column k of a type, and others. */
-  table(keyType, rows) {
-    const types = [keyType, ...Array.from({ length: this.random(4) }, () => this.type())];
+  /** An Arrow table as the engine reads it: key columns of these types, and others. */
+  table(keyTypes, rows) {
+    const others = Array.from({ length: this.random(4) }, () => this.payloadType(rows > 50_000 ? 0 : 2));
+    const types = [...keyTypes, ...others];
     const lengths = [];
     for (let left = rows; left > 0; ) {
       lengths.push(this.random(2) ? left : 1 + this.random(left));
       left -= lengths.at(-1);
     }
     const batches = lengths.map((length) => ({ data: { length, children: types.map((type) => this.data(type, length)) } }));
-    const fields = types.map((type, i) => ({ name: i ? `c${i}` : 'k', type, nullable: true }));
+    const fields = types.map((type, i) => ({ name: i < keyTypes.length ? `k${i}` : `c${i}`, type, nullable: true }));
     return { schema: { fields }, batches, numRows: rows };
   }
+}
+
+/** Whether a result has the shape that its types say: no offset, type id or index points to where nothing is. */
+function checkShape({ type, length, offset, valueOffsets, values, typeIds, children, dictionary }) {
+  const fail = (what) => {
+    throw new Error(`A result of ${type} has ${what}`);
+  };
+  const within = children ?? [];
+  if (valueOffsets && !DataType.isUnion(type)) {
+    const size = BigInt(within[0]?.length ?? values.byteLength);
+    for (let i = offset; i < offset + length; i++) if (valueOffsets[i] > valueOffsets[i + 1]) fail('offsets that fall');
+    if (length > 0 && (valueOffsets[offset] < 0 || BigInt(valueOffsets[offset + length]) > size))
+      fail('offsets that are outside');
+  }
+  if (DataType.isUnion(type)) {
+    for (let i = offset; i < offset + length; i++) {
+      const index = type.typeIds.indexOf(typeIds[i]);
+      if (index < 0) fail('a type id that its type lacks');
+      const at = DataType.isDenseUnion(type) ? valueOffsets[i] : i;
+      if (at < 0 || at >= within[index].length) fail('an offset that is outside');
+    }
+  }
+  if (DataType.isStruct(type) && within.some((child) => child.length < length)) fail('a child that is too short');
+  if (DataType.isFixedSizeList(type) && within[0].length < (offset + length) * type.listSize) fail('a child that is too short');
+  if (!DataType.isDictionary(type)) within.forEach(checkShape);
+  else dictionary?.data.forEach(checkShape);
 }
 
 const KINDS = ['inner', 'left', 'right', 'full', 'semi', 'anti'];
@@ -140,10 +280,13 @@ function drawCall(engine, inputs, random) {
     const [r, s] = [side(), side()];
     return ['joinKeys', () => engine.joinKeys(r, s, some({ algorithm: algorithm(), maxOutputRows: 2e6 }))];
   }
-  const type = inputs.type();
+  const keyTypes = Array.from({ length: 1 + random(2) * random(3) }, () => inputs.type());
+  const whole = (result) => {
+    if (result instanceof Table) for (const { data } of result.batches) data.children.forEach(checkShape);
+  };
   if (of === 2 || of === 3) {
-    const table = inputs.table(type, rows());
-    const names = table.schema.fields.map(({ name }) => name);
+    const table = inputs.table(keyTypes, rows());
+    const names = keyTypes.map((_, index) => `k${index}`);
     const by = names.slice(0, 1 + random(names.length)).map((column) => ({ column, descending: random(2) === 1 }));
     const limit = [undefined, undefined, 1, 100, 5000][random(5)];
     const options = some({ by, algorithm: [undefined, 'merge', 'radix', 'sample'][random(4)], limit, offset: random(2) * 7 });
@@ -160,12 +303,20 @@ function drawCall(engine, inputs, random) {
       const search = async () => checkRows(await engine.searchSorted(table, table, { by }).catch(unsorted), table.numRows + 1);
       return [`searchSorted by ${by.length}`, search];
     }
-    if (of === 2) return [`sort by ${by.length}`, () => engine.sort(table, options)];
-    return [`load, sort by ${by.length}`, async () => engine.sort(await engine.load(table), options)];
+    if (of === 2) return [`sort by ${by.length}`, async () => whole(await engine.sort(table, options))];
+    return [`load, sort by ${by.length}`, async () => whole(await engine.sort(await engine.load(table), options))];
   }
-  const [left, right] = [inputs.table(type, rows()), inputs.table(type, rows())];
+  const [left, right] = [inputs.table(keyTypes, rows()), inputs.table(keyTypes, rows())];
   const how = KINDS[random(6)];
-  const options = { on: 'k', how, ...some({ algorithm: algorithm() }) };
+  const on = keyTypes.map((_, index) => `k${index}`);
+  const maintainOrder = [undefined, undefined, 'left', 'right'][random(4)];
+  const limit = [undefined, undefined, undefined, 1000][random(4)];
+  const options = { on, how, nullsEqual: random(3) === 0, ...some({ algorithm: algorithm(), maintainOrder, limit }) };
+  if (random(8) === 0)
+    return [
+      `unique of ${on.length}`,
+      async () => whole(await engine.unique(left, { on, keep: ['first', 'last', 'none'][random(3)] })),
+    ];
   if (of === 4) return [`joinCount ${how}`, () => engine.joinCount(left, right, options)];
   if (of === 5) {
     return [
@@ -177,7 +328,7 @@ function drawCall(engine, inputs, random) {
       },
     ];
   }
-  return [`join ${how}`, () => engine.join(left, right, { ...options, maxOutputRows: 1e6 })];
+  return [`join ${how} by ${on.length}`, async () => whole(await engine.join(left, right, { ...options, maxOutputRows: 1e6 }))];
 }
 
 /** Whether the engine still sorts and joins. */
