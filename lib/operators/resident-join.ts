@@ -6,7 +6,7 @@ import { type TypeInfo, typeName } from '../columns/types.js';
 import type { KeyedTables, NativeJoinRequest, ResidentOrigin, Side, TableKeys } from '../native.js';
 import type { JoinPlan } from '../plan/join.js';
 import { ALL_ROWS, takesAll } from '../plan/order.js';
-import type { ColumnOrigin, PlannedColumn, Resources } from '../plan/plan.js';
+import { type ColumnOrigin, type PlannedColumn, type Resources, readEachOther } from '../plan/plan.js';
 import { planResidentJoin } from '../plan/resident.js';
 import type { Call } from './call.js';
 import { type Joined, type JoinTask, plannedCoalesced } from './join.js';
@@ -51,9 +51,10 @@ export async function prepareResident(call: Call, task: JoinTask): Promise<Resid
   if (keys.bits > keys.mostBits) return unjoined(`the keys take ${keys.bits} bits, more than ${keys.mostBits}`);
   const { settings, want } = task;
   const columns = typeof want === 'string' ? [] : want.columns;
-  let layout = takesAll(settings) ? layOut(task, columns, keys.giveLeft, keys.areColumns) : layOutRows(columns);
+  const gathers = readEachOther(call.resources.devices);
+  let layout = takesAll(settings) ? layOut(task, columns, gathers, keys.giveLeft, keys.areColumns) : layOutRows(columns);
   // Keys that are made can be decoded only where the result is made.
-  if (!keys.areColumns && !layout.made) layout = layOut(task, columns, [], false);
+  if (!keys.areColumns && !layout.made) layout = layOut(task, columns, gathers, [], false);
   const { payload, from, made } = layout;
   const originOf = ({ source, column }: ResultColumn, index: number): ResidentOrigin => {
     if (from[index] === 'keys') return { from: 'keys', pair: pairs.findIndex((pair) => pair.left === column) };
@@ -105,9 +106,16 @@ interface Layout {
 }
 
 /**
- * `keysGive`: whether keys give the left column of each pair; `asTheyAre`: they are its values, which may come home as they are.
+ * `gathers`: whether the devices gather columns, for which they must read each other's memory; `keysGive`: whether keys give the left
+ * column of each pair; `asTheyAre`: they are its values, which may come home as they are.
  */
-function layOut(task: JoinTask, columns: readonly ResultColumn[], keysGive: readonly boolean[], asTheyAre: boolean): Layout {
+function layOut(
+  task: JoinTask,
+  columns: readonly ResultColumn[],
+  gathers: boolean,
+  keysGive: readonly boolean[],
+  asTheyAre: boolean,
+): Layout {
   const isKey = ({ source, column }: ResultColumn): boolean =>
     task.settings.how === 'inner' &&
     source === 'left' &&
@@ -120,7 +128,7 @@ function layOut(task: JoinTask, columns: readonly ResultColumn[], keysGive: read
     return payload[column.source] === null ? 'gathered' : 'payload';
   });
   const stays = task.settings.resident || from.includes('gathered') || (from.includes('keys') && !asTheyAre);
-  return { payload, from, made: stays && columns.every((column, index) => isMadeThere(task, column, from[index]!)) };
+  return { payload, from, made: stays && columns.every((column, index) => isMadeThere(task, column, from[index]!, gathers)) };
 }
 
 /** Rows are ordered and cut in host memory, so they have to come there as numbers, and columns are made of them there. */
@@ -132,10 +140,10 @@ function layOutRows(columns: readonly ResultColumn[]): Layout {
 const residentOf = (task: JoinTask, side: Side): Resident => task[side].loaded!.resident!;
 
 /** Whether a column of the result can be made on the devices. */
-function isMadeThere(task: JoinTask, { source, column }: ResultColumn, from: ColumnOrigin): boolean {
+function isMadeThere(task: JoinTask, { source, column }: ResultColumn, from: ColumnOrigin, gathers: boolean): boolean {
   if (source === 'coalesced') return false;
   const { handle, position } = residentOf(task, source);
-  return from !== 'gathered' || (handle.spreadEvenly && position.has(column));
+  return from !== 'gathered' || (gathers && handle.spreadEvenly && position.has(column));
 }
 
 /** Why a join of these does not run where they lie, as far as their types and the options say; or null. */
