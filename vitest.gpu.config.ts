@@ -5,7 +5,7 @@ export default defineConfig({
   test: {
     include: [
       'test/integration/{sort,join,bad-input,engine,load}.test.ts',
-      'test/property/{sort,join}.property.test.ts',
+      'test/property/*.property.test.ts',
       'test/gpu/**/*.test.ts',
     ],
     env: { WARPJOIN_TEST_DEVICES: 'gpu' },
