@@ -2,6 +2,7 @@
 
 #include "columns/encoded_sort_keys.h"
 #include "columns/gather.h"
+#include "core/error.h"
 #include "core/key_types.h"
 
 namespace warpjoin::columns {
@@ -118,11 +119,14 @@ namespace {
 /// Values by their numbers. Few of them stay in the cache, so that the result is written in sequence.
 OwnedColumn decode_numbers(const PackedValue& value, uint8_t key_bytes, const void* keys, uint64_t rows, Engine& engine,
                            const Job& job) {
+  const uint64_t count = value.by_number->column.length;
+  if (rows > 0 && count == 0) throw InputChanged("A key column");
   const HostBuffer numbers = engine.memory->allocate(rows * sizeof(uint32_t), "the values of join keys");
   for_row_blocks(engine, rows, job, [&, out = numbers.as<uint32_t>()](uint64_t, uint64_t begin, uint64_t end) {
     const auto number = [&](const auto* words) {
+      // Keys may be the caller's, and have changed since they were found.
       for (uint64_t row = begin; row < end; ++row)
-        out[row] = static_cast<uint32_t>(uint64_t{words[row]} >> value.shift & low_bits(value.bits));
+        out[row] = static_cast<uint32_t>(std::min(uint64_t{words[row]} >> value.shift & low_bits(value.bits), count - 1));
     };
     key_bytes == 4 ? number(static_cast<const uint32_t*>(keys)) : number(static_cast<const uint64_t*>(keys));
   });
