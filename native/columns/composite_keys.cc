@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "columns/dictionary_codes.h"
 #include "columns/encoded_sort_keys.h"
 #include "columns/matchable.h"
 #include "columns/plain_keys.h"
@@ -187,47 +188,6 @@ TextCodes codes_of(const Column& left, const Column& right, Giver giver, Engine&
 /// The ordered bits of zero: integers whose field's base this is are their own codes.
 uint64_t ordered_zero(const ColumnType& type) { return static_cast<uint64_t>(-least_value(type)); }
 
-/// Whether each value of a dictionary that has a code has its own position as one.
-template <class Code>
-bool are_positions(const Code* codes, uint64_t entries, uint64_t count, Engine& engine, const Job& job) {
-  std::atomic<bool> all{true};
-  for_row_blocks(engine, entries, job, [&](uint64_t, uint64_t begin, uint64_t end) {
-    bool here = true;
-    for (uint64_t i = begin; i < end; ++i) here &= codes[i] == (i < count ? static_cast<Code>(i) : kNoCode<Code>);
-    if (!here) all.store(false, std::memory_order_relaxed);
-  });
-  return all.load();
-}
-
-/// Whether the indices of all chunks count from the same value.
-bool is_one_dictionary(const ChunkIndex& chunks) {
-  return std::all_of(chunks.chunks().begin(), chunks.chunks().end(),
-                     [](const ColumnChunk& chunk) { return chunk.dictionary_base == 0; });
-}
-
-/// Whether two plain columns have the same bytes. Looks at one chunk alone, as dictionaries nearly always have.
-bool same_values(const Column& left, const Column& right, Engine& engine, const Job& job) {
-  const ChunkIndex a(left), b(right);
-  const ColumnType &type = a.type(), &other = b.type();
-  if (type.kind != other.kind || type.order != other.order || type.width != other.width || a.rows() != b.rows()) return false;
-  if (!a.single() || !b.single() || a.nullable() || b.nullable() || is_boolean_key(type)) return false;
-  const ColumnChunk &x = a.chunks()[0], &y = b.chunks()[0];
-  std::atomic<bool> same{true};
-  const auto compare = [&](const void* one, const void* two, uint64_t bytes) {
-    engine.pool.for_blocks(bytes, uint64_t{1} << 20, job, [&](uint64_t begin, uint64_t end) {
-      if (!same.load(std::memory_order_relaxed)) return;
-      if (std::memcmp(static_cast<const char*>(one) + begin, static_cast<const char*>(two) + begin, end - begin) != 0)
-        same.store(false, std::memory_order_relaxed);
-    });
-    return same.load();
-  };
-  if (!type.variable_width()) return compare(x.values, y.values, a.rows() * type.width);
-  if (!compare(x.offsets, y.offsets, (a.rows() + 1) * (type.kind == ColumnKind::utf8 ? 4 : 8))) return false;
-  const uint64_t last = a.rows() - 1;
-  const uint64_t bytes = (type.kind == ColumnKind::utf8 ? text_range<int32_t>(x, last) : text_range<int64_t>(x, last)).end;
-  return bytes <= y.values_bytes && compare(x.values, y.values, bytes);
-}
-
 /// The field of a pair of columns of which one or both have a dictionary. `same`: both have the same one, of plain values `left`.
 void set_dictionary_codes(Field& field, const Column& left, const Column& right, bool same, Engine& engine, const Job& job) {
   // Codes are positions in the dictionary of the longer column, so that its indices, if possible, need no look-up.
@@ -242,8 +202,7 @@ void set_dictionary_codes(Field& field, const Column& left, const Column& right,
     const HostBuffer& codes = is_left || same ? field.codes.left : field.codes.right;
     const uint64_t count = field.codes.count;
     const bool positions = is_one_dictionary(side->chunks) && count_nulls(ChunkIndex(values), engine, job) == 0 &&
-                           (field.codes.bytes == 4 ? are_positions(codes.as<uint32_t>(), values.length, count, engine, job)
-                                                   : are_positions(codes.as<uint64_t>(), values.length, count, engine, job));
+                           are_positions(codes, field.codes.bytes, values.length, count, engine, job);
     side->values = positions ? FieldSide::Values::number : FieldSide::Values::entry_codes;
     side->base = positions ? ordered_zero(side->chunks.type()) : 0;
   }
@@ -470,36 +429,6 @@ unsigned place(std::vector<Field>& fields) {
   return static_cast<unsigned>(used.size());
 }
 
-/// The indices that a left column's codes stand for: nothing where several have one code.
-std::shared_ptr<const PlainKey> indices_of_codes(const Field& field, Engine& engine, const Job& job) {
-  const ColumnType& type = field.left.chunks.type();
-  const uint64_t count = field.codes.count, entries = field.left.column->dictionary->length;
-  const auto* const codes = field.codes.left.as<uint32_t>();
-  HostBuffer indices = engine.memory->allocate(count * type.width, "the indices of join keys");
-  std::memset(indices.data(), 0, indices.size());
-  HostBuffer taken = engine.memory->allocate((count + 63) / 64 * 8, "the indices of join keys");
-  std::memset(taken.data(), 0, taken.size());
-  for (uint64_t entry = 0; entry < entries; ++entry) {
-    if (entry % kBlockRows == 0) job.check();
-    const uint64_t code = codes[entry];
-    if (code >= count) continue;  // none, or null
-    uint64_t& word = taken.as<uint64_t>()[code / 64];
-    if (word >> (code % 64) & 1) return nullptr;
-    word |= uint64_t{1} << (code % 64);
-    std::memcpy(indices.as<char>() + code * type.width, &entry, type.width);
-  }
-  auto key = std::make_shared<PlainKey>();
-  key->column.type = type;
-  key->column.length = count;
-  ColumnChunk chunk;
-  chunk.length = count;
-  chunk.values = indices.data();
-  chunk.values_bytes = indices.size();
-  key->column.chunks.push_back(chunk);
-  key->owned.push_back(std::move(indices));
-  return key;
-}
-
 /// Where packed keys hold the values of a pair's left column, which serve as they are: integers and booleans, few distinct texts
 /// and indices of a dictionary. Nulls are nowhere.
 PackedValue left_value(const Field& field, Engine& engine, const Job& job) {
@@ -513,7 +442,9 @@ PackedValue left_value(const Field& field, Engine& engine, const Job& job) {
   } else if (left.values == Values::row_codes && source && field.codes.texts) {
     value.by_number = std::make_shared<const PlainKey>(field.codes.texts->column(value.type, engine));
   } else if (left.values == Values::entry_codes && is_one_dictionary(left.chunks)) {
-    if (field.codes.bytes == 4) value.by_number = indices_of_codes(field, engine, job);
+    if (field.codes.bytes == 4)
+      value.by_number = indices_of_codes(field.codes.left.as<uint32_t>(), left.column->dictionary->length, field.codes.count,
+                                         value.type, engine, job);
   }
   value.given |= value.by_number != nullptr;
   return value;
