@@ -111,19 +111,25 @@ export interface SortKeysHandle extends Handle<'sortKeys'> {
 }
 export interface JoinKeysHandle extends Handle<'joinKeys'> {
   readonly keyBytes: 4 | 8;
-  /** Key bits are the left column's values: an inner join can give them as the key column. */
-  readonly keysAreLeftValues: boolean;
   /** The side whose keys are its row numbers, which lookupJoin looks up; null: neither. */
   readonly rowsAreKeysOf: Side | null;
   /** What a key is: a value, fields side by side, or a number that stands for a text or for fields that need more than 64 bits. */
   readonly made: 'value' | 'packed' | 'code';
   /** That the fields need together; 0 where there is one column, which is the key or has a code. */
   readonly bits: number;
-  /** Packed keys: of each pair, whether they give back the left column. */
+  /** Of each pair, whether the keys of an inner join's rows give back the left column: as they are, or decoded if `made` is packed. */
   readonly givesLeft: readonly boolean[];
   readonly left: JoinSideInfo;
   readonly right: JoinSideInfo;
 }
+/**
+ * The column of a side that is to travel with its keys, null for row numbers. It may depend on whether the keys give the left
+ * columns of pairs.
+ */
+export type NativePayload =
+  | number
+  | null
+  | { readonly pairs: readonly number[]; readonly given: number | null; readonly otherwise: number | null };
 export interface JoinSideInfo {
   readonly rows: number;
   readonly tuples: number;
@@ -394,10 +400,10 @@ export interface NativeEngine {
     job: NativeJob,
     left: RelationHandle,
     leftColumns: readonly number[],
-    leftPayload: number | null,
+    leftPayload: NativePayload,
     right: RelationHandle,
     rightColumns: readonly number[],
-    rightPayload: number | null,
+    rightPayload: NativePayload,
     /** Of each pair of columns. */
     comparisons: readonly KeyComparison[],
   ): Promise<JoinKeysHandle>;

@@ -1,6 +1,6 @@
 // The workloads of the benchmarks: what they hold at `rows` rows of the larger side, and what is asked of them.
 // Payloads stay below 2^24, so that their sums over 10^9 rows are exact as float64.
-import { DateDay, Float64, Int32, Int64, makeData, makeVector, Table, Utf8, Vector } from 'apache-arrow';
+import { DateDay, Dictionary, Float64, Int32, Int64, makeData, makeVector, Table, Utf8, Vector } from 'apache-arrow';
 import { int64, permutation, random, zipf } from './random.mjs';
 
 const payloadBits = 8; // of 32 shifted out
@@ -38,8 +38,15 @@ function textKeys(length, idOf) {
   return new Vector([makeData({ type: new Utf8(), length, nullCount: 0, valueOffsets: offsets, data: bytes.slice(0, end) })]);
 }
 
-/** A join of `left` unique keys with `right` foreign keys. `keyOf` makes the key column from ids. */
-function join({ description, leftRows = (rows) => rows, foreign, keyColumn = int64Column, options = {} }) {
+/** A join of `left` unique keys with `right` foreign keys. `keyColumn` makes the key column from ids, which are below `left`. */
+function join({
+  description,
+  leftRows = (rows) => rows,
+  foreign,
+  keyColumn = int64Column,
+  keyColumns = () => keyColumn,
+  options = {},
+}) {
   return {
     kind: 'join',
     description,
@@ -48,6 +55,7 @@ function join({ description, leftRows = (rows) => rows, foreign, keyColumn = int
       const left = leftRows(rows);
       const ids = permutation(left, 1);
       const idOf = foreign(left, ids);
+      const keyColumn = keyColumns(left);
       return {
         left: new Table({ key: keyColumn(left, (i) => ids[i]), left_payload: payload(left, 3) }),
         right: new Table({ key: keyColumn(rows, () => idOf()), right_payload: payload(rows, 4) }),
@@ -72,6 +80,14 @@ function joinBySeveral({ description, on, columnsOf }) {
     },
   };
 }
+
+/** A dictionary of `distinct` texts, and columns of its indices: of a table's rows `idOf` each. */
+function dictionaryColumns(distinct) {
+  const dictionary = textKeys(distinct, (id) => id);
+  const type = new Dictionary(new Utf8(), new Int32(), 0);
+  return (length, idOf) => new Vector([makeData({ type, length, nullCount: 0, data: codes(length, idOf), dictionary })]);
+}
+const codes = (length, idOf) => new Int32Array(length).map((_, i) => idOf(i));
 
 /** Int32 columns of the numbers that `split` makes of each id. */
 function int32Columns(length, idOf, count, split) {
@@ -137,6 +153,18 @@ export const workloads = {
     description: 'utf8 keys of 8 to 24 bytes with int64 payload, uniform foreign keys',
     foreign: uniform,
     keyColumn: textKeys,
+  }),
+  'join-dictionary': join({
+    description: 'dictionary keys of utf8 values of 8 to 24 bytes and int32 indices, int64 payload, twenty foreign keys for each',
+    leftRows: (rows) => Math.ceil(rows / 20),
+    foreign: uniform,
+    keyColumns: dictionaryColumns,
+  }),
+  'join-dictionary-codes': join({
+    description: 'the same rows, the indices as int32 keys',
+    leftRows: (rows) => Math.ceil(rows / 20),
+    foreign: uniform,
+    keyColumn: (length, idOf) => vector(new Int32(), codes(length, idOf)),
   }),
   'join-two-int32': joinBySeveral({
     description:

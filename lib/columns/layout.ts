@@ -104,12 +104,14 @@ export function joinLayout(leftInput: Input, rightInput: Input, settings: JoinSe
  * gives that side's rows in their order, so they are read in sequence.
  */
 function takeInProbeOrder(left: Input, right: Input, key: KeyPair, columns: UntypedColumn[]): void {
-  const [one, other] = [infoOf(left, key.left), infoOf(right, key.right)];
-  if (one.order !== 'bytes' || one.kind !== other.kind || one.width !== other.width || one.type.typeId !== other.type.typeId)
-    return;
+  if (!sameBytes(infoOf(left, key.left), infoOf(right, key.right))) return;
   if (right.rows >= left.rows)
     columns[key.left] = { ...columns[key.left]!, source: 'right', column: key.right, of: right.columns[key.right]! };
 }
+
+/** Whether equal values of two key columns are the same texts of one type. */
+export const sameBytes = (one: TypeInfo, other: TypeInfo): boolean =>
+  one.order === 'bytes' && one.kind === other.kind && one.width === other.width && one.type.typeId === other.type.typeId;
 
 /** The inputs with one dictionary for each pair of keys of the same type of dictionary. */
 function withSharedDictionaries(left: Input, right: Input, keys: readonly KeyPair[]): [Input, Input] {

@@ -32,13 +32,13 @@ import {
   planJoin,
   planWithoutHash,
 } from '../plan/join.js';
-import { checkHostBytes, columnBlocks, madeBytes } from '../plan/memory.js';
+import { checkHostBytes, columnBlocks, hostBlock, madeBytes } from '../plan/memory.js';
 import { rowsTaken } from '../plan/order.js';
 import { type ColumnOrigin, type ColumnStep, isHandedOver, type PlannedColumn, type Resources } from '../plan/plan.js';
 import { quote } from '../suggest.js';
 import type { JoinIndices, ResidentTable, ResultTable, Stats } from '../types.js';
 import { type Call, type EngineCore, placed, runCall } from './call.js';
-import { encodeKeys, handsOverKeys, isLeftKey, keysInWords } from './join-keys.js';
+import { encodeKeys, givesKeys, keysInWords, pairOf } from './join-keys.js';
 import { type LoadedTable, loadResult, readInput } from './load.js';
 import { executeResident, prepareResident, type ResidentJoin } from './resident-join.js';
 import { conversionBytes, fromHostMemory, isOutOfDeviceMemory, leastWidth, plannedWidth, withStats } from './shared.js';
@@ -254,10 +254,10 @@ async function prepareFromHost(call: Call, task: JoinTask, why: string | null): 
   const { usedBytes } = call.native.memory();
   const keys = keyColumns && (await encodeKeys(call, task, keyColumns, relations, position));
   const encodedBytes = call.native.memory().usedBytes - usedBytes;
-  const keyFromTuples = keys !== null && handsOverKeys(task, keys);
+  const gives = { left: keys !== null && givesKeys(task, 'left', keys), right: keys !== null && givesKeys(task, 'right', keys) };
   const origins = columns.map((column): ColumnOrigin => {
     if (column.source === 'coalesced') return 'coalesced';
-    if (keyFromTuples && isLeftKey(column, keyColumns)) return keys.made === 'packed' ? 'decoded' : 'keys';
+    if (gives[column.source] && pairOf(task, column) >= 0) return keys!.made === 'packed' ? 'decoded' : 'keys';
     return keys?.[column.source].carriesPayload ? 'payload' : 'gathered';
   });
   const planned = columns.map((column, index): PlannedColumn => {
@@ -277,7 +277,7 @@ async function prepareFromHost(call: Call, task: JoinTask, why: string | null): 
     kind: settings.how === 'cross' ? 'inner' : settings.how,
     buildLeft: true,
     countOnly: want === 'count',
-    wantKeys: keyFromTuples,
+    wantKeys: gives.left || gives.right,
     wantLeft: wants('left'),
     wantRight: wants('right') && settings.how !== 'semi' && settings.how !== 'anti',
     maxRows: settings.maxOutputRows,
@@ -505,9 +505,21 @@ function orderBytes(call: Call, { left, right, settings }: JoinTask, request: Na
 function checkRows(call: Call, size: number, task: JoinTask, { planned }: Prepared): void {
   if (task.want === 'count') return;
   checkHolds(call, task, size);
-  const made = planned.filter((column) => !isHandedOver(column));
-  const bytes = madeBytes(made, (column) => columnBlocks(size, column));
+  const bytes = madeBytes(
+    planned.flatMap((column, index) => {
+      if (isHandedOver(column)) return [];
+      // Texts and indices that are decoded have their numbers first.
+      return column.from === 'decoded' && isNumbered(task, index) ? [{ ...column, scratchBytes: hostBlock(4 * size) }] : [column];
+    }),
+    (column) => columnBlocks(size, column),
+  );
   checkHostBytes(`Making the columns of a result of ${size} rows`, bytes, call.resources);
+}
+
+function isNumbered({ left, right, want }: JoinTask, index: number): boolean {
+  const { source, column } = (want as { columns: ResultColumn[] }).columns[index]!;
+  const { order, dictionary } = infoOf(source === 'right' ? right : left, column);
+  return dictionary !== null || order === 'bytes';
 }
 
 /** Throws where what the call gives, a table or typed arrays, can't hold so many rows. */
@@ -560,10 +572,7 @@ async function makeColumn(
   const { columns } = task.want as { columns: ResultColumn[] };
   const { column, source, common } = columns[step.column]!;
   if (step.from === 'keys') return native.takeJoinKeys(job, rows);
-  if (step.from === 'decoded') {
-    const pair = task.keys!.findIndex((key) => key.left === column);
-    return native.decodeJoinKeys(job, rows, pair);
-  }
+  if (step.from === 'decoded') return native.decodeJoinKeys(job, rows, pairOf(task, columns[step.column]!));
   if (source === 'coalesced') {
     const [left, right] = [position.left.get(column)!, position.right.get(rightOf(task.keys, column))!];
     const as = common?.as ?? { left: null, right: null };

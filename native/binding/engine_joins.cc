@@ -1,4 +1,7 @@
 // The steps of joins.
+#include <algorithm>
+#include <string>
+
 #include "binding/convert.h"
 #include "binding/engine_wrap.h"
 #include "binding/handles.h"
@@ -35,6 +38,36 @@ MakeResult rows_of(Engine& engine, const JoinKeysState& keys, JoinRows rows) {
   return rows_to_handle(engine, values_of(keys.keys.left), values_of(keys.keys.right), std::move(rows), keys.keys.left_values);
 }
 
+/// What a side is to carry, which may depend on what its keys give.
+struct Payload {
+  std::vector<size_t> pairs;
+  const Column* given = nullptr;  ///< where keys give the left columns of all these pairs
+  const Column* otherwise = nullptr;
+
+  const Column* column(const JoinKeys& keys) const {
+    return std::all_of(pairs.begin(), pairs.end(), [&](size_t pair) { return keys.give_left(pair); }) ? given : otherwise;
+  }
+};
+
+Payload to_payload(const Relation& relation, const Napi::Value& value, const char* what, size_t pairs) {
+  Payload payload;
+  if (!value.IsObject()) {
+    payload.given = optional_column_at(relation, value, what);
+    return payload;
+  }
+  const auto object = value.As<Napi::Object>();
+  payload.given = optional_column_at(relation, object.Get("given"), what);
+  payload.otherwise = optional_column_at(relation, object.Get("otherwise"), what);
+  const Napi::Value list = object.Get("pairs");
+  if (!list.IsArray()) throw Napi::TypeError::New(value.Env(), std::string("Expected the pairs of ") + what);
+  for (uint32_t i = 0; i < list.As<Napi::Array>().Length(); ++i) {
+    const uint64_t pair = to_count(list.As<Napi::Array>().Get(i), what);
+    if (pair >= pairs) throw Napi::RangeError::New(value.Env(), std::string("Expected pairs of columns for ") + what);
+    payload.pairs.push_back(pair);
+  }
+  return payload;
+}
+
 }  // namespace
 
 Napi::Value EngineWrap::join_keys(const Napi::CallbackInfo& info) {
@@ -51,29 +84,30 @@ Napi::Value EngineWrap::join_keys(const Napi::CallbackInfo& info) {
     pairs[i].left = left_keys[i];
     pairs[i].right = right_keys[i];
   }
-  const Column* left_payload = optional_column_at(*state->left, info[3], "leftPayload");
-  const Column* right_payload = optional_column_at(*state->right, info[6], "rightPayload");
+  const Payload left_payload = to_payload(*state->left, info[3], "leftPayload", pairs.size());
+  const Payload right_payload = to_payload(*state->right, info[6], "rightPayload", pairs.size());
   return enqueue(info, {state},
                  [state = state.get(), held = std::weak_ptr(state), pairs = std::move(pairs), left_payload, right_payload](
                      Engine& engine, Job& job) -> MakeResult {
                    const PhaseTimer timer(job, "encode");
-                   state->keys = encode_join_keys(pairs, left_payload, right_payload, engine, job);
+                   JoinKeys& keys = state->keys = encode_join_keys(pairs, nullptr, nullptr, engine, job);
+                   carry_payload(keys.left, left_payload.column(keys), engine, job);
+                   carry_payload(keys.right, right_payload.column(keys), engine, job);
                    // Here and not below: the keys may be the caller's, and gone by then.
                    const bool left_sorted = seems_sorted(state->keys.left.tuples),
                               right_sorted = seems_sorted(state->keys.right.tuples);
-                   return [held, left_sorted, right_sorted](Napi::Env env) -> Napi::Value {
+                   return [held, left_sorted, right_sorted, pairs = pairs.size()](Napi::Env env) -> Napi::Value {
                      const auto made = held.lock();
                      Napi::Object handle = to_handle(env, made);
                      handle.Set("keyBytes", number(env, made->keys.left.tuples.layout.key_bytes));
-                     handle.Set("keysAreLeftValues", Napi::Boolean::New(env, made->keys.keys_are_left_values));
                      handle.Set("rowsAreKeysOf", made->keys.left.keys_are_rows    ? Napi::Value(Napi::String::New(env, "left"))
                                                  : made->keys.right.keys_are_rows ? Napi::Value(Napi::String::New(env, "right"))
                                                                                   : env.Null());
                      handle.Set("made", Napi::String::New(env, name_of(made->keys.made)));
                      handle.Set("bits", number(env, made->keys.bits));
                      Napi::Array gives = Napi::Array::New(env);
-                     for (const PackedValue& value : made->keys.left_values) {
-                       gives.Set(gives.Length(), Napi::Boolean::New(env, value.given));
+                     for (size_t pair = 0; pair < pairs; ++pair) {
+                       gives.Set(gives.Length(), Napi::Boolean::New(env, made->keys.give_left(pair)));
                      }
                      handle.Set("givesLeft", gives);
                      handle.Set("left", describe_side(env, made->keys.left, left_sorted));

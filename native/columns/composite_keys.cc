@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "columns/dictionary_codes.h"
+#include "columns/encoded_sort_keys.h"
 #include "columns/matchable.h"
 #include "columns/plain_keys.h"
 #include "columns/scan.h"
@@ -125,8 +127,6 @@ void set_range(Field& field, Engine& engine, const Job& job) {
   }
 }
 
-TextCodes codes_of(const Column& left, const Column& right, Engine& engine, const Job& job);
-
 /// Texts: packed where those of one side are short; returns false where they are not.
 bool pack_texts(Field& field, Engine& engine, const Job& job) {
   const TextScan left = scan_text(field.left.chunks, false, engine, job);
@@ -183,12 +183,39 @@ void set_null_entries(const ChunkIndex& values, HostBuffer& codes, uint64_t null
   });
 }
 
+TextCodes codes_of(const Column& left, const Column& right, Giver giver, Engine& engine, const Job& job);
+
+/// The ordered bits of zero: integers whose field's base this is are their own codes.
+uint64_t ordered_zero(const ColumnType& type) { return static_cast<uint64_t>(-least_value(type)); }
+
+/// The field of a pair of columns of which one or both have a dictionary. `same`: both have the same one, of plain values `left`.
+void set_dictionary_codes(Field& field, const Column& left, const Column& right, bool same, Engine& engine, const Job& job) {
+  // Codes are positions in the dictionary of the longer column, so that its indices, if possible, need no look-up.
+  const Column &left_column = *field.left.column, &right_column = *field.right.column;
+  const bool both = left_column.dictionary && right_column.dictionary;
+  const Giver giver = !both ? Giver::shorter : left_column.length >= right_column.length ? Giver::left : Giver::right;
+  set_codes(field, codes_of(left, same ? left : right, giver, engine, job));
+  for (FieldSide* side : {&field.left, &field.right}) {
+    if (!side->column->dictionary) continue;
+    const bool is_left = side == &field.left;
+    const Column& values = is_left || same ? left : right;
+    const HostBuffer& codes = is_left || same ? field.codes.left : field.codes.right;
+    const uint64_t count = field.codes.count;
+    const bool positions = is_one_dictionary(side->chunks) && count_nulls(ChunkIndex(values), engine, job) == 0 &&
+                           are_positions(codes, field.codes.bytes, values.length, count, engine, job);
+    side->values = positions ? FieldSide::Values::number : FieldSide::Values::entry_codes;
+    side->base = positions ? ordered_zero(side->chunks.type()) : 0;
+  }
+}
+
 /// The fields of a pair: one, or two where nulls need a bit of their own. `own`: both sides are one column.
 void add_fields(const JoinKeyPair& pair, bool own, std::vector<Field>& fields, Engine& engine, const Job& job) {
   const bool nulls_equal = nulls_match(pair, engine, job);
   const auto values_of = [](const Column& column) { return column.dictionary ? column.dictionary.get() : &column; };
-  PlainPair plain =
-      plain_pair({values_of(*pair.left), pair.left_factor}, {values_of(*pair.right), pair.right_factor}, own, engine, job);
+  const KeySource left_source{values_of(*pair.left), pair.left_factor}, right_source{values_of(*pair.right), pair.right_factor};
+  const bool dictionaries = pair.left->dictionary && pair.right->dictionary;
+  const bool one = own || (dictionaries && is_same_memory(left_source, right_source));
+  PlainPair plain = plain_pair(left_source, right_source, one, engine, job);
   const Column &left = plain.left(), &right = plain.right();
   if (!pair.left->dictionary && !pair.right->dictionary) {
     Field field(left, right);
@@ -203,10 +230,9 @@ void add_fields(const JoinKeyPair& pair, bool own, std::vector<Field>& fields, E
     return;
   }
   Field& field = fields.emplace_back(pair.left->dictionary ? *pair.left : left, pair.right->dictionary ? *pair.right : right);
-  set_codes(field, codes_of(left, right, engine, job));
+  set_dictionary_codes(field, left, right, one || (dictionaries && same_values(left, right, engine, job)), engine, job);
   finish(field, nulls_equal);
-  const auto look_up = [&](FieldSide& side, HostBuffer& codes, const Column& values) {
-    side.values = FieldSide::Values::entry_codes;
+  const auto set_nulls = [&](HostBuffer& codes, const Column& values) {
     if (!nulls_equal || !codes) return;
     if (field.codes.bytes == 4) {
       set_null_entries<uint32_t>(ChunkIndex(values), codes, field.null_code, engine, job);
@@ -214,8 +240,8 @@ void add_fields(const JoinKeyPair& pair, bool own, std::vector<Field>& fields, E
       set_null_entries<uint64_t>(ChunkIndex(values), codes, field.null_code, engine, job);
     }
   };
-  if (pair.left->dictionary) look_up(field.left, field.codes.left, left);
-  if (pair.right->dictionary) look_up(field.right, field.codes.right, right);
+  if (pair.left->dictionary) set_nulls(field.codes.left, left);
+  if (pair.right->dictionary) set_nulls(field.codes.right, right);
   field.plain = std::move(plain.keys);
 }
 
@@ -235,7 +261,8 @@ void with_codes(const Field& field, const FieldSide& side, Body&& body) {
       return (text.size - least) << (8 * greatest) | leading_bytes(text.data, text.size, text.end) >> (64 - 8 * greatest);
     });
   };
-  const void* const codes = (&side == &field.left ? field.codes.left : field.codes.right).data();
+  const bool of_left = &side == &field.left || !field.codes.right;  // one dictionary of both sides has codes once
+  const void* const codes = (of_left ? field.codes.left : field.codes.right).data();
   const auto with_row_codes = [&]<class Code>() {
     body([codes = static_cast<const Code*>(codes)](const ColumnChunk&, uint64_t, uint64_t row) { return uint64_t{codes[row]}; });
   };
@@ -397,17 +424,30 @@ unsigned place(std::vector<Field>& fields) {
     } else {
       *word += field->bits;
     }
-    field->shift %= kWordBits;  // of no bits behind a full word
+    if (field->bits == 0) field->shift = 0;  // behind a full word it would be out of range
   }
   return static_cast<unsigned>(used.size());
 }
 
-/// Where packed keys hold the values of a pair's left column: integers and booleans that serve as they are, and nulls nowhere.
-PackedValue left_value(const Field& field) {
-  const ColumnType& type = field.left.chunks.type();
-  const bool given = field.left.values == FieldSide::Values::number && !is_float_key(type) && field.null_code == kNoMatch &&
-                     !field.plain.empty() && field.plain.front().is_source;
-  return {given, type, field.shift, field.bits, field.left.base};
+/// Where packed keys hold the values of a pair's left column, which serve as they are: integers and booleans, few distinct texts
+/// and indices of a dictionary. Nulls are nowhere.
+PackedValue left_value(const Field& field, Engine& engine, const Job& job) {
+  using Values = FieldSide::Values;
+  const FieldSide& left = field.left;
+  PackedValue value{false, left.chunks.type(), field.shift, field.bits, left.base, nullptr};
+  if (field.null_code != kNoMatch || field.plain.empty()) return value;
+  const bool indices = left.column->dictionary != nullptr, source = field.plain.front().is_source;
+  if (left.values == Values::number) {
+    value.given = indices || (source && !is_float_key(value.type));
+  } else if (left.values == Values::row_codes && source && field.codes.texts) {
+    value.by_number = std::make_shared<const PlainKey>(field.codes.texts->column(value.type, engine));
+  } else if (left.values == Values::entry_codes && is_one_dictionary(left.chunks)) {
+    if (field.codes.bytes == 4)
+      value.by_number = indices_of_codes(field.codes.left.as<uint32_t>(), left.column->dictionary->length, field.codes.count,
+                                         value.type, engine, job);
+  }
+  value.given |= value.by_number != nullptr;
+  return value;
 }
 
 /// Whether codes of rows are all there is, so that they may serve as they are.
@@ -432,11 +472,11 @@ Column column_of(const Packed& packed, uint64_t rows, unsigned width) {
 }
 
 /// Codes of the values of two plain columns; nulls have none.
-TextCodes codes_of(const Column& left, const Column& right, Engine& engine, const Job& job) {
+TextCodes codes_of(const Column& left, const Column& right, Giver giver, Engine& engine, const Job& job) {
   const bool same = &left == &right;
   if (is_text_key(left.type)) {
     const ChunkIndex of_left(left);
-    return same ? text_codes(of_left, of_left, engine, job) : text_codes(of_left, ChunkIndex(right), engine, job);
+    return same ? text_codes(of_left, of_left, engine, job) : text_codes(of_left, ChunkIndex(right), engine, job, giver);
   }
   std::vector<Field> fields;
   set_range(fields.emplace_back(left, right), engine, job);
@@ -447,17 +487,39 @@ TextCodes codes_of(const Column& left, const Column& right, Engine& engine, cons
   if (same) return text_codes(left_chunks, left_chunks, engine, job);
   const Packed right_words = rows_of(&Field::right);
   const Column right_column = column_of(right_words, right.length, 1);
-  return text_codes(left_chunks, ChunkIndex(right_column), engine, job);
+  return text_codes(left_chunks, ChunkIndex(right_column), engine, job, giver);
 }
 
+/// Whether keys are the indices of a side's dictionary.
 template <class Word>
-JoinSide packed_side(const std::vector<Field>& fields, FieldSide Field::*side, Engine& engine, const Job& job) {
-  Packed packed = pack<Word>(fields, side, 1, engine, job);
-  JoinSide out = matchable_side<Word>(
-      std::move(packed.words), (fields.front().*side).chunks.rows(),
-      [bits = packed.matchable.as<uint64_t>()](uint64_t row, unsigned) { return bits[row / 64]; }, engine, job);
+bool are_indices(const std::vector<Field>& fields, FieldSide Field::*of = &Field::left) {
+  const FieldSide& side = fields.front().*of;
+  return fields.size() == 1 && fields.front().null_code == kNoMatch && side.column->dictionary &&
+         side.values == FieldSide::Values::number && side.chunks.type().width == sizeof(Word);
+}
+
+/// `own`: the keys must be the engine's own.
+template <class Word>
+JoinSide packed_side(const std::vector<Field>& fields, FieldSide Field::*of, bool own, Engine& engine, const Job& job) {
+  const FieldSide& side = fields.front().*of;
+  const uint64_t rows = side.chunks.rows();
+  JoinSide out;
   unsigned bits = 0;
   for (const Field& field : fields) bits += field.bits;
+  if (!own && are_indices<Word>(fields, of) && aliasable(side.chunks, sizeof(Word)) &&
+      count_nulls(side.chunks, engine, job) == 0) {
+    out.rows = rows;
+    out.tuples.layout = {sizeof(Word), row_bytes_for(rows)};
+    out.tuples.view.keys = side.chunks.chunks()[0].values;
+    out.tuples.view.size = rows;
+    out.tuples.borrowed_from = side.column;
+    bits = std::max(bits, static_cast<unsigned>(std::bit_width(side.column->dictionary->length)));
+  } else {
+    Packed packed = pack<Word>(fields, of, 1, engine, job);
+    out = matchable_side<Word>(
+        std::move(packed.words), rows,
+        [matchable = packed.matchable.as<uint64_t>()](uint64_t row, unsigned) { return matchable[row / 64]; }, engine, job);
+  }
   out.tuples.varying_bits = low_bits(bits);
   return out;
 }
@@ -497,10 +559,15 @@ JoinKeys encode_composite_keys(std::span<const JoinKeyPair> pairs, bool own, Eng
   if (words == 1) {
     keys.made = JoinKeys::Made::packed;
     keys.left_values.reserve(values.size());
-    for (const size_t value : values) keys.left_values.push_back(left_value(fields[value]));
+    for (const size_t value : values) keys.left_values.push_back(left_value(fields[value], engine, job));
     const auto side = [&](FieldSide Field::*of) {
-      return bits <= 32 ? packed_side<uint32_t>(fields, of, engine, job) : packed_side<uint64_t>(fields, of, engine, job);
+      return bits <= 32 ? packed_side<uint32_t>(fields, of, own, engine, job)
+                        : packed_side<uint64_t>(fields, of, own, engine, job);
     };
+    if (bits <= 32 ? are_indices<uint32_t>(fields) : are_indices<uint64_t>(fields)) {
+      keys.made = JoinKeys::Made::value;
+      keys.keys_are_left_values = true;
+    }
     keys.left = side(&Field::left);
     if (!own) keys.right = side(&Field::right);
     return keys;

@@ -1,6 +1,8 @@
 #include <atomic>
 
 #include "columns/encoded_sort_keys.h"
+#include "columns/gather.h"
+#include "core/error.h"
 #include "core/key_types.h"
 
 namespace warpjoin::columns {
@@ -112,12 +114,34 @@ std::optional<OwnedColumn> EncodedSortKeys::decode(size_t sort_column, const voi
                                        : decode_words.template operator()<uint64_t>();
 }
 
+namespace {
+
+/// Values by their numbers. Few of them stay in the cache, so that the result is written in sequence.
+OwnedColumn decode_numbers(const PackedValue& value, uint8_t key_bytes, const void* keys, uint64_t rows, Engine& engine,
+                           const Job& job) {
+  const uint64_t count = value.by_number->column.length;
+  if (rows > 0 && count == 0) throw InputChanged("A key column");
+  const HostBuffer numbers = engine.memory->allocate(rows * sizeof(uint32_t), "the values of join keys");
+  for_row_blocks(engine, rows, job, [&, out = numbers.as<uint32_t>()](uint64_t, uint64_t begin, uint64_t end) {
+    const auto number = [&](const auto* words) {
+      // Keys may be the caller's, and have changed since they were found.
+      for (uint64_t row = begin; row < end; ++row)
+        out[row] = static_cast<uint32_t>(std::min(uint64_t{words[row]} >> value.shift & low_bits(value.bits), count - 1));
+    };
+    key_bytes == 4 ? number(static_cast<const uint32_t*>(keys)) : number(static_cast<const uint64_t*>(keys));
+  });
+  return gather(value.by_number->column, {numbers.data(), sizeof(uint32_t), false, rows}, engine, job);
+}
+
+}  // namespace
+
 }  // namespace warpjoin::columns
 
 namespace warpjoin {
 
 OwnedColumn decode_join_keys(const PackedValue& value, uint8_t key_bytes, const void* keys, uint64_t rows, Engine& engine,
                              const Job& job) {
+  if (value.by_number) return columns::decode_numbers(value, key_bytes, keys, rows, engine, job);
   const auto decode_words = [&]<class Word>() {
     const columns::Fields<Word> fields{static_cast<const Word*>(keys),
                                        static_cast<int>(value.shift),

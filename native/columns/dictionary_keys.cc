@@ -25,16 +25,6 @@ bool same_chunk(const ColumnChunk& a, const ColumnChunk& b) {
          a.bit_offset == b.bit_offset;
 }
 
-/// Whether two dictionaries are the same memory.
-bool same_dictionary(const KeySource& a, const KeySource& b) {
-  const Column &x = *a.column->dictionary, &y = *b.column->dictionary;
-  if (&x == &y) return true;
-  const bool nested = x.dictionary || y.dictionary || x.type.kind == ColumnKind::view || y.type.kind == ColumnKind::view;
-  return !nested && a.factor.pow10 == b.factor.pow10 && a.factor.times == b.factor.times && x.type.kind == y.type.kind &&
-         x.type.order == y.type.order && x.type.width == y.type.width && x.chunks.size() == y.chunks.size() &&
-         std::equal(x.chunks.begin(), x.chunks.end(), y.chunks.begin(), same_chunk);
-}
-
 /// Dictionaries that are compared, each once.
 struct Dictionaries {
   std::vector<KeySource> distinct;
@@ -42,6 +32,7 @@ struct Dictionaries {
   uint64_t entries = 0;
 
   static constexpr size_t kNone = SIZE_MAX;
+  static KeySource values_of(const KeySource& source) { return {source.column->dictionary.get(), source.factor}; }
 
   explicit Dictionaries(std::span<const KeySource> sources) {
     std::vector<const KeySource*> first;
@@ -51,10 +42,10 @@ struct Dictionaries {
         continue;
       }
       size_t found = 0;
-      while (found < first.size() && !same_dictionary(*first[found], source)) ++found;
+      while (found < first.size() && !is_same_memory(values_of(*first[found]), values_of(source))) ++found;
       if (found == first.size()) {
         first.push_back(&source);
-        distinct.push_back({source.column->dictionary.get(), source.factor});
+        distinct.push_back(values_of(source));
         entries += source.column->dictionary->length;
       }
       of_source.push_back(found);
@@ -263,6 +254,15 @@ std::vector<PlainKey> ranked_keys(std::span<const KeySource> sources, const Dict
 }
 
 }  // namespace
+
+bool is_same_memory(const KeySource& a, const KeySource& b) {
+  const Column &x = *a.column, &y = *b.column;
+  if (&x == &y) return true;
+  const bool nested = x.dictionary || y.dictionary || x.type.kind == ColumnKind::view || y.type.kind == ColumnKind::view;
+  return !nested && a.factor.pow10 == b.factor.pow10 && a.factor.times == b.factor.times && x.type.kind == y.type.kind &&
+         x.type.order == y.type.order && x.type.width == y.type.width && x.chunks.size() == y.chunks.size() &&
+         std::equal(x.chunks.begin(), x.chunks.end(), y.chunks.begin(), same_chunk);
+}
 
 std::vector<PlainKey> dictionary_keys(std::span<const KeySource> sources, bool one_type, Engine& engine, const Job& job) {
   uint64_t rows = 0;

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -124,7 +125,8 @@ struct PackedValue {
   bool given = false;  ///< whether the value comes back bit for bit
   ColumnType type;
   unsigned shift = 0, bits = 0;
-  uint64_t base = 0;  ///< ordered bits of the value whose field is 0
+  uint64_t base = 0;                                   ///< ordered bits of the value whose field is 0
+  std::shared_ptr<const columns::PlainKey> by_number;  ///< of texts and indices: the field is the row that has the value
 };
 
 struct JoinKeys {
@@ -136,7 +138,13 @@ struct JoinKeys {
   Made made = Made::value;
   unsigned bits = 0;  ///< that fields need together: more than 64 become codes; 0: the key is made of one column
   std::vector<PackedValue> left_values;  ///< packed keys: of each pair
+
+  /// Whether keys give the left column of a pair: as they are, or decoded where they are packed.
+  bool give_left(size_t pair) const { return made == Made::packed ? left_values[pair].given : keys_are_left_values; }
 };
+
+/// Gives a side's tuples another payload, or row numbers for null. It is carried only if nothing is excluded there.
+void carry_payload(JoinSide& side, const Column* payload, Engine& engine, const Job& job);
 
 /// A left column of the rows of an inner join, computed from their packed keys. Memory: the column.
 OwnedColumn decode_join_keys(const PackedValue& value, uint8_t key_bytes, const void* keys, uint64_t rows, Engine& engine,

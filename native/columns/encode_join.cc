@@ -305,16 +305,12 @@ uint64_t varying_bits(const JoinSide& side, Engine& engine, const Job& job) {
                                       : scan(static_cast<const uint64_t*>(tuples.view.keys));
 }
 
-namespace columns {
-namespace {
-
-/// Gives a side's tuples a payload, if they can carry it.
-void carry(JoinSide& side, const Column* payload, Engine& engine, const Job& job) {
-  if (side.excluded_rows == 0) side.carries_payload = carry_payload(side.tuples, payload, engine, job);
+void carry_payload(JoinSide& side, const Column* payload, Engine& engine, const Job& job) {
+  if (side.excluded_rows) return;
+  side.tuples.view.values = nullptr;
+  side.tuples.values = HostBuffer();
+  side.carries_payload = columns::carry_payload(side.tuples, payload, engine, job);
 }
-
-}  // namespace
-}  // namespace columns
 
 JoinKeys encode_join_keys(std::span<const JoinKeyPair> pairs, const Column* left_payload, const Column* right_payload,
                           Engine& engine, const Job& job) {
@@ -322,8 +318,8 @@ JoinKeys encode_join_keys(std::span<const JoinKeyPair> pairs, const Column* left
   const JoinKeyPair& pair = pairs[0];
   if (pairs.size() > 1 || !is_plain(pair, engine, job)) {
     JoinKeys keys = encode_composite_keys(pairs, false, engine, job);
-    carry(keys.left, left_payload, engine, job);
-    carry(keys.right, right_payload, engine, job);
+    carry_payload(keys.left, left_payload, engine, job);
+    carry_payload(keys.right, right_payload, engine, job);
     return keys;
   }
   return encode_join_keys(*pair.left, *pair.right, left_payload, right_payload, engine, job);
@@ -348,8 +344,8 @@ JoinKeys encode_join_keys(const Column& left, const Column& right, const Column*
     keys.made = JoinKeys::Made::code;
     take_codes(text_codes(left_side.chunks, right_side.chunks, engine, job), left.length, right.length, keys.left, keys.right,
                engine, job);
-    carry(keys.left, left_payload, engine, job);
-    carry(keys.right, right_payload, engine, job);
+    carry_payload(keys.left, left_payload, engine, job);
+    carry_payload(keys.right, right_payload, engine, job);
     return keys;
   }
   const auto encode = [&](const Side& side, const Column* payload) {

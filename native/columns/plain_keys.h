@@ -45,4 +45,7 @@ struct PlainKey {
 /// `one_type`: all columns are to have the same type, and not only types that compare.
 std::vector<PlainKey> plain_keys(std::span<const KeySource> sources, Engine& engine, const Job& job, bool one_type = false);
 
+/// Whether two dictionaries, with what their values are multiplied by, are the same memory.
+bool is_same_memory(const KeySource& a, const KeySource& b);
+
 }  // namespace warpjoin::columns

@@ -50,6 +50,12 @@ class BytesHash {
     return product(c_ ^ size, fold(first ^ b_, last ^ state)) & mask_;
   }
 
+  /// Another hash, of a text of up to 32 bytes: `words` are its bytes and then zeros. No branch depends on the size.
+  uint64_t padded(const uint64_t (&words)[4], uint64_t size) const {
+    const uint64_t front = fold(words[0] ^ a_, words[1] ^ b_), back = fold(words[2] ^ c_, words[3] ^ d_);
+    return product(d_ ^ size, fold(front ^ b_, back ^ a_)) & mask_;
+  }
+
  private:
   static uint64_t word(const uint8_t* at) {
     uint64_t value;

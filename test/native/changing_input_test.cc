@@ -436,6 +436,55 @@ TEST(ChangingInput, ColumnsBecomeOtherTypesWithinBounds) {
   }
 }
 
+TEST(ChangingInput, TextsAndIndicesThatHaveNumbersAreJoinedWithinBounds) {
+  std::mt19937_64 random(11);
+  Engine engine({.threads = 3, .host_devices = 2, .memory_limit_bytes = size_t{1} << 30});
+  for (int round = 0; round < 80; ++round) {
+    SCOPED_TRACE(round);
+    Job job;
+    const uint64_t rows = std::vector<uint64_t>{70, 5000, 200'000}[random() % 3];
+    const auto texts_of = [&](uint64_t distinct) {
+      const Draw draw{.nulls = random() % 3 ? 0 : 0.2, .distinct = distinct, .longest = random() % 2 ? 24u : 60u};
+      return TestColumn("text", utf8_type(), draw_values(utf8_type(), rows, draw, random), random);
+    };
+    const TestColumn left_text = texts_of(20), right_text = texts_of(30);
+    const uint64_t entries = 1 + random() % 50;
+    Values values;
+    for (uint64_t i = 0; i < entries; ++i) values.push_back("value " + std::to_string(i));
+    const TestColumn left_values("v", utf8_type(), values, {entries}, random);
+    if (random() % 2) std::shuffle(values.begin(), values.end(), random);
+    const TestColumn right_values("v", utf8_type(), values, {entries}, random);
+    const auto indices_of = [&](const TestColumn& dictionary) {
+      Values indices;
+      for (uint64_t row = 0; row < rows; ++row) indices.push_back(value_of(static_cast<int32_t>(random() % entries)));
+      TestColumn column("i", signed_type(4), indices, {rows}, random);
+      column.column.dictionary = std::make_shared<const Column>(dictionary.column);
+      for (ColumnChunk& chunk : column.column.chunks) chunk.dictionary_size = entries;
+      return column;
+    };
+    TestColumn left = indices_of(left_values), right = indices_of(right_values);
+    std::vector<JoinKeyPair> pairs;
+    const int which = static_cast<int>(random() % 3);
+    if (which != 0) pairs.push_back({.left = &left.column, .right = &right.column});
+    if (which != 1) pairs.push_back({.left = &left_text.column, .right = &right_text.column});
+    std::vector<const TestColumn*> written{&left, &right};
+    if (random() % 2) written = {&left_text, &right_text, &left_values, &right_values};
+    const JoinRequest request{.kind = JoinKind::inner, .build_left = random() % 2 == 0, .want_keys = true, .max_rows = 300'000};
+    completes([&] {
+      const Writer writer(buffers_of(written), random());
+      const JoinKeys keys = encode_join_keys(pairs, nullptr, nullptr, engine, job);
+      const JoinRows found = hash_join(engine, keys, request, {first(2), 1, 0}, job);
+      for (size_t pair = 0; pair < keys.left_values.size(); ++pair) {
+        if (!keys.left_values[pair].given) continue;
+        const OwnedColumn decoded =
+            decode_join_keys(keys.left_values[pair], found.left_layout.key_bytes, found.keys.data(), found.size, engine, job);
+        EXPECT_EQ(decoded.length, found.size);
+      }
+    });
+    if (HasFailure()) return;
+  }
+}
+
 TEST(ChangingInput, TablesAreJoinedWithinBounds) {
   std::mt19937_64 random(8);
   Engine engine({.threads = 2, .host_devices = 4, .memory_limit_bytes = size_t{1} << 30});

@@ -13,6 +13,7 @@ import type {
   NativeEngineConfig,
   NativeJob,
   NativeJoinRequest,
+  NativePayload,
   NativeResultColumn,
   RelationHandle,
   ResidentHandle,
@@ -196,7 +197,9 @@ class JoinKeys extends FakeHandle {
   }
   readonly made = 'value' as const;
   readonly bits = 0;
-  readonly givesLeft: readonly boolean[] = [];
+  get givesLeft(): readonly boolean[] {
+    return this.nullsEqual.map(() => this.keysAreLeftValues);
+  }
   /** The cells of the key columns, row by row. */
   cells(side: Side): Cell[][] {
     const { relation, columns } = this.sides[side];
@@ -649,9 +652,13 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
     },
     joinKeys: (job, left, leftColumns, leftPayload, right, rightColumns, rightPayload, comparisons) =>
       step('joinKeys', job, () => {
+        const payload = (of: NativePayload): number | null => {
+          if (of === null || typeof of === 'number') return of;
+          return options.keysAreLeftValues ? of.given : of.otherwise;
+        };
         const sides = {
-          left: { relation: use<Relation>(left), columns: leftColumns, payload: leftPayload },
-          right: { relation: use<Relation>(right), columns: rightColumns, payload: rightPayload },
+          left: { relation: use<Relation>(left), columns: leftColumns, payload: payload(leftPayload) },
+          right: { relation: use<Relation>(right), columns: rightColumns, payload: payload(rightPayload) },
         };
         const { width } = sides.left.relation.columns[leftColumns[0]!]!.info;
         const { carriesPayload, keysAreLeftValues, rowsAreKeysOf, plannedRows, seemsSorted } = options;
