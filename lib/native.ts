@@ -122,10 +122,7 @@ export interface JoinKeysHandle extends Handle<'joinKeys'> {
   readonly left: JoinSideInfo;
   readonly right: JoinSideInfo;
 }
-/**
- * The column of a side that is to travel with its keys, null for row numbers. It may depend on whether the keys give the left
- * columns of pairs.
- */
+/** The column that is to travel with a side's keys, null for row numbers; it may depend on whether keys give pairs' left columns. */
 export type NativePayload =
   | number
   | null
