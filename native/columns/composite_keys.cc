@@ -439,7 +439,7 @@ PackedValue left_value(const Field& field, Engine& engine, const Job& job) {
   const bool indices = left.column->dictionary != nullptr, source = field.plain.front().is_source;
   if (left.values == Values::number) {
     value.given = indices || (source && !is_float_key(value.type));
-  } else if (left.values == Values::row_codes && source && field.codes.texts) {
+  } else if (left.values == Values::row_codes && source && is_text_key(value.type) && field.codes.texts) {
     value.by_number = std::make_shared<const PlainKey>(field.codes.texts->column(value.type, engine));
   } else if (left.values == Values::entry_codes && is_one_dictionary(left.chunks)) {
     if (field.codes.bytes == 4)

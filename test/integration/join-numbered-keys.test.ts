@@ -89,6 +89,32 @@ describeDevices((devices) => {
     }
   });
 
+  test('plain numbers of few values with a dictionary of them', async () => {
+    const engine = await engineFor(devices);
+    const draw = random(31 + devices);
+    const values = Array.from({ length: 50 }, (_, place) => 1_000_000 + 7 * place);
+    const plain = (row: string) => table({ key: int32(Array.from({ length: 900 }, () => values[draw(45)]!)) }, row);
+    const coded = (row: string) =>
+      table(
+        {
+          key: indices(
+            int32([...values].reverse()),
+            Array.from({ length: 1100 }, () => draw(50)),
+          ),
+        },
+        row,
+      );
+    for (const [left, right] of [
+      [plain('l'), coded('r')],
+      [coded('l'), plain('r')],
+    ] as const) {
+      for (const how of KINDS) {
+        const out = await engine.join(left, right, { on: 'key', how, coalesce: true } as never);
+        expect(rowsOf(out as arrow.Table)).toEqual(expected(left, right, how));
+      }
+    }
+  });
+
   test.each([
     ['the same memory', (all: string[]) => [all, null]],
     ['equal values', (all: string[]) => [all, [...all]]],
