@@ -100,6 +100,7 @@ std::vector<Buffer> reserve_beside_tables(const std::vector<Device*>& devices, s
 
 void decode_columns(const ResidentTable& table, const std::vector<HeldColumn>& held, uint8_t key_bytes,
                     const std::vector<TupleView>& keys, ResidentTable& result, const Streams& streams, const Job& job) {
+  if (held.empty()) return;  // there may be no keys then
   for (const auto& [column, field, to] : held) {
     const ResidentColumn& like = table.columns.at(column);
     result.columns.at(to) = {like.name, like.type, field.nulls, {}};
