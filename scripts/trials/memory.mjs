@@ -130,17 +130,19 @@ async function callAll(attempt) {
   const copied = await call('copyRun', job, await call('sortKeys', job, inOrder, by(0), null, false));
   const part = await call('cutRun', job, ties[0], 1, 10);
   kept.push(...ties, ...(copied ? [copied] : []), ...(part ? [part] : []));
-  for (const [key, kind] of [
-    [0, 'inner'],
-    [1, 'full'],
-    [3, 'left'],
+  for (const [key, kind, type] of [
+    [0, 'inner', { kind: 'fixed', order: 'signed', width: 16 }],
+    [1, 'full', { kind: 'fixed', order: 'signed', width: 8 }],
+    [3, 'left', { kind: 'large_utf8', order: 'bytes', width: 0 }],
   ]) {
     const keys = await call('joinKeys', job, relation, [key], null, relation, [key], null, [COMPARISON]);
     const wanted = { ...request, kind };
     await call('hashJoinDeviceBytes', keys, 2, wanted, 1);
     await call('mergeJoinDeviceBytes', keys, 2, 3);
     const found = await call('hashJoin', job, keys, wanted, { devices, rounds: 2, partitions: 0 });
-    await call('gatherCoalesced', job, relation, key, relation, key, found);
+    const conversion = { ...type, factor: FACTOR, column: 'c', target: 't' };
+    await call('gatherCoalesced', job, relation, key, relation, key, found, { left: conversion, right: conversion });
+    await call('gatherCoalesced', job, relation, key, relation, key, found, { left: null, right: null });
     await call('takeJoinValues', job, found, 'left');
     await call('joinSideIsSorted', job, keys, 'left');
     const runs = [];
