@@ -12,14 +12,18 @@ export const exactText = {
     return exactText.places(table.numRows).map((row) => columns.map((column) => String(raw(column, row))).join(' '));
   },
 
-  /** Sum of an int64 column of values below 2^32, exact below 2^53. */
+  /** Sum of an int64 column of values below 2^32, rounded once. */
   sum(vector) {
-    let sum = 0;
+    let sum = 0n;
     for (const { values, length } of vector.data) {
       const words = new Uint32Array(values.buffer, values.byteOffset, 2 * length);
-      for (let i = 0; i < words.length; i += 2) sum += words[i];
+      for (let begin = 0; begin < words.length; begin += 2 ** 21) {
+        let part = 0;
+        for (let i = begin; i < Math.min(words.length, begin + 2 ** 21); i += 2) part += words[i];
+        sum += BigInt(part);
+      }
     }
-    return sum;
+    return Number(sum);
   },
 };
 

@@ -69,7 +69,7 @@ class ChunkIndex {
   bool single() const { return chunks_.size() == 1; }
 
   /// Where row `row` < rows() lies.
-  Place at(uint64_t row) const {
+  [[gnu::always_inline]] Place at(uint64_t row) const {
     if (table_.empty()) return {chunks_.data(), row};
     uint32_t low = table_[row >> shift_], high = table_[(row >> shift_) + 1];
     while (low < high) {
@@ -167,7 +167,7 @@ template <class Offset>
   return {bytes + begin, end - begin, bytes + chunk.values_bytes};
 }
 
-inline Text text_at(ColumnKind kind, const ColumnChunk& chunk, uint64_t index) {
+[[gnu::always_inline]] inline Text text_at(ColumnKind kind, const ColumnChunk& chunk, uint64_t index) {
   return kind == ColumnKind::utf8 ? text_at<int32_t>(chunk, index) : text_at<int64_t>(chunk, index);
 }
 

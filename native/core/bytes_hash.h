@@ -21,7 +21,7 @@ class BytesHash {
   }
 
   /// Reads only [data, data + size).
-  uint64_t operator()(const uint8_t* data, uint64_t size) const {
+  [[gnu::always_inline]] uint64_t operator()(const uint8_t* data, uint64_t size) const {
     uint64_t first = 0, last = 0, state = d_;
     if (size > 16) {
       uint64_t left = size;
