@@ -122,6 +122,7 @@ function environments() {
 const sections = {
   joins: () => speed(['count', 'materialize']),
   sorts: () => speed(['sort']),
+  unique: () => speed(['unique']),
   memory,
   environments,
 };
