@@ -112,24 +112,37 @@ const expectedByTwo = await expectedOf(joinedByTwo, ['l0', 'r0']);
 
 const engine = await createEngine({ device: 'gpu', memoryLimit: '64GiB' });
 const devices = engine.devices().map(({ name }) => name);
-let stats;
-let checked = false;
 const counts = (one, other, [count], on) =>
   time(runs, async () => {
     const got = await engine.joinCount(one, other, { on });
     if (BigInt(got) !== count) throw new Error(`${got} rows`);
   });
-const own = {
-  joinCount: await counts(left, right, expected, ['key']),
-  join: await time(runs, async () => {
-    const made = await engine.join(left, right, { on: 'key' });
+/** Joins tables in ordinary memory. `checkOrder` looks at a result, too. */
+async function joinTables(one, other, expected, summed, on, options, checkOrder) {
+  let stats;
+  let checked = false;
+  const joinCount = await counts(one, other, expected, on);
+  const join = await time(runs, async () => {
+    const made = await engine.join(one, other, { on, ...options });
     stats = made.stats;
     return () => {
-      if (!checked) check(made, left, right, expected, names, ['key']);
+      if (!checked) check(made, one, other, expected, summed, on);
+      if (!checked) checkOrder?.(made);
       checked = true;
     };
-  }),
-};
+  });
+  return { calls: { joinCount, join }, stats };
+}
+/** Payloads are row numbers. */
+function checkOrdered(made) {
+  const [l, r] = [valuesOf(made, 'l0'), valuesOf(made, 'r0')];
+  for (let row = 1; row < made.numRows; row++) {
+    if (l[row] < l[row - 1] || (l[row] === l[row - 1] && r[row] < r[row - 1])) throw new Error(`row ${row} is out of order`);
+  }
+}
+const own = await joinTables(left, right, expected, names, ['key']);
+const ordered = await joinTables(left, right, expected, names, ['key'], { maintainOrder: 'left' }, checkOrdered);
+const ownByTwo = await joinTables(twoLeft, twoRight, expectedByTwo, ['l0', 'r0'], ['a', 'b']);
 /** Joins tables once they are loaded, with a result that stays. */
 async function joinLoaded(one, other, expected, summed, on = ['key']) {
   const [loaded, loadedOther] = [await engine.load(one), await engine.load(other)];
@@ -166,21 +179,31 @@ const peer = await peerOf(joined);
 const floatPeer = await peerOf(joinedByFloats);
 const twoPeer = await peerOf(joinedByTwo);
 for (const call of ['joinCount', 'join']) {
+  const ofOne = (those, one) => (those[call].median / one[call].median).toFixed(2);
   const times = (other, one) => `${(other[call].median / one[call].median).toFixed(1)}x`;
-  console.log(`${call}: warpjoin ${range(own[call])} on ${devices.length} GPUs`);
+  console.log(`${call}: warpjoin ${range(own.calls[call])} on ${devices.length} GPUs`);
   console.log(`${call}: DuckDB ${range(peer[call])} on ${availableParallelism()} threads`);
-  console.log(`${call}: warpjoin is ${times(peer, own)}`);
+  console.log(`${call}: warpjoin is ${times(peer, own.calls)}`);
+  console.log(`${call} by two keys: ${milliseconds(ownByTwo.calls[call])}, ${ofOne(ownByTwo.calls, own.calls)} of one key`);
+  if (call === 'join')
+    console.log(`join in order: ${milliseconds(ordered.calls.join)}, ${ofOne(ordered.calls, own.calls)} of any order`);
   console.log(`${call} of loaded tables: ${milliseconds(resident[call])}, ${times(peer, resident)}`);
   console.log(`${call} of loaded tables by floats: ${milliseconds(made.calls[call])}, ${times(floatPeer, made.calls)}`);
-  const ofOne = (twoKeys.calls[call].median / resident[call].median).toFixed(2);
   console.log(
-    `${call} of loaded tables by two keys: ${milliseconds(twoKeys.calls[call])}, ${times(twoPeer, twoKeys.calls)}, ${ofOne} of one key`,
+    `${call} of loaded tables by two keys: ${milliseconds(twoKeys.calls[call])}, ${times(twoPeer, twoKeys.calls)}, ${ofOne(twoKeys.calls, resident)} of one key`,
   );
 }
-for (const of of [stats, residentStats, made.stats, twoKeys.stats]) showSteps(of);
+for (const of of [own, ordered, ownByTwo, { stats: residentStats }, made, twoKeys]) showSteps(of.stats);
 if (json) {
   const byFloats = { resident: made.calls, duckdb: floatPeer, stats: made.stats };
-  const byTwo = { resident: twoKeys.calls, duckdb: twoPeer, stats: twoKeys.stats };
-  const calls = { warpjoin: own, resident, byFloats, byTwo };
-  writeReport(json, { rows, columns, runs, devices, ...calls, duckdb: peer, stats, residentStats });
+  const byTwo = {
+    warpjoin: ownByTwo.calls,
+    resident: twoKeys.calls,
+    duckdb: twoPeer,
+    stats: twoKeys.stats,
+    ownStats: ownByTwo.stats,
+  };
+  const inOrder = { warpjoin: { join: ordered.calls.join }, stats: ordered.stats };
+  const calls = { warpjoin: own.calls, inOrder, resident, byFloats, byTwo };
+  writeReport(json, { rows, columns, runs, devices, ...calls, duckdb: peer, stats: own.stats, residentStats });
 }

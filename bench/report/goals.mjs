@@ -21,6 +21,11 @@ const toLibrary = (report) =>
     .filter(({ libraryMilliseconds }) => libraryMilliseconds)
     .map((result) => [result.gpus, result.milliseconds.median / result.libraryMilliseconds.median]);
 const beside = (own, duckdb) => (report) => [[report.devices.length, duckdb(report).median / own(report).median]];
+/** What `other` calls take beside a join of tables. */
+const ofOwn = (other) => (report) => {
+  const calls = other(report);
+  return calls ? [[report.devices.length, calls.join.median / report.warpjoin.join.median]] : [];
+};
 const pinned = (workload, algorithm) => toFloor({ join: 'pinned', workload, algorithm });
 const outOfCore = (algorithm) => toFloor({ join: 'out of core', algorithm, memory: 'pinned' });
 /** In blocks of the usual size, which was 2 MiB before reports named it. */
@@ -136,6 +141,18 @@ const GOALS = [
       ({ duckdb }) => duckdb[call],
     ),
   ]),
+  [
+    'table-join',
+    '`join()` of tables in the order of the left rows: times one in any order',
+    most(1.5, times),
+    ofOwn(({ inOrder }) => inOrder?.warpjoin),
+  ],
+  [
+    'table-join',
+    '`join()` of tables by two int32 keys: times one by int64',
+    most(1.2, times),
+    ofOwn(({ byTwo }) => byTwo?.warpjoin),
+  ],
   ...['joinCount', 'join'].map((call) => [
     'table-join',
     `\`${call}()\` of loaded tables, beside DuckDB`,

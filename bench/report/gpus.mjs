@@ -218,36 +218,42 @@ export function gpuSections(folder, table) {
           ]),
       ),
     ),
-    'gpu-table-join': from('table-join', ({ rows, columns, threads, devices, warpjoin, resident, byFloats, byTwo, duckdb }) =>
-      table(
-        [
-          'call',
-          'rows a side, 10^6',
-          'payload columns a side',
-          'GPUs',
-          'host threads',
-          'warpjoin, ms',
-          'DuckDB, ms',
-          'warpjoin is',
-        ],
-        [
-          ['of Arrow tables', columns, warpjoin, duckdb],
-          ['of loaded tables', columns, resident, duckdb],
-          ...(byFloats ? [['of loaded tables, by floats and nulls', 1, byFloats.resident, byFloats.duckdb]] : []),
-          ...(byTwo ? [['of loaded tables, by two int32 keys', 1, byTwo.resident, byTwo.duckdb]] : []),
-        ].flatMap(([what, payloads, calls, peer]) =>
-          Object.keys(calls).map((call) => [
-            `${call} ${what}`,
-            rows / 1e6,
-            payloads,
-            devices.length,
-            threads,
-            range(calls[call], calls[call].median < 20 ? 1 : 0),
-            range(peer[call], 0),
-            `${(peer[call].median / calls[call].median).toFixed(2)}x`,
-          ]),
+    'gpu-table-join': from(
+      'table-join',
+      ({ rows, columns, threads, devices, warpjoin, inOrder, resident, byFloats, byTwo, duckdb }) =>
+        table(
+          [
+            'call',
+            'rows a side, 10^6',
+            'payload columns a side',
+            'GPUs',
+            'host threads',
+            'warpjoin, ms',
+            'DuckDB, ms',
+            'warpjoin is',
+          ],
+          [
+            ['of Arrow tables', columns, warpjoin, duckdb],
+            ...(inOrder
+              ? [['of Arrow tables, in the order of left rows (DuckDB: in any)', columns, inOrder.warpjoin, duckdb]]
+              : []),
+            ...(byTwo?.warpjoin ? [['of Arrow tables, by two int32 keys', 1, byTwo.warpjoin, byTwo.duckdb]] : []),
+            ['of loaded tables', columns, resident, duckdb],
+            ...(byFloats ? [['of loaded tables, by floats and nulls', 1, byFloats.resident, byFloats.duckdb]] : []),
+            ...(byTwo ? [['of loaded tables, by two int32 keys', 1, byTwo.resident, byTwo.duckdb]] : []),
+          ].flatMap(([what, payloads, calls, peer]) =>
+            Object.keys(calls).map((call) => [
+              `${call} ${what}`,
+              rows / 1e6,
+              payloads,
+              devices.length,
+              threads,
+              range(calls[call], calls[call].median < 20 ? 1 : 0),
+              range(peer[call], 0),
+              `${(peer[call].median / calls[call].median).toFixed(2)}x`,
+            ]),
+          ),
         ),
-      ),
     ),
     'gpu-resident-joins': from(
       'join_scaling',
