@@ -188,6 +188,11 @@ export interface RowWindow {
   first: number;
   rows: number;
 }
+/** The order of a join's rows: that of the rows of a side, and of the other's among equal ones; and which of them are wanted. */
+export interface TableRowOrder {
+  side: Side;
+  window: RowWindow;
+}
 export interface RunHandle extends Handle<'run'> {
   readonly size: number;
 }
@@ -522,8 +527,14 @@ export interface NativeEngine {
    * and columns read for that. `nullsEqual`: of each pair, whether nulls equal each other.
    */
   tableJoinKeys(job: NativeJob, left: TableKeys, right: TableKeys, nullsEqual: readonly boolean[]): Promise<TableJoinKeysHandle>;
-  /** Joins tables on devices into one that stays there: by hash, as joinTablesHome does. */
-  joinTables(job: NativeJob, tables: KeyedTables, request: NativeJoinRequest, columns: ResidentOrigin[]): Promise<ResidentHandle>;
+  /** Joins tables on devices into one that stays there: by hash, as joinTablesHome does. Rows in an order have gathered columns. */
+  joinTables(
+    job: NativeJob,
+    tables: KeyedTables,
+    request: NativeJoinRequest,
+    columns: ResidentOrigin[],
+    order: TableRowOrder | null,
+  ): Promise<ResidentHandle>;
   /** The same into host memory: what the rows carry. */
   joinTablesHome(job: NativeJob, tables: KeyedTables, request: NativeJoinRequest): Promise<RowsHandle>;
   /** Device memory of either, on each device, beside the tables and a result that stays. */

@@ -192,7 +192,9 @@ async function run(call: Call, task: JoinTask, prepared: Prepared | ResidentJoin
     return await execute(call, task, await prepareRows(call, task, prepared));
   } catch (error) {
     if (!isOutOfDeviceMemory(error)) throw error;
-    return execute(call, task, await prepareFromHost(call, task, (error as Error).message));
+    const { tables, lent } = prepared;
+    call.free(tables.keys, ...lent.map(({ handle }) => handle));
+    return execute(call, task, await prepareFromHost(call, task, lent.length > 0 ? null : (error as Error).message));
   }
 }
 
@@ -446,9 +448,9 @@ async function execute(call: Call, task: JoinTask, prepared: Prepared): Promise<
         break;
       }
       case 'residentJoin': {
-        const { tables } = prepared.joined!;
+        const { tables, lent } = prepared.joined!;
         rows = await call.step(step, () => native.joinTablesHome(job, tables, request));
-        call.free(tables.keys);
+        call.free(tables.keys, ...lent.map(({ handle }) => handle));
         break;
       }
       case 'lookupJoin':

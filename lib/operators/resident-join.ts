@@ -1,18 +1,30 @@
-/** Joins of two loaded tables where they lie, from which nothing but what is asked for comes home. */
+/**
+ * Joins of two tables where they lie on the devices, from which nothing but what is asked for comes home: of loaded tables, and of
+ * such as are lent to the devices for the call.
+ */
 import { type Input, infoOf, isForDevices } from '../columns/input.js';
 import type { KeyPair, ResultColumn } from '../columns/layout.js';
 import { checkTableRows } from '../columns/result.js';
 import { type TypeInfo, typeName } from '../columns/types.js';
-import type { KeyedTables, NativeJoinRequest, ResidentOrigin, Side, TableKeys } from '../native.js';
+import type {
+  KeyedTables,
+  NativeJoinRequest,
+  ResidentOrigin,
+  Side,
+  TableJoinKeysHandle,
+  TableKeys,
+  TableRowOrder,
+} from '../native.js';
 import type { JoinPlan } from '../plan/join.js';
+import { checkHostBytes } from '../plan/memory.js';
 import { ALL_ROWS, takesAll } from '../plan/order.js';
 import { type ColumnOrigin, type PlannedColumn, type Resources, readEachOther } from '../plan/plan.js';
 import { planResidentJoin } from '../plan/resident.js';
 import type { Call } from './call.js';
 import { type Joined, type JoinTask, plannedCoalesced } from './join.js';
 import type { Resident } from './load.js';
-import { carriedThere, planThere, stayingTable, useThere } from './resident.js';
-import { plannedWidth } from './shared.js';
+import { carriedThere, lend, planThere, stayingTable, useThere } from './resident.js';
+import { isOutOfDeviceMemory, plannedWidth } from './shared.js';
 
 /** A join that runs where its tables lie. */
 export interface ResidentJoin {
@@ -20,24 +32,76 @@ export interface ResidentJoin {
   request: NativeJoinRequest;
   /** How the columns of a result are made that is made on the devices; null: its rows come home, and its columns are made there. */
   origins: ResidentOrigin[] | null;
+  /** Of a result that is made on the devices. */
+  order: TableRowOrder | null;
+  /** Tables that are there for this call alone. */
+  lent: Resident[];
   planned: PlannedColumn[];
   plan: JoinPlan;
   resources: Resources;
 }
 
+/** What of each side is on the devices. */
+type There = Record<Side, Resident>;
+
 const SIDES = ['left', 'right'] as const;
 
-/** How a join runs where its tables lie, or why it does not; null where neither of them is loaded. */
+/** How a join runs where its tables lie, or why it does not; null where neither of them is loaded, and none need be lent. */
 export async function prepareResident(call: Call, task: JoinTask): Promise<ResidentJoin | string | null> {
-  if (!task.left.loaded && !task.right.loaded) return null;
-  const refusal = refusalOf(call, task);
-  if (refusal !== null) return refusal;
-  for (const side of SIDES) {
-    if (!(await useThere(call, task[side].loaded!))) return `the ${side} table was evicted, and there is no room for it`;
+  if (task.left.loaded || task.right.loaded) {
+    const refusal = refusalOf(call, task);
+    if (refusal !== null) return refusal;
+    for (const side of SIDES) {
+      if (!(await useThere(call, task[side].loaded!))) return `the ${side} table was evicted, and there is no room for it`;
+    }
+    return joinThere(call, task, { left: task.left.loaded!.resident!, right: task.right.loaded!.resident! }, []);
   }
+  if (!isSoonerThere(call, task)) return null;
+  const there = await lendBoth(call, task);
+  if (!there) return null;
+  const joined = await joinThere(call, task, there, Object.values(there));
+  return typeof joined === 'string' ? null : joined;
+}
+
+/**
+ * Whether tables in host memory are lent to the devices as a whole: where these make keys of several columns and put rows in order,
+ * which takes the host's threads longer than the join. Other joins begin while their keys arrive.
+ */
+function isSoonerThere(call: Call, task: JoinTask): boolean {
+  const { keys, settings, want } = task;
+  if (!keys || settings.algorithm !== 'auto' || !readEachOther(call.resources.devices)) return false;
+  const columns = typeof want === 'string' ? [] : want.columns;
+  const isOrdered = settings.order !== null && columns.length > 0;
+  if (keys.length === 1 && !isOrdered) return false;
+  const areMadeThere = columns.every(({ source, column }) => source !== 'coalesced' && isForDevices(task[source], column));
+  return areMadeThere && refusalOfTypes(task, keys) === null;
+}
+
+/** Room for keys that are made, for the join and for its result beside tables that are lent, as a multiple of their size. */
+const ROOM_BESIDE_LENT = 3;
+
+async function lendBoth(call: Call, task: JoinTask): Promise<There | null> {
+  const columns = typeof task.want === 'string' ? [] : task.want.columns;
+  const needed = (side: Side): number[] => {
+    const own = columns.filter(({ source }) => source === side).map(({ column }) => column);
+    return [...new Set([...task.keys!.map((pair) => pair[side]), ...own])];
+  };
+  try {
+    const left = await lend(call, task.left, needed('left'), ROOM_BESIDE_LENT);
+    if (!left) return null;
+    const right = await lend(call, task.right, needed('right'), ROOM_BESIDE_LENT);
+    if (!right) call.free(left.handle);
+    return right && { left, right };
+  } catch (error) {
+    if (isOutOfDeviceMemory(error)) return null;
+    throw error;
+  }
+}
+
+async function joinThere(call: Call, task: JoinTask, there: There, lent: Resident[]): Promise<ResidentJoin | string> {
   const pairs = task.keys!;
   const keysOf = (side: Side): TableKeys => {
-    const { handle, position } = residentOf(task, side);
+    const { handle, position } = there[side];
     return { table: handle, keys: pairs.map((pair) => position.get(pair[side])!) };
   };
   const nullsEqual = pairs.map((pair) => pair.nullsEqual);
@@ -45,23 +109,26 @@ export async function prepareResident(call: Call, task: JoinTask): Promise<Resid
     await call.step('encode keys', () => call.native.tableJoinKeys(call.job, keysOf('left'), keysOf('right'), nullsEqual)),
   );
   const unjoined = (reason: string): string => {
-    call.free(keys);
+    call.free(keys, ...lent.map(({ handle }) => handle));
     return reason;
   };
   if (keys.bits > keys.mostBits) return unjoined(`the keys take ${keys.bits} bits, more than ${keys.mostBits}`);
   const { settings, want } = task;
   const columns = typeof want === 'string' ? [] : want.columns;
   const gathers = readEachOther(call.resources.devices);
-  let layout = takesAll(settings) ? layOut(task, columns, gathers, keys.giveLeft, keys.areColumns) : layOutRows(columns);
-  // Keys that are made can be decoded only where the result is made.
-  if (!keys.areColumns && !layout.made) layout = layOut(task, columns, gathers, [], false);
+  const layout = takesAll(settings)
+    ? layOut(task, there, columns, gathers, keys)
+    : layOutRows(there, columns, gathers && settings.order !== null);
   const { payload, from, made } = layout;
   const originOf = ({ source, column }: ResultColumn, index: number): ResidentOrigin => {
     if (from[index] === 'keys') return { from: 'keys', pair: pairs.findIndex((pair) => pair.left === column) };
     const side = source as Side;
-    return { from: side, column: from[index] === 'gathered' ? residentOf(task, side).position.get(column)! : null };
+    return { from: side, column: from[index] === 'gathered' ? there[side].position.get(column)! : null };
   };
   const origins = made ? columns.map(originOf) : null;
+  const { order: side, offset: first, limit } = settings;
+  const window = { first, rows: Math.min(limit, Number.MAX_SAFE_INTEGER) };
+  const order = made && side ? { side, window } : null;
   const wants = (side: Side): boolean =>
     want === 'indices' ||
     (want !== 'count' && settings.order === side) ||
@@ -91,11 +158,12 @@ export async function prepareResident(call: Call, task: JoinTask): Promise<Resid
     made,
     comesHome,
     result: want === 'count' ? ALL_ROWS : settings,
+    lent: lent.length > 0,
   };
   const tables = { keys, payload };
   const joinBytes = call.native.joinTablesDeviceBytes(tables, request);
   const fitting = await planThere(call, (resources) => planResidentJoin(shape, joinBytes, resources));
-  return typeof fitting === 'string' ? unjoined(fitting) : { tables, request, origins, planned, ...fitting };
+  return typeof fitting === 'string' ? unjoined(fitting) : { tables, request, origins, order, lent, planned, ...fitting };
 }
 
 /** What rows carry of the result's columns, where these come from, and whether they are made on the devices. */
@@ -106,11 +174,24 @@ interface Layout {
 }
 
 /**
- * `gathers`: whether the devices gather columns, for which they must read each other's memory; `keysGive`: whether keys give the left
- * column of each pair; `asTheyAre`: they are its values, which may come home as they are.
+ * Of rows in any order. `gathers`: whether the devices gather columns, for which they must read each other's memory. Keys that are
+ * columns come home as they are; others are decoded, which is done only where the result is made on the devices.
  */
 function layOut(
   task: JoinTask,
+  there: There,
+  columns: readonly ResultColumn[],
+  gathers: boolean,
+  keys: TableJoinKeysHandle,
+): Layout {
+  const layout = layOutWith(task, there, columns, gathers, keys.giveLeft, keys.areColumns);
+  return keys.areColumns || layout.made ? layout : layOutWith(task, there, columns, gathers, [], false);
+}
+
+/** `keysGive`: whether keys give the left column of each pair; `asTheyAre`: they are its values, which may come home as they are. */
+function layOutWith(
+  task: JoinTask,
+  there: There,
   columns: readonly ResultColumn[],
   gathers: boolean,
   keysGive: readonly boolean[],
@@ -121,28 +202,30 @@ function layOut(
     source === 'left' &&
     (keysGive[task.keys!.findIndex((pair) => pair.left === column)] ?? false);
   const others = columns.filter((column) => !isKey(column));
-  const payload = { left: carriedOf(task, others, 'left'), right: carriedOf(task, others, 'right') };
+  const payload = { left: carriedOf(task, there, others, 'left'), right: carriedOf(task, there, others, 'right') };
   const from = columns.map((column): ColumnOrigin => {
     if (column.source === 'coalesced') return 'coalesced';
     if (isKey(column)) return 'keys';
     return payload[column.source] === null ? 'gathered' : 'payload';
   });
   const stays = task.settings.resident || from.includes('gathered') || (from.includes('keys') && !asTheyAre);
-  return { payload, from, made: stays && columns.every((column, index) => isMadeThere(task, column, from[index]!, gathers)) };
+  return { payload, from, made: stays && columns.every((column, index) => isMadeThere(there, column, from[index]!, gathers)) };
 }
 
-/** Rows are ordered and cut in host memory, so they have to come there as numbers, and columns are made of them there. */
-function layOutRows(columns: readonly ResultColumn[]): Layout {
+/**
+ * Of rows that are put in order or cut: they have row numbers alone. The devices do it where they `gather` in an order; otherwise
+ * row numbers come to host memory, and columns are made of them there.
+ */
+function layOutRows(there: There, columns: readonly ResultColumn[], gather: boolean): Layout {
   const from = columns.map(({ source }): ColumnOrigin => (source === 'coalesced' ? 'coalesced' : 'gathered'));
-  return { payload: { left: null, right: null }, from, made: false };
+  const made = columns.length > 0 && gather && columns.every((column) => isMadeThere(there, column, 'gathered', gather));
+  return { payload: { left: null, right: null }, from, made };
 }
-
-const residentOf = (task: JoinTask, side: Side): Resident => task[side].loaded!.resident!;
 
 /** Whether a column of the result can be made on the devices. */
-function isMadeThere(task: JoinTask, { source, column }: ResultColumn, from: ColumnOrigin, gathers: boolean): boolean {
+function isMadeThere(there: There, { source, column }: ResultColumn, from: ColumnOrigin, gathers: boolean): boolean {
   if (source === 'coalesced') return false;
-  const { handle, position } = residentOf(task, source);
+  const { handle, position } = there[source];
   return from !== 'gathered' || (gathers && handle.spreadEvenly && position.has(column));
 }
 
@@ -152,6 +235,11 @@ function refusalOf(call: Call, { left, right, keys, settings }: JoinTask): strin
   if (!left.loaded || !right.loaded) return `the ${left.loaded ? 'right' : 'left'} table is not loaded`;
   if (!keys) return 'a cross join has no keys';
   if (settings.algorithm === 'sort-merge') return 'sort-merge was asked for';
+  return refusalOfTypes({ left, right }, keys);
+}
+
+/** Why rows are not joined by these columns on devices, as far as their types say; or null. */
+function refusalOfTypes({ left, right }: Record<Side, Input>, keys: readonly KeyPair[]): string | null {
   for (const pair of keys) {
     const refusal = refusalOfPair(left, right, pair);
     if (refusal !== null) return refusal;
@@ -173,24 +261,24 @@ function refusalOfPair(left: Input, right: Input, key: KeyPair): string | null {
 }
 
 /** The one of these columns of a side, by its position on the devices, that rows can carry; or null. */
-function carriedOf(task: JoinTask, columns: readonly ResultColumn[], side: Side): number | null {
+function carriedOf(task: JoinTask, there: There, columns: readonly ResultColumn[], side: Side): number | null {
   const moved = columns.filter(({ source }) => source === side);
   if (task.settings.how !== 'inner' || moved.length !== 1) return null;
-  return carriedThere(task[side], moved[0]!.column, residentOf(task, side));
+  return carriedThere(task[side], moved[0]!.column, there[side]);
 }
 
 /** Makes the columns of the result on the devices, where it stays if it is asked to. */
 export async function executeResident(
   call: Call,
   task: JoinTask,
-  { tables, request, plan }: ResidentJoin,
+  { tables, request, order, lent, planned, plan, resources }: ResidentJoin,
   origins: ResidentOrigin[],
 ): Promise<Joined> {
   const { native, job } = call;
   const [join, home] = plan.steps;
   call.follow(plan);
-  const made = call.keep(await call.step(join!, () => native.joinTables(job, tables, request, origins)));
-  call.free(tables.keys);
+  const made = call.keep(await call.step(join!, () => native.joinTables(job, tables, request, origins, order)));
+  call.free(tables.keys, ...lent.map(({ handle }) => handle));
   const { rows } = made;
   const inputRows = [task.left.rows, task.right.rows];
   const result = { columns: [], left: null, right: null, table: null, rows };
@@ -200,6 +288,8 @@ export async function executeResident(
     return { ...result, table, stats: call.stats(plan, inputRows, rows, made) };
   }
   checkTableRows(rows, 'Join the left table in parts, or leave the result on the GPUs with resident: true.');
+  const bytes = planned.reduce((sum, { width }) => sum + rows * width, 0);
+  checkHostBytes(`Making the columns of a result of ${rows} rows`, bytes, resources);
   const columns = await call.step(home!, () => native.bringHome(job, made, [...origins.keys()]));
   call.free(made);
   return { ...result, columns, stats: call.stats(plan, inputRows, rows, made) };

@@ -17,6 +17,23 @@ export async function useThere(call: Call, contents: Contents): Promise<boolean>
   return true;
 }
 
+/**
+ * Puts columns of an input in host memory on the devices for the running call, or until they are freed; null where they and `room`
+ * times their size beside them do not fit.
+ */
+export async function lend(call: Call, input: Input, columns: readonly number[], room: number): Promise<Resident | null> {
+  const { native, job } = call;
+  const { devices } = call.resources;
+  const relation = await call.relation(`check ${input.argument} buffers`, input, columns);
+  const [positions, ordinals] = [[...columns.keys()], devices.map(({ ordinal }) => ordinal)];
+  const bytes = native.residentBytes(relation, positions, ordinals);
+  const fits = devices.every(({ limitBytes }) => limitBytes >= (1 + room) * bytes);
+  const load = () => native.loadTable(job, relation, positions, ordinals);
+  const handle = fits ? call.keep(await call.step(`move ${input.argument} to the devices`, load)) : null;
+  call.free(relation);
+  return handle && { handle, position: new Map(columns.map((column, position) => [column, position])) };
+}
+
 /** The position on the devices of a column that tuples can carry; or null. */
 export function carriedThere(input: Input, column: number, { handle, position }: Resident): number | null {
   const { kind, width } = infoOf(input, column);

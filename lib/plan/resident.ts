@@ -9,7 +9,7 @@ import { type ResultRows, rowsTaken, takingSteps } from './order.js';
 import type { PlannedColumn, Resources } from './plan.js';
 import { columnStep, type SortPlan } from './sort.js';
 
-/** A join of loaded tables. */
+/** A join of tables on the devices: loaded ones, or such as are lent to the devices for the call. */
 export interface ResidentShape {
   how: JoinKind;
   buildLeft: boolean;
@@ -21,19 +21,25 @@ export interface ResidentShape {
   made: boolean;
   comesHome: boolean;
   result: ResultRows;
+  lent: boolean;
 }
+
+/** Device memory a row of ordering a join's rows (kOrderRowBytes in native/join/table_join.h). */
+const ORDER_ROW_BYTES = 56;
 
 /** Resident memory is allocated in steps of up to an eighth. */
 const ALLOCATION_STEP = 1.125;
 
 /** The plan; or why there is none: the devices lack the memory for what the join takes, `joinBytes`, and a result made there. */
 export function planResidentJoin(shape: ResidentShape, joinBytes: number, resources: Resources): JoinPlan | string {
-  const { how, buildLeft, leftRows, rightRows, columns, made, comesHome } = shape;
+  const { how, buildLeft, leftRows, rightRows, columns, made, comesHome, lent } = shape;
+  const order = made ? shape.result.order : null;
   const { devices, links, threads } = resources;
   const found = expectedRows(how, leftRows, rightRows);
   const rows = rowsTaken(shape.result, found);
   const resultBytes = Math.ceil(columns.reduce((bytes, { width }) => bytes + rows * width, 0));
-  const needed = joinBytes + (made ? Math.ceil((ALLOCATION_STEP * resultBytes) / devices.length) : 0);
+  const madeBytes = (made ? ALLOCATION_STEP * resultBytes : 0) + (order ? found * ORDER_ROW_BYTES : 0);
+  const needed = joinBytes + Math.ceil(madeBytes / devices.length);
   const free = Math.min(...devices.map(({ limitBytes }) => limitBytes));
   if (needed > free)
     return `joining where they lie takes ${formatBytes(needed)} on each device, which has ${formatBytes(free)} left`;
@@ -44,7 +50,7 @@ export function planResidentJoin(shape: ResidentShape, joinBytes: number, resour
   const seconds = passes + (made ? 0 : home);
   const join = {
     op: 'residentJoin' as const,
-    label: `hash join of loaded tables, build ${buildLeft ? 'left' : 'right'}`,
+    label: `hash join of ${lent ? 'tables on the devices' : 'loaded tables'}, build ${buildLeft ? 'left' : 'right'}${order ? `, in the order of ${order} rows` : ''}`,
     estimate: { rows: leftRows + rightRows, bytes: keyBytes, milliseconds: seconds * 1e3 },
   };
   const estimate = { rows, bytes: resultBytes, milliseconds: home * 1e3 };
@@ -61,14 +67,14 @@ export function planResidentJoin(shape: ResidentShape, joinBytes: number, resour
     fromHost.length > 0 ? `, but for columns that come from host memory: ${fromHost.map(({ name }) => name).join(', ')}` : '';
   return {
     algorithm: 'radix-hash',
-    reason: 'what runs on loaded tables where they lie',
+    reason: lent ? 'the devices make keys and order rows sooner than the host' : 'what runs on loaded tables where they lie',
     chunksets: 1,
     rounds: 1,
     hostBytes: comesHome ? resultBytes : 0,
     deviceBytes: needed,
     steps: [join, ...after],
     inOrder: [],
-    loaded: { inputs: ['left', 'right'], reason: `joined where they lie${but}` },
+    loaded: lent ? undefined : { inputs: ['left', 'right'], reason: `joined where they lie${but}` },
   };
 }
 

@@ -132,6 +132,13 @@ std::vector<ResidentOrigin> to_origins(const Napi::Value& value, const HeldTable
   return origins;
 }
 
+/// null: any order.
+std::optional<TableRowOrder> to_row_order(const Napi::Value& value) {
+  if (value.IsNull()) return std::nullopt;
+  const Napi::Object order = to_object(value, "order");
+  return TableRowOrder{to_side_is_left(order.Get("side")), to_window(order.Get("window"))};
+}
+
 }  // namespace
 
 Napi::Value EngineWrap::resident_bytes(const Napi::CallbackInfo& info) {
@@ -195,8 +202,9 @@ Napi::Value EngineWrap::join_tables(const Napi::CallbackInfo& info) {
   const HeldTables tables(*this, info[1]);
   const JoinRequest request = to_join_request(info[2]);
   return enqueue(info, {tables.held},
-                 [tables = tables.keyed, request, origins = to_origins(info[3], tables, request)](Engine& engine, Job& job) {
-                   return resident_to_handle(engine, warpjoin::join_tables(engine, tables, request, origins, job));
+                 [tables = tables.keyed, request, origins = to_origins(info[3], tables, request),
+                  order = to_row_order(info[4])](Engine& engine, Job& job) {
+                   return resident_to_handle(engine, warpjoin::join_tables(engine, tables, request, origins, job, order));
                  });
 }
 

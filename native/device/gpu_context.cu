@@ -50,12 +50,16 @@ class Contexts {
     return *gpus_.emplace_back(std::make_unique<GpuId>(gpu, name));
   }
 
-  /// A call has failed. If that, or something before it, has ended a context, remembers it; throws Error(device) if it was
-  /// known before.
-  void failed(const char* call) {
+  /// A call has failed on the GPU of this name. If that, or something before it, has ended a context, remembers it; throws
+  /// Error(device) if it was known before. GPUs that read the memory of a lost one report its error as their own, so the GPU of
+  /// the call is asked first.
+  void failed(const char* call, const std::string& device_name) {
     const std::lock_guard lock(mutex_);
     require_none_lost();
-    for (const auto& id : gpus_) {
+    std::vector<const GpuId*> ids;
+    for (const auto& id : gpus_) ids.push_back(id.get());
+    std::stable_partition(ids.begin(), ids.end(), [&](const GpuId* id) { return id->name == device_name; });
+    for (const GpuId* id : ids) {
       const gpu_error_t end = what_ended(id->gpu);
       if (end == gpu_success) continue;
       failure_ = "Device '" + id->name + "' failed earlier: " + failed_by(end, call) +
@@ -107,7 +111,7 @@ void gpu_fail(gpu_error_t error, const char* call, const std::string& device_nam
   static_cast<void>(gpu_get_last_error());  // or the next launch would report it again
   const std::string failure = "Device '" + device_name + "': " + failed_by(error, call);
   if (error == gpu_error_out_of_memory) throw Error(ErrorCode::device_memory, failure);
-  Contexts::of_process().failed(call);
+  Contexts::of_process().failed(call, device_name);
   throw Error(ErrorCode::device, failure);
 }
 

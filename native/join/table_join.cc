@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "core/error.h"
+#include "join/join_rows.h"
+#include "sort/table_sort.h"
 
 namespace warpjoin {
 namespace {
@@ -37,10 +39,41 @@ Relations relations_of(Engine& engine, const KeyedTables& tables, const JoinRequ
   return relations;
 }
 
+/// The row numbers of a join as a table on its devices, in an order: those of the side that it goes by, and of the other one.
+ResidentTable ordered_numbers(Engine& engine, const std::vector<Device*>& devices, ResidentRows rows, const JoinRequest& request,
+                              const TableRowOrder& order, Job& job) {
+  if (!(order.by_left ? wants_left(request) : wants_right(request)))
+    throw Error(ErrorCode::option, "The row numbers to order by were not asked for");
+  ResidentTable table{devices, {}, {}, {}};
+  for (const ResidentRows::Chunk& chunk : rows.chunks) table.rows.push_back(chunk.size);
+  const auto add = [&](bool left) {
+    const ColumnType type{ColumnKind::fixed, KeyOrder::unsigned_integer, (left ? rows.left_layout : rows.right_layout).value_bytes};
+    ResidentColumn& column = table.columns.emplace_back(ResidentColumn{left ? "left" : "right", type, false, {}});
+    for (ResidentRows::Chunk& chunk : rows.chunks) {
+      Buffer& numbers = left ? chunk.left : chunk.right;
+      column.stretches.push_back({numbers.data(), nullptr});
+      if (numbers) table.memory.push_back(std::move(numbers));
+    }
+  };
+  add(order.by_left);
+  if (order.by_left ? wants_right(request) : wants_left(request)) add(!order.by_left);
+  std::vector<TableSortColumn> by;
+  std::vector<size_t> all;
+  for (size_t i = 0; i < table.columns.size(); ++i) {
+    by.push_back({i});
+    all.push_back(i);
+  }
+  return sort_table(engine, TableSortKeys(table, std::move(by), {}, job), all, job, order.window);
+}
+
 }  // namespace
 
 ResidentTable join_tables(Engine& engine, const KeyedTables& tables, const JoinRequest& request,
-                          const std::vector<ResidentOrigin>& origins, Job& job) {
+                          const std::vector<ResidentOrigin>& origins, Job& job, const std::optional<TableRowOrder>& order) {
+  const bool all_gathered = std::all_of(origins.begin(), origins.end(), [](const ResidentOrigin& origin) {
+    return origin.from != From::keys && origin.column.has_value();
+  });
+  if (order && !all_gathered) throw Error(ErrorCode::option, "Rows of a join that carry more than row numbers can't be ordered");
   const TableJoinKeys& keys = *tables.keys;
   const ResidentTable &left = *keys.left().table, &right = *keys.right().table;
   const std::vector<Device*>& devices = left.devices;
@@ -51,23 +84,41 @@ ResidentTable join_tables(Engine& engine, const KeyedTables& tables, const JoinR
   }
 
   ResidentTable result{devices, {}, {}, {}, rows.skew, rows.split_rows};
-  for (const ResidentRows::Chunk& chunk : rows.chunks) result.rows.push_back(chunk.size);
+  const TupleLayout left_layout = rows.left_layout, right_layout = rows.right_layout;
+  const bool left_may_be_missing = rows.left_may_be_missing, right_may_be_missing = rows.right_may_be_missing;
+  ResidentTable ordered;
+  if (order) {
+    ordered = ordered_numbers(engine, devices, std::exchange(rows, {}), request, *order, job);
+    result.rows = ordered.rows;
+  } else {
+    for (const ResidentRows::Chunk& chunk : rows.chunks) result.rows.push_back(chunk.size);
+  }
   result.columns.resize(origins.size());
-  const auto gather = [&](const ResidentTable& table, From from, Buffer ResidentRows::Chunk::*numbers, uint8_t row_bytes,
-                          bool missing) {
+  /// The row numbers of a side on each device.
+  const auto numbers_of = [&](From from, uint8_t row_bytes) {
+    std::vector<RowNumbers> numbers;
+    for (size_t d = 0; d < devices.size(); ++d) {
+      const void* data;
+      if (order) {
+        data = ordered.columns.at((from == From::left) == order->by_left ? 0 : 1).stretches[d].values;
+      } else {
+        data = (from == From::left ? rows.chunks[d].left : rows.chunks[d].right).data();
+      }
+      numbers.push_back({data, row_bytes, result.rows[d]});
+    }
+    return numbers;
+  };
+  const auto gather = [&](const ResidentTable& table, From from, uint8_t row_bytes, bool missing) {
     std::unique_ptr<TableGather> gathering;
     for (size_t i = 0; i < origins.size(); ++i) {
       if (origins[i].from != from || !origins[i].column) continue;
-      if (!gathering) {
-        std::vector<RowNumbers> by;
-        for (const ResidentRows::Chunk& chunk : rows.chunks) by.push_back({(chunk.*numbers).data(), row_bytes, chunk.size});
-        gathering = std::make_unique<TableGather>(engine, table, std::move(by), missing, job);
-      }
+      if (!gathering)
+        gathering = std::make_unique<TableGather>(engine, table, numbers_of(from, row_bytes), missing, job);
       result.columns[i] = gathering->gather(table.columns.at(*origins[i].column), result.memory);
     }
     if (!gathering) return;
     gathering->wait();
-    for (ResidentRows::Chunk& chunk : rows.chunks) chunk.*numbers = Buffer();
+    for (ResidentRows::Chunk& chunk : rows.chunks) (from == From::left ? chunk.left : chunk.right) = Buffer();
   };
   const auto decode = [&] {
     const Streams streams = create_streams(devices);
@@ -85,9 +136,9 @@ ResidentTable join_tables(Engine& engine, const KeyedTables& tables, const JoinR
   };
   {
     const PhaseTimer timer(job, "gather");
-    gather(left, From::left, &ResidentRows::Chunk::left, rows.left_layout.value_bytes, rows.left_may_be_missing);
-    gather(right, From::right, &ResidentRows::Chunk::right, rows.right_layout.value_bytes, rows.right_may_be_missing);
-    if (!keys.are_columns()) decode();
+    gather(left, From::left, left_layout.value_bytes, left_may_be_missing);
+    gather(right, From::right, right_layout.value_bytes, right_may_be_missing);
+    if (!keys.are_columns() && !order) decode();
   }
   const auto carry = [&](size_t i, const ResidentColumn& like, Buffer ResidentRows::Chunk::*part) {
     result.columns[i] = {like.name, like.type, false, {}};

@@ -288,6 +288,13 @@ const madeColumns = (columns, { nullable, spreadEvenly }, devices) => ({
 });
 const fitsKeys = ({ fits }) => fits;
 
+/** An order of a join's rows, which have columns that are gathered; or none. */
+function rowOrder(request, origins) {
+  if (!origins.every(({ column }) => Number.isInteger(column)) || chance(0.5)) return null;
+  const leftOnly = ['semi', 'anti'].includes(request?.kind);
+  return { side: mostly(() => (leftOnly ? 'left' : pick(['left', 'right']))), window: window() };
+}
+
 /** Two tables to join by keys that fit the devices, what rows carry, and the request. */
 function tablesToJoin(of, stay) {
   const keys = handle('tableJoinKeys', of, fitsKeys);
@@ -597,7 +604,7 @@ const methods = {
     8,
     (of) => {
       const { tables, request, origins } = tablesToJoin(of, true);
-      return [handle('job', of), tables, request, mostly(() => some(origins, 4))];
+      return [handle('job', of), tables, request, mostly(() => some(origins, 4)), mostly(() => rowOrder(request, origins))];
     },
     'resident',
     ([, tables, , origins], made) =>

@@ -89,11 +89,17 @@ test.each([1, 3])('tables are loaded, joined where they lie, and come home, on %
   }
   expect(atHome).toEqual(expected.sort());
 
-  const stays = await engine.joinTables(job, tables, request, [
-    { from: 'right', column: null },
-    { from: 'keys', pair: 0 },
-    { from: 'left', column: null },
-  ]);
+  const stays = await engine.joinTables(
+    job,
+    tables,
+    request,
+    [
+      { from: 'right', column: null },
+      { from: 'keys', pair: 0 },
+      { from: 'left', column: null },
+    ],
+    null,
+  );
   expect([stays.rows, stays.nullable]).toEqual([rows.size, [false, false, false]]);
   const [v, keys, u] = await engine.bringHome(job, stays, [0, 1, 2]);
   expect(pairs(values(keys), values(u), values(v), stays.rows)).toEqual(atHome);
@@ -104,6 +110,7 @@ test.each([1, 3])('tables are loaded, joined where they lie, and come home, on %
     { keys: joinKeys, payload: { left: null, right: null } },
     { ...request, kind: 'left', wantKeys: false },
     [{ from: 'right', column: 2 }],
+    null,
   );
   expect(gathered.nullable).toEqual([true]);
   expect((await engine.bringHome(job, gathered, [0]))[0]!.nullCount).toBeGreaterThan(0);
@@ -111,10 +118,16 @@ test.each([1, 3])('tables are loaded, joined where they lie, and come home, on %
   // 0 to 399 with 0 to 1499 shifted by 30 bits: only 0 is on both sides
   const twoTypes = await engine.tableJoinKeys(job, one, { table: r, keys: [1] }, [false]);
   expect(twoTypes).toMatchObject({ bits: 41, areColumns: false, giveLeft: [true] });
-  const zeroes = await engine.joinTables(job, { keys: twoTypes, payload: { left: 1, right: 1 } }, request, [
-    { from: 'keys', pair: 0 },
-    { from: 'left', column: null },
-  ]);
+  const zeroes = await engine.joinTables(
+    job,
+    { keys: twoTypes, payload: { left: 1, right: 1 } },
+    request,
+    [
+      { from: 'keys', pair: 0 },
+      { from: 'left', column: null },
+    ],
+    null,
+  );
   const [zero, ofLeft] = await engine.bringHome(job, zeroes, [0, 1]);
   const zeroRows = [...left.getChild('k')!].flatMap((k, row) => (k === 0 ? [BigInt(row) << 30n] : []));
   expect([...new BigInt64Array(values(ofLeft), 0, zeroes.rows)].sort()).toEqual(zeroRows.sort());
@@ -123,18 +136,24 @@ test.each([1, 3])('tables are loaded, joined where they lie, and come home, on %
   // By two columns, of which one has nulls that are equal.
   const pair = await engine.tableJoinKeys(job, { table: l, keys: [0, 2] }, { table: r, keys: [0, 2] }, [false, true]);
   expect(pair).toMatchObject({ bits: 11, areColumns: false, giveLeft: [true, true] });
-  const byTwo = await engine.joinTables(job, { keys: pair, payload: { left: 1, right: 1 } }, request, [
-    { from: 'left', column: null },
-    { from: 'keys', pair: 1 },
-  ]);
+  const byTwo = await engine.joinTables(
+    job,
+    { keys: pair, payload: { left: 1, right: 1 } },
+    request,
+    [
+      { from: 'left', column: null },
+      { from: 'keys', pair: 1 },
+    ],
+    null,
+  );
   const ofRight = new Map<string, number>();
   for (const { k, b } of right) ofRight.set(`${k} ${b}`, (ofRight.get(`${k} ${b}`) ?? 0) + 1);
   const expectedByTwo = [...left].reduce((sum, { k, b }) => sum + (ofRight.get(`${k} ${b}`) ?? 0), 0);
   expect([byTwo.rows, byTwo.nullable]).toEqual([expectedByTwo, [false, true]]);
   expect(() => engine.tableJoinKeys(job, one, other, [])).toThrow('nullsEqual for each');
-  expect(() => engine.joinTables(job, { keys: pair, payload: tables.payload }, request, [{ from: 'keys', pair: 2 }])).toThrow(
-    'columns.pair is not a pair',
-  );
+  expect(() =>
+    engine.joinTables(job, { keys: pair, payload: tables.payload }, request, [{ from: 'keys', pair: 2 }], null),
+  ).toThrow('columns.pair is not a pair');
   byTwo.release();
   pair.release();
 
@@ -184,7 +203,9 @@ test.each([1, 3])('tables are loaded, joined where they lie, and come home, on %
   expect(() => engine.joinTablesHome(job, { ...tables, payload: { left: null, right: 3 } }, request)).toThrow(
     'tables.payload.right is not a column',
   );
-  expect(() => engine.joinTables(job, tables, request, [{ from: 'both' as 'left', column: 0 }])).toThrow("'left' or 'right'");
+  expect(() => engine.joinTables(job, tables, request, [{ from: 'both' as 'left', column: 0 }], null)).toThrow(
+    "'left' or 'right'",
+  );
   await expect(engine.tableJoinKeys(job, { ...one, keys: [2] }, other, [false])).rejects.toMatchObject({
     code: 'ERR_NOT_SUPPORTED',
   });

@@ -80,11 +80,36 @@ inline JoinTable join_table(uint64_t rows, uint64_t keys, uint32_t width, std::m
 
 using ResultRow = std::vector<test::Value>;
 
-inline std::vector<ResultRow> expected_rows(const JoinTable& left, const JoinTable& right, JoinKind kind,
-                                            const std::vector<ResidentOrigin>& origins, const KeyedTables& tables,
-                                            const std::vector<bool>& nulls_equal) {
+/// A row of each side, or UINT64_MAX in place of one that is not there.
+using FoundRow = std::pair<uint64_t, uint64_t>;
+
+inline std::vector<FoundRow> found_rows(const JoinTable& left, const JoinTable& right, JoinKind kind,
+                                        const std::vector<bool>& nulls_equal) {
+  std::vector<FoundRow> found;
+  std::unordered_multimap<std::string, uint64_t> build;
+  for (uint64_t j = 0; j < right.rows; ++j) {
+    if (const auto key = right.key(j, nulls_equal)) build.emplace(*key, j);
+  }
+  std::vector<bool> matched(right.rows);
+  for (uint64_t i = 0; i < left.rows; ++i) {
+    const auto key = left.key(i, nulls_equal);
+    const auto [begin, end] = key ? build.equal_range(*key) : std::pair(build.end(), build.end());
+    for (auto match = begin; match != end; ++match) {
+      matched[match->second] = true;
+      if (!left_rows_only(kind)) found.emplace_back(i, match->second);
+    }
+    if (kind == JoinKind::semi ? begin != end : keeps_left(kind) && begin == end) found.emplace_back(i, UINT64_MAX);
+  }
+  for (uint64_t j = 0; keeps_right(kind) && j < right.rows; ++j) {
+    if (!matched[j]) found.emplace_back(UINT64_MAX, j);
+  }
+  return found;
+}
+
+inline std::vector<ResultRow> values_of_rows(const std::vector<FoundRow>& found, const JoinTable& left, const JoinTable& right,
+                                             const std::vector<ResidentOrigin>& origins, const KeyedTables& tables) {
   std::vector<ResultRow> rows;
-  const auto add = [&](uint64_t i, uint64_t j) {
+  for (const auto& [i, j] : found) {
     ResultRow& row = rows.emplace_back();
     for (const ResidentOrigin& origin : origins) {
       const bool of_left = origin.from != ResidentOrigin::From::right;
@@ -94,29 +119,20 @@ inline std::vector<ResultRow> expected_rows(const JoinTable& left, const JoinTab
       const uint64_t at = of_left ? i : j;
       row.push_back(at == UINT64_MAX ? std::nullopt : (of_left ? left : right).values[column][at]);
     }
-  };
-  std::unordered_multimap<std::string, uint64_t> build;
-  for (uint64_t j = 0; j < right.rows; ++j) {
-    if (const auto key = right.key(j, nulls_equal)) build.emplace(*key, j);
   }
-  std::vector<bool> matched(right.rows);
-  for (uint64_t i = 0; i < left.rows; ++i) {
-    const auto key = left.key(i, nulls_equal);
-    const auto [begin, end] = key ? build.equal_range(*key) : std::pair(build.end(), build.end());
-    for (auto found = begin; found != end; ++found) {
-      matched[found->second] = true;
-      if (!left_rows_only(kind)) add(i, found->second);
-    }
-    if (kind == JoinKind::semi ? begin != end : keeps_left(kind) && begin == end) add(i, UINT64_MAX);
-  }
-  for (uint64_t j = 0; keeps_right(kind) && j < right.rows; ++j) {
-    if (!matched[j]) add(UINT64_MAX, j);
-  }
+  return rows;
+}
+
+inline std::vector<ResultRow> expected_rows(const JoinTable& left, const JoinTable& right, JoinKind kind,
+                                            const std::vector<ResidentOrigin>& origins, const KeyedTables& tables,
+                                            const std::vector<bool>& nulls_equal) {
+  std::vector<ResultRow> rows = values_of_rows(found_rows(left, right, kind, nulls_equal), left, right, origins, tables);
   std::sort(rows.begin(), rows.end());
   return rows;
 }
 
-inline std::vector<ResultRow> rows_at_home(Engine& engine, const ResidentTable& table, Job& job) {
+/// In the order of the table.
+inline std::vector<ResultRow> rows_in_order(Engine& engine, const ResidentTable& table, Job& job) {
   std::vector<size_t> all(table.columns.size());
   for (size_t c = 0; c < all.size(); ++c) all[c] = c;
   const std::vector<OwnedColumn> home = bring_home(engine, table, all, job);
@@ -125,8 +141,34 @@ inline std::vector<ResultRow> rows_at_home(Engine& engine, const ResidentTable& 
     const test::Values values = test::values_of(home[c], table.columns[c].type);
     for (uint64_t row = 0; row < values.size(); ++row) rows[row][c] = values[row];
   }
+  return rows;
+}
+
+inline std::vector<ResultRow> rows_at_home(Engine& engine, const ResidentTable& table, Job& job) {
+  std::vector<ResultRow> rows = rows_in_order(engine, table, job);
   std::sort(rows.begin(), rows.end());
   return rows;
+}
+
+/// Rows in the order of either side: all of them, some of the first, and some from the middle on.
+inline void check_ordered_joins(Engine& engine, const JoinTable& left, const JoinTable& right, const KeyedTables& tables,
+                                const JoinRequest& request, const std::vector<ResidentOrigin>& origins,
+                                const std::vector<bool>& nulls_equal, Job& job) {
+  for (const bool by_left : {true, false}) {
+    if (!by_left && left_rows_only(request.kind)) continue;
+    SCOPED_TRACE(by_left ? "by left" : "by right");
+    std::vector<FoundRow> found = found_rows(left, right, request.kind, nulls_equal);
+    std::sort(found.begin(), found.end(), [&](const FoundRow& a, const FoundRow& b) {
+      return by_left ? a < b : std::pair(a.second, a.first) < std::pair(b.second, b.first);
+    });
+    for (const RowWindow& window : {RowWindow{}, RowWindow{3, 20}, RowWindow{found.size() / 2, found.size() / 3 + 1}}) {
+      const RowWindow rows = window.within(found.size());
+      const auto first = found.begin() + static_cast<ptrdiff_t>(rows.first);
+      const std::vector<FoundRow> wanted(first, first + static_cast<ptrdiff_t>(rows.rows));
+      const ResidentTable joined = join_tables(engine, tables, request, origins, job, TableRowOrder{by_left, window});
+      EXPECT_TRUE(rows_in_order(engine, joined, job) == values_of_rows(wanted, left, right, origins, tables));
+    }
+  }
 }
 
 /// All kinds of joins with gathered columns, inner joins with what rows carry, and joins of a result.
@@ -155,6 +197,7 @@ inline void check_table_joins(Engine& engine, const JoinTable& left, const JoinT
       const JoinRequest request{.kind = kind, .build_left = build_left, .want_right = !left_rows_only(kind)};
       const ResidentTable joined = join_tables(engine, tables, request, origins, job);
       EXPECT_TRUE(rows_at_home(engine, joined, job) == expected_rows(left, right, kind, origins, tables, nulls_equal));
+      check_ordered_joins(engine, left, right, tables, request, origins, nulls_equal, job);
       JoinRequest counting = request;
       counting.count_only = true;
       EXPECT_EQ(join_tables_home(engine, tables, counting, job).size, joined.size());

@@ -104,12 +104,31 @@ TEST_F(TableJoinErrors, TakeTheMemoryThatIsPlanned) {
   }
 }
 
+TEST_F(TableJoinErrors, OrderOfRowsThatCarryMoreThanNumbers) {
+  Engine engine(config(2));
+  Job job;
+  const ResidentTable table = load_table(engine, all_devices(engine), of.columns, of.rows, job);
+  const TableJoinKeys keys(table, table, {{0, 0}}, job);
+  const auto code_of = [&](const KeyedTables& tables, const JoinRequest& request, const ResidentOrigin& origin) {
+    try {
+      join_tables(engine, tables, request, {origin}, job, TableRowOrder{});
+    } catch (const Error& error) {
+      return error.code();
+    }
+    return ErrorCode::internal;
+  };
+  EXPECT_EQ(code_of({&keys, {}, {}}, {.want_keys = true}, {ResidentOrigin::From::keys, {}}), ErrorCode::option);
+  EXPECT_EQ(code_of({&keys, 1, {}}, {}, {ResidentOrigin::From::left, {}}), ErrorCode::option);
+  EXPECT_EQ(code_of({&keys, {}, {}}, {.want_left = false}, {ResidentOrigin::From::right, 1}), ErrorCode::option);
+}
+
 TEST_F(TableJoinErrors, LeaveNothingBehind) {
   const auto engine = make_far_engine(config(2));
   const RepeatedCall call(*engine, [&](Job& job) {
     const ResidentTable table = load_table(*engine, all_devices(*engine), of.columns, of.rows, job);
     const TableJoinKeys keys(table, table, {{0, 0}}, job), made(table, table, {{1, 0}}, job);
     join_tables(*engine, {&keys, {}, {}}, {.kind = JoinKind::full}, {{ResidentOrigin::From::left, 4}}, job);
+    join_tables(*engine, {&keys, {}, {}}, {.kind = JoinKind::full}, {{ResidentOrigin::From::left, 4}}, job, TableRowOrder{});
     join_tables_home(*engine, {&keys, {}, {}}, {}, job);
     join_tables(*engine, {&made, {}, {}}, {.want_keys = true}, {{ResidentOrigin::From::keys, {}}}, job);
     const TableJoinKeys several(table, table, {{0, 0}, {3, 3, true}}, job);

@@ -1,3 +1,4 @@
+import type { Table } from 'apache-arrow';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Engine } from '../../lib/index.js';
@@ -233,46 +234,80 @@ test(
   TIMEOUT,
 );
 
-test('loaded tables are joined where they lie', { timeout: TIMEOUT }, async () => {
+test('tables are joined where they lie, loaded and lent', { timeout: TIMEOUT }, async () => {
+  const plain = key
+    .filter(({ types }) => types.every((type) => PLAIN.includes(type)) && (types[0] === types[1] || INTEGERS.includes(types[0])))
+    .map((key) => ({ ...key, dictionaries: [false, false] }));
+  const few = plain.map((key) => ({ ...key, leftSpread: 'few' as const, rightSpread: 'few' as const }));
   const there = fc.record({
     ...inputs,
-    keys: key
-      .filter(
-        ({ types }) => types.every((type) => PLAIN.includes(type)) && (types[0] === types[1] || INTEGERS.includes(types[0])),
-      )
-      .map((key) => [{ ...key, nullsEqual: false, dictionaries: [false, false] }]),
+    keys: fc.tuple(plain, fc.array(few, { maxLength: 2 })).map(([first, others]) => [first, ...others]),
     columns: fc.subarray(['k', 'k_right', 'l_flag', 'r_real']),
+    order: fc.constantFrom('none' as const, 'left' as const, 'right' as const),
+    /** The rows that are wanted of an order. */
+    window: fc.constantFrom(null, null, { offset: 0, limit: 7 }, { offset: 20, limit: 300 }),
     leftPayload: fc.constant([]),
     rightPayload: fc.constant([]),
   });
   const joinedThere = new Seen();
   await fc.assert(
     fc.asyncProperty(there, async (c) => {
-      const { left, right, leftOnly, expected } = await joinInputs(c);
-      await setup.onEngine({ devices: c.devices, chunksets: 1, bytes: () => 0 }, c.maxBufferBytes, async (engine) => {
-        await using one = await engine.load(left.table);
-        await using other = await engine.load(right.table);
-        const ofLeft = (name: string) => name === 'k' || name === 'l_flag';
-        const wanted = leftOnly ? ['l_row', ...c.columns.filter(ofLeft)] : ['l_row', 'r_row', ...c.columns];
-        const { how, buildSide } = c;
-        const options = { on: 'k', how, buildSide, coalesce: false, select: wanted, resident: true } as const;
-        await using joined = await engine.join(one, other, options);
-        if (joined.stats.residentReason === 'joined where they lie') joinedThere.add(c.how);
-        const home = await joined.toArrow();
+      const { left, right, leftOnly, names, nullsEqual, expected } = await joinInputs(c);
+      const ofLeft = (name: string) => name === 'k' || name === 'l_flag';
+      const wanted = leftOnly ? ['l_row', ...c.columns.filter(ofLeft)] : ['l_row', 'r_row', ...c.columns];
+      const { how, buildSide, order } = c;
+      const window = order === 'none' ? null : c.window;
+      const matching = { on: names, nullsEqual, how };
+      const options = { ...matching, buildSide, coalesce: false, select: wanted, maintainOrder: order, ...window } as const;
+      const check = (home: Table) => {
         const leftRows = rowsOf(home, 'l_row');
         const rightRows = leftOnly ? [] : rowsOf(home, 'r_row');
-        expect(inOrder(leftOnly ? [leftRows] : [leftRows, rightRows]).pairs).toEqual(expected);
+        const rows = leftOnly ? [leftRows] : [leftRows, rightRows];
+        if (order === 'none') {
+          expect(inOrder(rows).pairs).toEqual(expected);
+        } else {
+          const [first, second] = order === 'left' || leftOnly ? [0, 1] : [1, 0];
+          const wantedRows = orderedPairs(expected, first, second).slice(
+            window?.offset,
+            window ? window.offset + window.limit : undefined,
+          );
+          expect(leftRows.map((row, i) => (leftOnly ? [row] : [row, rightRows[i]]).map(String).join(' '))).toEqual(wantedRows);
+        }
         for (const name of wanted.slice(leftOnly ? 1 : 2)) {
           const [source, rows] = ofLeft(name) ? [left.table, leftRows] : [right.table, rightRows];
           checkColumn(home, name, source, name === 'k_right' ? 'k' : name, rows);
         }
-        expect(await engine.joinCount(one, other, { on: 'k', how })).toBe(joined.numRows);
+        return home.numRows;
+      };
+      await setup.onEngine({ devices: c.devices, chunksets: 1, bytes: () => 0 }, c.maxBufferBytes, async (engine) => {
+        await using one = await engine.load(left.table);
+        await using other = await engine.load(right.table);
+        await using joined = await engine.join(one, other, { ...options, resident: true });
+        if (joined.stats.residentReason === 'joined where they lie') joinedThere.add(c.how, `in order of ${order}`);
+        const rows = check(await joined.toArrow());
+        const lent = await engine.join(left.table, right.table, options);
+        if (lent.stats.steps.some(({ name }) => name === 'move left to the devices'))
+          joinedThere.add(`lent, in order of ${order}`);
+        expect(check(lent)).toBe(rows);
+        if (!window) expect(await engine.joinCount(one, other, matching)).toBe(rows);
+        if (!window) expect(await engine.joinCount(left.table, right.table, matching)).toBe(rows);
       });
     }),
-    parameters(150),
+    parameters(300),
   );
-  if (onGpus) joinedThere.expect(...KINDS);
+  if (onGpus)
+    joinedThere.expect(...KINDS, ...['none', 'left', 'right'].flatMap((of) => [`in order of ${of}`, `lent, in order of ${of}`]));
 });
+
+/** Pairs of rows, as inOrder() has them, in the order of their rows of one side and then of the other; rows that are missing last. */
+function orderedPairs(pairs: readonly string[], first: number, second: number): string[] {
+  const rowOf = (pair: string, side: number): number => {
+    const row = pair.split(' ')[side] ?? '0';
+    return row === 'null' ? Number.POSITIVE_INFINITY : Number(row);
+  };
+  const compare = (a: number, b: number): number => (a < b ? -1 : a > b ? 1 : 0);
+  return [...pairs].sort((a, b) => compare(rowOf(a, first), rowOf(b, first)) || compare(rowOf(a, second), rowOf(b, second)));
+}
 
 /** Pairs of rows as text, in an order that does not depend on theirs, and where each of them was. */
 function inOrder(columns: ArrayLike<unknown>[]): { pairs: string[]; order: number[] } {
