@@ -542,6 +542,13 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
     keys.release();
     return keys;
   };
+  const comparePairs = (by: Side) => {
+    const [one, other] = by === 'left' ? ([0, 1] as const) : ([1, 0] as const);
+    // Missing rows come last, and the difference of two of them is no number.
+    const place = (row: number): number => (row === MISSING ? Number.MAX_VALUE : row);
+    return (a: [number, number], b: [number, number]): number =>
+      place(a[one]) - place(b[one]) || place(a[other]) - place(b[other]);
+  };
   const side = (rows: Rows, which: Side): number[] => rows.pairs.map((pair) => pair[which === 'left' ? 0 : 1]);
   const rowNumbers = (handle: RunHandle | RowsHandle, which: Side): number[] => {
     const rows = use<Run | Rows>(handle);
@@ -722,9 +729,7 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
       }),
     orderRows: (job, handle, by) =>
       step('orderRows', job, () => {
-        const [one, other] = by === 'left' ? ([0, 1] as const) : ([1, 0] as const);
-        const place = (row: number): number => (row === MISSING ? Number.POSITIVE_INFINITY : row);
-        use<Rows>(handle).pairs.sort((a, b) => place(a[one]) - place(b[one]) || place(a[other]) - place(b[other]));
+        use<Rows>(handle).pairs.sort(comparePairs(by));
       }),
     orderRowsBytes: (rows, rowBytes, otherBytes) => rows * (rowBytes + otherBytes),
     uniqueRows: (job, handle, keep) =>
@@ -832,10 +837,17 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
         const keys = new TableJoinKeys(left, right, nullsEqual, options.keyBits, options.decodes);
         return keys as unknown as TableJoinKeysHandle;
       }),
-    joinTables: (job, tables, request, origins) =>
+    joinTables: (job, tables, request, origins, order) =>
       step('joinTables', job, () => {
         const { left, right, giveLeft } = use<TableJoinKeys>(tables.keys);
         const joined = matches(keysOf(tables), request);
+        if (order) {
+          if (!origins.every((origin) => origin.from !== 'keys' && origin.column !== null))
+            throw coded('ERR_OPTION', "Rows of a join that carry more than row numbers can't be ordered");
+          const { first, rows } = order.window;
+          joined.pairs.sort(comparePairs(order.side));
+          joined.pairs.splice(0, joined.pairs.length, ...joined.pairs.slice(first, first + rows));
+        }
         const columns = origins.map((origin): Column => {
           if (origin.from === 'keys' && !giveLeft[origin.pair])
             throw coded('ERR_INTERNAL', 'The keys do not give the left column');
@@ -846,8 +858,9 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
           return { info: column.info, cells: rowCells(column, side(joined, from)) };
         });
         joined.release();
+        const size = joined.pairs.length;
         const on = use<Resident>(left.table).devices;
-        return new Resident(columns, joined.size, joined.size, on, true) as unknown as ResidentHandle;
+        return new Resident(columns, size, size, on, true) as unknown as ResidentHandle;
       }),
     joinTablesHome: (job, tables, request) =>
       step('joinTablesHome', job, () => {

@@ -250,22 +250,41 @@ describe('joins of loaded tables', () => {
     expect(addon.liveHandles()).toBe(0);
   });
 
-  test('bring row numbers to host memory where these are ordered or cut', async () => {
+  test('have rows in order there, where the columns of the result are', async () => {
     const { addon, engine, one, other } = await joining();
+    for (const options of [
+      { on: 'id', maintainOrder: 'right', limit: 3 },
+      { on: 'id', maintainOrder: 'left', offset: 1, how: 'left' },
+      { on: 'id', maintainOrder: 'left', select: ['b'] },
+    ] as const) {
+      addon.calls.length = 0;
+      const joined = await engine.join(one, other, options);
+      expect(addon.calls).toEqual(['tableJoinKeys', 'joinTables', 'bringHome']);
+      expect(rows(joined)).toEqual(rows(await engine.join(of, right, { ...options, algorithm: 'radix-hash' })));
+      const stays = await engine.join(one, other, { ...options, resident: true });
+      expect(rows(await stays.toArrow())).toEqual(rows(joined));
+    }
+    expect(await engine.joinCount(one, other, { on: 'id', maintainOrder: 'right', limit: 3, offset: 3 })).toBe(2);
+    await engine.dispose();
+    expect(addon.liveHandles()).toBe(0);
+  });
+
+  test('bring row numbers to host memory where these are cut, or ordered for columns that are not there', async () => {
+    const { addon, engine, one, wide: other } = await joining();
     const options = { on: 'id', maintainOrder: 'right', limit: 3 } as const;
     const joined = await engine.join(one, other, options);
-    expect(addon.calls).toEqual([
+    expect(addon.calls.slice(0, 6)).toEqual([
       ...['tableJoinKeys', 'relation', 'relation', 'joinTablesHome', 'orderRows', 'sliceRows'],
-      ...['gather', 'gather', 'gather'],
     ]);
-    expect(rows(joined)).toEqual(rows(await engine.join(of, right, options)));
+    expect(rows(joined)).toEqual(rows(await engine.join(of, wide, options)));
     addon.calls.length = 0;
     const stays = await engine.join(one, other, { ...options, resident: true });
     expect(addon.calls).toContain('orderRows');
     expect(addon.calls.at(-1)).toBe('loadTable');
-    expect(stays.resident).toBe(true);
     expect(rows(await stays.toArrow())).toEqual(rows(joined));
-    expect(await engine.joinCount(one, other, { ...options, offset: 3 })).toBe(2);
+    addon.calls.length = 0;
+    expect((await engine.join(one, one, { on: 'id', limit: 1 })).numRows).toBe(1);
+    expect(addon.calls).toContain('sliceRows');
     await engine.dispose();
     expect(addon.liveHandles()).toBe(0);
   });
@@ -371,6 +390,15 @@ describe('joins of loaded tables', () => {
       expect(addon.liveHandles()).toBe(0);
     });
 
+    test('give no columns of rows in an order', async () => {
+      const { addon, engine, nulls, one } = await making();
+      const options = { on: 'id', maintainOrder: 'right', select: ['id', 'a', 'b'] } as const;
+      addon.calls.length = 0;
+      const joined = await engine.join(one, nulls, options);
+      expect(addon.calls).toEqual(['tableJoinKeys', 'joinTables', 'bringHome']);
+      expect(rows(joined)).toEqual(rows(await engine.join(of, withNulls, { ...options, algorithm: 'radix-hash' })));
+    });
+
     test('are made of several columns', async () => {
       const { addon, engine } = await making();
       const types = { a: new arrow.Int32(), b: new arrow.Int64(), v: new arrow.Float64() };
@@ -394,7 +422,7 @@ describe('joins of loaded tables', () => {
         { table: expect.anything(), keys: [1, 2] },
         [false, true],
       ]);
-      expect(joined.mock.lastCall!.at(-1)).toEqual([
+      expect(joined.mock.lastCall![3]).toEqual([
         { from: 'keys', pair: 0 },
         { from: 'keys', pair: 1 },
         { from: 'left', column: null },
@@ -446,6 +474,83 @@ describe('joins of loaded tables', () => {
     expect(joined.stats.residentReason).toBe('taken from host memory: device full');
     expect(addon.calls.at(-1)).toBe('loadTable');
     expect([joined.numRows, joined.resident]).toEqual([5, true]);
+  });
+});
+
+describe('joins of tables in host memory that are lent to the devices', () => {
+  const types = { id: new arrow.Int32(), day: new arrow.Int32(), v: new arrow.Float64(), t: new arrow.Utf8() };
+  const left = table(types, { id: [1, 2, 2, 5], day: [1, 1, 2, 2], v: [0.5, 1.5, 2.5, 3.5], t: ['a', 'b', 'c', 'd'] });
+  const right = table({ ...types, w: types.v }, { id: [2, 2, 5, 2], day: [2, 1, 2, 2], v: [], t: [], w: [1, 2, 3, 4] });
+  const select = ['id', 'day', 'v', 'w'] as const;
+  const lent = ['relation', 'loadTable', 'relation', 'loadTable', 'tableJoinKeys'];
+  const several = { on: ['id', 'day'], select } as const;
+  const ordered = { on: 'id', maintainOrder: 'right', select: ['id', 'v', 'w'] } as const;
+
+  async function onFake(options: EngineOptions = {}) {
+    const addon = fakeAddon({ gpus: 2 });
+    return { addon, engine: engineOn(addon, options) };
+  }
+
+  test.each([
+    ['keys of several columns', several],
+    ['an order', ordered],
+    ['both, in part', { ...several, how: 'left', maintainOrder: 'left', offset: 1, limit: 3 }],
+  ] as const)('for %s', async (_, options) => {
+    const { addon, engine } = await onFake();
+    const joined = await engine.join(left, right, options);
+    expect(addon.calls).toEqual([...lent, 'joinTables', 'bringHome']);
+    expect(joined.stats).toMatchObject({ resident: [], residentReason: null, algorithm: 'radix-hash' });
+    expect(addon.liveHandles()).toBe(0);
+    const host = await engine.join(left, right, { ...options, algorithm: 'radix-hash' });
+    const sorted = 'maintainOrder' in options ? (of: object[]) => of : unordered;
+    // The fake's host memory gives the first key for each.
+    const payload = (of: ReturnType<typeof rows>) => sorted(of.map(({ v, w }) => ({ v, w })));
+    expect(payload(rows(joined))).toEqual(payload(rows(host)));
+    const stays = await engine.join(left, right, { ...options, resident: true });
+    expect(addon.calls.at(-1)).toBe('joinTables');
+    expect(sorted(rows(await stays.toArrow()))).toEqual(sorted(rows(joined)));
+    expect(await engine.explain('join', left, right, options)).toContain('the devices make keys and order rows sooner');
+  });
+
+  test('their keys alone, to be counted', async () => {
+    const { addon, engine } = await onFake();
+    expect(await engine.joinCount(left, right, { on: ['id', 'day'] })).toBe(4);
+    expect(addon.calls).toEqual([...lent, 'joinTablesHome']);
+    expect(addon.liveHandles()).toBe(0);
+  });
+
+  test.each([
+    ['one key in any order', { on: 'id', select }, {}],
+    ['an algorithm that was asked for', { ...several, algorithm: 'radix-hash' }, {}],
+    ['a column that devices do not hold', { ...several, select: ['t', 'w'] }, {}],
+    ['a key that devices do not hold', { on: ['id', 't'], select }, {}],
+    ['a coalesced key', { ...several, how: 'full', coalesce: true }, {}],
+    ['an order of row numbers alone', null, {}],
+    ['too little memory', several, { deviceMemoryLimit: 100 }],
+  ] as const)('but not for %s', async (_, options, limits) => {
+    const { addon, engine } = await onFake(limits);
+    if (options) await engine.join(left, right, options).catch(() => {});
+    else await engine.joinIndices(left, right, { on: 'id', maintainOrder: 'left' });
+    expect(addon.calls).not.toContain('loadTable');
+    expect(addon.liveHandles()).toBe(0);
+  });
+
+  test.each(['loadTable', 'joinTables'])('go on from host memory where the devices run out of theirs: %s', async (step) => {
+    const { addon, engine } = await onFake();
+    const error = Object.assign(new Error('device full'), { code: 'ERR_DEVICE_MEMORY' });
+    addon.settings.failing = { step, error };
+    const joined = await engine.join(left, right, several);
+    expect(addon.calls).toContain('hashJoin');
+    expect([joined.numRows, joined.stats.residentReason]).toEqual([4, null]);
+    expect(addon.liveHandles()).toBe(0);
+  });
+
+  test('name a result that does not fit host memory', async () => {
+    const { addon, engine } = await onFake({ memoryLimit: 2 ** 20 });
+    const many = table({ id: types.id, day: types.day }, { id: Array(400).fill(1), day: Array(400).fill(1) });
+    const error = await failure(engine.join(many, many, { on: ['id', 'day'] }));
+    expect([error.code, error.message]).toEqual(['ERR_MEMORY_LIMIT', expect.stringContaining('a result of 160000 rows')]);
+    expect(addon.liveHandles()).toBe(0);
   });
 });
 
