@@ -178,10 +178,7 @@ export interface TableSortKeysHandle extends Handle<'tableSortKeys'> {
   /** Whether the payload is carried along, as it is where they do; false: row numbers are. */
   readonly carriesPayload: boolean;
 }
-/**
- * Where a column of a result that stays comes from: the keys, as the left column of a pair, or a side: the column gathered there,
- * or what its rows carry.
- */
+/** Where a column of a result that stays comes from: keys, as a pair's left column; or a side, gathered there or carried. */
 export type ResidentOrigin = { from: 'keys'; pair: number } | { from: Side; column: number | null };
 /** Rows of an order, as far as there are so many. */
 export interface RowWindow {
@@ -324,10 +321,7 @@ export interface NativeEngine {
   setMemoryLimit(bytes: number): void;
   /** Restarts the peaks of memory() and devices(). */
   resetPeaks(): void;
-  /**
-   * Columns that the job's steps make have no buffer of more than `maxBufferBytes` but for single values that are longer:
-   * 1 GiB where it is not given.
-   */
+  /** No buffer of a column that steps make has more than `maxBufferBytes` (1 GiB if not given), but for a longer single value. */
   createJob(maxBufferBytes?: number): NativeJob;
   /** Why every step rejects: a device has failed for good. null while all of them work. */
   failure(): string | null;
@@ -447,10 +441,7 @@ export interface NativeEngine {
     offset: number,
     limit: number,
   ): Promise<RowsHandle>;
-  /**
-   * Orders rows by the row numbers of one side, which have to be there, and equal ones by those of the other side, if these are
-   * there: missing rows come last.
-   */
+  /** Orders rows by the row numbers of one side, and equal ones by those of the other if they are there; missing rows last. */
   orderRows(job: NativeJob, rows: RowsHandle, by: Side): Promise<void>;
   /** Host memory of orderRows beside the rows: their number, and the bytes of a row number of either side; 0 for one that is not there. */
   orderRowsBytes(rows: number, rowBytes: number, otherBytes: number): number;
@@ -501,10 +492,7 @@ export interface NativeEngine {
     rows: { size: number; rowBytes: number; mayBeMissing: boolean },
     devices: number,
   ): number;
-  /**
-   * The same as gather() of several columns, in the joint memory of devices that read each other's: booleans, and values of 1,
-   * 2, 4, 8 or 16 bytes.
-   */
+  /** gather() of several columns in the joint memory of devices that read each other's: booleans, values of 1 to 16 bytes. */
   gatherOnDevices(
     job: NativeJob,
     relation: RelationHandle,
