@@ -24,7 +24,7 @@ export interface ResidentShape {
   lent: boolean;
 }
 
-/** Device memory a row of ordering a join's rows (kOrderRowBytes in native/join/table_join.h). */
+/** Device memory a row of ordering a join's rows at most: the numbers twice, keys of both, and the sort's own. */
 const ORDER_ROW_BYTES = 56;
 
 /** Resident memory is allocated in steps of up to an eighth. */

@@ -202,8 +202,8 @@ Napi::Value EngineWrap::join_tables(const Napi::CallbackInfo& info) {
   const HeldTables tables(*this, info[1]);
   const JoinRequest request = to_join_request(info[2]);
   return enqueue(info, {tables.held},
-                 [tables = tables.keyed, request, origins = to_origins(info[3], tables, request),
-                  order = to_row_order(info[4])](Engine& engine, Job& job) {
+                 [tables = tables.keyed, request, origins = to_origins(info[3], tables, request), order = to_row_order(info[4])](
+                     Engine& engine, Job& job) {
                    return resident_to_handle(engine, warpjoin::join_tables(engine, tables, request, origins, job, order));
                  });
 }

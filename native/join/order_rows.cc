@@ -103,7 +103,8 @@ class Ordering {
 
   bool is_tie(uint64_t i) const { return side()[i] == side()[i - 1]; }
 
-  /// The first row after `begin` and below `end` that is equal to the row before it, with a lesser row of the other side; or `end`.
+  /// The first row after `begin` and below `end` that is equal to the row before it, with a lesser row of the other side; or
+  /// `end`.
   uint64_t next_inversion(uint64_t begin, uint64_t end) const {
     constexpr uint64_t kStep = 64;  // looked at without a branch, so that the loop vectorizes
     const auto inverted = [&](uint64_t i) -> unsigned { return (side()[i] == side()[i - 1]) & (other()[i] < other()[i - 1]); };

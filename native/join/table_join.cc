@@ -47,7 +47,8 @@ ResidentTable ordered_numbers(Engine& engine, const std::vector<Device*>& device
   ResidentTable table{devices, {}, {}, {}};
   for (const ResidentRows::Chunk& chunk : rows.chunks) table.rows.push_back(chunk.size);
   const auto add = [&](bool left) {
-    const ColumnType type{ColumnKind::fixed, KeyOrder::unsigned_integer, (left ? rows.left_layout : rows.right_layout).value_bytes};
+    const ColumnType type{ColumnKind::fixed, KeyOrder::unsigned_integer,
+                          (left ? rows.left_layout : rows.right_layout).value_bytes};
     ResidentColumn& column = table.columns.emplace_back(ResidentColumn{left ? "left" : "right", type, false, {}});
     for (ResidentRows::Chunk& chunk : rows.chunks) {
       Buffer& numbers = left ? chunk.left : chunk.right;
@@ -112,8 +113,7 @@ ResidentTable join_tables(Engine& engine, const KeyedTables& tables, const JoinR
     std::unique_ptr<TableGather> gathering;
     for (size_t i = 0; i < origins.size(); ++i) {
       if (origins[i].from != from || !origins[i].column) continue;
-      if (!gathering)
-        gathering = std::make_unique<TableGather>(engine, table, numbers_of(from, row_bytes), missing, job);
+      if (!gathering) gathering = std::make_unique<TableGather>(engine, table, numbers_of(from, row_bytes), missing, job);
       result.columns[i] = gathering->gather(table.columns.at(*origins[i].column), result.memory);
     }
     if (!gathering) return;

@@ -40,12 +40,10 @@ struct TableRowOrder {
 /// result: join_tables_device_bytes(), and a row number or key a row that columns are made by.
 ///
 /// Rows in an `order` are those of the devices one after the other. All their columns are gathered; Error(option) for others, and
-/// where the rows lack the numbers of the side. A sort of the row numbers takes up to kOrderRowBytes a row, too.
+/// where the rows lack the numbers of the side. Sorting the row numbers takes up to 56 bytes a row, too: the
+/// numbers twice, keys of both, and the sort's own.
 ResidentTable join_tables(Engine& engine, const KeyedTables& tables, const JoinRequest& request,
                           const std::vector<ResidentOrigin>& origins, Job& job, const std::optional<TableRowOrder>& order = {});
-
-/// Device memory a row of ordering the rows of a join: the numbers twice, keys of both, and the sort's own.
-inline constexpr size_t kOrderRowBytes = 56;
 
 /// Joins into host memory: what the rows carry. Keys are as they were joined.
 JoinRows join_tables_home(Engine& engine, const KeyedTables& tables, const JoinRequest& request, Job& job);
