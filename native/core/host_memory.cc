@@ -139,7 +139,7 @@ HostBuffer HostMemory::allocate(size_t size, const char* purpose) {
   return buffer;
 }
 
-// The block's new address.
+// The block's address, a new one where it has no surplus of so much.
 void* HostMemory::extend(void* data, size_t capacity, size_t wanted, size_t size, const char* purpose) {
   const size_t more = wanted - capacity;
   give_back_for(more);
@@ -147,10 +147,17 @@ void* HostMemory::extend(void* data, size_t capacity, size_t wanted, size_t size
   {
     const std::lock_guard lock(mutex_);
     check_room(more, size, purpose);
-    dropped = drop_kept(more);
-    if (const size_t surplus = take_surplus(data)) dropped.push_back({static_cast<char*>(data) + capacity, surplus});
+    const size_t surplus = take_surplus(data);
+    if (surplus > more) {
+      surpluses_.push_back({data, wanted, surplus - more});
+      kept_bytes_ += surplus - more;
+    }
+    const bool moves = surplus < more;
+    if (moves) dropped = drop_kept(more);
+    if (moves && surplus) dropped.push_back({static_cast<char*>(data) + capacity, surplus});
     used_ += more;
     peak_ = std::max(peak_, used_);
+    if (!moves) return data;
   }
   for (const Block& block : dropped) unmap_block(block.data, block.capacity);
   void* const moved = remap_block(data, capacity, wanted);

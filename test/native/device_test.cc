@@ -317,12 +317,19 @@ TEST(HostMemory, CountsReusedBlocksForWhatIsAskedFor) {
   EXPECT_EQ(block.data(), address) << "the surplus came back with its block";
   block = HostBuffer();
   memory->trim();
-  block = reuse(12 * kMiB, 10 * kMiB);
-  block.grow(12 * kMiB, "a test");
-  EXPECT_EQ(memory->used_bytes(), 12 * kMiB);
-  EXPECT_EQ(block.as<unsigned char>()[10 * kMiB - 1], 7);
-  block = HostBuffer();
-  memory->trim();
+  for (const size_t grown : {11 * kMiB, 12 * kMiB, 14 * kMiB}) {
+    block = reuse(12 * kMiB, 10 * kMiB);
+    const void* const before = block.data();
+    block.grow(grown, "a test");
+    if (grown <= 12 * kMiB) EXPECT_EQ(block.data(), before) << "a block grows into its surplus where it is";
+    const size_t whole = (grown + 2 * kMiB - 1) / (2 * kMiB) * (2 * kMiB);
+    EXPECT_EQ(memory->used_bytes(), whole);
+    EXPECT_EQ(block.as<unsigned char>()[10 * kMiB - 1], 7);
+    std::memset(block.data(), 9, grown);
+    block = HostBuffer();
+    EXPECT_EQ(memory->used_bytes(), 0u);
+    memory->trim();
+  }
   block = reuse(12 * kMiB, 10 * kMiB);
   block.shrink(4 * kMiB);
   EXPECT_EQ(memory->used_bytes(), 4 * kMiB);
