@@ -195,13 +195,15 @@ void set_dictionary_codes(Field& field, const Column& left, const Column& right,
   const bool both = left_column.dictionary && right_column.dictionary;
   const Giver giver = !both ? Giver::shorter : left_column.length >= right_column.length ? Giver::left : Giver::right;
   set_codes(field, codes_of(left, same ? left : right, giver, engine, job));
+  const uint64_t count = field.codes.count;
   for (FieldSide* side : {&field.left, &field.right}) {
     if (!side->column->dictionary) continue;
     const bool is_left = side == &field.left;
     const Column& values = is_left || same ? left : right;
     const HostBuffer& codes = is_left || same ? field.codes.left : field.codes.right;
-    const uint64_t count = field.codes.count;
-    const bool positions = is_one_dictionary(side->chunks) && count_nulls(ChunkIndex(values), engine, job) == 0 &&
+    // Indices behind the codes match nothing only where one side has none of them: the one that gives the codes must not.
+    const bool all_coded = !(same || field.codes.left_gives == is_left) || values.length == count;
+    const bool positions = all_coded && is_one_dictionary(side->chunks) && count_nulls(ChunkIndex(values), engine, job) == 0 &&
                            are_positions(codes, field.codes.bytes, values.length, count, engine, job);
     side->values = positions ? FieldSide::Values::number : FieldSide::Values::entry_codes;
     side->base = positions ? ordered_zero(side->chunks.type()) : 0;

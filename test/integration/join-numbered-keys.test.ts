@@ -137,12 +137,43 @@ describeDevices((devices) => {
       ],
     ],
     ['the same memory with a null', (all: string[]) => [[null, ...all], null]],
+    // Both have values behind the common ones, below and above all that the other side has.
+    [
+      'numbers that begin alike',
+      () => [
+        [5, 6, 7, 20, 21],
+        [5, 6, 7, 1, 2],
+      ],
+    ],
+    [
+      'numbers of ranges apart',
+      () => [
+        [100, 101, 102],
+        [-3, -2, -1],
+      ],
+    ],
+    ['one number, and another', () => [[1], [2]]],
+    [
+      'a common number behind',
+      () => [
+        [20, 21, 5],
+        [1, 2, 5],
+      ],
+    ],
+    [
+      'numbers that begin with the other',
+      () => [
+        [5, 6, 7],
+        [5, 6, 7, 20, 21],
+      ],
+    ],
   ] as [string, (all: string[]) => [Values, Values | null]][])('dictionaries: %s', async (_, make) => {
     const engine = await engineFor(devices);
     const draw = random(5 + devices);
     const [one, other] = make(Array.from({ length: 60 }, (_, i) => `value ${i} of a dictionary`));
-    const left = texts(one);
-    const right = other === null ? left : texts(other);
+    const vector = (values: Values) => (typeof values[0] === 'number' ? int32(values as number[]) : texts(values));
+    const left = vector(one);
+    const right = other === null ? left : vector(other);
     for (const [leftRows, rightRows, nulls] of [
       [500, 400, 0],
       [100, 900, 0],
