@@ -180,7 +180,9 @@ async function callAll(attempt) {
   const tables = tableKeys && { keys: tableKeys, payload: { left: null, right: null } };
   await call('joinTablesDeviceBytes', tables, request);
   await call('joinTablesHome', job, tables, request);
-  await call('joinTables', job, tables, request, [{ from: 'left', column: 2 }]);
+  await call('joinTables', job, tables, request, [{ from: 'left', column: 2 }], null);
+  const rowOrder = { side: 'left', window: { first: 0, rows: ROWS } };
+  await call('joinTables', job, tables, request, [{ from: 'left', column: 2 }], rowOrder);
   const order = await call('tableSortKeys', job, table, by(1), null);
   await call('sortTableDeviceBytes', order, [1, 2], { first: 0, rows: ROWS });
   await call('sortTable', job, order, [1, 2], { first: 0, rows: ROWS });
