@@ -193,7 +193,7 @@ async function run(call: Call, task: JoinTask, prepared: Prepared | ResidentJoin
   } catch (error) {
     if (!isOutOfDeviceMemory(error)) throw error;
     const { tables, lent } = prepared;
-    call.free(tables.keys, ...lent.map(({ handle }) => handle));
+    call.free(tables.keys, ...lent);
     return execute(call, task, await prepareFromHost(call, task, lent.length > 0 ? null : (error as Error).message));
   }
 }
@@ -450,7 +450,7 @@ async function execute(call: Call, task: JoinTask, prepared: Prepared): Promise<
       case 'residentJoin': {
         const { tables, lent } = prepared.joined!;
         rows = await call.step(step, () => native.joinTablesHome(job, tables, request));
-        call.free(tables.keys, ...lent.map(({ handle }) => handle));
+        call.free(tables.keys, ...lent);
         break;
       }
       case 'lookupJoin':

@@ -9,6 +9,7 @@ import { type TypeInfo, typeName } from '../columns/types.js';
 import type {
   KeyedTables,
   NativeJoinRequest,
+  ResidentHandle,
   ResidentOrigin,
   Side,
   TableJoinKeysHandle,
@@ -35,7 +36,7 @@ export interface ResidentJoin {
   /** Of a result that is made on the devices. */
   order: TableRowOrder | null;
   /** Tables that are there for this call alone. */
-  lent: Resident[];
+  lent: ResidentHandle[];
   planned: PlannedColumn[];
   plan: JoinPlan;
   resources: Resources;
@@ -59,7 +60,7 @@ export async function prepareResident(call: Call, task: JoinTask): Promise<Resid
   if (!isSoonerThere(call, task)) return null;
   const there = await lendBoth(call, task);
   if (!there) return null;
-  const joined = await joinThere(call, task, there, Object.values(there));
+  const joined = await joinThere(call, task, there, [there.left.handle, there.right.handle]);
   return typeof joined === 'string' ? null : joined;
 }
 
@@ -71,7 +72,7 @@ function isSoonerThere(call: Call, task: JoinTask): boolean {
   const { keys, settings, want } = task;
   if (!keys || settings.algorithm !== 'auto' || !readEachOther(call.resources.devices)) return false;
   const columns = typeof want === 'string' ? [] : want.columns;
-  const isOrdered = settings.order !== null && columns.length > 0;
+  const isOrdered = settings.order !== null && columns.length > 0 && canBeOrdered(task);
   if (keys.length === 1 && !isOrdered) return false;
   const areMadeThere = columns.every(({ source, column }) => source !== 'coalesced' && isForDevices(task[source], column));
   return areMadeThere && refusalOfTypes(task, keys) === null;
@@ -98,7 +99,7 @@ async function lendBoth(call: Call, task: JoinTask): Promise<There | null> {
   }
 }
 
-async function joinThere(call: Call, task: JoinTask, there: There, lent: Resident[]): Promise<ResidentJoin | string> {
+async function joinThere(call: Call, task: JoinTask, there: There, lent: ResidentHandle[]): Promise<ResidentJoin | string> {
   const pairs = task.keys!;
   const keysOf = (side: Side): TableKeys => {
     const { handle, position } = there[side];
@@ -109,7 +110,7 @@ async function joinThere(call: Call, task: JoinTask, there: There, lent: Residen
     await call.step('encode keys', () => call.native.tableJoinKeys(call.job, keysOf('left'), keysOf('right'), nullsEqual)),
   );
   const unjoined = (reason: string): string => {
-    call.free(keys, ...lent.map(({ handle }) => handle));
+    call.free(keys, ...lent);
     return reason;
   };
   if (keys.bits > keys.mostBits) return unjoined(`the keys take ${keys.bits} bits, more than ${keys.mostBits}`);
@@ -118,7 +119,7 @@ async function joinThere(call: Call, task: JoinTask, there: There, lent: Residen
   const gathers = readEachOther(call.resources.devices);
   const layout = takesAll(settings)
     ? layOut(task, there, columns, gathers, keys)
-    : layOutRows(there, columns, gathers && settings.order !== null);
+    : layOutRows(there, columns, gathers && settings.order !== null && canBeOrdered(task));
   const { payload, from, made } = layout;
   const originOf = ({ source, column }: ResultColumn, index: number): ResidentOrigin => {
     if (from[index] === 'keys') return { from: 'keys', pair: pairs.findIndex((pair) => pair.left === column) };
@@ -222,6 +223,9 @@ function layOutRows(there: There, columns: readonly ResultColumn[], gather: bool
   return { payload: { left: null, right: null }, from, made };
 }
 
+/** Whether the row numbers of both sides fit one key of 64 bits, with one that no row has. */
+const canBeOrdered = ({ left, right }: JoinTask): boolean => Math.max(left.rows, right.rows) < 2 ** 32 - 1;
+
 /** Whether a column of the result can be made on the devices. */
 function isMadeThere(there: There, { source, column }: ResultColumn, from: ColumnOrigin, gathers: boolean): boolean {
   if (source === 'coalesced') return false;
@@ -278,7 +282,7 @@ export async function executeResident(
   const [join, home] = plan.steps;
   call.follow(plan);
   const made = call.keep(await call.step(join!, () => native.joinTables(job, tables, request, origins, order)));
-  call.free(tables.keys, ...lent.map(({ handle }) => handle));
+  call.free(tables.keys, ...lent);
   const { rows } = made;
   const inputRows = [task.left.rows, task.right.rows];
   const result = { columns: [], left: null, right: null, table: null, rows };

@@ -40,8 +40,8 @@ struct TableRowOrder {
 /// result: join_tables_device_bytes(), and a row number or key a row that columns are made by.
 ///
 /// Rows in an `order` are those of the devices one after the other. All their columns are gathered; Error(option) for others, and
-/// where the rows lack the numbers of the side. Sorting the row numbers takes up to 56 bytes a row, too: the
-/// numbers twice, keys of both, and the sort's own.
+/// where the rows lack the numbers of the side; Error(not_supported) where the numbers of both sides need more than kMostKeyBits.
+/// Sorting them takes up to 56 bytes a row, too: the numbers twice, keys of both, and the sort's own.
 ResidentTable join_tables(Engine& engine, const KeyedTables& tables, const JoinRequest& request,
                           const std::vector<ResidentOrigin>& origins, Job& job, const std::optional<TableRowOrder>& order = {});
 
