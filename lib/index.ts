@@ -9,9 +9,11 @@
 import { defaultEngine, type Engine } from './engine.js';
 
 export type { KeyArray } from './columns/input.js';
+export { type IpcOptions, toIPC } from './columns/ipc.js';
 export type { RowNumbers } from './columns/result.js';
 export { createEngine, type DeviceInfo, type Engine } from './engine.js';
 export { type ErrorCode, WarpjoinError } from './errors.js';
+export { type ColumnTypes, type FromOptions, fromColumns, fromRows, type ToRowsOptions, toRows } from './io/plain.js';
 export type { MeasuredLinks } from './links.js';
 export type { LinkSet, LinkSpeeds } from './native.js';
 export type { LoadedTable } from './operators/load.js';

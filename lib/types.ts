@@ -1,6 +1,7 @@
 /** Types of results, computed from the inputs' column types and the options as far as both are known to the compiler. */
 import type { DataType, Table, TypeMap } from 'apache-arrow';
 import type { CoalescedType } from './coalesced-type.js';
+import type { IpcOptions } from './columns/ipc.js';
 import type { RowNumbers } from './columns/result.js';
 import type { PhaseRecord } from './native.js';
 import type { LoadedTable } from './operators/load.js';
@@ -60,8 +61,12 @@ export interface Stats {
   replanned: string | null;
 }
 
-/** An Arrow table with what was done to make it. `stats` is not enumerable. */
-export type ResultTable<Columns extends TypeMap = TypeMap> = Table<Columns> & { readonly stats: Stats };
+/** An Arrow table with what was done to make it. Neither property is enumerable. */
+export type ResultTable<Columns extends TypeMap = TypeMap> = Table<Columns> & {
+  readonly stats: Stats;
+  /** The table as Arrow IPC bytes: see toIPC(). */
+  toIPC(options?: IpcOptions): Uint8Array;
+};
 
 /** A table of another apache-arrow version: what is read of it. */
 export interface TableLike {

@@ -255,14 +255,19 @@ const ARRAY_TYPES = new Map<string, () => arrow.DataType>([
   ['Float64Array', () => new arrow.Float64()],
 ]);
 
+/** The type of a typed array of numbers or bigints; undefined for anything else. */
+export function typeOfArray(array: unknown): arrow.DataType | undefined {
+  const tag = ArrayBuffer.isView(array) ? (array as unknown as { [Symbol.toStringTag]: string })[Symbol.toStringTag] : '';
+  return ARRAY_TYPES.get(tag)?.();
+}
+
 /** Typed arrays of the same length as an input with these columns. Throws ERR_INVALID_TABLE for anything else. */
 export function readArrays(arrays: Readonly<Record<string, unknown>>, argument: string): Input {
   const columns: InputColumn[] = [];
   let rows: number | undefined;
   for (const [name, array] of Object.entries(arrays)) {
-    const tag = ArrayBuffer.isView(array) ? (array as unknown as { [Symbol.toStringTag]: string })[Symbol.toStringTag] : '';
-    const makeType = ARRAY_TYPES.get(tag);
-    if (!makeType) {
+    const arrayType = typeOfArray(array);
+    if (!arrayType) {
       const what = argument === name ? argument : `${name} of ${argument}`;
       throw new WarpjoinError(
         'ERR_INVALID_TABLE',
@@ -279,7 +284,7 @@ export function readArrays(arrays: Readonly<Record<string, unknown>>, argument: 
         `Expected arrays of the same length for ${argument} but ${name} has ${typed.length} values and not ${rows}.`,
       );
     }
-    const type = makeType() as unknown as ForeignType;
+    const type = arrayType as unknown as ForeignType;
     columns.push({
       name,
       info: typeInfo(type),

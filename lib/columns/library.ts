@@ -1,6 +1,7 @@
 /** Copies of apache-arrow: a result is made of the classes of the caller's own tables, of whatever version they are. */
 import * as arrow from 'apache-arrow';
 import { WarpjoinError } from '../errors.js';
+import type { ForeignTable } from './input.js';
 import { type ForeignField, type ForeignType, fieldsOf, ownType, type TypeInfo, typeInfo, typeName } from './types.js';
 import type { ForeignData, ForeignVector } from './values.js';
 
@@ -164,6 +165,26 @@ export function vectorIn(library: Library, type: arrow.DataType, vector: Foreign
     known.set(library, made);
   }
   return made;
+}
+
+/** A table of any version as one of `library`: itself, or one over the same memory. Throws like typeIn(). */
+export function tableIn(library: Library, table: ForeignTable): arrow.Table {
+  if (Object.prototype.isPrototypeOf.call(library.Table.prototype, table)) return table as unknown as arrow.Table;
+  const { fields, metadata } = table.schema;
+  const schema = new library.Schema(
+    fields.map(({ name, type, nullable, metadata }) => {
+      const info = typeInfo(type);
+      if (!info)
+        throw new WarpjoinError('ERR_NOT_SUPPORTED', `Column ${name} has type ${typeName(type)}, which is not supported yet.`);
+      return new library.Field(name, typeIn(library, info, name), nullable !== false, metadata ? new Map(metadata) : null);
+    }),
+    metadata ? new Map(metadata) : null,
+  );
+  const struct = new library.Struct(schema.fields);
+  const batches = table.batches.map(
+    ({ data }) => new library.RecordBatch(schema, dataIn(library, struct, data) as arrow.Data<arrow.Struct>),
+  );
+  return new library.Table(schema, batches);
 }
 
 function dataIn(library: Library, type: arrow.DataType, data: ForeignData): arrow.Data {

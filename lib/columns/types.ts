@@ -49,7 +49,7 @@ export interface TypeInfo {
 }
 
 /** Levels of types that may lie within each other. */
-const MOST_LEVELS = 60;
+export const MOST_LEVELS = 60;
 
 const UNITS = ['s', 'ms', 'us', 'ns'];
 /** Of a value, by unit: months; days and milliseconds; months, days and nanoseconds. */

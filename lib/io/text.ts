@@ -106,17 +106,21 @@ function withNulls(data: Data, text: (row: number) => string): TextOf {
 }
 
 function dictionaryText(data: Data, of: (chunk: Data) => TextOf | null): TextOf | null {
-  const chunks = ((data.dictionary as Vector | undefined)?.data ?? []).map((chunk) => ({
-    length: chunk.length,
-    text: of(chunk),
-  }));
-  if (chunks.some(({ text }) => !text)) return null;
+  const dictionary = data.dictionary as Vector | undefined;
+  if (dictionary?.data.some((chunk) => !of(chunk))) return null;
+  return dictionaryReader(data, (chunk) => of(chunk)!);
+}
+
+/** How to read the values of a chunk of indices, where `of` reads those of a chunk of their dictionary; null for a null. */
+export function dictionaryReader<T>(data: Data, of: (chunk: Data) => (row: number) => T): (row: number) => T | null {
+  const dictionary = data.dictionary as Vector | undefined;
+  const chunks = (dictionary?.data ?? []).map((chunk) => ({ length: chunk.length, read: of(chunk) }));
   const indices = data.values as ArrayLike<number | bigint>;
   return (row) => {
     if (!data.getValid(row)) return null;
     let index = Number(indices[row]);
-    for (const { length, text } of chunks) {
-      if (index < length) return text!(index);
+    for (const { length, read } of chunks) {
+      if (index < length) return read(index);
       index -= length;
     }
     return null;

@@ -41,7 +41,7 @@ import { type Call, type EngineCore, placed, runCall } from './call.js';
 import { encodeKeys, givesKeys, keysInWords, pairOf } from './join-keys.js';
 import { type LoadedTable, loadResult, readInput } from './load.js';
 import { executeResident, prepareResident, type ResidentJoin } from './resident-join.js';
-import { conversionBytes, fromHostMemory, isOutOfDeviceMemory, leastWidth, plannedWidth, withStats } from './shared.js';
+import { asResult, conversionBytes, fromHostMemory, isOutOfDeviceMemory, leastWidth, plannedWidth } from './shared.js';
 import { checkUniqueKeys } from './validate.js';
 
 /** What a join works on, and what it is to give: columns, row numbers or the number of rows. */
@@ -97,9 +97,9 @@ export async function joinTables(
   const task = tableTask(core, left, right, settings);
   return runCall(settings.resident ? core : placeJoin(core, task), settings, async (call) => {
     const { columns, table, rows, stats } = await runJoin(call, task);
-    if (table) return withStats(table, stats);
+    if (table) return asResult(table, stats);
     const made = buildTable(task.want.columns, columns, rows, task.left);
-    return withStats(settings.resident ? await loadResult(call, core, made) : made, stats);
+    return asResult(settings.resident ? await loadResult(call, core, made) : made, stats);
   });
 }
 

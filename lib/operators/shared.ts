@@ -1,13 +1,14 @@
 import type { Table } from 'apache-arrow';
 import { type Input, infoOf } from '../columns/input.js';
+import { type IpcOptions, toIPC } from '../columns/ipc.js';
 import { type TypeInfo, valuesOf } from '../columns/types.js';
 import type { Values } from '../columns/values.js';
 import type { ColumnConversion, NativeChunk } from '../native.js';
 import { hostBlock } from '../plan/memory.js';
 import type { Plan } from '../plan/plan.js';
-import type { Stats } from '../types.js';
+import type { ResidentTable, ResultTable, Stats } from '../types.js';
 import { isDeviceShortage } from './call.js';
-import type { LoadedTable } from './load.js';
+import { LoadedTable } from './load.js';
 
 /** Bytes a value of the column takes, at least: offsets alone where the width varies. */
 export function plannedWidth(input: Input, index: number): number {
@@ -102,6 +103,11 @@ export function fromHostMemory(why: string | null): Plan['loaded'] {
   return why === null ? undefined : { inputs: [], reason: `taken from host memory: ${why}` };
 }
 
-export function withStats<T extends Table | LoadedTable>(table: T, stats: Stats): T & { readonly stats: Stats } {
-  return Object.defineProperty(table, 'stats', { value: stats }) as T & { readonly stats: Stats };
+/** A call's result: the table, with what was done to make it, and toIPC() unless it stays on the GPUs. */
+export function asResult<T extends Table | LoadedTable>(table: T, stats: Stats): T extends Table ? ResultTable : ResidentTable {
+  if (!(table instanceof LoadedTable)) {
+    const bytes = (options?: IpcOptions) => toIPC(table, options);
+    Object.defineProperty(table, 'toIPC', { value: bytes });
+  }
+  return Object.defineProperty(table, 'stats', { value: stats }) as never;
 }

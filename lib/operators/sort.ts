@@ -31,7 +31,7 @@ import type { ResidentTable, ResultTable, SortIndices, Stats } from '../types.js
 import { type Call, type EngineCore, placed, runCall } from './call.js';
 import { type LoadedTable, loadResult, readInput } from './load.js';
 import { executeResidentSort, prepareResidentSort, type ResidentSort } from './resident-sort.js';
-import { fromHostMemory, isOutOfDeviceMemory, plannedWidth, textBytes, withStats } from './shared.js';
+import { asResult, fromHostMemory, isOutOfDeviceMemory, plannedWidth, textBytes } from './shared.js';
 
 /** What a sort works on. */
 export interface SortTask {
@@ -79,9 +79,9 @@ export async function sortTable(core: EngineCore, table: unknown, options: unkno
   return runCall(placeSort(core, task), running, async (call) => {
     if (!task.resident) checkTableRows(task.rows.end - task.rows.begin, 'Give a limit, or sort the table in parts.');
     const { columns, table, rows, stats } = await runSort(call, task);
-    if (table) return withStats(table, stats);
+    if (table) return asResult(table, stats);
     const made = buildTable(task.columns, columns, rows, task.table);
-    return withStats(task.resident ? await loadResult(call, core, made) : made, stats);
+    return asResult(task.resident ? await loadResult(call, core, made) : made, stats);
   });
 }
 

@@ -14,7 +14,7 @@ import { list } from '../suggest.js';
 import type { ResultTable, Stats } from '../types.js';
 import { type Call, type EngineCore, runCall } from './call.js';
 import { readInput } from './load.js';
-import { fromHostMemory, plannedWidth, withStats } from './shared.js';
+import { asResult, fromHostMemory, plannedWidth } from './shared.js';
 
 interface UniqueTask {
   table: Input;
@@ -38,7 +38,7 @@ export async function uniqueTable(core: EngineCore, table: unknown, options: unk
   const { task, running } = readTask(core, table, options, 'unique');
   return runCall(place(core, task), running, async (call) => {
     const { columns, rows, stats } = await execute(call, task, await prepare(call, task));
-    return withStats(buildTable(task.columns, columns, rows, task.table), stats);
+    return asResult(buildTable(task.columns, columns, rows, task.table), stats);
   });
 }
 
