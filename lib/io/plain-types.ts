@@ -123,7 +123,6 @@ const elementsOf = (lists: Values<readonly unknown[] | null | undefined>): Value
 function structType(
   values: Values<Readonly<Record<string, unknown>> | null | undefined>,
   path: string,
-  level: number,
 ): arrow.DataType {
   const names = new Set<string>();
   for (const value of values()) if (!isNull(value)) for (const name of Object.keys(value)) names.add(name);
