@@ -1,10 +1,10 @@
 /** The speeds of the links, measured once a host: they are kept in a file, which is only a cache. */
 import { createHash } from 'node:crypto';
 import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
-import { createRequire } from 'node:module';
 import { homedir, hostname } from 'node:os';
 import { dirname, join } from 'node:path';
 import type { DeviceDescription, LinkSpeeds, NativeAddon, NativeEngine, NativeJob } from './native.js';
+import { VERSION } from './version.js';
 
 /** Speeds in bytes a second, and when they were measured. */
 export interface MeasuredLinks extends LinkSpeeds {
@@ -29,14 +29,13 @@ const DRIVER_FILES = ['/proc/driver/nvidia/version', '/sys/module/amdgpu/version
 
 async function describeHost(backend: string, devices: readonly DeviceDescription[]): Promise<Host> {
   const drivers = await Promise.all(DRIVER_FILES.map((path) => readFile(path, 'utf8').catch(() => '')));
-  const { version } = createRequire(import.meta.url)('../package.json') as { version: string };
   return {
     name: hostname(),
     backend,
     gpus: devices.map((device) => device.name),
     visible: VISIBLE.map((name) => process.env[name] ?? ''),
     driver: drivers.join('').trim(),
-    warpjoin: version,
+    warpjoin: VERSION,
   };
 }
 

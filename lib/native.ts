@@ -4,8 +4,6 @@
  * their memory when released or collected. The addon checks all arguments: a value of another type, a handle that was released
  * or is another engine's, a number out of range, or buffers that were taken already throw or reject, and change nothing.
  */
-import { createRequire } from 'node:module';
-import { WarpjoinError } from './errors.js';
 import type { SortAlgorithm } from './options.js';
 
 /** How a column's values lie in memory (native/core/column.h). */
@@ -566,6 +564,8 @@ export interface NativeEngineConfig {
 }
 
 export interface NativeAddon {
+  /** That of the package it was built for. */
+  readonly version: string;
   readonly backend: 'cuda' | 'hip' | 'none';
   gpus(): GpuDescription[];
   /** For tests: the system refuses threads n to n + count - 1 of those that the addon starts from now on; n = 0 ends that. */
@@ -577,21 +577,5 @@ export interface NativeAddon {
   ) => NativeEngine;
 }
 
-let addon: NativeAddon | undefined;
-
-/** Loads the addon once. Throws ERR_NATIVE_MISSING with the remedies where it can't be loaded. */
-export function native(): NativeAddon {
-  if (addon) return addon;
-  const require = createRequire(import.meta.url);
-  try {
-    addon = require('../build/Release/warpjoin.node') as NativeAddon;
-  } catch (cause) {
-    throw new WarpjoinError(
-      'ERR_NATIVE_MISSING',
-      'The native addon could not be loaded. Build it with "npm rebuild warpjoin" (needs python3, make and g++ 11 or later); ' +
-        `where that worked, check that this machine has the processor and libc it was built for. Cause: ${(cause as Error).message}`,
-      { cause },
-    );
-  }
-  return addon;
-}
+/** Loads the addon once. Throws ERR_NATIVE_MISSING, with what was tried and what would do, where there is none for this process. */
+export { loadAddon as native } from './addon.js';

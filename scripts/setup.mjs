@@ -54,7 +54,7 @@ const compiledIsFresh = () => newest(compiled) > 0 && newest(compiled) >= newest
 
 // Not npm ci: it refuses a lock file made where a registry had the optional packages of one platform only.
 if (!packagesInstalled())
-  step('installing packages, which builds the addon too', 'npm', ['install', '--no-save', '--no-audit', '--no-fund']);
+  step('installing packages', 'npm', ['install', '--no-save', '--no-audit', '--no-fund']);
 if (!addonIsFresh()) {
   step('building the native addon (a minute or two)', 'npm', ['run', '--silent', 'build:native']);
   // What changed may be nothing that the compilers read.

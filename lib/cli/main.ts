@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 /** The `warpjoin` command. */
-import { createRequire } from 'node:module';
+import { VERSION } from '../version.js';
 import { parseCommandLine, UsageError } from './arguments.js';
 import { commandHelp, generalHelp } from './spec.js';
 
@@ -38,9 +38,8 @@ async function main(argv: readonly string[]): Promise<number> {
   }
   try {
     const request = parseCommandLine(argv);
-    const version = () => (createRequire(import.meta.url)('../../package.json') as { version: string }).version;
-    if (request.kind === 'version') console.log(version());
-    else if (request.kind === 'help') console.log(request.command ? commandHelp(request.command) : generalHelp(version()));
+    if (request.kind === 'version') console.log(VERSION);
+    else if (request.kind === 'help') console.log(request.command ? commandHelp(request.command) : generalHelp(VERSION));
     else await (await import('./commands.js')).run(request, interrupt.signal);
     return 0;
   } catch (error) {

@@ -36,6 +36,7 @@ Napi::Value fail_threads(const Napi::CallbackInfo& info) {
 Napi::Object init(Napi::Env env, Napi::Object exports) {
   try {
     handle_functions(env);
+    exports.Set("version", WARPJOIN_VERSION);
     exports.Set("backend", gpu_backend());
     exports.Set("gpus", make_function<list_gpus>(env, "gpus"));
     exports.Set("failThreads", make_function<fail_threads>(env, "failThreads"));

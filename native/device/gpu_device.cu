@@ -7,7 +7,8 @@
 #include "device/gpu_device.h"
 #include "device/gpu_runtime.h"
 #include "device/gpu_stream.h"
-#include "primitives/gpu/gpu_primitives.h"
+#include "primitives/gpu/blocks.h"
+#include "primitives/primitives.h"
 
 namespace warpjoin {
 namespace {
@@ -63,6 +64,20 @@ DeviceInfo info_of(int gpu) {
               "There is no GPU " + std::to_string(gpu) + ": the process may use " + std::to_string(gpus.size()));
 }
 
+/// The primitives for the memory that the current GPU gives a block, of those that this build has.
+std::unique_ptr<Primitives> primitives_for(const Device& device, const GpuId& id, ResultSlots& results) {
+#if defined(WARPJOIN_HAS_LARGE_BLOCKS) && defined(WARPJOIN_HAS_SMALL_BLOCKS)
+  int bytes = 0;
+  GPU_CHECK(id.name, gpu_device_get_attribute(&bytes, gpu_shared_memory_per_block, id.gpu));
+  constexpr int kLarge = 163 << 10;
+  return bytes >= kLarge ? large_blocks::gpu_primitives(device, id, results) : small_blocks::gpu_primitives(device, id, results);
+#elif defined(WARPJOIN_HAS_SMALL_BLOCKS)
+  return small_blocks::gpu_primitives(device, id, results);
+#else
+  return large_blocks::gpu_primitives(device, id, results);
+#endif
+}
+
 class GpuDevice final : public Device {
  public:
   GpuDevice(int ordinal, DeviceInfo gpu, size_t limit_bytes) : id_(GpuId::use(gpu.ordinal, gpu.name)) {
@@ -74,7 +89,7 @@ class GpuDevice final : public Device {
         info_.name, info_.limit_bytes,
         StackAllocator::Physical{[this](size_t bytes) { return allocate(bytes); }, [this](void* data, size_t) { free(data); },
                                  [this] { return free_bytes(); }});
-    primitives_ = std::make_unique<GpuPrimitives>(*this, id_, results_);
+    primitives_ = primitives_for(*this, id_, results_);
   }
   ~GpuDevice() override { memory_.reset(); }
 

@@ -48,6 +48,7 @@ using gpu_pointer_attributes_t = cudaPointerAttributes;
 #define gpu_shared_memory_per_multiprocessor hipDeviceAttributeMaxSharedMemoryPerMultiprocessor
 #else
 #define gpu_shared_memory_per_multiprocessor cudaDevAttrMaxSharedMemoryPerMultiprocessor
+#define gpu_shared_memory_per_block cudaDevAttrMaxSharedMemoryPerBlockOptin
 #endif
 #define gpu_can_access_peer WARPJOIN_GPU_NAME(DeviceCanAccessPeer)
 #define gpu_enable_peer_access WARPJOIN_GPU_NAME(DeviceEnablePeerAccess)

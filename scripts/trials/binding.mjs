@@ -5,13 +5,13 @@
 // succeed, throw a TypeError or a RangeError, or fail with a code. What is printed at the end says how many calls succeeded.
 // Run under scripts/asan-addon.mjs it finds reads out of bounds, too.
 import { readdirSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
+import { loadAddon } from '../../dist/addon.js';
 import { requireAll } from './methods.mjs';
 import { random, trialOptions } from './random.mjs';
 
-const addon = createRequire(import.meta.url)('../../build/Release/warpjoin.node');
+const addon = loadAddon();
 const ALL = Number.POSITIVE_INFINITY;
 const CALLS = 150;
 const CALLS_AT_ONCE = 6;

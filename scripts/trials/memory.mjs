@@ -4,9 +4,9 @@
 // allocation fails. Each call has to succeed or to fail with a code, no thread may be left, and the next round runs as if nothing had
 // been. 0 rounds: every allocation once.
 import { closeSync, mkdtempSync, openSync, readdirSync, readSync, rmSync, writeSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join as joinPath } from 'node:path';
+import { loadAddon } from '../../dist/addon.js';
 import { requireAll } from './methods.mjs';
 import { random, trialOptions } from './random.mjs';
 
@@ -25,7 +25,7 @@ const countdown = () => {
 setCountdown(0);
 // The addon reads it when it is loaded.
 process.env.WARPJOIN_FAIL_NEW = joinPath(folder, 'countdown');
-const addon = createRequire(import.meta.url)('../../build/Release/warpjoin.node');
+const addon = loadAddon();
 
 const ALL = Number.POSITIVE_INFINITY;
 const ROWS = 300;

@@ -4,9 +4,9 @@
 // twentieth round it is a process that exits or throws so, with workers at work. Fails where a round takes 30 s, a process ends
 // otherwise than asked for, or memory grows from round to round.
 import { spawn } from 'node:child_process';
-import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
+import { loadAddon } from '../../dist/addon.js';
 import { random, trialOptions } from './random.mjs';
 
 const script = fileURLToPath(import.meta.url);
@@ -29,7 +29,7 @@ function columns(rows, draw) {
 /** Calls of the addon, for ever: sorts and joins, several at a time. Rejections are none of the trial's business. */
 async function callForEver(seed) {
   const draw = random(seed);
-  const { Engine } = createRequire(import.meta.url)('../../build/Release/warpjoin.node');
+  const { Engine } = loadAddon();
   const hostDevices = draw.pick([1, 1, 2, 3]);
   const config = { threads: 2, hostDevices, gpus: [], memoryLimitBytes: 2 ** 28, deviceMemoryLimitBytes: 0 };
   const engine = new Engine(config);

@@ -381,6 +381,7 @@ export interface FakeAddon extends NativeAddon {
 export function fakeAddon(settings: Partial<FakeSettings> = {}): FakeAddon {
   FakeHandle.live = new Set();
   const addon: FakeAddon = {
+    version: '0.1.0',
     backend: settings.gpus ? 'cuda' : 'none',
     failThreads() {},
     gpus: () =>

@@ -4,15 +4,18 @@
 #include <memory>
 
 #include "device/gpu_stream.h"
+#include "primitives/gpu/blocks.h"
 #include "primitives/hash_groups.h"
 #include "primitives/primitives.h"
 
 namespace warpjoin {
 
-namespace gpu {
+namespace gpu::inline WARPJOIN_BLOCKS {
 class GpuHashMatch;
 struct HashSide;
-}  // namespace gpu
+}  // namespace gpu::inline WARPJOIN_BLOCKS
+
+inline namespace WARPJOIN_BLOCKS {
 
 class GpuPrimitives final : public Primitives, public HashGroups {
  public:
@@ -137,4 +140,5 @@ class GpuPrimitives final : public Primitives, public HashGroups {
   ResultSlots& results_;
 };
 
+}  // namespace WARPJOIN_BLOCKS
 }  // namespace warpjoin

@@ -6,7 +6,7 @@
 
 namespace warpjoin {
 
-namespace gpu {
+namespace gpu::inline WARPJOIN_BLOCKS {
 namespace {
 
 /// The build tuples of crowded partitions, in order: tuple i of them is in partition `p`, row `row` of the build side.
@@ -104,7 +104,7 @@ __global__ void spread_matched(Crowd crowd, const Key* hashes, uint64_t size, ui
 }
 
 }  // namespace
-}  // namespace gpu
+}  // namespace gpu::inline WARPJOIN_BLOCKS
 
 using gpu::GpuHashMatch;
 using gpu::kThreads;

@@ -3,7 +3,7 @@
 
 #include "primitives/gpu/hash_match.h"
 
-namespace warpjoin::gpu {
+namespace warpjoin::gpu::inline WARPJOIN_BLOCKS {
 
 /// Calls f with the types of the key, the build side's value and the probe side's, where both sides have values.
 template <class F>
@@ -35,4 +35,4 @@ struct PairColumns {
   }
 };
 
-}  // namespace warpjoin::gpu
+}  // namespace warpjoin::gpu::inline WARPJOIN_BLOCKS

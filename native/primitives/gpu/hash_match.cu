@@ -22,7 +22,7 @@ using gpu::GpuHashMatch;
 using gpu::kEmitTile;
 using gpu::kThreads;
 
-namespace gpu {
+namespace gpu::inline WARPJOIN_BLOCKS {
 namespace {
 
 /// How many of 16 bytes are one; the others are zero.
@@ -186,7 +186,7 @@ void GpuHashMatch::take_build_rooms(host::Carver& carver, uint32_t entry_bytes, 
   });
 }
 
-}  // namespace gpu
+}  // namespace gpu::inline WARPJOIN_BLOCKS
 
 namespace {
 

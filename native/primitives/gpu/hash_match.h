@@ -11,7 +11,7 @@
 #include "primitives/host/blocks.h"
 #include "primitives/primitives.h"
 
-namespace warpjoin::gpu {
+namespace warpjoin::gpu::inline WARPJOIN_BLOCKS {
 
 constexpr uint32_t kNoRow = ~uint32_t{0};
 constexpr unsigned kEmitTile = 1024;  // rows whose output is summed up
@@ -117,4 +117,4 @@ class GpuHashMatch final : public HashMatch, public HashBuild {
   uint64_t partitions_ = 1;
 };
 
-}  // namespace warpjoin::gpu
+}  // namespace warpjoin::gpu::inline WARPJOIN_BLOCKS

@@ -6,7 +6,7 @@
 
 namespace warpjoin {
 
-namespace gpu {
+namespace gpu::inline WARPJOIN_BLOCKS {
 namespace {
 
 constexpr unsigned kBucketBits = kSmallBlocks ? 12 : 13, kMatchThreads = kSmallBlocks ? 256 : 512;
@@ -252,7 +252,7 @@ unsigned partition_bits(uint64_t build_rows, uint32_t entry_bytes) {
   return std::clamp(static_cast<unsigned>(std::bit_width(others)), hash_tuning.fewest_bits, kMostSplitBits);
 }
 
-}  // namespace gpu
+}  // namespace gpu::inline WARPJOIN_BLOCKS
 
 using gpu::GpuHashMatch;
 using gpu::kThreads;

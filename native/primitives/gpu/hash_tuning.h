@@ -3,7 +3,9 @@
 
 #include <cstdint>
 
-namespace warpjoin::gpu {
+#include "primitives/gpu/blocks.h"
+
+namespace warpjoin::gpu::inline WARPJOIN_BLOCKS {
 
 struct HashTuning {
 #if defined(WARPJOIN_HIP)
@@ -20,4 +22,4 @@ struct HashTuning {
 };
 inline HashTuning hash_tuning;
 
-}  // namespace warpjoin::gpu
+}  // namespace warpjoin::gpu::inline WARPJOIN_BLOCKS

@@ -12,7 +12,7 @@
 #include "core/tuples.h"
 #include "primitives/gpu/kernels.h"
 
-namespace warpjoin::gpu {
+namespace warpjoin::gpu::inline WARPJOIN_BLOCKS {
 
 template <class Key>
 inline constexpr unsigned key_bits = 8 * sizeof(Key);
@@ -121,4 +121,4 @@ __device__ inline void write_value(void* values, uint64_t at, const HashTuples& 
   }
 }
 
-}  // namespace warpjoin::gpu
+}  // namespace warpjoin::gpu::inline WARPJOIN_BLOCKS

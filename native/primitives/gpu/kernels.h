@@ -7,9 +7,10 @@
 
 #include "core/tuples.h"
 #include "device/gpu_runtime.h"
+#include "primitives/gpu/blocks.h"
 #include "primitives/host/tuple_access.h"
 
-namespace warpjoin::gpu {
+namespace warpjoin::gpu::inline WARPJOIN_BLOCKS {
 
 using host::NoValue;
 using host::with_layout;
@@ -28,12 +29,7 @@ inline unsigned loop_blocks(uint64_t size) {
 __device__ inline uint64_t loop_begin() { return uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 __device__ inline uint64_t loop_step() { return uint64_t{gridDim.x} * blockDim.x; }
 
-/// Whether a block has 64 KiB of shared memory, and not the 163 and more of NVIDIA's data-centre GPUs.
-#if defined(WARPJOIN_HIP) || defined(WARPJOIN_SMALL_BLOCKS)
-constexpr bool kSmallBlocks = true;
-#else
-constexpr bool kSmallBlocks = false;
-#endif
+constexpr bool kSmallBlocks = WARPJOIN_SMALL_BLOCKS;
 
 // --- Lanes ---
 // The threads of a block that run in step: 32 on NVIDIA's GPUs, 64 on AMD's data-centre ones. Blocks have one dimension.
@@ -211,4 +207,4 @@ __global__ void copy_few(T* to, const T* from, unsigned count) {
   for (unsigned i = threadIdx.x; i < count; i += blockDim.x) to[i] = from[i];
 }
 
-}  // namespace warpjoin::gpu
+}  // namespace warpjoin::gpu::inline WARPJOIN_BLOCKS

@@ -1,7 +1,7 @@
 // Where the tiles and the buckets of a split begin.
 #include "primitives/gpu/multisplit.h"
 
-namespace warpjoin::gpu {
+namespace warpjoin::gpu::inline WARPJOIN_BLOCKS {
 namespace {
 
 // Block b sums bucket b.
@@ -42,4 +42,4 @@ void place_tiles(const SplitCounts& counts, uint64_t* offsets, gpu_stream_t on, 
   gpu_check(gpu_get_last_error(), "place_buckets", device_name);
 }
 
-}  // namespace warpjoin::gpu
+}  // namespace warpjoin::gpu::inline WARPJOIN_BLOCKS

@@ -6,7 +6,7 @@
 
 namespace warpjoin {
 
-namespace gpu {
+namespace gpu::inline WARPJOIN_BLOCKS {
 
 template <class Key, class Value>
 void split_by_digit(const Run<Key, Value>& in, Digit digit, const SplitCounts& counts, Key* out_keys, Value* out_values,
@@ -30,7 +30,7 @@ template void split_by_digit(const Run<uint64_t, uint32_t>&, Digit, const SplitC
 template void split_by_digit(const Run<uint64_t, uint64_t>&, Digit, const SplitCounts&, uint64_t*, uint64_t*, uint64_t*,
                              gpu_stream_t, const std::string&);
 
-}  // namespace gpu
+}  // namespace gpu::inline WARPJOIN_BLOCKS
 
 namespace {
 

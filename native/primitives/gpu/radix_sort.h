@@ -4,8 +4,9 @@
 #include <cstdint>
 
 #include "device/gpu_runtime.h"
+#include "primitives/gpu/blocks.h"
 
-namespace warpjoin::gpu {
+namespace warpjoin::gpu::inline WARPJOIN_BLOCKS {
 
 /// Two arrays that a sort uses in turn; `current` holds the data.
 template <class T>
@@ -21,4 +22,4 @@ template <class Key, class Value>
 gpu_error_t radix_sort(void* scratch, size_t& scratch_bytes, TwoBuffers<Key>& keys, TwoBuffers<Value>& values, uint64_t size,
                        unsigned begin_bit, unsigned end_bit, gpu_stream_t stream);
 
-}  // namespace warpjoin::gpu
+}  // namespace warpjoin::gpu::inline WARPJOIN_BLOCKS

@@ -1,0 +1,231 @@
+/**
+ * Finds and loads the addon: that of WARPJOIN_ADDON, else of a checkout, else of the packages for this platform. A package for
+ * GPUs goes before that for the processor, and what can't be loaded is passed over: addonAttempts() says why.
+ */
+import { closeSync, existsSync, openSync, readSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { messageOf, WarpjoinError } from './errors.js';
+import type { NativeAddon } from './native.js';
+import { addCommand, installCommand } from './package-manager.js';
+import { VERSION } from './version.js';
+
+/** An attempt to load an addon. */
+export interface AddonAttempt {
+  /** The package, or the path. */
+  readonly from: string;
+  /** 'missing': it isn't installed. */
+  readonly outcome: 'loaded' | 'missing' | 'failed';
+  /** Why it wasn't loaded, in one line. */
+  readonly reason?: string;
+}
+
+/** What tells addons for this process from others. */
+export interface Platform {
+  os: string;
+  architecture: string;
+  node: string;
+  /** What the processor can do, as Linux names it; null where it isn't known. */
+  processor: ReadonlySet<string> | null;
+  /** The version of glibc; null: another C library, such as musl. Reading it takes milliseconds. */
+  glibc: string | null;
+}
+
+/** The least glibc that the packages need. */
+export const LEAST_GLIBC = '2.28';
+const architectures = ['x64', 'arm64'];
+/** What code for x86-64-v3 needs of the processor. */
+const processorNeeds = ['avx2', 'bmi1', 'bmi2', 'fma', 'movbe', 'f16c', 'abm'];
+
+/** Packages with an addon for a platform, in the order in which they are tried. */
+export const addonPackages = (architecture: string): readonly string[] =>
+  [...(architecture === 'x64' ? ['cuda', 'rocm'] : []), 'gnu'].map((kind) => `@warpjoin/linux-${architecture}-${kind}`);
+
+/** Whether a version, of which the first two numbers count, comes before another. */
+function below(version: string, least: string): boolean {
+  const [major = 0, minor = 0] = version.split('.').map(Number);
+  const [leastMajor = 0, leastMinor = 0] = least.split('.').map(Number);
+  return major < leastMajor || (major === leastMajor && minor < leastMinor);
+}
+
+function readProcessor(): ReadonlySet<string> | null {
+  try {
+    const file = openSync('/proc/cpuinfo', 'r');
+    try {
+      const start = Buffer.alloc(16384); // the first core's lines
+      const text = start.toString('latin1', 0, readSync(file, start));
+      const flags = /^flags\s*:(.*)$/m.exec(text)?.[1];
+      return flags === undefined ? null : new Set(flags.trim().split(/\s+/));
+    } finally {
+      closeSync(file);
+    }
+  } catch {
+    return null;
+  }
+}
+
+function readGlibc(): string | null {
+  const report = process.report as unknown as { excludeNetwork?: boolean; getReport(): object };
+  const { excludeNetwork = false } = report;
+  report.excludeNetwork = true; // looking up the names of network peers may take seconds
+  try {
+    const { header } = report.getReport() as { header: { glibcVersionRuntime?: string } };
+    return header.glibcVersionRuntime ?? null;
+  } finally {
+    report.excludeNetwork = excludeNetwork;
+  }
+}
+
+export const thisPlatform: Platform = {
+  os: process.platform,
+  architecture: process.arch,
+  node: process.versions.node,
+  get processor() {
+    return process.arch === 'x64' ? readProcessor() : null;
+  },
+  get glibc() {
+    return process.platform === 'linux' ? readGlibc() : null;
+  },
+};
+
+/** Why no addon can be loaded on a platform, whatever its C library, with what would do; null where one can. */
+function processProblem({ os, architecture, node, processor }: Platform): string | null {
+  if (os !== 'linux') {
+    const windows = os === 'win32' ? ' On Windows, use it within WSL2.' : ' Use a container with Linux.';
+    return `warpjoin runs on Linux, and this is ${os}.${windows}`;
+  }
+  if (!architectures.includes(architecture)) {
+    return `warpjoin has packages for ${architectures.join(' and ')}, and this Node.js is for ${architecture}.`;
+  }
+  if (below(node, '20.0')) return `warpjoin needs Node.js 20 or later, and this is ${node}.`;
+  const lacking = processor ? processorNeeds.filter((need) => !processor.has(need)) : [];
+  if (lacking.length === 0) return null;
+  return `warpjoin needs a processor with AVX2 (x86-64-v3, 2013 and later), and this one lacks ${lacking.join(', ')}.`;
+}
+
+/** Why no package has an addon for a platform, with what would do; null where one has. */
+export function platformProblem(platform: Platform): string | null {
+  const problem = processProblem(platform);
+  if (problem) return problem;
+  const { glibc } = platform;
+  if (glibc === null) {
+    return `warpjoin's packages need glibc, and this Node.js uses another C library, as on Alpine. Use an image with glibc, such as node:22-slim, or build warpjoin from source.`;
+  }
+  if (!below(glibc, LEAST_GLIBC)) return null;
+  return `warpjoin's packages need glibc ${LEAST_GLIBC} or later, and this system has ${glibc}. Use a newer system, or build warpjoin from source.`;
+}
+
+/** Whether this file was moved into a bundle: then nothing says where the package is. */
+const here = import.meta.url?.startsWith('file:') ? import.meta.url : undefined;
+const isBundled = !here || !/\/(dist|lib)\/addon\.[jt]s$/.test(here);
+
+/** Ways to find a package: from here, which is right for every package manager; from a bundle, from where the process was started, too. */
+function finders(): NodeJS.Require[] {
+  const project = createRequire(join(process.cwd(), 'package.json'));
+  return here ? [createRequire(here), project] : [project];
+}
+
+/** The path of a package's addon, or undefined where it isn't installed. */
+function pathOf(name: string): string | undefined {
+  for (const require of finders()) {
+    try {
+      return require.resolve(name);
+    } catch {
+      // not from there
+    }
+  }
+  return undefined;
+}
+
+function load(path: string, checkVersion: boolean): NativeAddon {
+  const loaded = finders()[0]!(path) as NativeAddon;
+  if (checkVersion && loaded.version !== VERSION) {
+    throw new Error(`it is of version ${loaded.version ?? 'unknown'}, and warpjoin of ${VERSION}`);
+  }
+  return loaded;
+}
+
+/** Why the system refused to load a file, in one line. */
+function loadProblem(error: unknown): string {
+  const message = messageOf(error);
+  if (/GLIBC/.test(message)) return `this system's glibc is older than the addon needs: ${message}`;
+  if (/invalid ELF header|file too short|cannot read file data|ELF load command|not a valid/.test(message)) {
+    return `the file is damaged: ${message}`;
+  }
+  return message;
+}
+
+function attempt(from: string, path: string | undefined, checkVersion: boolean): AddonAttempt & { addon?: NativeAddon } {
+  if (path === undefined || !existsSync(path)) return { from, outcome: 'missing', reason: 'not installed' };
+  try {
+    return { from, outcome: 'loaded', addon: load(path, checkVersion) };
+  } catch (error) {
+    return { from, outcome: 'failed', reason: loadProblem(error) };
+  }
+}
+
+let attempts: readonly AddonAttempt[] | undefined;
+let addon: NativeAddon | undefined;
+
+/** Where an addon was looked for, up to the one that was loaded. */
+export function addonAttempts(): readonly AddonAttempt[] {
+  if (!attempts) {
+    try {
+      loadAddon();
+    } catch {
+      // the attempts say why
+    }
+  }
+  return attempts ?? [];
+}
+
+/** Loads the addon once. Throws ERR_NATIVE_MISSING, with what was tried and what would do, where there is none for this process. */
+export function loadAddon(): NativeAddon {
+  addon ??= find();
+  return addon;
+}
+
+function find(): NativeAddon {
+  const chosen = process.env.WARPJOIN_ADDON;
+  const checkout = !isBundled && fileURLToPath(new URL('../build/Release/warpjoin.node', here));
+  const places = function* () {
+    if (chosen) {
+      yield { from: `WARPJOIN_ADDON=${chosen}`, path: resolve(chosen), checkVersion: false };
+      return;
+    }
+    if (checkout && existsSync(checkout)) yield { from: checkout, path: checkout, checkVersion: false };
+    for (const from of addonPackages(process.arch)) yield { from, path: pathOf(from), checkVersion: true };
+  };
+  const made: AddonAttempt[] = [];
+  attempts = made;
+  const problem = processProblem(thisPlatform); // a processor without AVX2 would end the process
+  if (problem) throw new WarpjoinError('ERR_NATIVE_MISSING', problem);
+  for (const { from, path, checkVersion } of places()) {
+    const { addon: loaded, ...what } = attempt(from, path, checkVersion);
+    made.push(what);
+    if (loaded) return loaded;
+  }
+  throw new WarpjoinError('ERR_NATIVE_MISSING', missingMessage(made, thisPlatform));
+}
+
+/** What an error says where no addon could be loaded. */
+export function missingMessage(made: readonly AddonAttempt[], platform: Platform, bundled = isBundled): string {
+  const problem = platformProblem(platform);
+  if (problem) return problem;
+  const tried = made.map(({ from, reason }) => `${from}: ${reason}`).join('; ');
+  return `warpjoin found no addon for this process (${tried}). ${remedy(made, platform, bundled)}`;
+}
+
+function remedy(made: readonly AddonAttempt[], { architecture }: Platform, bundled: boolean): string {
+  const usual = `@warpjoin/linux-${architecture}-gnu`;
+  const failed = made.filter(({ outcome }) => outcome === 'failed');
+  if (bundled && failed.length === 0) {
+    return 'Leave warpjoin out of the bundle (esbuild: --external:warpjoin; webpack: externals; Next.js: serverExternalPackages), or set WARPJOIN_ADDON to the path of its warpjoin.node.';
+  }
+  const [first] = failed;
+  if (!first)
+    return `Run "${installCommand()}", or "${addCommand(`${usual}@${VERSION}`)}" where optional dependencies are left out.`;
+  if (!first.from.startsWith('@')) return 'Build it anew, or unset WARPJOIN_ADDON.';
+  return `Run "${addCommand(`${first.from}@${VERSION}`)}".`;
+}
