@@ -157,7 +157,8 @@ function loadProblem(error: unknown): string {
 }
 
 function attempt(from: string, path: string | undefined, checkVersion: boolean): AddonAttempt & { addon?: NativeAddon } {
-  if (path === undefined || !existsSync(path)) return { from, outcome: 'missing', reason: 'not installed' };
+  if (path === undefined) return { from, outcome: 'missing', reason: 'not installed' };
+  if (!existsSync(path)) return { from, outcome: 'failed', reason: 'there is no such file' };
   try {
     return { from, outcome: 'loaded', addon: load(path, checkVersion) };
   } catch (error) {
@@ -219,13 +220,15 @@ export function missingMessage(made: readonly AddonAttempt[], platform: Platform
 
 function remedy(made: readonly AddonAttempt[], { architecture }: Platform, bundled: boolean): string {
   const usual = `@warpjoin/linux-${architecture}-gnu`;
-  const failed = made.filter(({ outcome }) => outcome === 'failed');
-  if (bundled && failed.length === 0) {
+  const path = made.find(({ from }) => !from.startsWith('@'));
+  if (path)
+    return path.from.startsWith('WARPJOIN_ADDON')
+      ? 'Correct WARPJOIN_ADDON, or unset it.'
+      : 'Build it anew with "npm run setup".';
+  const failed = made.find(({ outcome }) => outcome === 'failed');
+  if (failed) return `Run "${addCommand(`${failed.from}@${VERSION}`)}".`;
+  if (bundled) {
     return 'Leave warpjoin out of the bundle (esbuild: --external:warpjoin; webpack: externals; Next.js: serverExternalPackages), or set WARPJOIN_ADDON to the path of its warpjoin.node.';
   }
-  const [first] = failed;
-  if (!first)
-    return `Run "${installCommand()}", or "${addCommand(`${usual}@${VERSION}`)}" where optional dependencies are left out.`;
-  if (!first.from.startsWith('@')) return 'Build it anew, or unset WARPJOIN_ADDON.';
-  return `Run "${addCommand(`${first.from}@${VERSION}`)}".`;
+  return `Run "${installCommand()}", or "${addCommand(`${usual}@${VERSION}`)}" where optional dependencies are left out.`;
 }
