@@ -1,5 +1,6 @@
 // Installs the packages of build/pack as users do, in an empty project without scripts, compilers or python, and joins two tables:
 //   node scripts/pack/try.mjs [--node PATH] [npm|pnpm|yarn|bun ...]
+//   node scripts/pack/try.mjs --cpu arm64 --run "/usr/bin/qemu-aarch64 -L /usr/aarch64-linux-gnu NODE" npm    another processor's packages
 // Prints what each package manager and the first join took. Ends with 1 where one failed.
 import { execFile, spawnSync } from 'node:child_process';
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -16,7 +17,7 @@ const managers = {
   bun: { from: 'bun@1', script: '@oven/bun-linux-x64/bin/bun', add: ['add', '--ignore-scripts'] },
 };
 
-const program = `
+const code = `
 import { tableFromArrays } from 'apache-arrow';
 import { join, sort } from 'warpjoin';
 const orders = tableFromArrays({ customer: Int32Array.of(2, 1, 2, 9), total: Float64Array.of(20, 5, 7.5, 1) });
@@ -27,8 +28,10 @@ console.log(joined.toArray().map((row) => row.name + ' ' + row.total).join(', ')
 const expected = 'Ada 5, Grace 7.5, Grace 20';
 const execute = promisify(execFile);
 
-const { values, positionals } = parseArgs({ options: { node: { type: 'string' } }, allowPositionals: true });
+const text = { type: 'string' };
+const { values, positionals } = parseArgs({ options: { node: text, cpu: text, run: text }, allowPositionals: true });
 const node = values.node ?? process.execPath;
+const [program, ...programArgs] = values.run?.split(' ') ?? [node];
 const chosen = positionals.length > 0 ? positionals : ['npm', 'pnpm', 'yarn'];
 const work = mkdtempSync(join(tmpdir(), 'warpjoin-install-'));
 const npm = join(
@@ -61,7 +64,7 @@ async function attempt(name, registry) {
   writeFileSync(join(project, 'package.json'), '{ "name": "first", "version": "1.0.0", "type": "module", "private": true }\n');
   writeFileSync(join(project, '.npmrc'), `registry=${registry}\n`);
   writeFileSync(join(project, '.yarnrc'), `registry "${registry}"\n`);
-  writeFileSync(join(project, 'first.mjs'), program);
+  writeFileSync(join(project, 'first.mjs'), code);
   const env = {
     HOME: project,
     PATH: bin,
@@ -72,9 +75,10 @@ async function attempt(name, registry) {
   const run = (file, args) => execute(file, args, { cwd: project, env, maxBuffer: 1 << 26 });
   const start = performance.now();
   const [file, first] = name === 'bun' ? [script, []] : [node, [script]];
-  await run(file, [...first, ...managers[name].add, 'warpjoin', 'apache-arrow']);
+  const platform = values.cpu ? [`--cpu=${values.cpu}`, '--os=linux'] : [];
+  await run(file, [...first, ...managers[name].add, ...platform, 'warpjoin', 'apache-arrow']);
   const installed = performance.now();
-  const { stdout, stderr } = await run(node, ['first.mjs']);
+  const { stdout, stderr } = await run(program, [...programArgs, 'first.mjs']);
   const joined = performance.now();
   if (stdout.trim() !== expected || stderr !== '') throw new Error(`it printed ${stdout}${stderr}, and not ${expected}`);
   const compiled = existsSync(join(project, 'node_modules', 'warpjoin', 'binding.gyp'));
