@@ -1,5 +1,5 @@
 /**
- * The addon, typed: the only file that knows it. Every method that returns a promise runs on threads of the engine's
+ * The addon, typed. Every method that returns a promise runs on threads of the engine's
  * own, never libuv's pool, and rejects with an error that carries a `code` (see errors.ts). Handles are opaque and free
  * their memory when released or collected. The addon checks all arguments: a value of another type, a handle that was released
  * or is another engine's, a number out of range, or buffers that were taken already throw or reject, and change nothing.

@@ -54,9 +54,9 @@ forbid(
   /\b(cuda|hip)[A-Z]\w*\(|<<<|#include <(cuda|hip|cub|thrust|rocprim)/,
 );
 forbid(
-  'only lib/native.ts knows the addon',
-  tracked.filter((path) => path.startsWith('lib/') && path !== 'lib/native.ts'),
-  /\.node['"]/,
+  'only lib/addon.ts knows where the addon is',
+  tracked.filter((path) => path.startsWith('lib/') && path !== 'lib/addon.ts'),
+  /\.node['"`]/,
 );
 forbid(
   'native/binding/entry.h makes all that JavaScript calls, so that no exception gets past it',

@@ -66,6 +66,7 @@ async function attempt(name, registry) {
   writeFileSync(join(project, '.yarnrc'), `registry "${registry}"\n`);
   writeFileSync(join(project, 'first.mjs'), code);
   const env = {
+    ...process.env, // certificates and proxies of this network
     HOME: project,
     PATH: bin,
     npm_config_cache: join(project, '.cache'),
