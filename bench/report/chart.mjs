@@ -63,7 +63,7 @@ export const columns = [
 const time = (ms) => `${ms < 10 ? ms.toFixed(1) : whole(ms)} ms`;
 /** How many times as fast as the panel's first bar. */
 const factor = (ratio) => `${ratio < 10 ? ratio.toFixed(1) : whole(ratio)}x`;
-const valueOf = (panel, bar) =>
+const labelOf = (panel, bar) =>
   bar.own ? `${time(bar.milliseconds)} (${factor(panel.bars[0].milliseconds / bar.milliseconds)})` : time(bar.milliseconds);
 
 const size = { width: 860, column: 430, head: 62, panel: 118, title: 16, bar: 18, gap: 8, label: 132, longest: 190, foot: 46 };
@@ -80,7 +80,7 @@ function panelAt(panel, x, y) {
     return [
       textAt(begin - 8, middle, 'label', bar.label),
       `<rect x="${begin}" y="${top}" width="${width}" height="${size.bar}" class="bar${bar.own ? ' own' : ''}"/>`,
-      textAt(begin + Number(width) + 6, middle, bar.own ? 'value own' : 'value', valueOf(panel, bar)),
+      textAt(begin + Number(width) + 6, middle, bar.own ? 'value own' : 'value', labelOf(panel, bar)),
     ];
   });
   return [textAt(x, y + 12, 'panel', panel.title), ...lines];
@@ -96,7 +96,7 @@ const notes = [
 const described = columns
   .flatMap(({ title, panels }) =>
     panels.map(
-      (panel) => `${title}, ${panel.title}: ${panel.bars.map((bar) => `${bar.label} ${valueOf(panel, bar)}`).join(', ')}.`,
+      (panel) => `${title}, ${panel.title}: ${panel.bars.map((bar) => `${bar.label} ${labelOf(panel, bar)}`).join(', ')}.`,
     ),
   )
   .join(' ');
