@@ -7,3 +7,5 @@ export function examplesOf(
 ): { code: string; line: number; needsGpu: boolean; printed: string[]; output: string | undefined }[];
 export function commandsOf(page: string): { line: number; words: string[] }[];
 export function runExamples(page: string, node?: string): Promise<void>;
+export const programs: string[];
+export function runProgram(path: string, node?: string): Promise<string>;

@@ -1,4 +1,5 @@
-// node scripts/docs-examples.mjs [--node PATH] [PAGE ...]: runs the examples of README.md and docs/, on another Node.js, too.
+// node scripts/docs-examples.mjs [--node PATH] [PAGE ...]: runs the examples of README.md and docs/, and the programs of examples/, on
+// another Node.js, too.
 //
 // The blocks of a page run in order, as one module, in an empty folder from which the package's own name resolves.
 // ```js      runs. `console.log(...); // text` at the start of a line has to print that text.
@@ -128,12 +129,25 @@ export function commandsOf(page) {
     );
 }
 
+/** The programs of examples/, by their paths from the root. */
+export const programs = readdirSync(join(root, 'examples'))
+  .filter((name) => name.endsWith('.mjs'))
+  .map((name) => `examples/${name}`);
+
+/** What a program prints, where there are no GPUs. */
+export async function runProgram(path, node = process.execPath) {
+  const env = { ...process.env, CUDA_VISIBLE_DEVICES: '', HIP_VISIBLE_DEVICES: '' };
+  const { stdout, stderr } = await promisify(execFile)(node, [join(root, path)], { env });
+  if (stderr !== '') throw new Error(`${path}: ${stderr}`);
+  return stdout;
+}
+
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const { values, positionals } = parseArgs({ options: { node: { type: 'string' } }, allowPositionals: true });
-  for (const page of positionals.length > 0 ? positionals : pages) {
+  for (const path of positionals.length > 0 ? positionals : [...pages, ...programs]) {
     try {
-      await runExamples(page, values.node);
-      console.log(`ok   ${page}`);
+      await (path.endsWith('.mjs') ? runProgram : runExamples)(path, values.node);
+      console.log(`ok   ${path}`);
     } catch (error) {
       process.exitCode = 1;
       console.log(`FAIL ${error.message}`);
