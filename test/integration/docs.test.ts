@@ -13,7 +13,7 @@ const guides = pages.filter((page) => page.startsWith('docs/guides/'));
 
 /** Commands that pages show already, as long as they are not there. */
 const isComing = (command: string) =>
-  ['schema', 'head', 'count', 'doctor'].includes(command) && !(commandNames as readonly string[]).includes(command);
+  ['schema', 'head', 'count', 'doctor', 'completion'].includes(command) && !(commandNames as readonly string[]).includes(command);
 
 /** What a heading is called in links. */
 const anchorOf = (heading: string) =>
