@@ -34,7 +34,7 @@ function onOneGpu(title, kind, timeOf) {
   const bars = [
     { label: 'DuckDB', own: false, milliseconds: timeOf(report.duckdb) },
     { label: 'warpjoin', own: true, milliseconds: timeOf(report.warpjoin) },
-    { label: 'warpjoin, loaded', own: true, milliseconds: timeOf(report.resident) },
+    { label: 'warpjoin (loaded)', own: true, milliseconds: timeOf(report.resident) },
   ];
   return {
     title: title(report.rows),
@@ -89,14 +89,15 @@ function panelAt(panel, x, y) {
 const height = size.head + 2 * size.panel + size.foot;
 const notes = [
   'Milliseconds, shorter is better; in parentheses how many times as fast as DuckDB in the same run.',
-  'Loaded: the tables were on the GPU before, and the result stays there.',
+  'Loaded: the tables were on the GPU before the call, and the result stays there.',
 ];
 
 /** In words, for those who do not see the chart. */
 const described = columns
   .flatMap(({ title, panels }) =>
     panels.map(
-      (panel) => `${title}, ${panel.title}: ${panel.bars.map((bar) => `${bar.label} ${labelOf(panel, bar)}`).join(', ')}.`,
+      (panel) =>
+        `${title}, ${panel.title[0].toLowerCase()}${panel.title.slice(1)}: ${panel.bars.map((bar) => `${bar.label} ${labelOf(panel, bar)}`).join(', ')}.`,
     ),
   )
   .join(' ');
