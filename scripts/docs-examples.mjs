@@ -1,7 +1,8 @@
 // node scripts/docs-examples.mjs [--node PATH] [PAGE ...]: runs the examples of README.md and docs/, and the programs of examples/, on
 // another Node.js, too.
 //
-// The blocks of a page run in order, as one module, in an empty folder from which the package's own name resolves.
+// The blocks of a page run in order, as one module, in an empty folder from which the package's own name resolves. A block that
+// imports a name again stands on its own: it begins another module.
 // ```js      runs. `console.log(...); // text` at the start of a line has to print that text.
 // ```text    after one of these is all that it prints; numbers, units and widths of columns may be others.
 // ```js gpu  needs a GPU: only its syntax is checked.
@@ -45,26 +46,37 @@ export function examplesOf(page) {
   });
 }
 
-const IMPORT = /^import [^;]*;\n/gm;
+const IMPORT = /^import ([^;]*) from '[^']*';\n/gm;
 const SEPARATOR = '\u001e';
 
-/** One module of a page's examples. An import that two of them need stands there once. */
-function moduleOf(examples) {
-  const imports = new Map(); // names by module
-  for (const { code } of examples) {
-    for (const [statement] of code.matchAll(IMPORT)) {
-      const [, names, from] = statement.match(/^import \{ (.*) \} from '(.*)';\n$/s) ?? [];
-      if (!names) throw new Error(`expected import { names } from 'module'; but found ${statement}`);
-      imports.set(from, new Set([...(imports.get(from) ?? []), ...names.split(/,\s*/)]));
+/** The names that a block imports. */
+const importedBy = (code) => [...code.matchAll(IMPORT)].flatMap(([, names]) => names.match(/[\w$]+/g));
+
+/** A page's examples by the modules that they make up: one that imports a name again stands on its own, and begins another. */
+function modulesOf(examples) {
+  const modules = [];
+  let imported;
+  for (const example of examples) {
+    const names = importedBy(example.code);
+    if (!imported || names.some((name) => imported.has(name))) {
+      modules.push([]);
+      imported = new Set();
     }
+    for (const name of names) imported.add(name);
+    modules.at(-1).push(example);
   }
-  const head = [...imports].map(([from, names]) => `import { ${[...names].join(', ')} } from '${from}';`);
-  const bodies = examples.map(({ code, needsGpu }, index) => {
-    const body = code.replace(IMPORT, (statement) => statement.replace(/[^\n]/g, ''));
-    return needsGpu ? `const example${index} = async () => {\n${body}\n};\n` : `${body}\nconsole.log('${SEPARATOR}');\n`;
-  });
-  return [...head, ...bodies].join('\n');
+  return modules;
 }
+
+/** The code of a module. What needs a GPU is in functions that nobody calls. */
+const codeOf = (examples) =>
+  examples
+    .map(({ code, needsGpu }, index) => {
+      if (!needsGpu) return `${code}\nconsole.log('${SEPARATOR}');\n`;
+      const imports = [...code.matchAll(IMPORT)].map(([statement]) => statement);
+      return `${imports.join('')}const example${index} = async () => {\n${code.replace(IMPORT, '')}\n};\n`;
+    })
+    .join('\n');
 
 /** Lines as far as they don't differ from machine to machine. */
 const alike = (text) =>
@@ -82,30 +94,31 @@ const alike = (text) =>
 
 /** Runs the examples of a page; throws with the line of the page where one fails or prints something else. */
 export async function runExamples(page, node = process.execPath) {
-  const examples = examplesOf(page);
-  if (examples.length === 0) return;
   mkdirSync(join(root, 'build'), { recursive: true });
   const folder = mkdtempSync(join(root, 'build', 'docs-examples-'));
   try {
-    const file = join(folder, 'page.mjs');
-    writeFileSync(file, moduleOf(examples));
-    const { stdout } = await promisify(execFile)(node, [file], { cwd: folder, maxBuffer: 1 << 26 }).catch((error) => {
-      throw new Error(`${page}: ${error.stderr || error.message}`);
-    });
-    const outputs = stdout.split(`${SEPARATOR}\n`);
-    for (const { line, printed, output } of examples.filter(({ needsGpu }) => !needsGpu)) {
-      const got = outputs.shift();
-      const lines = got.split('\n');
-      for (const text of printed) {
-        if (!lines.includes(text))
-          throw new Error(`${page}:${line}: expected the example to print\n${text}\nbut it printed\n${got}`);
-      }
-      if (output !== undefined && alike(output) !== alike(got)) {
-        throw new Error(`${page}:${line}: expected the example to print\n${output}\nbut it printed\n${got}`);
-      }
+    for (const examples of modulesOf(examplesOf(page))) {
+      const file = join(folder, 'page.mjs');
+      writeFileSync(file, codeOf(examples));
+      const { stdout } = await promisify(execFile)(node, [file], { cwd: folder, maxBuffer: 1 << 26 }).catch((error) => {
+        throw new Error(`${page}:${examples[0].line}: ${error.stderr || error.message}`);
+      });
+      const outputs = stdout.split(`${SEPARATOR}\n`);
+      for (const example of examples.filter(({ needsGpu }) => !needsGpu)) check(page, example, outputs.shift());
     }
   } finally {
     rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** Throws where an example has printed something else than it says. */
+function check(page, { line, printed, output }, got) {
+  const lines = got.split('\n');
+  for (const text of printed) {
+    if (!lines.includes(text)) throw new Error(`${page}:${line}: expected the example to print\n${text}\nbut it printed\n${got}`);
+  }
+  if (output !== undefined && alike(output) !== alike(got)) {
+    throw new Error(`${page}:${line}: expected the example to print\n${output}\nbut it printed\n${got}`);
   }
 }
 

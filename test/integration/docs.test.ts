@@ -76,7 +76,8 @@ describe('pages', () => {
 
   test("the README's Node.js is that of package.json", () => {
     const { engines } = JSON.parse(read('package.json')) as { engines: { node: string } };
-    expect(read('README.md')).toContain(`Node.js ${engines.node.replace('>=', '')} or later`);
+    const versions = engines.node.match(/\d+(\.\d+)?/g)!.filter((version) => version !== '0');
+    expect(read('README.md')).toContain(`Node.js ${versions.join(', ')} or later`);
   });
 
   test.each(['render.mjs', 'chart.mjs'])(
