@@ -1,33 +1,16 @@
 // Puts the numbers of bench/results/*.json into docs/performance.md, between its marker comments:
 // <!-- bench:NAME --> ... <!-- /bench:NAME -->. A workload's newest result counts. With --check it changes nothing
 // and fails where the page is out of date.
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { gpuSections } from './gpus.mjs';
+import { find, folder, newest } from './results.mjs';
 
-const path = (name) => fileURLToPath(new URL(`../../${name}`, import.meta.url));
-const page = path('docs/performance.md');
-const folder = path('bench/results');
-
-const reports = readdirSync(folder)
-  .filter((name) => name.endsWith('.json'))
-  .map((name) => ({ name, ...JSON.parse(readFileSync(`${folder}/${name}`, 'utf8')) }))
-  .filter(({ environment, results }) => environment && results)
-  .sort((a, b) => a.environment.date.localeCompare(b.environment.date));
-
-/** The newest report that has warpjoin's figures for a workload and variant, by `workload variant`. */
-const newest = new Map();
-for (const report of reports) {
-  for (const result of report.results) {
-    if (result.engine === 'warpjoin' && !result.failed) newest.set(`${result.workload} ${result.variant}`, report);
-  }
-}
+const page = fileURLToPath(new URL('../../docs/performance.md', import.meta.url));
 
 const million = (n) => (n / 1e6).toFixed(n < 1e7 ? 1 : 0);
 const gib = (bytes) => (bytes / 2 ** 30).toFixed(2);
 const table = (head, rows) => [head, head.map(() => '---'), ...rows].map((cells) => `| ${cells.join(' | ')} |`).join('\n');
-const find = (report, workload, variant, engine) =>
-  report.results.find((r) => r.workload === workload && r.variant === variant && r.engine === engine && !r.failed);
 const milliseconds = ({ time }) => `${time.median.toFixed(0)} (${time.min.toFixed(0)} to ${time.max.toFixed(0)})`;
 
 function speed(kinds) {

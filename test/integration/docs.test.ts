@@ -1,46 +1,89 @@
-/** The examples of docs/ run, and print what they say. */
+/** README.md and docs/ are true: their examples run and print what they say, their commands exist, their links lead somewhere. */
 import { execFile } from 'node:child_process';
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { existsSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
+import { parseCommandLine } from '../../lib/cli/arguments.js';
+import { commandNames } from '../../lib/cli/spec.js';
+import { blocksOf, commandsOf, examplesOf, pages, read, root, runExamples } from '../../scripts/docs-examples.mjs';
 
 const run = promisify(execFile);
-const root = join(import.meta.dirname, '..', '..');
+const guides = pages.filter((page) => page.startsWith('docs/guides/'));
 
-/** JavaScript in a page, and what its lines with console.log say that they print. */
-function examples(text: string): { code: string; printed: string[] }[] {
-  return [...text.matchAll(/^```js\n(.*?)^```$/gms)].map(([, code]) => ({
-    code: code!,
-    printed: [...code!.matchAll(/^console\.log\(.*\); \/\/ (.*)$/gm)].map(([, line]) => line!),
-  }));
+/** Commands that pages show already, as long as they are not there. */
+const isComing = (command: string) =>
+  ['schema', 'head', 'count', 'doctor', 'completion'].includes(command) && !(commandNames as readonly string[]).includes(command);
+
+/** A page that others link to already, as long as it is not there. */
+const comingPage = 'docs/guides/interchange.md';
+
+/** What a heading is called in links. */
+const anchorOf = (heading: string) =>
+  heading
+    .toLowerCase()
+    .replace(/[^\w\s-]/g, '')
+    .trim()
+    .replace(/\s/g, '-');
+
+const anchorsOf = (page: string) => [...read(page).matchAll(/^#+ (.*)$/gm)].map(([, heading]) => anchorOf(heading!));
+
+/** Links of a page to files of the repository, outside its code. */
+function linksOf(page: string): { file: string; anchor: string | undefined }[] {
+  const prose = read(page)
+    .replace(/^```[\s\S]*?^```$/gm, '')
+    .replace(/`[^`\n]*`/g, '');
+  return [...prose.matchAll(/\]\(([^)\s]+)\)/g)]
+    .map(([, target]) => target!)
+    .filter((target) => !/^https?:/.test(target))
+    .map((target) => {
+      const [file, anchor] = target.split('#') as [string, string | undefined];
+      return { file: file ? join(dirname(page), file) : page, anchor };
+    });
 }
 
-const read = (page: string) => readFileSync(join(root, page), 'utf8');
-const runModule = (code: string) => run(process.execPath, ['--input-type=module', '--eval', code], { cwd: root });
+describe.each(pages)('%s', (page) => {
+  test('the examples run, and print what they say', () => runExamples(page), 60_000);
 
-describe('README.md', () => {
-  const [anywhere, onGpus] = read('README.md').split('## On GPUs\n') as [string, string];
-  test('the examples run, one after the other', async () => {
-    const found = examples(anywhere);
-    expect(found.length).toBeGreaterThan(3);
-    const { stdout } = await runModule(found.map(({ code }) => code).join('\n'));
-    const lines = stdout.split('\n');
-    for (const { printed } of found) for (const line of printed) expect(lines).toContain(line);
+  test('the warpjoin commands are such', () => {
+    for (const { words, line } of commandsOf(page)) {
+      if (isComing(words[0]!)) continue;
+      expect(() => parseCommandLine(words), `${page}:${line}: warpjoin ${words.join(' ')}`).not.toThrow();
+    }
   });
-  test.each(examples(onGpus))('example %# for GPUs is JavaScript', async ({ code }) => {
-    await runModule(`const run = async () => {${code}};`);
+
+  test('the links lead to files and headings', () => {
+    for (const { file, anchor } of linksOf(page).filter(({ file }) => file !== comingPage)) {
+      expect(existsSync(join(root, file)), `${page} links to ${file}`).toBe(true);
+      if (anchor && file.endsWith('.md')) expect(anchorsOf(file), `${page} links to ${file}`).toContain(anchor);
+    }
   });
 });
 
-describe.each(['text-order.md', 'coalesced-keys.md'])('docs/%s', (page) => {
-  const found = examples(read(`docs/${page}`));
-  test('has examples that print', () => {
-    expect(found.length).toBeGreaterThan(0);
-    for (const { printed } of found) expect(printed.length).toBeGreaterThan(0);
+describe('pages', () => {
+  test('every guide is listed in docs/guides/README.md', () => {
+    const listed = linksOf('docs/guides/README.md').map(({ file }) => file);
+    for (const guide of guides) if (guide !== 'docs/guides/README.md') expect(listed).toContain(guide);
   });
-  test.each(found)('example %#', async ({ code, printed }) => {
-    const { stdout } = await runModule(code);
-    expect(stdout.trim().split('\n')).toEqual(printed);
+
+  test('the README has examples, of which some print, and commands', () => {
+    const examples = examplesOf('README.md');
+    expect(examples.length).toBeGreaterThan(4);
+    expect(examples.flatMap(({ printed }) => printed).length).toBeGreaterThan(2);
+    expect(commandsOf('README.md').length).toBeGreaterThan(2);
+    expect(blocksOf('README.md').map(({ kind }) => kind)).toContain('js gpu');
   });
+
+  test("the README's Node.js is that of package.json", () => {
+    const { engines } = JSON.parse(read('package.json')) as { engines: { node: string } };
+    const versions = engines.node.match(/\d+(\.\d+)?/g)!.filter((version) => version !== '0');
+    expect(read('README.md')).toContain(`Node.js ${versions.join(', ')} or later`);
+  });
+
+  test.each(['render.mjs', 'chart.mjs'])(
+    'bench/report/%s has nothing to change: the numbers are those of bench/results',
+    async (script) => {
+      await run(process.execPath, [join(root, 'bench', 'report', script), '--check']);
+    },
+  );
 });
