@@ -382,7 +382,10 @@ function gpuOf(ordinal: number, asked: readonly number[], { usable, refused }: G
   if (gpu) return gpu;
   const known = refused.find((one) => one.gpu.ordinal === ordinal);
   if (!known) throw expected(`numbers of the ${usable.length + refused.length} GPUs that the process may use`, 'devices', asked);
-  throw new WarpjoinError('ERR_DEVICE', known.gpu.failure ?? `GPU ${ordinal} was asked for but ${describeProblem(known.problem)}.`);
+  throw new WarpjoinError(
+    'ERR_DEVICE',
+    known.gpu.failure ?? `GPU ${ordinal} was asked for but ${describeProblem(known.problem)}.`,
+  );
 }
 
 function chooseDevices(settings: EngineSettings, addon: NativeAddon): ChosenDevices {

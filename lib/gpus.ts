@@ -74,11 +74,12 @@ const DRIVERS: Readonly<Record<string, string>> = { 11: '450', 12: '525', 13: '5
 const CUDA_ERRORS: Readonly<Record<string, { why: string; remedy: string }>> = {
   cudaErrorStubLibrary: {
     why: 'the libcuda.so that was found is the stub that programs are linked with, not the driver',
-    remedy: "take the CUDA toolkit's folder \"stubs\" out of LD_LIBRARY_PATH",
+    remedy: 'take the CUDA toolkit\'s folder "stubs" out of LD_LIBRARY_PATH',
   },
   cudaErrorSystemDriverMismatch: {
     why: "NVIDIA's kernel module and libcuda.so.1 have different versions",
-    remedy: 'restart the machine after an update of the driver; in a container, take out the driver or cuda-compat that is in the image',
+    remedy:
+      'restart the machine after an update of the driver; in a container, take out the driver or cuda-compat that is in the image',
   },
   cudaErrorCompatNotSupportedOnDevice: {
     why: 'the cuda-compat package works on data-centre GPUs only',
@@ -108,7 +109,8 @@ const withheld = (why: string, remedy: string): GpuProblem => ({ why, remedy, ca
 
 /** The variable that hides all GPUs from the process, or some. */
 function hidingVariable(vendor: Vendor, { env }: Machine): string | undefined {
-  const names = vendor === 'nvidia' ? ['CUDA_VISIBLE_DEVICES'] : ['HIP_VISIBLE_DEVICES', 'ROCR_VISIBLE_DEVICES', 'CUDA_VISIBLE_DEVICES'];
+  const names =
+    vendor === 'nvidia' ? ['CUDA_VISIBLE_DEVICES'] : ['HIP_VISIBLE_DEVICES', 'ROCR_VISIBLE_DEVICES', 'CUDA_VISIBLE_DEVICES'];
   return names.find((name) => env[name] !== undefined);
 }
 
@@ -140,14 +142,18 @@ function withoutDriver(vendor: Vendor, from: Machine): GpuProblem {
     return withheld(`NVIDIA_VISIBLE_DEVICES is "${value}"`, 'set it to "all" where the container is started');
   }
   if (vendor === 'nvidia' && isWsl(from)) {
-    const remedy = 'install NVIDIA\'s driver for Windows, none within WSL, then run "wsl --update" and "wsl --shutdown" in Windows';
+    const remedy =
+      'install NVIDIA\'s driver for Windows, none within WSL, then run "wsl --update" and "wsl --shutdown" in Windows';
     return broken("Windows' NVIDIA driver does not reach WSL", remedy);
   }
   if (deviceFiles && vendor === 'nvidia') {
     const why = 'the NVIDIA GPU has its device files, but libcuda.so.1 is missing';
     return containerOf(from)
       ? broken(why, 'start the container with "-e NVIDIA_DRIVER_CAPABILITIES=compute,utility"')
-      : broken(why, `install the driver's library, of version ${nvidiaDriver(from) ?? 'the kernel module'}: the package is libcuda1 or libnvidia-compute`);
+      : broken(
+          why,
+          `install the driver's library, of version ${nvidiaDriver(from) ?? 'the kernel module'}: the package is libcuda1 or libnvidia-compute`,
+        );
   }
   if (module) {
     const why = `the kernel has the ${brand} driver, but no GPU is open to this ${containerOf(from) ? 'container' : 'process'}`;
@@ -156,7 +162,9 @@ function withoutDriver(vendor: Vendor, from: Machine): GpuProblem {
   if (card) return broken(`there is an ${brand} GPU without a driver`, `install ${VENDORS[vendor]} driver${driverPlace(from)}`);
   return {
     why: `this machine shows no ${brand} GPU`,
-    remedy: containerOf(from) ? passRemedy(vendor, from) : 'nothing, where it has none: the processor does the work',
+    remedy: containerOf(from)
+      ? passRemedy(vendor, from)
+      : 'none is needed on a machine without GPUs: the processor does the work',
     cause: 'none',
   };
 }
@@ -173,14 +181,13 @@ function withoutDevices(vendor: Vendor, support: GpuSupport, from: Machine): Gpu
     const why = `the driver${known && vendor === 'nvidia' ? ` ${known}` : ''} works with ${platform} up to ${driverVersion}, and the addon needs ${platform} ${runtimeVersion}`;
     const version = least && vendor === 'nvidia' ? ` to version ${least} or later` : '';
     const compat =
-      vendor === 'nvidia'
-        ? `; on data-centre GPUs the package cuda-compat-${runtimeVersion.replace('.', '-')} does, too`
-        : '';
+      vendor === 'nvidia' ? `; on data-centre GPUs the package cuda-compat-${runtimeVersion.replace('.', '-')} does, too` : '';
     return broken(why, `update it${version}${driverPlace(from)}${compat}`);
   }
   const hiding = hidingVariable(vendor, from);
   if (/ErrorNoDevice$|ErrorInvalidDevice$/.test(errorName) || errorName === '') {
-    if (hiding) return withheld(`${hiding} is "${from.env[hiding]}", which leaves no GPU`, 'unset it, or name GPUs that exist, from 0 on');
+    if (hiding)
+      return withheld(`${hiding} is "${from.env[hiding]}", which leaves no GPU`, 'unset it, or name GPUs that exist, from 0 on');
     const { deviceFiles, module, card } = tracesOf(vendor, from);
     if (vendor === 'amd' && deviceFiles && !from.canAccess('/dev/kfd', 'read-write'))
       return broken('this user may not open /dev/kfd', 'add the user to the groups "render" and "video", and log in again');
@@ -193,7 +200,9 @@ function withoutDevices(vendor: Vendor, support: GpuSupport, from: Machine): Gpu
   }
   const meaning = CUDA_ERRORS[errorName];
   const named = `${error} (${errorName})`;
-  return meaning ? broken(`${meaning.why}: ${named}`, meaning.remedy) : broken(`the driver fails: ${named}`, UNKNOWN_REMEDY[vendor]);
+  return meaning
+    ? broken(`${meaning.why}: ${named}`, meaning.remedy)
+    : broken(`the driver fails: ${named}`, UNKNOWN_REMEDY[vendor]);
 }
 
 interface Code {

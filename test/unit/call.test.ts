@@ -506,7 +506,9 @@ describe('engines', () => {
   test("device 'gpu' fails unless fallback allows the processor, which stats then tell", async () => {
     const warn = vi.spyOn(process, 'emitWarning').mockImplementation(() => {});
     const addon = fakeAddon();
-    expect(() => engineOn(addon, { device: 'gpu' })).toThrow(/^GPUs were asked for but the addon has no code for GPUs.* expected "auto" or "cpu" for device/);
+    expect(() => engineOn(addon, { device: 'gpu' })).toThrow(
+      /^GPUs were asked for but the addon has no code for GPUs.* expected "auto" or "cpu" for device/,
+    );
     const builtIn = Object.assign(fakeAddon(), { backend: 'cuda' });
     expect(() => engineOn(builtIn, { devices: [0] })).toThrow(/^GPUs were asked for but .+; .+\. Without GPUs/);
     const silent = await engineOn(addon, { device: 'gpu', fallback: 'silent' }).sort(left, { by: 'a' });
