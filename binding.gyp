@@ -1,7 +1,10 @@
 # What a plain `npm install` runs: through CMake where a GPU toolkit is found, else the host-only addon with nothing but
 # python3, make and g++. Both read native/sources.json.
 {
-  'variables': { 'gpu': '<!(node scripts/gpu-toolkit.mjs)' },
+  'variables': {
+    'gpu': '<!(node scripts/gpu-toolkit.mjs)',
+    'version': '<!(node -p "require(\'./package.json\').version")',
+  },
   'conditions': [
     ['gpu == "none"', {
       'targets': [{
@@ -9,7 +12,7 @@
         'sources': ['<!@(node scripts/native-sources.mjs host no_gpu binding)'],
         'include_dirs': ['native', '<!(node -p "require(\'node-addon-api\').include_dir")'],
         'defines': ['NAPI_VERSION=8', 'NODE_ADDON_API_CPP_EXCEPTIONS', 'NODE_API_SWALLOW_UNTHROWABLE_EXCEPTIONS', 'NDEBUG',
-                    'WARPJOIN_VERSION="<!(node -p "require(\'./package.json\').version")"'],
+                    'WARPJOIN_VERSION="<(version)"'],
         'cflags!': ['-fno-exceptions', '-O2'],
         'cflags_cc!': ['-fno-exceptions', '-fno-rtti', '-std=gnu++17', '-std=gnu++20'],
         'cflags_cc': ['-std=c++20', '-O3', '-fexceptions', '-frtti'],

@@ -2,11 +2,12 @@
  * Finds and loads the addon: that of WARPJOIN_ADDON, else of a checkout, else of the packages for this platform. A package for
  * GPUs goes before that for the processor, and what can't be loaded is passed over: addonAttempts() says why.
  */
-import { closeSync, existsSync, openSync, readSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { messageOf, WarpjoinError } from './errors.js';
+import { type Machine, machine, missingInstructions } from './machine.js';
 import type { NativeAddon } from './native.js';
 import { addCommand, installCommand } from './package-manager.js';
 import { VERSION } from './version.js';
@@ -21,24 +22,11 @@ export interface AddonAttempt {
   readonly reason?: string;
 }
 
-/** What tells addons for this process from others. */
-export interface Platform {
-  os: string;
-  architecture: string;
-  node: string;
-  /** What the processor can do, as Linux names it; null where it isn't known. */
-  processor: ReadonlySet<string> | null;
-  /** The version of glibc; null: another C library, such as musl. Reading it takes milliseconds. */
-  glibc: string | null;
-}
-
 /** The least glibc that the packages need. */
 export const LEAST_GLIBC = '2.28';
 const architectures = ['x64', 'arm64'];
-/** What code for x86-64-v3 needs of the processor. */
-const processorNeeds = ['avx2', 'bmi1', 'bmi2', 'fma', 'movbe', 'f16c', 'abm'];
 
-/** Packages with an addon for a platform, in the order in which they are tried. */
+/** Packages with an addon for a processor's architecture, in the order in which they are tried. */
 export const addonPackages = (architecture: string): readonly string[] =>
   [...(architecture === 'x64' ? ['cuda', 'rocm'] : []), 'gnu'].map((kind) => `@warpjoin/linux-${architecture}-${kind}`);
 
@@ -49,67 +37,28 @@ function below(version: string, least: string): boolean {
   return major < leastMajor || (major === leastMajor && minor < leastMinor);
 }
 
-function readProcessor(): ReadonlySet<string> | null {
-  try {
-    const file = openSync('/proc/cpuinfo', 'r');
-    try {
-      const start = Buffer.alloc(16384); // the first core's lines
-      const text = start.toString('latin1', 0, readSync(file, start));
-      const flags = /^flags\s*:(.*)$/m.exec(text)?.[1];
-      return flags === undefined ? null : new Set(flags.trim().split(/\s+/));
-    } finally {
-      closeSync(file);
-    }
-  } catch {
-    return null;
+/** Why no addon can be loaded on a machine, whatever its C library, with what would do; null where one can. */
+function processProblem(on: Machine): string | null {
+  const { platform, arch, versions } = on;
+  if (platform !== 'linux') {
+    const windows = platform === 'win32' ? ' On Windows, use it within WSL2.' : ' Use a container with Linux.';
+    return `warpjoin runs on Linux, and this is ${platform}.${windows}`;
   }
-}
-
-function readGlibc(): string | null {
-  const report = process.report as unknown as { excludeNetwork?: boolean; getReport(): object };
-  const { excludeNetwork = false } = report;
-  report.excludeNetwork = true; // looking up the names of network peers may take seconds
-  try {
-    const { header } = report.getReport() as { header: { glibcVersionRuntime?: string } };
-    return header.glibcVersionRuntime ?? null;
-  } finally {
-    report.excludeNetwork = excludeNetwork;
+  if (!architectures.includes(arch)) {
+    return `warpjoin has packages for ${architectures.join(' and ')}, and this Node.js is for ${arch}.`;
   }
-}
-
-export const thisPlatform: Platform = {
-  os: process.platform,
-  architecture: process.arch,
-  node: process.versions.node,
-  get processor() {
-    return process.arch === 'x64' ? readProcessor() : null;
-  },
-  get glibc() {
-    return process.platform === 'linux' ? readGlibc() : null;
-  },
-};
-
-/** Why no addon can be loaded on a platform, whatever its C library, with what would do; null where one can. */
-function processProblem({ os, architecture, node, processor }: Platform): string | null {
-  if (os !== 'linux') {
-    const windows = os === 'win32' ? ' On Windows, use it within WSL2.' : ' Use a container with Linux.';
-    return `warpjoin runs on Linux, and this is ${os}.${windows}`;
-  }
-  if (!architectures.includes(architecture)) {
-    return `warpjoin has packages for ${architectures.join(' and ')}, and this Node.js is for ${architecture}.`;
-  }
-  if (below(node, '20.0')) return `warpjoin needs Node.js 20 or later, and this is ${node}.`;
-  const lacking = processor ? processorNeeds.filter((need) => !processor.has(need)) : [];
+  if (below(versions.node ?? '', '20.0')) return `warpjoin needs Node.js 20 or later, and this is ${versions.node}.`;
+  const lacking = missingInstructions(on);
   if (lacking.length === 0) return null;
   return `warpjoin needs a processor with AVX2 (x86-64-v3, 2013 and later), and this one lacks ${lacking.join(', ')}.`;
 }
 
-/** Why no package has an addon for a platform, with what would do; null where one has. */
-export function platformProblem(platform: Platform): string | null {
-  const problem = processProblem(platform);
+/** Why no package has an addon for a machine, with what would do; null where one has. */
+export function platformProblem(on: Machine): string | null {
+  const problem = processProblem(on);
   if (problem) return problem;
-  const { glibc } = platform;
-  if (glibc === null) {
+  const { glibc } = on;
+  if (glibc === undefined) {
     return `warpjoin's packages need glibc, and this Node.js uses another C library, as on Alpine. Use an image with glibc, such as node:22-slim, or build warpjoin from source.`;
   }
   if (!below(glibc, LEAST_GLIBC)) return null;
@@ -200,35 +149,35 @@ function find(): NativeAddon {
   };
   const made: AddonAttempt[] = [];
   attempts = made;
-  const problem = processProblem(thisPlatform); // a processor without AVX2 would end the process
+  const problem = processProblem(machine); // a processor without AVX2 would end the process
   if (problem) throw new WarpjoinError('ERR_NATIVE_MISSING', problem);
   for (const { from, path, checkVersion } of places()) {
     const { addon: loaded, ...what } = attempt(from, path, checkVersion);
     made.push(what);
     if (loaded) return loaded;
   }
-  throw new WarpjoinError('ERR_NATIVE_MISSING', missingMessage(made, thisPlatform));
+  throw new WarpjoinError('ERR_NATIVE_MISSING', missingMessage(made, machine));
 }
 
 /** What an error says where no addon could be loaded. */
-export function missingMessage(made: readonly AddonAttempt[], platform: Platform, bundled = isBundled): string {
-  const problem = platformProblem(platform);
+export function missingMessage(made: readonly AddonAttempt[], on: Machine, bundled = isBundled): string {
+  const problem = platformProblem(on);
   if (problem) return problem;
   const tried = made.map(({ from, reason }) => `${from}: ${reason}`).join('; ');
-  return `warpjoin found no addon for this process (${tried}). ${remedy(made, platform, bundled)}`;
+  return `warpjoin found no addon for this process (${tried}). ${remedy(made, on, bundled)}`;
 }
 
-function remedy(made: readonly AddonAttempt[], { architecture }: Platform, bundled: boolean): string {
-  const usual = `@warpjoin/linux-${architecture}-gnu`;
+function remedy(made: readonly AddonAttempt[], on: Machine, bundled: boolean): string {
   const path = made.find(({ from }) => !from.startsWith('@'));
   if (path)
     return path.from.startsWith('WARPJOIN_ADDON')
       ? 'Correct WARPJOIN_ADDON, or unset it.'
       : 'Build it anew with "npm run setup".';
   const failed = made.find(({ outcome }) => outcome === 'failed');
-  if (failed) return `Run "${addCommand(`${failed.from}@${VERSION}`)}".`;
+  if (failed) return `To replace it, ${addCommand(on, `${failed.from}@${VERSION}`)}.`;
   if (bundled) {
     return 'Leave warpjoin out of the bundle (esbuild: --external:warpjoin; webpack: externals; Next.js: serverExternalPackages), or set WARPJOIN_ADDON to the path of its warpjoin.node.';
   }
-  return `Run "${installCommand()}", or "${addCommand(`${usual}@${VERSION}`)}" where optional dependencies are left out.`;
+  const usual = `@warpjoin/linux-${on.arch}-gnu@${VERSION}`;
+  return `Run "${installCommand(on)}"; where optional dependencies are left out, ${addCommand(on, usual)}.`;
 }

@@ -4,6 +4,7 @@ import { type Signal, untilAborted } from './abort.js';
 import type { KeyArray } from './columns/input.js';
 import type { RowNumbers } from './columns/result.js';
 import { WarpjoinError } from './errors.js';
+import { describeProblem, type Gpus, gpusOf } from './gpus.js';
 import { Links, type MeasuredLinks } from './links.js';
 import { type DeviceDescription, type NativeAddon, type NativeEngine, type NativeEngineConfig, native } from './native.js';
 import { type EngineCore, runCall, translate } from './operators/call.js';
@@ -54,7 +55,7 @@ import type {
 /** What a device is shown as to users. */
 export type DeviceInfo = Readonly<DeviceDescription>;
 
-/** Host memory that this process may use: the container's limit where there is one below the physical memory. */
+/** Host memory, in bytes, that this process may use: the container's limit where there is one below the physical memory. */
 function physicalMemory(): number {
   const constrained = process.constrainedMemory?.() ?? 0;
   return constrained > 0 && constrained < totalmem() ? constrained : totalmem();
@@ -63,8 +64,8 @@ function physicalMemory(): number {
 /** The share of the memory beside what the process holds that an engine uses where no limit is asked for. */
 const DEFAULT_SHARE = 0.8;
 
-/** The limit where none is asked for. The process holds the tables that calls are given, among other things. */
-function defaultMemoryLimit(): number {
+/** The limit, in bytes, where none is asked for. The process holds the tables that calls are given, among other things. */
+export function defaultMemoryLimit(): number {
   return Math.max(1, Math.floor(DEFAULT_SHARE * (physicalMemory() - process.memoryUsage.rss())));
 }
 
@@ -375,6 +376,18 @@ interface ChosenDevices {
   auto: boolean;
 }
 
+/** A GPU that was asked for by its number; throws ERR_DEVICE where the addon can't use it, ERR_OPTION where there is none. */
+function gpuOf(ordinal: number, asked: readonly number[], { usable, refused }: Gpus): DeviceDescription {
+  const gpu = usable.find((one) => one.ordinal === ordinal);
+  if (gpu) return gpu;
+  const known = refused.find((one) => one.gpu.ordinal === ordinal);
+  if (!known) throw expected(`numbers of the ${usable.length + refused.length} GPUs that the process may use`, 'devices', asked);
+  throw new WarpjoinError(
+    'ERR_DEVICE',
+    known.gpu.failure ?? `GPU ${ordinal} was asked for but ${describeProblem(known.problem)}.`,
+  );
+}
+
 function chooseDevices(settings: EngineSettings, addon: NativeAddon): ChosenDevices {
   const { device, devices, fallback } = settings;
   if (device === 'cpu') {
@@ -382,31 +395,24 @@ function chooseDevices(settings: EngineSettings, addon: NativeAddon): ChosenDevi
     return { gpus: [], reason: "device 'cpu' was asked for", auto: false };
   }
   const auto = device === 'auto' && !devices;
-  const there = addon.gpus();
-  if (devices && there.length > 0) {
-    const gpus = devices.map((ordinal) => {
-      const gpu = there.find((one) => one.ordinal === ordinal);
-      if (!gpu) throw expected(`numbers of the ${there.length} GPUs that the process may use`, 'devices', devices);
-      return gpu;
-    });
+  const found = gpusOf(addon);
+  if (devices && found.usable.length + found.refused.length > 0) {
+    const gpus = devices.map((ordinal) => gpuOf(ordinal, devices, found));
     return { gpus, reason: `GPUs ${devices.join(', ')} were asked for`, auto };
   }
-  const gpus = there.filter(({ failure }) => failure === null);
-  if (gpus.length > 0) {
-    const reason = auto ? `device 'auto': all GPUs that the process can use, ${gpus.length}` : "device 'gpu' was asked for";
-    return { gpus, reason, auto };
+  const { usable, problem } = found;
+  if (!problem) {
+    const reason = auto ? `device 'auto': all GPUs that the process can use, ${usable.length}` : "device 'gpu' was asked for";
+    return { gpus: usable, reason, auto };
   }
-  const why =
-    there[0]?.failure ??
-    (addon.backend === 'none' ? 'the addon was built without a GPU toolkit' : 'there is none that the process may use');
-  if (auto) return { gpus: [], reason: `device 'auto': the processor, without GPUs: ${why}`, auto };
+  if (auto) return { gpus: [], reason: `device 'auto': the processor, without GPUs: ${problem.why}`, auto };
   if (fallback === 'raise') {
     throw new WarpjoinError(
       'ERR_DEVICE',
-      `GPUs were asked for but ${why}: expected "auto" or "cpu" for device, or "warn" or "silent" for fallback.`,
+      `GPUs were asked for but ${describeProblem(problem)}. Without GPUs, expected "auto" or "cpu" for device, or "warn" or "silent" for fallback.`,
     );
   }
-  const reason = `GPUs were asked for but ${why}: running on the processor`;
+  const reason = `GPUs were asked for but ${problem.why}: running on the processor`;
   if (fallback === 'warn') process.emitWarning(reason, { type: 'WarpjoinWarning', code: 'ERR_DEVICE' });
   return { gpus: [], reason, auto };
 }

@@ -11,6 +11,7 @@ import { defaultEngine, type Engine } from './engine.js';
 export type { KeyArray } from './columns/input.js';
 export { type IpcOptions, toIPC } from './columns/ipc.js';
 export type { RowNumbers } from './columns/result.js';
+export { type DiagnoseOptions, type Diagnosis, describeDiagnosis, diagnose, type Finding } from './diagnose.js';
 export { createEngine, type DeviceInfo, type Engine } from './engine.js';
 export { type ErrorCode, WarpjoinError } from './errors.js';
 export { type ColumnTypes, type FromOptions, fromColumns, fromRows, type ToRowsOptions, toRows } from './io/plain.js';

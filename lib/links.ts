@@ -39,11 +39,15 @@ async function describeHost(backend: string, devices: readonly DeviceDescription
   };
 }
 
-/** Where the file of `host` is: in WARPJOIN_CACHE_DIR, else in warpjoin/ of the user's cache directory. */
+/** WARPJOIN_CACHE_DIR, else warpjoin/ of the user's cache directory. */
+export function cacheFolder(): string {
+  return process.env.WARPJOIN_CACHE_DIR || join(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'warpjoin');
+}
+
+/** Where the file of `host` is. */
 function fileOf(host: Host): string {
-  const folder = process.env.WARPJOIN_CACHE_DIR || join(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'warpjoin');
   const digest = createHash('sha256').update(JSON.stringify(host)).digest('hex').slice(0, 16);
-  return join(folder, `links-${digest}.json`);
+  return join(cacheFolder(), `links-${digest}.json`);
 }
 
 const isSpeed = (value: unknown): boolean => typeof value === 'number' && Number.isFinite(value) && value > 0;

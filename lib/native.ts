@@ -243,8 +243,23 @@ export interface DeviceDescription {
 }
 
 export interface GpuDescription extends DeviceDescription {
+  /** Its compute capability, '9.0', or 'gfx90a'; '' where it is not known. `peers` are as the driver says, not tried. */
+  architecture: string;
   /** Why this process can't use it any more; null: it can. */
   failure: string | null;
+}
+
+/** What the addon's code for GPUs was built for, and what its runtime says of the driver: '' for what is not there. */
+export interface GpuSupport {
+  /** As given to the compiler, separated by commas: '75-real,120', 'gfx90a'. */
+  architectures: string;
+  /** Version of CUDA or ROCm that the addon was built with: '13.0'. */
+  runtimeVersion: string;
+  /** The newest one that the driver works with. */
+  driverVersion: string;
+  /** The error that kept the runtime from listing GPUs, 'cudaErrorNoDevice', and its text. */
+  errorName: string;
+  error: string;
 }
 
 /** Devices that copy at the same time, and what their links carry together: bytes a second, to and from pinned memory. */
@@ -568,6 +583,7 @@ export interface NativeAddon {
   readonly version: string;
   readonly backend: 'cuda' | 'hip' | 'none';
   gpus(): GpuDescription[];
+  gpuSupport(): GpuSupport;
   /** For tests: the system refuses threads n to n + count - 1 of those that the addon starts from now on; n = 0 ends that. */
   failThreads(n: number, count: number): void;
   /** With `memoryOf` it allocates host memory from another engine's, within its limit. */

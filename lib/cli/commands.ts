@@ -1,7 +1,9 @@
 /** What each command does. Results go to stdout, or to the file asked for; everything else to stderr. */
 import type { Table } from 'apache-arrow';
+import { describeProblem, gpusOf } from '../gpus.js';
 import { createEngine, type Engine, type JoinOptions, type UniqueOptions } from '../index.js';
 import { type FileOptions, formatOf, readTable, writeTable } from '../io/index.js';
+import { native } from '../native.js';
 import { type Options, parseBy, type Request, UsageError } from './arguments.js';
 import { describeDevice, describeLinks } from './devices.js';
 import { type ProgressLine, progressLine } from './progress.js';
@@ -158,6 +160,11 @@ async function devices({ options, progress, signal }: Context): Promise<void> {
   await using engine = await createEngine(both ? { ...chosen, device: 'gpu', fallback: 'silent' } : chosen);
   const gpus = engine.devices().filter((device) => device.kind === 'gpu');
   for (const device of both ? gpus : engine.devices()) console.log(describeDevice(device));
+  if (both) {
+    const { refused, problem } = gpusOf(native());
+    for (const { gpu, problem } of refused) console.log(`gpu ${gpu.ordinal}: not used: ${describeProblem(problem)}`);
+    if (problem && refused.length === 0) console.log(`no GPU: ${describeProblem(problem)}`);
+  }
   if (gpus.length === 0) {
     if (options.has('measure')) throw new Error('there are no GPUs whose links could be measured');
     return;

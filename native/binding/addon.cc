@@ -11,7 +11,7 @@ namespace warpjoin::binding {
 namespace {
 
 Napi::Value list_gpus(const Napi::CallbackInfo& info) {
-  const std::vector<DeviceInfo> gpus = visible_gpus();
+  const std::vector<GpuInfo> gpus = visible_gpus();
   Napi::Array array = Napi::Array::New(info.Env(), gpus.size());
   for (uint32_t i = 0; i < gpus.size(); ++i) {
     Napi::Object object = Napi::Object::New(info.Env());
@@ -21,11 +21,25 @@ Napi::Value list_gpus(const Napi::CallbackInfo& info) {
     object.Set("memoryBytes", static_cast<double>(gpus[i].memory_bytes));
     object.Set("limitBytes", static_cast<double>(gpus[i].limit_bytes));
     object.Set("peakBytes", 0);
-    object.Set("peers", Napi::Array::New(info.Env()));
+    object.Set("architecture", gpus[i].architecture);
+    Napi::Array peers = Napi::Array::New(info.Env(), gpus[i].peers.size());
+    for (uint32_t peer = 0; peer < gpus[i].peers.size(); ++peer) peers.Set(peer, gpus[i].peers[peer]);
+    object.Set("peers", peers);
     object.Set("failure", gpus[i].failure.empty() ? info.Env().Null() : Napi::String::New(info.Env(), gpus[i].failure));
     array.Set(i, object);
   }
   return array;
+}
+
+Napi::Value list_gpu_support(const Napi::CallbackInfo& info) {
+  const GpuSupport support = gpu_support();
+  Napi::Object object = Napi::Object::New(info.Env());
+  object.Set("architectures", support.architectures);
+  object.Set("runtimeVersion", support.runtime_version);
+  object.Set("driverVersion", support.driver_version);
+  object.Set("errorName", support.error_name);
+  object.Set("error", support.error);
+  return object;
 }
 
 Napi::Value fail_threads(const Napi::CallbackInfo& info) {
@@ -39,6 +53,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
     exports.Set("version", WARPJOIN_VERSION);
     exports.Set("backend", gpu_backend());
     exports.Set("gpus", make_function<list_gpus>(env, "gpus"));
+    exports.Set("gpuSupport", make_function<list_gpu_support>(env, "gpuSupport"));
     exports.Set("failThreads", make_function<fail_threads>(env, "failThreads"));
     exports.Set("Engine", EngineWrap::define(env));
   } catch (...) {

@@ -41,24 +41,56 @@ class GpuEvent final : public Event {
   gpu_event_t event_{};
 };
 
-/// The GPUs as the runtime describes them.
-std::vector<DeviceInfo> described_gpus() {
+/// "9.0", or "gfx90a" without the features that follow it.
+std::string architecture_of(const gpu_device_properties_t& properties) {
+#if defined(WARPJOIN_HIP)
+  const std::string name = properties.gcnArchName;
+  return name.substr(0, name.find(':'));
+#else
+  return std::to_string(properties.major) + "." + std::to_string(properties.minor);
+#endif
+}
+
+/// A version as the runtime counts: "13.0"; empty for 0.
+std::string version_text(int version) {
+  if (version <= 0) return {};
+#if defined(WARPJOIN_HIP)
+  constexpr int kMajor = 10'000'000, kMinor = 100'000;
+#else
+  constexpr int kMajor = 1000, kMinor = 10;
+#endif
+  return std::to_string(version / kMajor) + "." + std::to_string(version % kMajor / kMinor);
+}
+
+/// The GPUs as the runtime describes them, and the error of the call that ended the list; gpu_success: none.
+std::pair<std::vector<GpuInfo>, gpu_error_t> described_gpus() {
   int count = 0;
-  std::vector<DeviceInfo> gpus;
-  if (gpu_get_device_count(&count) != gpu_success) count = 0;
-  for (int gpu = 0; gpu < count; ++gpu) {
+  std::vector<GpuInfo> gpus;
+  gpu_error_t error = gpu_get_device_count(&count);
+  for (int gpu = 0; error == gpu_success && gpu < count; ++gpu) {
     gpu_device_properties_t properties;
-    if (gpu_get_device_properties(&properties, gpu) != gpu_success) break;
-    const std::string name = std::string(properties.name) + " " + std::to_string(gpu);
-    gpus.push_back({DeviceKind::gpu, gpu, name, properties.totalGlobalMem, default_limit(properties.totalGlobalMem), {}});
+    error = gpu_get_device_properties(&properties, gpu);
+    if (error != gpu_success) break;
+    GpuInfo info;
+    info.kind = DeviceKind::gpu;
+    info.ordinal = gpu;
+    info.name = std::string(properties.name) + " " + std::to_string(gpu);
+    info.memory_bytes = properties.totalGlobalMem;
+    info.limit_bytes = default_limit(properties.totalGlobalMem);
+    info.architecture = architecture_of(properties);
+    for (int peer = 0; peer < count; ++peer) {
+      int can = 0;
+      if (peer != gpu && gpu_can_access_peer(&can, gpu, peer) == gpu_success && can) info.peers.push_back(peer);
+    }
+    gpus.push_back(std::move(info));
   }
   static_cast<void>(gpu_get_last_error());
-  return gpus;
+  return {std::move(gpus), error};
 }
 
 /// A GPU that the process may use; throws Error(device) where there is none of this number.
 DeviceInfo info_of(int gpu) {
-  const std::vector<DeviceInfo> gpus = visible_gpus();
+  const std::vector<GpuInfo> gpus = visible_gpus();
   if (gpu >= 0 && static_cast<size_t>(gpu) < gpus.size()) return gpus[static_cast<size_t>(gpu)];
   throw Error(ErrorCode::device,
               "There is no GPU " + std::to_string(gpu) + ": the process may use " + std::to_string(gpus.size()));
@@ -267,18 +299,33 @@ const char* gpu_backend() noexcept {
 #endif
 }
 
-std::vector<DeviceInfo> visible_gpus() noexcept {
+std::vector<GpuInfo> visible_gpus() noexcept {
   static std::mutex mutex;
-  static std::vector<DeviceInfo> known;  // the runtime may tell nothing any more where it has lost a context
+  static std::vector<GpuInfo> known;  // the runtime may tell nothing any more where it has lost a context
   try {
     const std::lock_guard lock(mutex);
-    if (known.empty()) known = described_gpus();
-    std::vector<DeviceInfo> gpus = known;
-    for (DeviceInfo& gpu : gpus) gpu.failure = GpuId::failure();
+    if (known.empty()) known = described_gpus().first;
+    std::vector<GpuInfo> gpus = known;
+    for (GpuInfo& gpu : gpus) gpu.failure = GpuId::failure();
     return gpus;
   } catch (...) {
     return {};
   }
+}
+
+GpuSupport gpu_support() {
+  GpuSupport support;
+  support.architectures = WARPJOIN_GPU_ARCHITECTURES;
+  int runtime = 0, driver = 0;
+  if (gpu_runtime_get_version(&runtime) == gpu_success) support.runtime_version = version_text(runtime);
+  if (gpu_driver_get_version(&driver) == gpu_success) support.driver_version = version_text(driver);
+  static_cast<void>(gpu_get_last_error());
+  if (!visible_gpus().empty()) return support;
+  const gpu_error_t error = described_gpus().second;
+  if (error == gpu_success) return support;
+  support.error_name = gpu_get_error_name(error);
+  support.error = gpu_get_error_string(error);
+  return support;
 }
 
 std::unique_ptr<Device> create_gpu_device(int ordinal, int gpu, size_t limit_bytes) {

@@ -41,6 +41,8 @@ using gpu_pointer_attributes_t = cudaPointerAttributes;
 
 #define gpu_get_device_count WARPJOIN_GPU_NAME(GetDeviceCount)
 #define gpu_get_device_properties WARPJOIN_GPU_NAME(GetDeviceProperties)
+#define gpu_runtime_get_version WARPJOIN_GPU_NAME(RuntimeGetVersion)
+#define gpu_driver_get_version WARPJOIN_GPU_NAME(DriverGetVersion)
 #define gpu_get_device WARPJOIN_GPU_NAME(GetDevice)
 #define gpu_set_device WARPJOIN_GPU_NAME(SetDevice)
 #define gpu_device_get_attribute WARPJOIN_GPU_NAME(DeviceGetAttribute)

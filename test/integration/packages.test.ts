@@ -90,14 +90,14 @@ describe('an installed warpjoin', () => {
     const message = run();
     expect(message).toContain(`${usual}: the file is damaged: `);
     expect(message).toContain(what);
-    expect(message).toContain(`Run "npm install ${usual}@${VERSION}"`);
+    expect(message).toContain(`To replace it, run "npm install ${usual}@${VERSION}"`);
   });
 
   it('says that an addon is of another version', () => {
     install(usual);
     writeFileSync(join(modules, 'warpjoin', 'dist', 'version.js'), "export const VERSION = '99.1.0';");
     expect(run()).toContain(`${usual}: it is of version ${VERSION}, and warpjoin of 99.1.0`);
-    expect(run()).toContain(`Run "npm install ${usual}@99.1.0"`);
+    expect(run()).toContain(`To replace it, run "npm install ${usual}@99.1.0"`);
   });
 
   it('takes the addon that WARPJOIN_ADDON names, and no other', () => {

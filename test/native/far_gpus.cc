@@ -35,13 +35,15 @@ class FarGpu final : private PoolOwner, public testing::FarDevice {
 
 const char* gpu_backend() noexcept { return "none"; }
 
-std::vector<DeviceInfo> visible_gpus() noexcept {
+std::vector<GpuInfo> visible_gpus() noexcept {
   const char* const count = std::getenv("WARPJOIN_FAR_GPUS");
-  std::vector<DeviceInfo> gpus;
+  std::vector<GpuInfo> gpus;
   for (int i = 0; i < (count ? std::atoi(count) : 0); ++i)
-    gpus.push_back({DeviceKind::gpu, i, "far " + std::to_string(i), kMemoryBytes, kMemoryBytes, {}});
+    gpus.push_back({{DeviceKind::gpu, i, "far " + std::to_string(i), kMemoryBytes, kMemoryBytes, {}}});
   return gpus;
 }
+
+GpuSupport gpu_support() { return {}; }
 
 std::unique_ptr<Device> create_gpu_device(int ordinal, int gpu, size_t limit_bytes) {
   if (static_cast<size_t>(gpu) >= visible_gpus().size())

@@ -26,6 +26,7 @@ import type {
   TableKeys,
   TableSortKeysHandle,
 } from '../../lib/native.js';
+import { VERSION } from '../../lib/version.js';
 
 export interface FakeSettings {
   /** Milliseconds that each step takes. */
@@ -381,12 +382,14 @@ export interface FakeAddon extends NativeAddon {
 export function fakeAddon(settings: Partial<FakeSettings> = {}): FakeAddon {
   FakeHandle.live = new Set();
   const addon: FakeAddon = {
-    version: '0.1.0',
     backend: settings.gpus ? 'cuda' : 'none',
+    version: VERSION,
+    gpuSupport: () => ({ architectures: '75-real,90', runtimeVersion: '13.0', driverVersion: '13.0', errorName: '', error: '' }),
     failThreads() {},
     gpus: () =>
       Array.from({ length: addon.settings.gpus }, (_, gpu) => ({
         ...fakeDevice('gpu', gpu, 2 ** 37, gpu, []),
+        architecture: '9.0',
         failure: addon.failure,
       })),
     config: null,

@@ -20,7 +20,9 @@ const addon = native();
 let inner;
 const spy = {
   backend: addon.backend,
+  version: addon.version,
   gpus: addon.gpus,
+  gpuSupport: addon.gpuSupport,
   Engine: function Spied(...config) {
     inner ??= new addon.Engine(...config);
     return inner;

@@ -6,6 +6,7 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { parseCommandLine } from '../../lib/cli/arguments.js';
 import { run } from '../../lib/cli/commands.js';
 import { describeLinks } from '../../lib/cli/devices.js';
+import { createEngine } from '../../lib/index.js';
 import type { LinkSpeeds } from '../../lib/native.js';
 import { type FakeAddon, fakeAddon } from '../support/fake-addon.js';
 import { failure } from '../support/tables.js';
@@ -56,6 +57,7 @@ test('the processor alone where there is no GPU', async () => {
   expect(await devices(addon, '--host-devices', '2')).toEqual([
     'host 0: host 0, 4 GiB of memory, of which warpjoin uses up to 4 GiB, copies directly to 1',
     'host 1: host 1, 4 GiB of memory, of which warpjoin uses up to 4 GiB, copies directly to 0',
+    expect.stringMatching(/^no GPU: the addon has no code for GPUs, and .+; .+/),
   ]);
   expect(addon.calls).not.toContain('measureLinks');
   expect((await failure(devices(addon, '--measure'))).message).toBe('there are no GPUs whose links could be measured');
@@ -80,6 +82,24 @@ test('the processor, the GPUs and their links', async () => {
     '1     25.3     -',
   ]);
   expect(addon.calls.filter((call) => call === 'dispose')).toHaveLength(2);
+});
+
+test('why a GPU is not used, in the words of errors', async () => {
+  const addon = fakeAddon({ gpus: 2, links: LINKS });
+  const [first, second] = addon.gpus();
+  addon.gpus = () => [first!, { ...second!, name: 'Tesla V100 1', architecture: '7.0' }];
+  await devices(addon);
+  expect(kinds()).toEqual(['host 0', 'gpu 0', 'gpu 1']);
+  const why = "the addon has no code for GPU 'Tesla V100 1' (compute capability 7.0)";
+  expect(lines).toContainEqual(expect.stringContaining(`gpu 1: not used: ${why}`));
+  const asked = await failure(createEngine({ devices: [1] }));
+  expect(asked).toMatchObject({ code: 'ERR_DEVICE', message: expect.stringContaining(`GPU 1 was asked for but ${why}`) });
+  addon.gpus = () => [{ ...second!, ordinal: 0, architecture: '7.0' }];
+  expect((await failure(createEngine({ device: 'gpu' }))).message).toMatch(
+    /^GPUs were asked for but the addon has no code for GPU '/,
+  );
+  await using engine = await createEngine({ device: 'auto' });
+  expect(engine.devices().map(({ kind }) => kind)).toEqual(['host']);
 });
 
 test('only what --device asks for', async () => {
