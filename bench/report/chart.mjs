@@ -2,21 +2,20 @@
 // marker comments <!-- bench:chart --> and <!-- /bench:chart -->. With --check it changes nothing and fails where either is out of date.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { files, find, newest } from './results.mjs';
+import { files, find, newest, reports } from './results.mjs';
 
 const path = (name) => fileURLToPath(new URL(`../../${name}`, import.meta.url));
 const whole = (number) => Math.round(number).toLocaleString('en-US');
 const millions = (rows) => `${whole(rows / 1e6)} million`;
 
-/** A workload of bench/js/run.mjs on the processor: all engines in one run. */
+const engines = { duckdb: 'DuckDB', polars: 'Polars', warpjoin: 'warpjoin' };
+
+/** A workload of bench/js/run.mjs on the processor: the newest run of all engines. */
 function onProcessor(title, workload, variant) {
-  const report = newest.get(`${workload} ${variant}`);
-  const bars = [
-    ['DuckDB', 'duckdb'],
-    ['Polars', 'polars'],
-    ['warpjoin', 'warpjoin'],
-  ].map(([label, engine]) => ({
-    label,
+  const names = Object.keys(engines);
+  const report = reports.findLast((one) => names.every((engine) => find(one, workload, variant, engine)));
+  const bars = names.map((engine) => ({
+    label: engines[engine],
     own: engine === 'warpjoin',
     milliseconds: find(report, workload, variant, engine).time.median,
   }));
