@@ -152,7 +152,8 @@ export type ToRowsOptions = InputOf<typeof toRowsSchema>;
  * | lists, structs, maps | arrays, objects, objects by the text of the key |
  * | dictionaries, unions | what they hold |
  *
- * Takes a table of any apache-arrow version, or IPC bytes. Throws ERR_INVALID_TABLE, ERR_OPTION, and ERR_NOT_SUPPORTED for a
+ * NaN and the infinities stay numbers; JSON has none, and JSON.stringify() writes null for them. Takes what calls take as a table,
+ * except asynchronous record batches and loaded tables. Throws ERR_INVALID_TABLE, ERR_OPTION, and ERR_NOT_SUPPORTED for a
  * type that is not known.
  */
 export function toRows(table: ArrowInput, options?: ToRowsOptions): Record<string, unknown>[] {

@@ -165,7 +165,6 @@ describe('what is right is read', () => {
       expect([...read.getChild('s')!]).toEqual(['a', 'a text that is too long to lie in place', null]);
       expect([...read.getChild('l')!].map((list) => [...list])).toEqual([[1], [], [2, 3]]);
     }
-    expect(problemOf(frame.writeIPC({ compression: 'lz4' }))).toMatch(/compressed with LZ4, .* write it without compression$/);
   });
 
   test('buffers are parts of the bytes, and nothing in proportion to the rows is read', () => {
@@ -263,9 +262,9 @@ describe('what is wrong is refused with what and where', () => {
       /^schema at byte 0: its values are big-endian, which is not supported/,
     ],
     [
-      'a compressed batch',
+      'a batch of an unknown codec',
       () => concat(message(1, noColumns), message(3, compressedBatch)),
-      /^record batch at byte \d+: .* compressed with ZSTD/,
+      /^record batch at byte \d+: its buffers are compressed in a way \(codec 7, method 0\) that is not supported yet/,
     ],
     ['metadata of 2017', () => message(1, noColumns, 2), /^message at byte 0: metadata version V3 is not supported/],
     [
@@ -374,7 +373,7 @@ function deepFields(builder: Builder): number {
 
 function compressedBatch(builder: Builder): number {
   builder.startObject(2);
-  builder.addFieldInt8(0, 1, 0);
+  builder.addFieldInt8(0, 7, 0);
   const compression = builder.endObject();
   builder.startObject(5);
   builder.addFieldOffset(3, compression, 0);

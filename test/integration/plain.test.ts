@@ -332,6 +332,13 @@ describe('toRows', () => {
     expect(ids('text')).toEqual(['1', '1152921504606846976']);
   });
 
+  test('what JSON does not hold is a number in the rows, and null in JSON', () => {
+    const numbers = [Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, 0.5];
+    const rows = toRows(fromColumns({ f: Float64Array.from(numbers) }));
+    expect(rows.map(({ f }) => f)).toEqual(numbers);
+    expect(JSON.stringify(rows)).toBe('[{"f":null},{"f":null},{"f":null},{"f":0.5}]');
+  });
+
   test('a part of the rows, through several batches', () => {
     const of = randomTable({}, [0, 1, 2, 3, 4, 5, 6], [3, 0, 2, 2], random(1));
     const ids = (options: object) => toRows(of, options).map(({ id }) => id);
