@@ -226,7 +226,7 @@ function makeSamples() {
 
 /** Columns whose buffers are worth compressing: runs, noise, text of few and of many words. */
 function compressible() {
-  const rows = 2000;
+  const rows = 400;
   const column = (name, type, make) =>
     pl.Series(
       name,

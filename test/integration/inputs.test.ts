@@ -3,6 +3,7 @@ import { createRequire } from 'node:module';
 import * as newest from 'apache-arrow';
 import * as oldest from 'apache-arrow-15';
 import * as middle from 'apache-arrow-18';
+import pl from 'nodejs-polars';
 import { afterAll, describe, expect, test } from 'vitest';
 import { toIPC, toRows, type WarpjoinError } from '../../lib/index.js';
 import type { TableInput } from '../../lib/types.js';
@@ -276,4 +277,57 @@ test('calls with tables take their turn before those whose batches are still rea
   const quick = engine.sort(tableOf(newest), { by: 'k' }).then(() => ends.push('table'));
   await Promise.all([slow, quick]);
   expect(ends).toEqual(['table', 'batches']);
+});
+
+describe('views', () => {
+  const long = 'a text that is longer than twelve bytes';
+  const texts = [long, 'b', null, `${long}, and more`, 'b'];
+  const bytes = texts.map((text) => text && new TextEncoder().encode(text));
+  const made = new newest.Table({
+    id: newest.vectorFromArray([0, 1, 2, 3, 4], new newest.Int32()),
+    text: newest.vectorFromArray(texts, new newest.Utf8View()),
+    bytes: newest.vectorFromArray(bytes, new newest.BinaryView()),
+  });
+  const plain = new newest.Table({
+    text: newest.vectorFromArray(['b', `${long}, and more`], new newest.Utf8()),
+    bytes: newest.vectorFromArray([bytes[1], bytes[3]], new newest.Binary()),
+    n: newest.vectorFromArray([1, 3], new newest.Int32()),
+  });
+  const holders: Record<string, () => TableInput> = {
+    'a table': () => made,
+    'record batches': () => made.batches,
+    'a reader': () => newest.RecordBatchReader.from(newest.tableToIPC(made, 'stream')),
+    'bytes of a stream': () => newest.tableToIPC(made, 'stream'),
+    'bytes of a file': () => newest.tableToIPC(made, 'file'),
+    'bytes of a result': () => toIPC(made),
+  };
+  test.each(Object.keys(holders))('%s: keys and payload', async (holder) => {
+    for (const on of ['text', 'bytes']) {
+      const options = { on, maintainOrder: 'left', select: ['id', 'text', 'n'] } as const;
+      expect(toRows(await engine.join(holders[holder]!(), plain, options))).toEqual([
+        { id: 1, text: 'b', n: 1 },
+        { id: 3, text: texts[3], n: 3 },
+        { id: 4, text: 'b', n: 1 },
+      ]);
+      const byKey = await engine.sort(holders[holder]!(), { by: on });
+      expect(toRows(byKey).map(({ id }) => id)).toEqual([0, 3, 1, 4, 2]);
+      expect(byKey.getChild(on)!.type.typeId).toBe(on === 'text' ? newest.Type.Utf8View : newest.Type.BinaryView);
+    }
+  });
+
+  test('what Polars writes, and reads again', async () => {
+    const frame = pl.DataFrame({ id: pl.Series('id', [0, 1, 2, 3, 4], pl.Int32), text: texts });
+    const [views, offsets] = [frame.writeIPC(), frame.writeIPCStream()];
+    expect(newest.tableFromIPC(views).getChild('text')!.type.typeId).toBe(newest.Type.Utf8View);
+    for (const [one, other] of [
+      [views, views],
+      [views, offsets],
+      [offsets, views],
+    ] as const) {
+      expect(await engine.joinCount(one, other, { on: 'text' })).toBe(6);
+      const sorted = await engine.sort(one, { by: 'text' });
+      const back = pl.readIPCStream(Buffer.from(sorted.toIPC()));
+      expect(back.getColumn('text').toArray()).toEqual([texts[0], texts[3], 'b', 'b', null]);
+    }
+  });
 });
