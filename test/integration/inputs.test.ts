@@ -302,7 +302,7 @@ describe('views', () => {
     'bytes of a result': () => toIPC(made),
   };
   test.each(Object.keys(holders))('%s: keys and payload', async (holder) => {
-    for (const on of ['text', 'bytes']) {
+    for (const on of ['text', 'bytes'] as const) {
       const options = { on, maintainOrder: 'left', select: ['id', 'text', 'n'] } as const;
       expect(toRows(await engine.join(holders[holder]!(), plain, options))).toEqual([
         { id: 1, text: 'b', n: 1 },

@@ -114,6 +114,14 @@ describe('fromColumns', () => {
     ]);
   });
 
+  test('texts of any length and alphabet', () => {
+    const texts = ['', 'ünï', null, '𝒳'.repeat(1000), 'a', undefined, 'a lone \ud800', 'x'.repeat(70_000), ''];
+    const read = fromColumns({ text: texts }).getChild('text')!;
+    const expected = texts.map((text) => text?.replace('\ud800', '\ufffd') ?? null);
+    expect([[...read], read.nullCount]).toEqual([expected, 2]);
+    expect([...fromColumns({ text: [] }, { types: { text: new arrow.Utf8() } }).getChild('text')!]).toEqual([]);
+  });
+
   test('takes typed arrays as they are', () => {
     const ids = Int32Array.of(3, 1, 2);
     expect(fromColumns({ ids }).getChild('ids')!.data[0]!.values).toBe(ids);
