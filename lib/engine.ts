@@ -27,7 +27,6 @@ import {
 import { expected, parse } from './schema.js';
 import { resolveSize } from './sizes.js';
 import type {
-  ArrowInput,
   ColumnsOf,
   ExplainJoinOptions,
   ExplainSortOptions,
@@ -164,7 +163,7 @@ export class Engine implements AsyncDisposable {
    * longest time are evicted: they go on from host memory, and come back with a later call that has room for them. Rejects with
    * ERR_MEMORY_LIMIT where the devices' limit has no room for the table.
    */
-  load<T extends ArrowInput>(table: T, options: LoadOptions = {}): Promise<LoadedTable<ColumnsOf<T>>> {
+  load<T extends Exclude<TableInput, LoadedTable>>(table: T, options: LoadOptions = {}): Promise<LoadedTable<ColumnsOf<T>>> {
     return loadTable(this.#core, table, options) as Promise<LoadedTable<ColumnsOf<T>>>;
   }
 

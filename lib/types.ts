@@ -1,5 +1,5 @@
 /** Types of results, computed from the inputs' column types and the options as far as both are known to the compiler. */
-import type { DataType, Table, TypeMap } from 'apache-arrow';
+import type { DataType, RecordBatch, Table, TypeMap } from 'apache-arrow';
 import type { CoalescedType } from './coalesced-type.js';
 import type { IpcOptions } from './columns/ipc.js';
 import type { RowNumbers } from './columns/result.js';
@@ -73,15 +73,32 @@ export interface TableLike {
   readonly schema: { readonly fields: readonly { readonly name: string; readonly type: object }[] };
   readonly batches: readonly { readonly data: object }[];
 }
-/** A table: of any apache-arrow version, or Arrow IPC bytes (stream or file). */
+/** A record batch of another apache-arrow version: what is read of it. */
+export interface BatchLike {
+  readonly schema: TableLike['schema'];
+  readonly data: object;
+}
 // biome-ignore lint/suspicious/noExplicitAny: tables of all column types
-export type ArrowInput = Table<any> | TableLike | Uint8Array | ArrayBuffer;
-/** A table, or one that the engine has loaded. */
-export type TableInput = ArrowInput | LoadedTable;
+type Whole = Table<any> | TableLike | RecordBatch<any> | BatchLike;
+/**
+ * A table of any apache-arrow version; a record batch; record batches of one schema, at least one, in an array or another iterable,
+ * such as a RecordBatchReader; or Arrow IPC bytes (stream or file, compressed or not).
+ */
+export type ArrowInput = Whole | Iterable<Whole> | Uint8Array | ArrayBuffer;
+/**
+ * The same, record batches that come one after the other from an asynchronous iterable or reader, or a table that the engine has
+ * loaded. Asynchronous batches are read to their end before the call takes its turn.
+ */
+export type TableInput = ArrowInput | AsyncIterable<Whole> | LoadedTable;
 
 type IsAny<T> = 0 extends 1 & T ? true : false;
 /** The column types of an input; TypeMap where the compiler doesn't know them. */
-export type ColumnsOf<T> = T extends Table<infer C> | LoadedTable<infer C> ? (IsAny<C> extends true ? TypeMap : C) : TypeMap;
+export type ColumnsOf<T> = T extends Columnar<infer C> | Iterable<Columnar<infer C>> | AsyncIterable<Columnar<infer C>>
+  ? IsAny<C> extends true
+    ? TypeMap
+    : C
+  : TypeMap;
+type Columnar<C extends TypeMap> = Table<C> | RecordBatch<C> | LoadedTable<C>;
 /** The column names of an input. */
 export type NamesOf<T> = keyof ColumnsOf<T> & string;
 /** Whether the names in a type map are literals. */

@@ -1,11 +1,12 @@
-/** Tables as they come in: Arrow tables of any apache-arrow version, read structurally, or IPC bytes. No row is touched. */
+/** Tables as they come in: Arrow tables and record batches of any apache-arrow version, read structurally, or IPC bytes. No row is touched. */
 import { types } from 'node:util';
 import * as arrow from 'apache-arrow';
-import { messageOf, readingFor, WarpjoinError } from '../errors.js';
+import { messageOf, WarpjoinError } from '../errors.js';
 import { readIpcBytes } from '../ipc/reader.js';
 import type { NativeColumn, NativeResultColumn } from '../native.js';
 import type { Contents } from '../operators/load.js';
 import { didYouMean, list, quote, show } from '../suggest.js';
+import { isTable, noTable, readable, tableOfBatches } from './batches.js';
 import { type Library, libraryOf, ownLibrary } from './library.js';
 import { type ForeignField, type ForeignType, hasPlainParameters, type TypeInfo, typeInfo, typeName } from './types.js';
 import {
@@ -51,12 +52,19 @@ export interface ForeignTable {
   batches: { data: ForeignData }[];
 }
 
-const readable = <T>(argument: string, read: () => T): T =>
-  readingFor('ERR_INVALID_TABLE', `The ${argument} table can't be read`, read);
-
-/** A table argument as a table. Throws ERR_INVALID_TABLE, naming the argument, for anything that is none. */
+/**
+ * A table argument as a table: that itself, record batches in an object that holds them, or what IPC bytes hold. Throws
+ * ERR_INVALID_TABLE, naming the argument, for anything else.
+ */
 export function tableOf(value: unknown, argument: string): ForeignTable {
-  return readable(argument, () => (isTable(value) ? value : fromBytes(value, argument)));
+  return readable(argument, () => {
+    if (isTable(value)) return value;
+    return fromBytes(value, argument) ?? tableOfBatches(value, argument) ?? refuse(value, argument);
+  });
+}
+
+function refuse(value: unknown, argument: string): never {
+  throw noTable(value, argument);
 }
 
 /**
@@ -120,19 +128,9 @@ function textsOf(metadata: unknown, argument: string, of: string): Map<string, s
   return new Map(metadata as Map<string, string>);
 }
 
-function isTable(value: unknown): value is ForeignTable {
-  const table = value as Partial<ForeignTable> | null | undefined;
-  return typeof table === 'object' && table !== null && Array.isArray(table.schema?.fields) && Array.isArray(table.batches);
-}
-
-function fromBytes(value: unknown, argument: string): ForeignTable {
+function fromBytes(value: unknown, argument: string): ForeignTable | null {
   const bytes = types.isArrayBuffer(value) ? new Uint8Array(value) : value;
-  if (!types.isUint8Array(bytes)) {
-    throw new WarpjoinError(
-      'ERR_INVALID_TABLE',
-      `Expected an apache-arrow Table, or Arrow IPC bytes (a Uint8Array or ArrayBuffer), for the ${argument} table but received ${show(value)}.`,
-    );
-  }
+  if (!types.isUint8Array(bytes)) return null;
   if (bytes.byteLength === 0) throw invalid(argument, 'has no bytes: its buffer is empty or detached');
   try {
     return readIpcBytes(bytes) as unknown as ForeignTable;

@@ -18,8 +18,8 @@ const ipcSchema = {
 export type IpcOptions = InputOf<typeof ipcSchema>;
 
 /**
- * A table as Arrow IPC bytes, which every Arrow library reads: uncompressed, a record batch for each of the table's. Takes a table of
- * any apache-arrow version, or IPC bytes. Throws ERR_INVALID_TABLE for anything else, and ERR_NOT_SUPPORTED for more bytes than this
+ * A table as Arrow IPC bytes, which every Arrow library reads: uncompressed, a record batch for each of the table's. Takes what
+ * calls take as a table, except asynchronous record batches and loaded tables. Throws ERR_INVALID_TABLE for anything else, and ERR_NOT_SUPPORTED for more bytes than this
  * Node.js holds in one array.
  */
 export function toIPC(table: ArrowInput, options?: IpcOptions): Uint8Array {

@@ -13,17 +13,31 @@ export const ownLibrary: Library = arrow;
 
 const libraries = new WeakMap<object, Library>([[arrow.Table, ownLibrary]]);
 
-/** The copy of apache-arrow that a table was made with; warpjoin's own for an object that no class of tables made. */
-export function libraryOf(table: object): Library {
+/**
+ * The copy of apache-arrow that a table was made with: by its class or, of an object that holds record batches, by that of the
+ * first one. warpjoin's own where no class tells.
+ */
+export function libraryOf(table: ForeignTable): Library {
   const root = rootPrototype(table) as Partial<arrow.Table> | null;
-  const Table = root?.constructor as typeof arrow.Table | undefined;
-  if (typeof Table !== 'function' || typeof root?.getChildAt !== 'function') return ownLibrary;
+  const Table = (root ? root.constructor : tableClassOf(table.batches[0])) as typeof arrow.Table | undefined;
+  if (typeof Table !== 'function' || typeof Table.prototype.getChildAt !== 'function') return ownLibrary;
   let library = libraries.get(Table);
   if (!library) {
     library = classesOf(Table);
     libraries.set(Table, library);
   }
   return library;
+}
+
+/** Classes of tables, by those of their record batches. */
+const tableClasses = new WeakMap<object, unknown>();
+
+/** The class of tables that a record batch makes of itself and others. */
+function tableClassOf(batch: object | undefined): unknown {
+  const root = batch && (rootPrototype(batch) as Partial<arrow.RecordBatch> | null);
+  if (typeof root?.concat !== 'function') return undefined;
+  if (!tableClasses.has(root)) tableClasses.set(root, rootPrototype(root.concat.call(batch as arrow.RecordBatch))?.constructor);
+  return tableClasses.get(root);
 }
 
 /** The prototype of the class that the object's class extends in the end; null for a plain object. */

@@ -71,6 +71,44 @@ export function hasPlainParameters(foreign: ForeignType, level = 0): boolean {
   return plain && fieldsOf(foreign).every((field) => typeof field?.name === 'string' && isType(field.type));
 }
 
+/** What types that hold the same values in the same layout have in common. */
+const PARAMETERS = [
+  'typeId',
+  'bitWidth',
+  'isSigned',
+  'precision',
+  'scale',
+  'unit',
+  'timezone',
+  'byteWidth',
+  'listSize',
+  'mode',
+] as const satisfies (keyof ForeignType)[];
+
+/** Whether two types, of any apache-arrow versions, hold the same values in the same layout. Names within structs and unions count. */
+export function isSameType(one: ForeignType, other: ForeignType, level = 0): boolean {
+  if (one === other) return true;
+  if (level > MOST_LEVELS) return false;
+  // apache-arrow before 16 gives decimals no width.
+  const of = (type: ForeignType, parameter: (typeof PARAMETERS)[number]) =>
+    type[parameter] ?? (parameter === 'bitWidth' && type.typeId === arrow.Type.Decimal ? 128 : null);
+  if (!PARAMETERS.every((parameter) => of(one, parameter) === of(other, parameter))) return false;
+  if (one.typeId === arrow.Type.Dictionary) {
+    const parts = ['dictionary', 'indices'] as const;
+    return parts.every((part) => isSameType(one[part]!, other[part]!, level + 1));
+  }
+  if (String(Array.from(one.typeIds ?? [])) !== String(Array.from(other.typeIds ?? []))) return false;
+  const [fields, others] = [fieldsOf(one), fieldsOf(other)];
+  const hasNames = one.typeId === arrow.Type.Struct || one.typeId === arrow.Type.Union;
+  return (
+    fields.length === others.length &&
+    fields.every(({ name, type }, index) => {
+      const field = others[index]!;
+      return (!hasNames || name === field.name) && isSameType(type, field.type, level + 1);
+    })
+  );
+}
+
 /** The fields within a type. A dictionary has none: apache-arrow gives those of its values. */
 export function fieldsOf({ typeId, children }: ForeignType): readonly ForeignField[] {
   return NESTED.has(typeId) && Array.isArray(children) ? children : [];

@@ -115,7 +115,40 @@ function columnOf(name: string, values: unknown, type: arrow.DataType | undefine
   }
   const made = type ?? inferType(() => values, quote(name));
   const convert = converterTo(made, quote(name));
+  if (arrow.DataType.isUtf8(made)) return textVector(made, Array.from(values, convert) as (string | null)[], quote(name));
   return arrow.vectorFromArray(Array.from(values, convert), made) as arrow.Vector;
+}
+
+const MOST_TEXT_BYTES = 2 ** 31 - 1;
+
+/** Texts as a vector, several times faster than by apache-arrow's builder. */
+function textVector(type: arrow.Utf8, texts: readonly (string | null)[], column: string): arrow.Vector {
+  const valueOffsets = new Int32Array(texts.length + 1);
+  const nullBitmap = new Uint8Array(Math.ceil(texts.length / 8));
+  let bytes = Buffer.allocUnsafeSlow(16 * texts.length);
+  let [end, nullCount] = [0, 0];
+  for (const [row, text] of texts.entries()) {
+    if (text === null) nullCount++;
+    else {
+      nullBitmap[row >> 3]! |= 1 << (row & 7);
+      // A UTF-16 unit becomes 3 bytes at most.
+      if (bytes.length - end < 3 * text.length) {
+        const grown = Buffer.allocUnsafeSlow(2 * bytes.length + 3 * text.length);
+        bytes.copy(grown, 0, 0, end);
+        bytes = grown;
+      }
+      end += bytes.write(text, end);
+      if (end > MOST_TEXT_BYTES) {
+        throw new WarpjoinError(
+          'ERR_INVALID_TABLE',
+          `The column ${column} has more than 2 GiB of text: say LargeUtf8 with types.`,
+        );
+      }
+    }
+    valueOffsets[row + 1] = end;
+  }
+  const data = new Uint8Array(bytes.buffer, 0, end);
+  return new arrow.Vector([arrow.makeData({ type, length: texts.length, nullCount, nullBitmap, valueOffsets, data })]);
 }
 
 function tableFrom(columns: readonly (readonly [string, unknown])[], types: ColumnTypes): arrow.Table {
@@ -152,7 +185,8 @@ export type ToRowsOptions = InputOf<typeof toRowsSchema>;
  * | lists, structs, maps | arrays, objects, objects by the text of the key |
  * | dictionaries, unions | what they hold |
  *
- * Takes a table of any apache-arrow version, or IPC bytes. Throws ERR_INVALID_TABLE, ERR_OPTION, and ERR_NOT_SUPPORTED for a
+ * NaN and the infinities stay numbers; JSON has none, and JSON.stringify() writes null for them. Takes what calls take as a table,
+ * except asynchronous record batches and loaded tables. Throws ERR_INVALID_TABLE, ERR_OPTION, and ERR_NOT_SUPPORTED for a
  * type that is not known.
  */
 export function toRows(table: ArrowInput, options?: ToRowsOptions): Record<string, unknown>[] {

@@ -1,11 +1,11 @@
-/** Record batches and dictionary batches: a message's field nodes and buffers as data of apache-arrow, checked and not copied. */
+/** Record batches and dictionary batches: a message's field nodes and buffers as data of apache-arrow, checked and, unless they are compressed, not copied. */
 import * as arrow from 'apache-arrow';
 import { typeInfo } from '../columns/types.js';
+import { type Decompress, decompressor } from './compression.js';
 import { IpcError } from './flatbuffer.js';
 import type { RecordBatchTable } from './metadata.js';
 import { unionsHaveValidity } from './schema.js';
 
-const codecs = ['LZ4', 'ZSTD'];
 const bytesOfBits = (bits: number) => Math.ceil(bits / 8);
 
 /** The dictionaries that messages before it have given. */
@@ -24,10 +24,6 @@ export function readColumns(
   version: number,
   dictionaries: DictionaryVectors,
 ): arrow.Data[] {
-  if (batch.compression) {
-    const codec = codecs[batch.compression.codec] ?? 'some codec';
-    throw new IpcError(`its buffers are compressed with ${codec}, which is not supported yet: write it without compression`);
-  }
   const reader = new ColumnReader(batch, body, version, dictionaries);
   const columns = fields.map((field) => {
     const column = reader.column(field);
@@ -47,13 +43,18 @@ class ColumnReader {
   #nodes = 0;
   #buffers = 0;
   #variadic = 0;
+  readonly #decompress: Decompress | null;
+  /** Compressed bytes so far: buffers that overlap could hold more than the body's bytes can. */
+  #compressed = 0;
 
   constructor(
     private readonly batch: RecordBatchTable,
     private readonly body: Uint8Array,
     private readonly version: number,
     private readonly dictionaries: DictionaryVectors,
-  ) {}
+  ) {
+    this.#decompress = batch.compression && decompressor(batch.compression);
+  }
 
   /** All of the batch must have been asked for. */
   end(): void {
@@ -149,8 +150,20 @@ class ColumnReader {
     const { offset, length } = range;
     const size = this.body.byteLength;
     if (offset + length > size) throw problem(`are ${length} bytes at byte ${offset} of a body of ${size}`);
-    if (length < least) throw problem(`are ${length} bytes; its rows need ${least}`);
-    return this.body.subarray(offset, offset + length);
+    const found = this.body.subarray(offset, offset + length);
+    const bytes = this.#decompress ? this.#decompressed(found, least, problem) : found;
+    if (bytes.byteLength < least) throw problem(`are ${bytes.byteLength} bytes; its rows need ${least}`);
+    return bytes;
+  }
+
+  #decompressed(compressed: Uint8Array, least: number, problem: (text: string) => IpcError): Uint8Array {
+    this.#compressed += compressed.byteLength;
+    if (this.#compressed > this.body.byteLength) throw problem('overlap others, which compressed ones can not');
+    try {
+      return this.#decompress!(compressed, least);
+    } catch (error) {
+      throw error instanceof IpcError ? problem(error.message) : error;
+    }
   }
 }
 

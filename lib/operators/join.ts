@@ -1,4 +1,5 @@
 /** Joining two tables: validate, encode keys, plan, run the plan's steps, hand the columns over. */
+import { whenRead } from '../columns/batches.js';
 import { type Input, infoOf, stretchesForDevices } from '../columns/input.js';
 import { joinKeyColumns, joinLayout, type KeyPair, type ResultColumn } from '../columns/layout.js';
 import { buildTable, checkArrayRows, checkTableRows, rowNumbers } from '../columns/result.js';
@@ -94,44 +95,52 @@ export async function joinTables(
   options: unknown,
 ): Promise<ResultTable | ResidentTable> {
   const settings = joinSettings(joinSchema, 'join', options);
-  const task = tableTask(core, left, right, settings);
-  return runCall(settings.resident ? core : placeJoin(core, task), settings, async (call) => {
-    const { columns, table, rows, stats } = await runJoin(call, task);
-    if (table) return asResult(table, stats);
-    const made = buildTable(task.want.columns, columns, rows, task.left);
-    return asResult(settings.resident ? await loadResult(call, core, made) : made, stats);
+  return whenRead({ left, right }, settings.signal, async (tables) => {
+    const task = tableTask(core, tables, settings);
+    return runCall(settings.resident ? core : placeJoin(core, task), settings, async (call) => {
+      const { columns, table, rows, stats } = await runJoin(call, task);
+      if (table) return asResult(table, stats);
+      const made = buildTable(task.want.columns, columns, rows, task.left);
+      return asResult(settings.resident ? await loadResult(call, core, made) : made, stats);
+    });
   });
 }
 
 export async function joinCount(core: EngineCore, left: unknown, right: unknown, options: unknown): Promise<number> {
   const settings = joinSettings(joinCountSchema, 'joinCount', options);
-  const task = matchTask(core, left, right, settings, 'count');
-  if (task.keys === null) return rowsOfCross(task);
-  return runCall(placeJoin(core, task), settings, async (call) => (await runJoin(call, task)).rows);
+  return whenRead({ left, right }, settings.signal, async (tables) => {
+    const task = matchTask(core, tables, settings, 'count');
+    if (task.keys === null) return rowsOfCross(task);
+    return runCall(placeJoin(core, task), settings, async (call) => (await runJoin(call, task)).rows);
+  });
 }
 
 export async function joinIndices(core: EngineCore, left: unknown, right: unknown, options: unknown): Promise<JoinIndices> {
   const settings = joinSettings(joinIndicesSchema, 'joinIndices', options);
-  const task = matchTask(core, left, right, settings, 'indices');
-  return runCall({ ...placeJoin(core, task), givesArrays: true }, settings, async (call) => {
-    const { left, right, stats } = await runJoin(call, task);
-    return { left: rowNumbers(left!), right: right && rowNumbers(right), stats };
+  return whenRead({ left, right }, settings.signal, async (tables) => {
+    const task = matchTask(core, tables, settings, 'indices');
+    return runCall({ ...placeJoin(core, task), givesArrays: true }, settings, async (call) => {
+      const { left, right, stats } = await runJoin(call, task);
+      return { left: rowNumbers(left!), right: right && rowNumbers(right), stats };
+    });
   });
 }
 
 export async function explainJoin(core: EngineCore, left: unknown, right: unknown, options: unknown): Promise<string> {
   const settings: JoinSettings & Running & { analyze?: boolean } = joinSettings(explainJoinSchema, 'explain', options);
-  const task = tableTask(core, left, right, settings);
-  return runCall(placeJoin(core, task), settings, async (call) => {
-    const prepared = await prepare(call, task);
-    const measured = settings.analyze ? (await run(call, task, prepared)).stats : null;
-    const { how, keys } = settings;
-    const on = keys?.map(
-      ({ left, right, nullsEqual }) => `${quote(left)} = ${quote(right)}${nullsEqual ? ' (nulls equal)' : ''}`,
-    );
-    const what = on ? `${how} join on ${on.join(' and ')}` : 'cross join';
-    const made = 'origins' in prepared || !prepared.keyed ? null : keysInWords(prepared.keyed.keys);
-    return explain(what, prepared.plan, prepared.resources, call.deviceReason, measured, made);
+  return whenRead({ left, right }, settings.signal, async (tables) => {
+    const task = tableTask(core, tables, settings);
+    return runCall(placeJoin(core, task), settings, async (call) => {
+      const prepared = await prepare(call, task);
+      const measured = settings.analyze ? (await run(call, task, prepared)).stats : null;
+      const { how, keys } = settings;
+      const on = keys?.map(
+        ({ left, right, nullsEqual }) => `${quote(left)} = ${quote(right)}${nullsEqual ? ' (nulls equal)' : ''}`,
+      );
+      const what = on ? `${how} join on ${on.join(' and ')}` : 'cross join';
+      const made = 'origins' in prepared || !prepared.keyed ? null : keysInWords(prepared.keyed.keys);
+      return explain(what, prepared.plan, prepared.resources, call.deviceReason, measured, made);
+    });
   });
 }
 
@@ -143,14 +152,19 @@ export function placeJoin(core: EngineCore, { left, right, keys, settings, want 
 
 type TableTask = JoinTask & { want: { columns: ResultColumn[] } };
 
-function tableTask(core: EngineCore, left: unknown, right: unknown, settings: JoinSettings): TableTask {
-  const inputs = { left: readInput(core, left, 'left'), right: readInput(core, right, 'right') };
+type Tables = Readonly<Record<Side, unknown>>;
+const readInputs = (core: EngineCore, { left, right }: Tables): Record<Side, Input> => {
+  return { left: readInput(core, left, 'left'), right: readInput(core, right, 'right') };
+};
+
+function tableTask(core: EngineCore, tables: Tables, settings: JoinSettings): TableTask {
+  const inputs = readInputs(core, tables);
   const { keys, columns, left: one, right: other } = joinLayout(inputs.left, inputs.right, settings);
   return { left: one, right: other, keys, settings, want: { columns } };
 }
 
-function matchTask(core: EngineCore, left: unknown, right: unknown, settings: JoinSettings, want: 'count' | 'indices'): JoinTask {
-  const inputs = { left: readInput(core, left, 'left'), right: readInput(core, right, 'right') };
+function matchTask(core: EngineCore, tables: Tables, settings: JoinSettings, want: 'count' | 'indices'): JoinTask {
+  const inputs = readInputs(core, tables);
   return { ...inputs, keys: settings.keys && joinKeyColumns(inputs.left, inputs.right, settings.keys), settings, want };
 }
 

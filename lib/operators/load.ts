@@ -1,8 +1,10 @@
 /** Tables that an engine keeps on its GPUs between calls: loading, eviction, and the way home. */
+
 import { types } from 'node:util';
 import type * as arrow from 'apache-arrow';
+import { whenRead } from '../columns/batches.js';
 import { type ForeignTable, type Input, type InputColumn, isForDevices, readTable, tableOf } from '../columns/input.js';
-import type { Library } from '../columns/library.js';
+import { type Library, tableIn } from '../columns/library.js';
 import { buildTable, checkTableRows, type FieldShape, schemaOf } from '../columns/result.js';
 import { WarpjoinError } from '../errors.js';
 import type { ResidentHandle } from '../native.js';
@@ -74,7 +76,10 @@ export class LoadedTable<Columns extends arrow.TypeMap = any> implements AsyncDi
     // The call refers to this table, or it might be collected while it waits.
     if (!contents.host)
       await runCall(core, { signal: undefined, onProgress: undefined }, (call) => call.tables.bringHome(call, this.contents));
-    return contents.host as unknown as arrow.Table<Columns>;
+    // Record batches were given without a table around them.
+    const table = tableIn(contents.library, contents.host!);
+    contents.host = table as unknown as ForeignTable;
+    return table as arrow.Table<Columns>;
   }
 
   /**
@@ -127,11 +132,12 @@ const fieldOf = (column: InputColumn): FieldShape => ({
 
 export async function loadTable(core: EngineCore, table: unknown, options: unknown): Promise<LoadedTable> {
   const running = parse(loadSchema, 'load', options);
-  const host = tableOf(table, 'loaded');
-  const contents = inHostMemory(host);
-  return runCall(core, running, async (call) => {
-    await core.tables.load(call, contents, true);
-    return new LoadedTable(core, contents);
+  return whenRead({ loaded: table }, running.signal, async ({ loaded }) => {
+    const contents = inHostMemory(tableOf(loaded, 'loaded'));
+    return runCall(core, running, async (call) => {
+      await core.tables.load(call, contents, true);
+      return new LoadedTable(core, contents);
+    });
   });
 }
 

@@ -1,4 +1,5 @@
 /** Tables in order: whether one is, and where rows of another would go. */
+import { whenRead } from '../columns/batches.js';
 import { type Input, infoOf } from '../columns/input.js';
 import { sortKeyColumns } from '../columns/layout.js';
 import { type RowNumbers, rowNumbers } from '../columns/result.js';
@@ -16,27 +17,31 @@ const specsOf = (by: readonly SortKey[]): SortColumnSpec[] =>
 
 export async function isSorted(core: EngineCore, table: unknown, options: unknown): Promise<boolean> {
   const { by, ...running } = sortSettings(isSortedSchema, 'isSorted', options);
-  const input = readInput(core, table, 'input');
-  const keys = sortKeyColumns(input, by);
-  return runCall(core, running, async (call) => {
-    await call.bringHome(input);
-    const relation = await call.relation('check buffers', input, keys);
-    return call.step('check order', () => call.native.rowsAreSorted(call.job, relation, specsOf(by)));
+  return whenRead({ input: table }, running.signal, async (tables) => {
+    const input = readInput(core, tables.input, 'input');
+    const keys = sortKeyColumns(input, by);
+    return runCall(core, running, async (call) => {
+      await call.bringHome(input);
+      const relation = await call.relation('check buffers', input, keys);
+      return call.step('check order', () => call.native.rowsAreSorted(call.job, relation, specsOf(by)));
+    });
   });
 }
 
 export async function searchSorted(core: EngineCore, table: unknown, values: unknown, options: unknown): Promise<RowNumbers> {
   const { by, side, ...running } = sortSettings(searchSortedSchema, 'searchSorted', options);
-  const [sorted, wanted] = [readInput(core, table, 'input'), readInput(core, values, 'values')];
-  const keys = { table: sortKeyColumns(sorted, by), values: sortKeyColumns(wanted, by) };
-  for (const [index, column] of keys.table.entries()) checkSearchable(sorted, column, wanted, keys.values[index]!);
-  return runCall({ ...core, givesArrays: true }, running, async (call) => {
-    await call.bringHome(sorted, wanted);
-    const relation = await call.relation('check buffers', sorted, keys.table);
-    const rows = await call.relation('check values', wanted, keys.values);
-    const columns = [...keys.values.keys()];
-    const { native, job } = call;
-    return rowNumbers(await call.step('search', () => native.searchSorted(job, relation, specsOf(by), rows, columns, side)));
+  return whenRead({ input: table, values }, running.signal, async (tables) => {
+    const [sorted, wanted] = [readInput(core, tables.input, 'input'), readInput(core, tables.values, 'values')];
+    const keys = { table: sortKeyColumns(sorted, by), values: sortKeyColumns(wanted, by) };
+    for (const [index, column] of keys.table.entries()) checkSearchable(sorted, column, wanted, keys.values[index]!);
+    return runCall({ ...core, givesArrays: true }, running, async (call) => {
+      await call.bringHome(sorted, wanted);
+      const relation = await call.relation('check buffers', sorted, keys.table);
+      const rows = await call.relation('check values', wanted, keys.values);
+      const columns = [...keys.values.keys()];
+      const { native, job } = call;
+      return rowNumbers(await call.step('search', () => native.searchSorted(job, relation, specsOf(by), rows, columns, side)));
+    });
   });
 }
 

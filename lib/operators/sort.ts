@@ -1,4 +1,5 @@
 /** Sorting a table: validate, encode keys, plan, run the plan's steps, hand the columns over. */
+import { whenRead } from '../columns/batches.js';
 import { canBeCarried, canBeDecoded, type Input, stretchesForDevices } from '../columns/input.js';
 import { type ResultColumn, sortKeyColumns, sortLayout } from '../columns/layout.js';
 import { buildTable, checkArrayRows, checkTableRows, rowNumbers } from '../columns/result.js';
@@ -6,7 +7,6 @@ import { WarpjoinError } from '../errors.js';
 import type { NativeResultColumn, RelationHandle, RunHandle, SortKeysHandle } from '../native.js';
 import {
   explainSortSchema,
-  type Running,
   type SortAlgorithmChoice,
   type SortKey,
   sortIndicesSchema,
@@ -75,41 +75,49 @@ export interface Sorted {
 }
 
 export async function sortTable(core: EngineCore, table: unknown, options: unknown): Promise<ResultTable | ResidentTable> {
-  const { task, running } = readTask(core, table, options, 'sort');
-  return runCall(placeSort(core, task), running, async (call) => {
-    if (!task.resident) checkTableRows(task.rows.end - task.rows.begin, 'Give a limit, or sort the table in parts.');
-    const { columns, table, rows, stats } = await runSort(call, task);
-    if (table) return asResult(table, stats);
-    const made = buildTable(task.columns, columns, rows, task.table);
-    return asResult(task.resident ? await loadResult(call, core, made) : made, stats);
+  const settings = sortSettings(sortSchema, 'sort', options);
+  return whenRead({ input: table }, settings.signal, async ({ input }) => {
+    const task = taskOf(core, input, settings);
+    return runCall(placeSort(core, task), settings, async (call) => {
+      if (!task.resident) checkTableRows(task.rows.end - task.rows.begin, 'Give a limit, or sort the table in parts.');
+      const { columns, table, rows, stats } = await runSort(call, task);
+      if (table) return asResult(table, stats);
+      const made = buildTable(task.columns, columns, rows, task.table);
+      return asResult(task.resident ? await loadResult(call, core, made) : made, stats);
+    });
   });
 }
 
 export async function explainSort(core: EngineCore, table: unknown, options: unknown): Promise<string> {
-  const { task, running, analyze } = readTask(core, table, options, 'explain');
-  return runCall(placeSort(core, task), running, async (call) => {
-    const prepared = await prepare(call, task);
-    const measured = analyze ? (await run(call, task, prepared)).stats : null;
-    const by = task.by.map(
-      (key) => `${quote(key.column)}${key.descending ? ' descending' : ''}${key.nullsLast ? '' : ' nulls first'}`,
-    );
-    const { begin, end } = task.rows;
-    const rows = givesAll(task) ? '' : `, rows ${begin} to ${end}`;
-    return explain(`sort by ${by.join(', ')}${rows}`, prepared.plan, prepared.resources, call.deviceReason, measured);
+  const settings = sortSettings(explainSortSchema, 'explain', options);
+  return whenRead({ input: table }, settings.signal, async ({ input }) => {
+    const task = taskOf(core, input, settings);
+    return runCall(placeSort(core, task), settings, async (call) => {
+      const prepared = await prepare(call, task);
+      const measured = settings.analyze ? (await run(call, task, prepared)).stats : null;
+      const by = task.by.map(
+        (key) => `${quote(key.column)}${key.descending ? ' descending' : ''}${key.nullsLast ? '' : ' nulls first'}`,
+      );
+      const { begin, end } = task.rows;
+      const rows = givesAll(task) ? '' : `, rows ${begin} to ${end}`;
+      return explain(`sort by ${by.join(', ')}${rows}`, prepared.plan, prepared.resources, call.deviceReason, measured);
+    });
   });
 }
 
 export async function sortIndices(core: EngineCore, table: unknown, options: unknown): Promise<SortIndices> {
   const settings = sortSettings(sortIndicesSchema, 'sortIndices', options);
-  const input = readInput(core, table, 'input');
-  const rows = rowRange(input.rows, settings.offset, settings.limit);
-  const { by, algorithm } = settings;
-  const keys = sortKeyColumns(input, by);
-  const task = { table: input, by, keys, columns: [], algorithm, resident: false, rows, indices: true };
-  return runCall({ ...placeSort(core, task), givesArrays: true }, settings, async (call) => {
-    checkArrayRows(rows.end - rows.begin, input.rows < 2 ** 32 - 1 ? 4 : 8, 'Give a limit.');
-    const { indices, stats } = await runSort(call, task);
-    return { rows: rowNumbers(indices!), stats };
+  return whenRead({ input: table }, settings.signal, async (tables) => {
+    const input = readInput(core, tables.input, 'input');
+    const rows = rowRange(input.rows, settings.offset, settings.limit);
+    const { by, algorithm } = settings;
+    const keys = sortKeyColumns(input, by);
+    const task = { table: input, by, keys, columns: [], algorithm, resident: false, rows, indices: true };
+    return runCall({ ...placeSort(core, task), givesArrays: true }, settings, async (call) => {
+      checkArrayRows(rows.end - rows.begin, input.rows < 2 ** 32 - 1 ? 4 : 8, 'Give a limit.');
+      const { indices, stats } = await runSort(call, task);
+      return { rows: rowNumbers(indices!), stats };
+    });
   });
 }
 
@@ -117,16 +125,11 @@ export async function sortIndices(core: EngineCore, table: unknown, options: unk
 export const placeSort = (core: EngineCore, { table, resident }: SortTask): EngineCore =>
   table.loaded || resident ? core : placed(core, sortWork(table.rows, core.threads));
 
-function readTask(
-  core: EngineCore,
-  table: unknown,
-  options: unknown,
-  call: 'sort' | 'explain',
-): { task: SortTask; running: Running; analyze: boolean } {
-  const schema = call === 'explain' ? explainSortSchema : sortSchema;
-  const settings = sortSettings(schema, call, options);
+type Settings = ReturnType<typeof sortSettings<typeof sortSchema>>;
+
+function taskOf(core: EngineCore, table: unknown, settings: Settings): SortTask {
   const input = readInput(core, table, 'input');
-  const task = {
+  return {
     table: input,
     by: settings.by,
     keys: sortKeyColumns(input, settings.by),
@@ -135,7 +138,6 @@ function readTask(
     resident: settings.resident,
     rows: rowRange(input.rows, settings.offset, settings.limit),
   };
-  return { task, running: settings, analyze: 'analyze' in settings && settings.analyze === true };
 }
 
 export async function runSort(call: Call, task: SortTask): Promise<Sorted> {

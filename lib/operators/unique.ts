@@ -1,10 +1,11 @@
 /** One row of each key of a table: validate, encode keys, find the rows, gather their columns. */
+import { whenRead } from '../columns/batches.js';
 import { type Input, stretchesForDevices } from '../columns/input.js';
 import { type ResultColumn, sortLayout, uniqueKeyColumns } from '../columns/layout.js';
 import { buildTable, checkTableRows } from '../columns/result.js';
 import { NO_FACTOR } from '../columns/types.js';
 import type { JoinKeysHandle, NativeResultColumn, RelationHandle } from '../native.js';
-import { explainUniqueSchema, type Running, uniqueSchema } from '../options.js';
+import { explainUniqueSchema, uniqueSchema } from '../options.js';
 import { explain } from '../plan/explain.js';
 import { checkHostBytes, columnBlocks } from '../plan/memory.js';
 import type { PlannedColumn, Resources, UniqueRowsStep } from '../plan/plan.js';
@@ -35,20 +36,26 @@ interface Prepared {
 }
 
 export async function uniqueTable(core: EngineCore, table: unknown, options: unknown): Promise<ResultTable> {
-  const { task, running } = readTask(core, table, options, 'unique');
-  return runCall(place(core, task), running, async (call) => {
-    const { columns, rows, stats } = await execute(call, task, await prepare(call, task));
-    return asResult(buildTable(task.columns, columns, rows, task.table), stats);
+  const settings = parse(uniqueSchema, 'unique', options);
+  return whenRead({ input: table }, settings.signal, async ({ input }) => {
+    const task = taskOf(core, input, settings);
+    return runCall(place(core, task), settings, async (call) => {
+      const { columns, rows, stats } = await execute(call, task, await prepare(call, task));
+      return asResult(buildTable(task.columns, columns, rows, task.table), stats);
+    });
   });
 }
 
 export async function explainUnique(core: EngineCore, table: unknown, options: unknown): Promise<string> {
-  const { task, running, analyze } = readTask(core, table, options, 'explain');
-  return runCall(place(core, task), running, async (call) => {
-    const prepared = await prepare(call, task);
-    const measured = analyze ? (await execute(call, task, prepared)).stats : null;
-    const what = `unique by ${list(task.keys.map((key) => task.table.columns[key]!.name))}`;
-    return explain(what, prepared.plan, prepared.resources, call.deviceReason, measured);
+  const settings = parse(explainUniqueSchema, 'explain', options);
+  return whenRead({ input: table }, settings.signal, async ({ input }) => {
+    const task = taskOf(core, input, settings);
+    return runCall(place(core, task), settings, async (call) => {
+      const prepared = await prepare(call, task);
+      const measured = settings.analyze ? (await execute(call, task, prepared)).stats : null;
+      const what = `unique by ${list(task.keys.map((key) => task.table.columns[key]!.name))}`;
+      return explain(what, prepared.plan, prepared.resources, call.deviceReason, measured);
+    });
   });
 }
 
@@ -56,22 +63,13 @@ export async function explainUnique(core: EngineCore, table: unknown, options: u
 const place = (core: EngineCore, { table }: UniqueTask): EngineCore =>
   (table.loaded ? null : core.onProcessor?.("device 'auto': unique runs on the processor")) ?? core;
 
-function readTask(
-  core: EngineCore,
-  table: unknown,
-  options: unknown,
-  call: 'unique' | 'explain',
-): { task: UniqueTask; running: Running; analyze: boolean } {
-  const settings: ReturnType<typeof parse<typeof uniqueSchema>> & { analyze?: boolean } = parse(
-    call === 'explain' ? explainUniqueSchema : uniqueSchema,
-    call,
-    options,
-  );
+type Settings = ReturnType<typeof parse<typeof uniqueSchema>>;
+
+function taskOf(core: EngineCore, table: unknown, settings: Settings): UniqueTask {
   const input = readInput(core, table, 'input');
   // The first row of a key is as good as any; and whichever rows are kept come in the order of the table.
   const keep = settings.keep === 'any' ? 'first' : settings.keep;
-  const task = { table: input, keys: uniqueKeyColumns(input, settings.on), columns: sortLayout(input, settings.select), keep };
-  return { task, running: settings, analyze: settings.analyze === true };
+  return { table: input, keys: uniqueKeyColumns(input, settings.on), columns: sortLayout(input, settings.select), keep };
 }
 
 async function prepare(call: Call, task: UniqueTask): Promise<Prepared> {

@@ -2,13 +2,15 @@
 //
 // Every round damages a small file or stream of its own choice and gives it to sort(), joinCount() and the command line's reader.
 // Each must end within a second of processor time, with a result or a WarpjoinError that is no ERR_INTERNAL, and without much
-// memory. They run in a child process, so that this one sees hangs and crashes. --first N --rounds 1 repeats round N.
+// memory. Some of the files and streams are compressed. They run in a child process, so that this one sees hangs and crashes; the
+// time that it takes to start does not count. --first N --rounds 1 repeats round N.
 import { fork } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import * as arrow from 'apache-arrow';
+import pl from 'nodejs-polars';
 import { ofRound, trialOptions } from './random.mjs';
 
 const { seed, first, rounds, child: isChild } = trialOptions({ first: 0, rounds: 2000, child: 0 });
@@ -25,7 +27,8 @@ async function supervise() {
   const args = ['--child', '1', '--seed', `${seed}`, '--first', `${first}`, '--rounds', `${rounds}`];
   const child = fork(fileURLToPath(import.meta.url), args, { execArgv: ['--max-old-space-size=256'] });
   let now = { round: first, what: 'the start' };
-  let [began, spent] = [Date.now(), 0];
+  // The first round has no limit of processor time before it is there: modules are loaded, an engine made, samples tried.
+  let [began, spent] = [Date.now(), Number.POSITIVE_INFINITY];
   let summary;
   const fail = (what) => {
     console.error(
@@ -208,7 +211,36 @@ function makeSamples() {
     if (name !== 'unsliced') add(`chunked ${name}`, whole.slice(5).concat(whole.slice(0, 2), whole.slice(2, 9)), select);
     add(`empty ${name}`, whole.slice(0, 0), select);
   }
+  for (const compression of ['lz4', 'zstd']) {
+    const frame = compressible();
+    const made = { file: frame.writeIPC({ compression }), stream: frame.writeIPCStream({ compression }) };
+    for (const [kind, bytes] of Object.entries(made)) {
+      const regions = metadataOf(bytes, 8);
+      // Half of the damage is to what is compressed.
+      const bodies = regions.filter(({ end, next }) => next > end).map(({ end, next }) => ({ start: end, end: next, next }));
+      samples.push({ name: `${compression} ${kind}`, bytes, select: frame.columns, regions: [...regions, ...bodies, ...bodies] });
+    }
+  }
   return samples;
+}
+
+/** Columns whose buffers are worth compressing: runs, noise, text of few and of many words. */
+function compressible() {
+  const rows = 400;
+  const column = (name, type, make) =>
+    pl.Series(
+      name,
+      Array.from({ length: rows }, (_, row) => (row % 9 === 4 ? null : make(row))),
+      type,
+    );
+  const noise = (row) => Math.imul(row + 1, 2654435761) >>> 0;
+  return pl.DataFrame([
+    column('k', pl.Int32, (row) => row % 50),
+    column('noise', pl.Float64, (row) => noise(row) / 3),
+    column('zeros', pl.Int64, () => 0n),
+    column('text', pl.Utf8, (row) => `text ${noise(row) % 100} with more than twelve bytes`),
+    column('category', pl.Utf8, (row) => `c${noise(row) % 7}`).cast(pl.Categorical),
+  ]);
 }
 
 /** Where the metadata of valid bytes lies: of each message with its prefix, and the footer. */

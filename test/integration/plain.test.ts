@@ -114,6 +114,14 @@ describe('fromColumns', () => {
     ]);
   });
 
+  test('texts of any length and alphabet', () => {
+    const texts = ['', 'ünï', null, '𝒳'.repeat(1000), 'a', undefined, 'a lone \ud800', 'x'.repeat(70_000), ''];
+    const read = fromColumns({ text: texts }).getChild('text')!;
+    const expected = texts.map((text) => text?.replace('\ud800', '\ufffd') ?? null);
+    expect([[...read], read.nullCount]).toEqual([expected, 2]);
+    expect([...fromColumns({ text: [] }, { types: { text: new arrow.Utf8() } }).getChild('text')!]).toEqual([]);
+  });
+
   test('takes typed arrays as they are', () => {
     const ids = Int32Array.of(3, 1, 2);
     expect(fromColumns({ ids }).getChild('ids')!.data[0]!.values).toBe(ids);
@@ -330,6 +338,13 @@ describe('toRows', () => {
     expect(ids()).toEqual([1, '1152921504606846976']);
     expect(ids('bigint')).toEqual([1n, 2n ** 60n]);
     expect(ids('text')).toEqual(['1', '1152921504606846976']);
+  });
+
+  test('what JSON does not hold is a number in the rows, and null in JSON', () => {
+    const numbers = [Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, 0.5];
+    const rows = toRows(fromColumns({ f: Float64Array.from(numbers) }));
+    expect(rows.map(({ f }) => f)).toEqual(numbers);
+    expect(JSON.stringify(rows)).toBe('[{"f":null},{"f":null},{"f":null},{"f":0.5}]');
   });
 
   test('a part of the rows, through several batches', () => {

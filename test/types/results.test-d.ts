@@ -1,5 +1,6 @@
 /** The compiler checks this file (npm run lint runs tsc): nothing in it runs. */
 import type {
+  AsyncRecordBatchStreamReader,
   Binary,
   BinaryView,
   Bool,
@@ -24,6 +25,10 @@ import type {
   List,
   Map_,
   Null,
+  RecordBatch,
+  RecordBatchFileReader,
+  RecordBatchReader,
+  RecordBatchStreamReader,
   Struct,
   Table,
   TimeMicrosecond,
@@ -53,6 +58,7 @@ import {
   sort,
   sortIndices,
   sortPairs,
+  toRows,
   unique,
 } from '../../lib/index.js';
 
@@ -304,3 +310,29 @@ await sort(left, { by: 'id', descending: true });
 await joinCount(left, right, { on: 'id', suffix: '_r' });
 // @ts-expect-error not a table
 await sort([{ id: 1 }], { by: 'id' });
+
+// Record batches, arrays of them and readers have their column types.
+type Pair = { id: Int32; name: Utf8 };
+declare const one: RecordBatch<Pair>;
+declare const some: readonly RecordBatch<Pair>[];
+declare const reader: RecordBatchReader<Pair>;
+declare const files: RecordBatchFileReader<Pair>;
+declare const streams: RecordBatchStreamReader<Pair>;
+declare const asynchronous: AsyncRecordBatchStreamReader<Pair>;
+declare function generate(): AsyncGenerator<RecordBatch<Pair>>;
+expectTypeOf(await sort(one, { by: 'id' })).toEqualTypeOf<ResultTable<Pair>>();
+expectTypeOf(await sort(some, { by: 'id' })).toEqualTypeOf<ResultTable<Pair>>();
+expectTypeOf(await sort([left, left], { by: 'price', select: ['id'] })).toEqualTypeOf<ResultTable<{ id: Int32 }>>();
+expectTypeOf(await sort(reader, { by: 'id' })).toEqualTypeOf<ResultTable<Pair>>();
+expectTypeOf(await sort(files, { by: 'id' })).toEqualTypeOf<ResultTable<Pair>>();
+expectTypeOf(await sort(streams, { by: 'id' })).toEqualTypeOf<ResultTable<Pair>>();
+expectTypeOf(await sort(asynchronous, { by: 'id' })).toEqualTypeOf<ResultTable<Pair>>();
+expectTypeOf(await unique(generate(), { on: 'id' })).toEqualTypeOf<ResultTable<Pair>>();
+expectTypeOf(await join(some, reader, { on: 'id' })).toEqualTypeOf<ResultTable<{ id: Int32; name: Utf8; name_right: Utf8 }>>();
+expectTypeOf(await engine.load(some)).toEqualTypeOf<LoadedTable<Pair>>();
+// @ts-expect-error no such column
+await sort(some, { by: 'nme' });
+// @ts-expect-error toRows() is synchronous
+toRows(generate());
+// @ts-expect-error an array of bytes is no table
+await sort([bytes], { by: 'id' });

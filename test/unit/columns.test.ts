@@ -95,9 +95,9 @@ describe('reading tables', () => {
   test.each([
     [
       null,
-      'Expected an apache-arrow Table, or Arrow IPC bytes (a Uint8Array or ArrayBuffer), for the left table but received null.',
+      'Expected an apache-arrow Table, record batches (one, an array or a reader), or Arrow IPC bytes (a Uint8Array or ArrayBuffer), for the left table but received null.',
     ],
-    [[{ id: 1 }], /for the left table but received \[an object of type Object\]/],
+    [[{ id: 1 }], /for the left table but received \[an object of type Object\]. fromRows\(\) makes a table of objects.$/],
     [{ schema: {}, batches: [] }, /for the left table but received an object/],
     ['id,name', /received "id,name"/],
     [new Float64Array(3), /received an object of type Float64Array/],
