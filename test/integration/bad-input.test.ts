@@ -34,7 +34,7 @@ test.each<[string, Call, string, RegExp]>([
   ],
   [
     'unknown result column',
-    (of) => of.join(left, right, { on: 'id', select: ['whn'] }),
+    (of) => of.join(left, right, { on: 'id', select: ['whn' as 'when'] }),
     'ERR_COLUMN_NOT_FOUND',
     /^Expected columns of the result for select but received "whn"\. .* Did you mean "when"\?$/,
   ],

@@ -143,7 +143,7 @@ describe('sort options', () => {
     [{}, /^Expected a column name, a \{ column, descending, nullsLast \} .* for by but received undefined/],
     [{ by: [] }, /for by but received \[\]/],
     [{ by: 5 }, /for by but received 5/],
-    [{ by: { descending: true } }, /for by but received an object/],
+    [{ by: { descending: true } }, 'Expected a string that is not empty for column but received undefined.'],
     [{ by: { column: 'a', desc: true } }, /for a column of by but received "desc"/],
     [{ by: { column: 'a', descending: 'yes' } }, 'Expected a boolean for descending but received "yes".'],
     [{ by: ['a', 'a'] }, 'Expected each column once for by but received "a".'],
