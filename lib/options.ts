@@ -19,6 +19,7 @@ import {
   type Parsed,
   parse,
   pick,
+  required,
   size,
   text,
 } from './schema.js';
@@ -43,6 +44,7 @@ const resident = flag(false, 'Whether the result stays on the GPUs, as a LoadedT
 const SORT_ALGORITHMS = ['auto', 'merge', 'radix', 'sample'] as const;
 
 export const JOIN_KINDS = ['inner', 'left', 'right', 'full', 'semi', 'anti', 'cross'] as const;
+/** Which rows a join keeps: see Engine.join(). */
 export type JoinKind = (typeof JOIN_KINDS)[number];
 
 export const joinSchema = {
@@ -139,7 +141,7 @@ export interface SortKey {
 }
 
 export const sortColumnSchema = {
-  column: { ...text('', 'The column.'), required: true },
+  column: required(text('', 'The column.')),
   descending: flag(false, 'Greatest first.'),
   nullsLast: flag(true, 'Where nulls go, whatever the direction.'),
 };
@@ -149,7 +151,7 @@ export interface SortColumn<Name extends string = string> extends InputOf<typeof
 }
 
 const by: Option<string | SortColumn | readonly (string | SortColumn)[], readonly SortKey[]> = {
-  expected: 'a column name, a { column, descending, nullsLast } or an array of these, at least one',
+  expected: 'a column name, a { column, descending, nullsLast } or an array of at least one of these',
   description: 'The columns to sort by, the most significant first.',
   fallback: [],
   required: true,
@@ -251,12 +253,17 @@ export const linkSpeedsSchema = {
 
 export const loadSchema = running;
 
+/** The options of createEngine(). */
 export interface EngineOptions extends InputOf<typeof engineSchema> {}
 export type EngineSettings = Parsed<typeof engineSchema>;
 
+/** The options of joinKeys(). */
 export interface JoinKeysOptions extends InputOf<typeof joinKeysSchema> {}
+/** The options of Engine.load(). */
 export interface LoadOptions extends InputOf<typeof loadSchema> {}
+/** The options of Engine.linkSpeeds(). */
 export interface LinkSpeedsOptions extends InputOf<typeof linkSpeedsSchema> {}
+/** The options of sortPairs(). */
 export interface SortPairsOptions extends InputOf<typeof sortPairsSchema> {}
 
 /** A column of each side that are to be equal. */

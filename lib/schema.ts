@@ -68,6 +68,11 @@ function parseObject<S extends Schema>(schema: S, call: string, value: unknown):
   return parsed as Parsed<S>;
 }
 
+/** The option, which has to be given. */
+export function required<In, Out>(option: Option<In, Out>): Option<In, Out> {
+  return { ...option, required: true };
+}
+
 /** A subset of a schema, for a call that takes fewer options. */
 export function pick<S extends Schema, K extends keyof S>(schema: S, names: readonly K[]): Pick<S, K> {
   return Object.fromEntries(names.map((name) => [name, schema[name]])) as unknown as Pick<S, K>;
@@ -106,7 +111,7 @@ export function flag<F extends boolean | undefined>(fallback: F, description: st
 /** A boolean for all of something, or an array with one for each. */
 export function flags(fallback: boolean, each: string, description: string): Option<boolean | readonly boolean[]> {
   return {
-    expected: `a boolean, or an array of booleans, one for each ${each}`,
+    expected: `a boolean or an array of as many booleans as ${each}s`,
     description,
     fallback,
     parse(value) {
@@ -129,7 +134,7 @@ export function text(fallback: string, description: string): Option<string> {
 /** A column name or several. */
 export function names(description: string): Option<string | readonly string[], readonly string[] | undefined> {
   return {
-    expected: 'a column name or an array of column names, at least one',
+    expected: 'a column name or an array of at least one column name',
     description,
     fallback: undefined,
     parse(value) {
@@ -143,7 +148,7 @@ export function names(description: string): Option<string | readonly string[], r
 export function nameList(description: string): Option<readonly string[], readonly string[] | undefined> {
   const several = names(description);
   return {
-    expected: 'an array of column names, at least one',
+    expected: 'an array of at least one column name',
     description,
     fallback: undefined,
     parse: (value, name) => (Array.isArray(value) ? several.parse(value, name) : undefined),
@@ -170,7 +175,7 @@ export function count<F extends number | undefined>(
 /** Ordinals of devices, each once. */
 export function ordinals(description: string): Option<readonly number[], readonly number[] | undefined> {
   return {
-    expected: 'an array of device numbers, each once, at least one',
+    expected: 'an array of one or more different device numbers',
     description,
     fallback: undefined,
     parse(value) {
@@ -217,7 +222,7 @@ export interface NotSupportedYet {
 /** An option whose every value is still to come. */
 export function later(description: string): Option<NotSupportedYet, undefined> {
   return {
-    expected: 'nothing',
+    expected: 'nothing: it is not supported yet',
     description,
     fallback: undefined,
     parse(_value, name) {

@@ -138,8 +138,11 @@ export interface JoinedAs<
   select?: readonly Name[] | undefined;
   resident?: Resident | undefined;
 }
+/** What joinCount() takes in addition to its keys. */
 export interface CountedAs extends Omit<InputOf<typeof joinCountSchema>, keyof KeyOptions> {}
+/** What joinIndices() takes in addition to its keys. */
 export interface IndexedAs extends Omit<InputOf<typeof joinIndicesSchema>, keyof KeyOptions> {}
+/** What explain() takes of a join in addition to its keys. */
 export interface ExplainedAs extends Omit<InputOf<typeof explainJoinSchema>, keyof KeyOptions> {}
 
 /**
@@ -153,34 +156,44 @@ export type JoinOptions<L = TableInput, R = TableInput, Resident extends boolean
   Resident
 > &
   JoinKeysOf<L, R>;
+/** The options of joinCount() for tables L and R. */
 export type JoinCountOptions<L = TableInput, R = TableInput> = CountedAs & JoinKeysOf<L, R>;
+/** The options of joinIndices() for tables L and R. */
 export type JoinIndicesOptions<L = TableInput, R = TableInput> = IndexedAs & JoinKeysOf<L, R>;
+/** The options of explain() of a join of tables L and R. */
 export type ExplainJoinOptions<L = TableInput, R = TableInput> = ExplainedAs & JoinKeysOf<L, R>;
 
 type By<Name extends string> = Name | SortColumn<Name> | readonly (Name | SortColumn<Name>)[];
+/** The options of sort() for a table T. Name: the columns that `select` may name; Resident: as in JoinOptions. */
 export interface SortOptions<T = TableInput, Name extends string = NamesOf<T>, Resident extends boolean = false>
   extends InputOf<typeof sortSchema> {
   by: By<keyof ColumnsOf<T> & string>;
   select?: readonly Name[] | undefined;
   resident?: Resident | undefined;
 }
+/** The options of explain() of a sort of a table T. */
 export interface ExplainSortOptions<T = TableInput> extends InputOf<typeof explainSortSchema> {
   by: By<keyof ColumnsOf<T> & string>;
   select?: readonly (keyof ColumnsOf<T> & string)[] | undefined;
 }
+/** The options of sortIndices() for a table T. */
 export interface SortIndicesOptions<T = TableInput> extends InputOf<typeof sortIndicesSchema> {
   by: By<keyof ColumnsOf<T> & string>;
 }
+/** The options of isSorted() for a table T. */
 export interface IsSortedOptions<T = TableInput> extends InputOf<typeof isSortedSchema> {
   by: By<keyof ColumnsOf<T> & string>;
 }
+/** The options of searchSorted() in a table T. */
 export interface SearchSortedOptions<T = TableInput> extends InputOf<typeof searchSortedSchema> {
   by: By<keyof ColumnsOf<T> & string>;
 }
+/** The options of unique() for a table T. Name: the columns that `select` may name. */
 export interface UniqueOptions<T = TableInput, Name extends string = NamesOf<T>> extends InputOf<typeof uniqueSchema> {
   on?: OneOrMore<keyof ColumnsOf<T> & string> | undefined;
   select?: readonly Name[] | undefined;
 }
+/** The options of explain() of unique() for a table T. */
 export interface ExplainUniqueOptions<T = TableInput> extends InputOf<typeof explainUniqueSchema> {
   on?: OneOrMore<keyof ColumnsOf<T> & string> | undefined;
   select?: readonly (keyof ColumnsOf<T> & string)[] | undefined;
@@ -298,10 +311,12 @@ export interface SortIndices {
   stats: Stats;
 }
 
+/** Keys, each with the value at the same place. */
 export interface Pairs<K, V> {
   keys: K;
   values: V;
 }
+/** Pairs in the order of their keys. */
 export interface SortedPairs<K, V> extends Pairs<K, V> {
   stats: Stats;
 }

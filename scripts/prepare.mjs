@@ -3,6 +3,6 @@ import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 
 if (existsSync('node_modules/typescript')) {
-  const run = spawnSync(process.execPath, ['node_modules/typescript/bin/tsc', '-p', 'tsconfig.build.json'], { stdio: 'inherit' });
+  const run = spawnSync('npm', ['run', '--silent', 'build:ts'], { stdio: 'inherit' });
   process.exit(run.status ?? 1);
 }
