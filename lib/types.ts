@@ -286,8 +286,9 @@ export interface Chosen<On, LeftOn, RightOn, How, Coalesce, Suffix> {
 /** A result that stays on the GPUs. */
 export type ResidentTable<Columns extends TypeMap = TypeMap> = LoadedTable<Columns> & { readonly stats: Stats };
 
-/** A table, or with `resident: true` one that stays on the GPUs. */
+/** What a join gives: a ResultTable, or with `resident: true` a ResidentTable. */
 export type JoinResult<L, R, O, Name, Resident> = Placed<JoinedColumns<L, R, O>, Name, Resident>;
+/** What a sort gives: likewise. */
 export type SortResult<T, Name, Resident> = Placed<ColumnsOf<T>, Name, Resident>;
 /** What unique gives: columns as a sort's. */
 export type UniqueResult<T, Name> = Placed<ColumnsOf<T>, Name, false>;

@@ -112,14 +112,28 @@ function optionTable(name, type) {
     : table(['option', 'accepts', 'default', 'description'], rows, ` class="options" data-of="${name}"`);
 }
 
+/** A type's text, with the constraints of type parameters in their place and without type arguments. */
+function typeText(node, constraints) {
+  if (!node) return 'unknown';
+  const name = ts.isTypeReferenceNode(node) ? node.typeName.getText() : '';
+  if (constraints.get(name)) return typeText(constraints.get(name), constraints);
+  if (name === 'Promise') return `Promise<${typeText(node.typeArguments[0], constraints)}>`;
+  let text = node.getText().replace(/import\("[^"]+"\)\./g, '');
+  if (constraints.size === 0) return text;
+  for (let before = ''; before !== text; ) [before, text] = [text, text.replace(/<[^<>]*>/g, '')];
+  return text;
+}
+
+/** `name(parameters): result`: type parameters, which only carry the columns' types along, are left out. */
 function signatureOf(name, signature) {
-  const declaration = signature.getDeclaration();
-  const text = declaration
-    .getText()
-    .replace(/import\("[^"]+"\)\./g, '')
-    .replace(/^export declare (async )?function /, '')
-    .replace(/;$/, '');
-  return linked(html(text.replace(/^\w+/, name)));
+  const { typeParameters = [], parameters, type } = signature.getDeclaration();
+  const constraints = new Map(typeParameters.map((one) => [one.name.text, one.constraint]));
+  const options = `${name[0].toUpperCase()}${name.slice(1)}Options`;
+  const shown = parameters.map((one) => {
+    const isNamed = one.name.getText() === 'options' && ids.has(options);
+    return `${one.name.getText()}${one.questionToken ? '?' : ''}: ${isNamed ? options : typeText(one.type, constraints)}`;
+  });
+  return linked(html(`${name}(${shown.join(', ')}): ${typeText(type, constraints)}`));
 }
 
 /** A function or method: its signatures, comment and options. */
@@ -177,7 +191,10 @@ function described(symbol) {
   const type = checker.getDeclaredTypeOfSymbol(target);
   if (name.endsWith('Options')) return { name, kind: 'type', html: prose(doc) + optionTable(name, type) };
   if (target.flags & ts.SymbolFlags.Interface) return { name, kind: 'type', html: prose(doc) + members(name, type) };
-  const text = target.declarations[0].getText().replace(/^export /, '');
+  const literals = type.isUnion() && type.types.every((one) => one.isStringLiteral());
+  const text = literals
+    ? `type ${name} = ${type.types.map(({ value }) => JSON.stringify(value)).join(' | ')}`
+    : target.declarations[0].getText().replace(/^export /, '');
   return { name, kind: 'type', html: `<pre class="signature">${linked(html(text))}</pre>${prose(doc)}` };
 }
 

@@ -5,8 +5,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ipcSchema } from '../../lib/columns/ipc.js';
+import { Engine } from '../../lib/engine.js';
 import { errorCodes } from '../../lib/errors.js';
 import { toRowsSchema } from '../../lib/io/plain.js';
+import { LoadedTable } from '../../lib/operators/load.js';
 import * as options from '../../lib/options.js';
 import type { Schema } from '../../lib/schema.js';
 import { hasNoBrowser, openPage, type Page, whyNoBrowser } from '../support/browser.js';
@@ -93,6 +95,16 @@ describe.skipIf(hasNoBrowser)(`the API reference${whyNoBrowser}`, () => {
     const names = exportsOf(types);
     expect(names.length).toBeGreaterThan(2);
     for (const name of names) expect(page.probed.exports[`${entry}.${name}`.replace('/', '-')], name).toBeGreaterThan(40);
+  });
+
+  test.each([
+    ['Engine', Engine],
+    ['LoadedTable', LoadedTable],
+  ])('shows every method of %s', (name, { prototype }) => {
+    const methods = Object.getOwnPropertyNames(prototype).filter(
+      (method) => typeof Object.getOwnPropertyDescriptor(prototype, method)!.value === 'function' && method !== 'constructor',
+    );
+    for (const method of methods) expect(page.dom).toContain(`<section id="warpjoin.${name}.${method}">`);
   });
 
   test('shows every table that it has', () => {

@@ -1,6 +1,6 @@
 /** The package from CommonJS: require() gives the one copy of the module, and TypeScript knows its types. Needs dist/. */
 import { execFile, execFileSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -50,6 +50,22 @@ describe('require()', () => {
     expect(stdout).toBe('true true true ERR_OPTION\n');
     expect(stderr).toBe('');
   });
+});
+
+interface Packed {
+  exports: Record<string, { types: Record<string, string>; default: string }>;
+  typesVersions?: { '*': Record<string, string[]> };
+}
+
+test('every entry point has types for import, for require() and for compilers that read no exports', () => {
+  const { exports, typesVersions } = JSON.parse(readFileSync(join(installed, 'package.json'), 'utf8')) as Packed;
+  for (const [path, { types, default: module }] of Object.entries(exports)) {
+    if (path.endsWith('.json')) continue;
+    const base = module.replace(/\.js$/, '');
+    expect(types, path).toEqual({ require: `${base}.d.cts`, default: `${base}.d.ts` });
+    for (const file of [module, ...Object.values(types)]) expect(existsSync(join(installed, file)), file).toBe(true);
+    if (path !== '.') expect(typesVersions?.['*'][path.slice(2)], path).toEqual([types.default]);
+  }
 });
 
 const uses = `
