@@ -20,48 +20,48 @@ function commentOf({ expected, description, fallback, required }, indent) {
   return ['/**', ...body, `${indent} */`, indent].join('\n');
 }
 
-/** The declarations with a comment on each option of each schema. `schemas`: the exports of the module. */
-export function withComments(path, text, schemas) {
+/** The declarations with a comment on each option of each schema. `values`: what the module exports. */
+function withComments(path, text, values) {
   const file = ts.createSourceFile(path, text, ts.ScriptTarget.Latest, true);
   const edits = [];
-  for (const statement of file.statements) {
-    if (!ts.isVariableStatement(statement)) continue;
-    for (const { name, type } of statement.declarationList.declarations) {
-      const schema = schemas[name.text];
-      const visit = (node) => {
-        const option = ts.isPropertySignature(node) && /(^|\.)Option</.test(node.type?.getText() ?? '') && node.name.text;
-        if (option && !schema) throw new Error(`${path}: ${name.text} has the option ${option} but is not exported`);
-        const isNew = option && ts.getJSDocCommentsAndTags(node).length === 0;
-        if (isNew && isOption(schema[option]))
-          edits.push([
-            node.getStart(),
-            commentOf(schema[option], text.slice(node.getFullStart(), node.getStart()).replace(/.*\n/s, '')),
-          ]);
-        ts.forEachChild(node, visit);
-      };
-      if (type && (!schema || isSchema(schema))) visit(type);
-    }
+  for (const { name, type } of file.statements
+    .filter(ts.isVariableStatement)
+    .flatMap((one) => one.declarationList.declarations)) {
+    const schema = values[name.text];
+    const seen = new Set();
+    const visit = (node) => {
+      if (ts.isPropertySignature(node) && /^(import\("[^"]+"\)\.)?Option</.test(node.type?.getText() ?? '')) {
+        const option = node.name.text;
+        if (!schema) throw new Error(`${path}: ${name.text} has the option ${option} but is not exported`);
+        seen.add(option);
+        const indent = text.slice(node.getFullStart(), node.getStart()).replace(/.*\n/s, '');
+        const isNew = ts.getJSDocCommentsAndTags(node).length === 0;
+        if (isNew && isOption(schema[option])) edits.push([node.getStart(), commentOf(schema[option], indent)]);
+      }
+      ts.forEachChild(node, visit);
+    };
+    if (type) visit(type);
+    const unseen = isSchema(schema) && Object.keys(schema).find((option) => !seen.has(option));
+    if (unseen)
+      throw new Error(`${path}: the declared type of ${name.text}.${unseen} is not Option<...>, so nothing documents it`);
   }
   let made = text;
   for (const [at, comment] of edits.reverse()) made = made.slice(0, at) + comment + made.slice(at);
   return made;
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  const dist = join(root, 'dist');
-  const exportsOf = (path) => import(pathToFileURL(path.replace(/\.d\.ts$/, '.js')));
-  for (const name of readdirSync(dist, { recursive: true })) {
-    if (!name.endsWith('.d.ts')) continue;
-    const path = join(dist, name);
-    const text = readFileSync(path, 'utf8');
-    if (!/\bOption</.test(text) || /export interface Option</.test(text)) continue;
-    writeFileSync(path, withComments(path, text, await exportsOf(path)));
-  }
-  const { exports } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
-  for (const { types } of Object.values(exports)) {
-    if (types?.require)
-      writeFileSync(join(root, types.require), forRequire(types.default, await exportsOf(join(root, types.default))));
-  }
+const dist = join(root, 'dist');
+const exportsOf = (path) => import(pathToFileURL(path.replace(/\.d\.ts$/, '.js')));
+for (const name of readdirSync(dist, { recursive: true })) {
+  if (!name.endsWith('.d.ts')) continue;
+  const path = join(dist, name);
+  const text = readFileSync(path, 'utf8');
+  if (!/\bOption</.test(text) || /export interface Option</.test(text)) continue;
+  writeFileSync(path, withComments(path, text, await exportsOf(path)));
+}
+for (const { types } of Object.values(JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')).exports)) {
+  if (!types?.require) continue;
+  writeFileSync(join(root, types.require), forRequire(types.default, await exportsOf(join(root, types.default))));
 }
 
 /**

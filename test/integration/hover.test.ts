@@ -2,25 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { ipcSchema } from '../../lib/columns/ipc.js';
 import { fromSchema, toRowsSchema } from '../../lib/io/plain.js';
-import {
-  engineSchema,
-  explainJoinSchema,
-  explainSortSchema,
-  explainUniqueSchema,
-  isSortedSchema,
-  joinCountSchema,
-  joinIndicesSchema,
-  joinKeysSchema,
-  joinSchema,
-  linkSpeedsSchema,
-  loadSchema,
-  searchSortedSchema,
-  sortColumnSchema,
-  sortIndicesSchema,
-  sortPairsSchema,
-  sortSchema,
-  uniqueSchema,
-} from '../../lib/options.js';
+import * as all from '../../lib/options.js';
 import type { Schema } from '../../lib/schema.js';
 import { editor } from '../support/compiler.js';
 
@@ -53,27 +35,27 @@ const given = (option: string): string => {
 
 /** A call for each schema, which is given the option. */
 const calls: [name: string, schema: Schema, call: (option: string) => string][] = [
-  ['join', { ...joinSchema }, (option) => `join(left, right, { ${given(option)} });`],
-  ['joinCount', { ...joinCountSchema }, (option) => `joinCount(left, right, { ${given(option)} });`],
-  ['joinIndices', { ...joinIndicesSchema }, (option) => `joinIndices(left, right, { ${given(option)} });`],
-  ['joinKeys', { ...joinKeysSchema }, (option) => `joinKeys(undefined!, undefined!, { ${option}: undefined! });`],
-  ['sort', { ...sortSchema }, (option) => `sort(left, { ${option}: undefined! });`],
-  ['a column to sort by', sortColumnSchema, (option) => `sort(left, { by: [{ ${option}: undefined! }] });`],
-  ['sortIndices', { ...sortIndicesSchema }, (option) => `sortIndices(left, { ${option}: undefined! });`],
-  ['isSorted', { ...isSortedSchema }, (option) => `isSorted(left, { ${option}: undefined! });`],
-  ['searchSorted', { ...searchSortedSchema }, (option) => `searchSorted(left, left, { ${option}: undefined! });`],
-  ['sortPairs', { ...sortPairsSchema }, (option) => `engine.sortPairs(undefined!, undefined!, { ${option}: undefined! });`],
-  ['unique', { ...uniqueSchema }, (option) => `unique(left, { ${option}: undefined! });`],
-  ['createEngine', { ...engineSchema }, (option) => `createEngine({ ${option}: undefined! });`],
-  ['load', { ...loadSchema }, (option) => `engine.load(left, { ${option}: undefined! });`],
-  ['linkSpeeds', { ...linkSpeedsSchema }, (option) => `engine.linkSpeeds({ ${option}: undefined! });`],
-  ['explain join', { ...explainJoinSchema }, (option) => `engine.explain('join', left, right, { ${given(option)} });`],
+  ['join', { ...all.joinSchema }, (option) => `join(left, right, { ${given(option)} });`],
+  ['joinCount', { ...all.joinCountSchema }, (option) => `joinCount(left, right, { ${given(option)} });`],
+  ['joinIndices', { ...all.joinIndicesSchema }, (option) => `joinIndices(left, right, { ${given(option)} });`],
+  ['joinKeys', { ...all.joinKeysSchema }, (option) => `joinKeys(undefined!, undefined!, { ${option}: undefined! });`],
+  ['sort', { ...all.sortSchema }, (option) => `sort(left, { ${option}: undefined! });`],
+  ['a column to sort by', all.sortColumnSchema, (option) => `sort(left, { by: [{ ${option}: undefined! }] });`],
+  ['sortIndices', { ...all.sortIndicesSchema }, (option) => `sortIndices(left, { ${option}: undefined! });`],
+  ['isSorted', { ...all.isSortedSchema }, (option) => `isSorted(left, { ${option}: undefined! });`],
+  ['searchSorted', { ...all.searchSortedSchema }, (option) => `searchSorted(left, left, { ${option}: undefined! });`],
+  ['sortPairs', { ...all.sortPairsSchema }, (option) => `engine.sortPairs(undefined!, undefined!, { ${option}: undefined! });`],
+  ['unique', { ...all.uniqueSchema }, (option) => `unique(left, { ${option}: undefined! });`],
+  ['createEngine', { ...all.engineSchema }, (option) => `createEngine({ ${option}: undefined! });`],
+  ['load', { ...all.loadSchema }, (option) => `engine.load(left, { ${option}: undefined! });`],
+  ['linkSpeeds', { ...all.linkSpeedsSchema }, (option) => `engine.linkSpeeds({ ${option}: undefined! });`],
+  ['explain join', { ...all.explainJoinSchema }, (option) => `engine.explain('join', left, right, { ${given(option)} });`],
   [
     'explain sort',
-    { ...explainSortSchema },
+    { ...all.explainSortSchema },
     (option) => `engine.explain('sort', left, { ...({ by: 'id' } as const), ${option}: ${values[option] ?? 'undefined!'} });`,
   ],
-  ['explain unique', { ...explainUniqueSchema }, (option) => `engine.explain('unique', left, { ${option}: undefined! });`],
+  ['explain unique', { ...all.explainUniqueSchema }, (option) => `engine.explain('unique', left, { ${option}: undefined! });`],
   ['toIPC', ipcSchema, (option) => `warpjoin.toIPC(left, { ${option}: undefined! });`],
   ['fromRows', fromSchema, (option) => `warpjoin.fromRows([], { ${option}: undefined! });`],
   ['toRows', toRowsSchema, (option) => `warpjoin.toRows(left, { ${option}: undefined! });`],
@@ -175,11 +157,17 @@ describe('an editor shows of an option what the schema says', () => {
     if (fallback === undefined) expect(shown).not.toContain('@default');
     else expect(shown).toContain(`@default ${typeof fallback === 'string' ? JSON.stringify(fallback) : fallback}`);
   });
+  test('for every schema of lib/options.ts', () => {
+    const tried = calls.map(([, schema]) => Object.keys(schema).join());
+    const schemas = Object.entries(all).filter(([name]) => name.endsWith('Schema'));
+    expect(schemas.length).toBeGreaterThan(10);
+    for (const [name, schema] of schemas) expect(tried, name).toContain(Object.keys(schema).join());
+  });
   test('in calls as they are written', () => {
-    expect(hover(asGiven[0]!, 'on')).toContain(joinSchema.on.description);
+    expect(hover(asGiven[0]!, 'on')).toContain(all.joinSchema.on.description);
     expect(hover(asGiven[0]!, 'how')).toContain('@default "inner"');
-    expect(hover(asGiven[0]!, 'select')).toContain(joinSchema.select.description);
-    expect(hover(asGiven[1]!, 'by')).toContain(sortSchema.by.description);
+    expect(hover(asGiven[0]!, 'select')).toContain(all.joinSchema.select.description);
+    expect(hover(asGiven[1]!, 'by')).toContain(all.sortSchema.by.description);
     expect(hover(asGiven[1]!, 'descending')).toContain('@default false');
     expect(hover(asGiven[1]!, 'sort')).toContain('Sorts a table');
   });
