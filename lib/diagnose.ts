@@ -28,7 +28,7 @@ export interface DiagnoseOptions {
 }
 
 /** As package.json says; a test compares. */
-export const NODE_RANGE = '>=20.17';
+export const NODE_RANGE = '^20.19.0 || ^22.13.0 || >=24';
 export const ARROW_RANGE = { from: 15, below: 22 };
 
 /** The addon as lib/addon.ts finds it. */

@@ -19,6 +19,7 @@ import {
   type EngineSettings,
   engineSchema,
   type JoinKeysOptions,
+  type JoinKind,
   type LinkSpeedsOptions,
   type LoadOptions,
   linkSpeedsSchema,
@@ -27,20 +28,26 @@ import {
 import { expected, parse } from './schema.js';
 import { resolveSize } from './sizes.js';
 import type {
+  Chosen,
   ColumnsOf,
+  CrossJoin,
   ExplainJoinOptions,
   ExplainSortOptions,
   ExplainUniqueOptions,
   IsSortedOptions,
   JoinCountOptions,
+  JoinedAs,
+  JoinedColumns,
   JoinedPairs,
   JoinIndices,
   JoinIndicesOptions,
-  JoinOptions,
   JoinResult,
-  Only,
+  KeysOfEach,
+  OneOrMore,
   Pairs,
   SearchSortedOptions,
+  SharedKeys,
+  SharedNames,
   SortedPairs,
   SortIndices,
   SortIndicesOptions,
@@ -191,13 +198,24 @@ export class Engine implements AsyncDisposable {
    * With `resident: true` the result stays on the GPUs, to go into further calls: a LoadedTable with `stats`. With `maintainOrder`,
    * `limit` or `offset` it is made in host memory and loaded from there.
    */
-  join<L extends TableInput, R extends TableInput, const O extends JoinOptions<L, R>>(
+  join<
+    L extends TableInput,
+    R extends TableInput,
+    const On extends OneOrMore<SharedNames<L, R>> | undefined = undefined,
+    const LeftOn extends OneOrMore<keyof ColumnsOf<L> & string> | undefined = undefined,
+    const RightOn extends OneOrMore<keyof ColumnsOf<R> & string> | undefined = undefined,
+    How extends Exclude<JoinKind, 'cross'> = 'inner',
+    Coalesce extends boolean | undefined = undefined,
+    Suffix extends string = '_right',
+    Name extends keyof JoinedColumns<L, R, Chosen<On, LeftOn, RightOn, How, Coalesce, Suffix>> & string = never,
+    Resident extends boolean = false,
+  >(
     left: L,
     right: R,
-    options: Only<O, keyof JoinOptions | 'on' | 'leftOn' | 'rightOn'>,
-  ): Promise<JoinResult<L, R, O>> {
+    options: JoinedAs<Coalesce, Suffix, Name, Resident> & (SharedKeys<On, How> | KeysOfEach<LeftOn, RightOn, How> | CrossJoin),
+  ): Promise<JoinResult<L, R, Chosen<On, LeftOn, RightOn, How, Coalesce, Suffix>, Name, Resident>> {
     // Only the types know the columns.
-    return joinTables(this.#core, left, right, options) as Promise<unknown> as Promise<JoinResult<L, R, O>>;
+    return joinTables(this.#core, left, right, options) as Promise<never>;
   }
 
   /**
@@ -243,11 +261,11 @@ export class Engine implements AsyncDisposable {
    *
    * With `resident: true` the result stays on the GPUs, to go into further calls: a LoadedTable with `stats`.
    */
-  sort<T extends TableInput, const O extends SortOptions<T>>(
+  sort<T extends TableInput, Name extends keyof ColumnsOf<T> & string = never, Resident extends boolean = false>(
     table: T,
-    options: Only<O, keyof SortOptions>,
-  ): Promise<SortResult<T, O>> {
-    return sortTable(this.#core, table, options) as Promise<unknown> as Promise<SortResult<T, O>>;
+    options: SortOptions<T, Name, Resident>,
+  ): Promise<SortResult<T, Name, Resident>> {
+    return sortTable(this.#core, table, options) as Promise<never>;
   }
 
   /**
@@ -301,11 +319,11 @@ export class Engine implements AsyncDisposable {
    *
    *     unique({ k: [1, 2, 1], v: ['a', 'b', 'c'] }, { on: 'k', keep: 'last', maintainOrder: true }): { k: [2, 1], v: ['b', 'c'] }
    */
-  unique<T extends TableInput, const O extends UniqueOptions<T>>(
+  unique<T extends TableInput, Name extends keyof ColumnsOf<T> & string = never>(
     table: T,
-    options: Only<O, keyof UniqueOptions> = {} as Only<O, keyof UniqueOptions>,
-  ): Promise<UniqueResult<T, O>> {
-    return uniqueTable(this.#core, table, options) as Promise<unknown> as Promise<UniqueResult<T, O>>;
+    options: UniqueOptions<T, Name> = {},
+  ): Promise<UniqueResult<T, Name>> {
+    return uniqueTable(this.#core, table, options) as Promise<never>;
   }
 
   /**

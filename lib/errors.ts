@@ -1,33 +1,30 @@
 import { types } from 'node:util';
 
-/**
- * The codes that a WarpjoinError can carry. They are stable; messages are not.
- *
- * | code | meaning |
- * | --- | --- |
- * | ERR_COLUMN_NOT_FOUND, ERR_KEY_TYPE, ERR_INVALID_TABLE | an input does not have what the call needs, or is damaged |
- * | ERR_DUPLICATE_KEY | two rows of a table share a key that `validate` says is unique: the message names the option, the table, the key and both row numbers |
- * | ERR_OPTION | an option or an argument is not right |
- * | ERR_MEMORY_LIMIT | memory is short: a limit (`memoryLimit`, `deviceMemoryLimit`, `maxOutputRows`) does not hold the call, or the host or a GPU has less free. No other plan fits, either |
- * | ERR_DEVICE | there is no GPU, or one has failed: the message names it, the runtime's call and its error. The call ends at once, and no other plan is tried. The process can't use GPUs any more where one has failed: restart it, or make engines with device 'cpu'. Also: the system gives no thread to the engine or to a device's stream |
- * | ERR_NATIVE_MISSING | the addon can't be loaded |
- * | ERR_NOT_SUPPORTED | warpjoin can't do this yet |
- * | ERR_FILE, ERR_SPILL | a file can't be read or written |
- * | ERR_INTERNAL | a bug of warpjoin's |
- */
-export type ErrorCode =
-  | 'ERR_COLUMN_NOT_FOUND'
-  | 'ERR_KEY_TYPE'
-  | 'ERR_DUPLICATE_KEY'
-  | 'ERR_OPTION'
-  | 'ERR_INVALID_TABLE'
-  | 'ERR_MEMORY_LIMIT'
-  | 'ERR_SPILL'
-  | 'ERR_DEVICE'
-  | 'ERR_NATIVE_MISSING'
-  | 'ERR_NOT_SUPPORTED'
-  | 'ERR_FILE'
-  | 'ERR_INTERNAL';
+/** What each code means: the API reference has this table. */
+export const errorCodes = {
+  ERR_COLUMN_NOT_FOUND: 'A table has no column of the name that an option gives.',
+  ERR_KEY_TYPE:
+    'A column has a type that the call has no order or equality for, or two key columns do not compare with each other.',
+  ERR_DUPLICATE_KEY:
+    'Two rows of a table share a key that `validate` says is unique: the message names the option, the table, the key and both row numbers.',
+  ERR_OPTION: 'An option or an argument is not right.',
+  ERR_INVALID_TABLE: 'An input is no table, is damaged, or has changed during the call.',
+  ERR_MEMORY_LIMIT:
+    'Memory is short: a limit (`memoryLimit`, `deviceMemoryLimit`, `maxOutputRows`) does not hold the call, or the host or a GPU has ' +
+    'less free. No other plan fits, either.',
+  ERR_SPILL: 'A file of the temporary directory cannot be read or written.',
+  ERR_DEVICE:
+    "There is no GPU, or one has failed: the message names it, the runtime's call and its error. The call ends at once, and no other " +
+    'plan is tried. A process cannot use GPUs any more where one has failed: restart it, or make engines with device `cpu`. Also: the ' +
+    "system gives no thread to the engine or to a device's stream.",
+  ERR_NATIVE_MISSING: 'The addon cannot be loaded.',
+  ERR_NOT_SUPPORTED: 'warpjoin cannot do this yet.',
+  ERR_FILE: 'A file cannot be read or written, or is not what its format says.',
+  ERR_INTERNAL: 'A bug of warpjoin.',
+} as const satisfies Readonly<Record<string, string>>;
+
+/** The codes that a WarpjoinError can carry. They are stable; messages are not. */
+export type ErrorCode = keyof typeof errorCodes;
 
 /** What a thrown value says, in one line: a caller's code may throw anything. */
 export function messageOf(thrown: unknown): string {

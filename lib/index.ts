@@ -65,7 +65,7 @@ type Call =
   | 'sortPairs'
   | 'unique';
 
-/** A call of Engine as a function: with its types, on the shared engine. */
+/** A call of Engine as a function: with its types and comments, on the shared engine. */
 function onDefaultEngine<C extends Call>(call: C): Engine[C] {
   const run = async (...args: never[]) => {
     const shared = defaultEngine();
@@ -75,32 +75,22 @@ function onDefaultEngine<C extends Call>(call: C): Engine[C] {
   return run as Engine[C];
 }
 
-/** Joins two tables: see Engine.join. */
-export const join = onDefaultEngine('join');
+export const join: Engine['join'] = onDefaultEngine('join');
 
-/** The number of rows of a join: see Engine.joinCount. */
-export const joinCount = onDefaultEngine('joinCount');
+export const joinCount: Engine['joinCount'] = onDefaultEngine('joinCount');
 
-/** The row numbers of a join: see Engine.joinIndices. */
-export const joinIndices = onDefaultEngine('joinIndices');
+export const joinIndices: Engine['joinIndices'] = onDefaultEngine('joinIndices');
 
-/** Joins typed arrays on equal keys: see Engine.joinKeys. */
-export const joinKeys = onDefaultEngine('joinKeys');
+export const joinKeys: Engine['joinKeys'] = onDefaultEngine('joinKeys');
 
-/** Sorts a table: see Engine.sort. */
-export const sort = onDefaultEngine('sort');
+export const sort: Engine['sort'] = onDefaultEngine('sort');
 
-/** The row numbers of a sort: see Engine.sortIndices. */
-export const sortIndices = onDefaultEngine('sortIndices');
+export const sortIndices: Engine['sortIndices'] = onDefaultEngine('sortIndices');
 
-/** Whether a table is sorted: see Engine.isSorted. */
-export const isSorted = onDefaultEngine('isSorted');
+export const isSorted: Engine['isSorted'] = onDefaultEngine('isSorted');
 
-/** Where rows would go in a sorted table: see Engine.searchSorted. */
-export const searchSorted = onDefaultEngine('searchSorted');
+export const searchSorted: Engine['searchSorted'] = onDefaultEngine('searchSorted');
 
-/** Sorts typed arrays by key: see Engine.sortPairs. */
-export const sortPairs = onDefaultEngine('sortPairs');
+export const sortPairs: Engine['sortPairs'] = onDefaultEngine('sortPairs');
 
-/** One row of each key of a table: see Engine.unique. */
-export const unique = onDefaultEngine('unique');
+export const unique: Engine['unique'] = onDefaultEngine('unique');

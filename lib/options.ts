@@ -19,6 +19,7 @@ import {
   type Parsed,
   parse,
   pick,
+  required,
   size,
   text,
 } from './schema.js';
@@ -43,6 +44,7 @@ const resident = flag(false, 'Whether the result stays on the GPUs, as a LoadedT
 const SORT_ALGORITHMS = ['auto', 'merge', 'radix', 'sample'] as const;
 
 export const JOIN_KINDS = ['inner', 'left', 'right', 'full', 'semi', 'anti', 'cross'] as const;
+/** Which rows a join keeps: see Engine.join(). */
 export type JoinKind = (typeof JOIN_KINDS)[number];
 
 export const joinSchema = {
@@ -50,7 +52,9 @@ export const joinSchema = {
   leftOn: names('Key columns of the left table; with rightOn, instead of on.'),
   rightOn: names('Key columns of the right table, each to equal the left one at the same place.'),
   how: choice(JOIN_KINDS, 'inner', 'Which rows to keep. A null key matches nothing, unless nullsEqual is set.', {
-    hints: { outer: ' Did you mean "full"?', left_outer: ' Did you mean "left"?', right_outer: ' Did you mean "right"?' },
+    outer: ' Did you mean "full"?',
+    left_outer: ' Did you mean "left"?',
+    right_outer: ' Did you mean "right"?',
   }),
   suffix: text('_right', 'Appended to the name of a right column that the left table has too; again where that is taken, too.'),
   coalesce: flag(
@@ -109,11 +113,12 @@ const matchOptions = [
 export const joinCountSchema = pick(joinSchema, matchOptions);
 export const joinIndicesSchema = pick(joinSchema, matchOptions);
 export const joinKeysSchema = {
-  how: choice(['inner'], 'inner', 'Typed arrays have no nulls, so there are inner joins only; joinIndices has the other kinds.', {
-    hints: Object.fromEntries(
-      JOIN_KINDS.filter((kind) => kind !== 'inner').map((kind) => [kind, ' joinIndices and join take it.']),
-    ),
-  }),
+  how: choice(
+    ['inner'],
+    'inner',
+    'Typed arrays have no nulls, so there are inner joins only; joinIndices has the other kinds.',
+    Object.fromEntries(JOIN_KINDS.filter((kind) => kind !== 'inner').map((kind) => [kind, ' joinIndices and join take it.'])),
+  ),
   ...pick(joinSchema, [
     'validate',
     'maxOutputRows',
@@ -135,17 +140,21 @@ export interface SortKey {
   nullsLast: boolean;
 }
 
-const sortColumnSchema = {
-  column: text('', 'The column.'),
+export const sortColumnSchema = {
+  column: required(text('', 'The column.')),
   descending: flag(false, 'Greatest first.'),
   nullsLast: flag(true, 'Where nulls go, whatever the direction.'),
 };
-export type SortColumn<Name extends string = string> = Omit<InputOf<typeof sortColumnSchema>, 'column'> & { column: Name };
+/** A column to sort by. */
+export interface SortColumn<Name extends string = string> extends InputOf<typeof sortColumnSchema> {
+  column: Name;
+}
 
 const by: Option<string | SortColumn | readonly (string | SortColumn)[], readonly SortKey[]> = {
-  expected: 'a column name, a { column, descending, nullsLast } or an array of these, at least one',
+  expected: 'a column name, a { column, descending, nullsLast } or an array of at least one of these',
   description: 'The columns to sort by, the most significant first.',
   fallback: [],
+  required: true,
   parse(value) {
     const parts = Array.isArray(value) ? value : [value];
     if (parts.length === 0) return undefined;
@@ -153,7 +162,6 @@ const by: Option<string | SortColumn | readonly (string | SortColumn)[], readonl
     for (const part of parts) {
       if (typeof part !== 'string' && (typeof part !== 'object' || part === null || Array.isArray(part))) return undefined;
       const key = parse(sortColumnSchema, 'a column of by', typeof part === 'string' ? { column: part } : part);
-      if (key.column === '') return undefined;
       keys.push(key);
     }
     return keys;
@@ -235,8 +243,8 @@ export const engineSchema = {
     'raise',
     "What to do where device 'gpu' can't be had: fail, or use the processor with or without a warning.",
   ),
-  tempDirectory: later<string>('Where to spill.'),
-  maxTempDirectorySize: later<number | string>('Most disk space to spill to.'),
+  tempDirectory: later('Where to spill.'),
+  maxTempDirectorySize: later('Most disk space to spill to.'),
 };
 export const linkSpeedsSchema = {
   measure: flag(false, "Measure anew, whatever the host's file says."),
@@ -245,13 +253,18 @@ export const linkSpeedsSchema = {
 
 export const loadSchema = running;
 
-export type EngineOptions = InputOf<typeof engineSchema>;
+/** The options of createEngine(). */
+export interface EngineOptions extends InputOf<typeof engineSchema> {}
 export type EngineSettings = Parsed<typeof engineSchema>;
 
-export type JoinKeysOptions = InputOf<typeof joinKeysSchema>;
-export type LoadOptions = InputOf<typeof loadSchema>;
-export type LinkSpeedsOptions = InputOf<typeof linkSpeedsSchema>;
-export type SortPairsOptions = InputOf<typeof sortPairsSchema>;
+/** The options of joinKeys(). */
+export interface JoinKeysOptions extends InputOf<typeof joinKeysSchema> {}
+/** The options of Engine.load(). */
+export interface LoadOptions extends InputOf<typeof loadSchema> {}
+/** The options of Engine.linkSpeeds(). */
+export interface LinkSpeedsOptions extends InputOf<typeof linkSpeedsSchema> {}
+/** The options of sortPairs(). */
+export interface SortPairsOptions extends InputOf<typeof sortPairsSchema> {}
 
 /** A column of each side that are to be equal. */
 export interface NamedKeyPair {
@@ -353,7 +366,6 @@ function keyColumns(
 /** Checks a sort's options. */
 export function sortSettings<S extends Pick<typeof sortSchema, 'by'>>(schema: S, call: string, options: unknown): Parsed<S> {
   const settings = parse(schema, call, options) as Parsed<S> & Parsed<Pick<typeof sortSchema, 'by'>>;
-  if (settings.by.length === 0) throw expected(by.expected, 'by', undefined);
   const seen = new Set<string>();
   for (const { column } of settings.by) {
     if (seen.has(column)) throw expected('each column once', 'by', column);

@@ -13,8 +13,9 @@ export interface Option<In, Out = In> {
   /** What is accepted, in words. */
   readonly expected: string;
   readonly description: string;
-  /** The value where the option is left out or undefined. */
+  /** The value where the option is left out or undefined, unless it is required. */
   readonly fallback: Out;
+  readonly required?: boolean;
   /** The accepted value, or undefined for one that isn't. May throw an error of its own that says more. */
   parse(value: unknown, name: string): Out | undefined;
   readonly [input]?: In;
@@ -58,13 +59,18 @@ function parseObject<S extends Schema>(schema: S, call: string, value: unknown):
   for (const [name, option] of Object.entries(schema)) {
     parsed[name] = readable(name, () => {
       const one = given[name];
-      if (one === undefined) return option.fallback;
+      if (one === undefined && !option.required) return option.fallback;
       const result = option.parse(one, name);
       if (result === undefined) throw expected(option.expected, name, one);
       return result;
     });
   }
   return parsed as Parsed<S>;
+}
+
+/** The option, which has to be given. */
+export function required<In, Out>(option: Option<In, Out>): Option<In, Out> {
+  return { ...option, required: true };
 }
 
 /** A subset of a schema, for a call that takes fewer options. */
@@ -76,7 +82,7 @@ export function choice<const V extends string>(
   values: readonly V[],
   fallback: NoInfer<V>,
   description: string,
-  more: { hints?: Readonly<Record<string, string>>; supported?: readonly NoInfer<V>[]; plural?: string } = {},
+  hints: Readonly<Record<string, string>> = {},
 ): Option<V> {
   const words = `one of ${values.map(quote).join(', ')}`;
   return {
@@ -85,37 +91,27 @@ export function choice<const V extends string>(
     fallback,
     parse(value, name) {
       if (!values.includes(value as V)) {
-        const hint = typeof value === 'string' ? (more.hints?.[value] ?? didYouMean(value, values)) : '';
+        const hint = typeof value === 'string' ? (hints[value] ?? didYouMean(value, values)) : '';
         throw expected(words, name, value, hint);
       }
-      if (more.supported && !more.supported.includes(value as V)) throw notSupported(`${name}: ${quote(value as string)}`);
       return value as V;
     },
   };
 }
 
-/** A boolean. `unsupported` is a value that will be supported later. */
-export function flag<F extends boolean | undefined>(
-  fallback: F,
-  description: string,
-  unsupported?: boolean,
-): Option<boolean, boolean | F> {
+export function flag<F extends boolean | undefined>(fallback: F, description: string): Option<boolean, boolean | F> {
   return {
     expected: 'a boolean',
     description,
     fallback,
-    parse(value, name) {
-      if (typeof value !== 'boolean') return undefined;
-      if (value === unsupported) throw notSupported(`${name}: ${value}`);
-      return value;
-    },
+    parse: (value) => (typeof value === 'boolean' ? value : undefined),
   };
 }
 
 /** A boolean for all of something, or an array with one for each. */
 export function flags(fallback: boolean, each: string, description: string): Option<boolean | readonly boolean[]> {
   return {
-    expected: `a boolean, or an array of booleans, one for each ${each}`,
+    expected: `a boolean or an array of as many booleans as ${each}s`,
     description,
     fallback,
     parse(value) {
@@ -138,7 +134,7 @@ export function text(fallback: string, description: string): Option<string> {
 /** A column name or several. */
 export function names(description: string): Option<string | readonly string[], readonly string[] | undefined> {
   return {
-    expected: 'a column name or an array of column names, at least one',
+    expected: 'a column name or an array of at least one column name',
     description,
     fallback: undefined,
     parse(value) {
@@ -152,7 +148,7 @@ export function names(description: string): Option<string | readonly string[], r
 export function nameList(description: string): Option<readonly string[], readonly string[] | undefined> {
   const several = names(description);
   return {
-    expected: 'an array of column names, at least one',
+    expected: 'an array of at least one column name',
     description,
     fallback: undefined,
     parse: (value, name) => (Array.isArray(value) ? several.parse(value, name) : undefined),
@@ -179,7 +175,7 @@ export function count<F extends number | undefined>(
 /** Ordinals of devices, each once. */
 export function ordinals(description: string): Option<readonly number[], readonly number[] | undefined> {
   return {
-    expected: 'an array of device numbers, each once, at least one',
+    expected: 'an array of one or more different device numbers',
     description,
     fallback: undefined,
     parse(value) {
@@ -218,10 +214,15 @@ export function abortSignal(description: string): Option<AbortSignal, Signal | u
   };
 }
 
+/** The type of an option that no value will do for: the compiler's messages show its name. */
+export interface NotSupportedYet {
+  readonly 'is not supported yet': never;
+}
+
 /** An option whose every value is still to come. */
-export function later<In>(description: string): Option<In, undefined> {
+export function later(description: string): Option<NotSupportedYet, undefined> {
   return {
-    expected: 'nothing',
+    expected: 'nothing: it is not supported yet',
     description,
     fallback: undefined,
     parse(_value, name) {

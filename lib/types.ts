@@ -21,7 +21,7 @@ import type {
   uniqueSchema,
 } from './options.js';
 import type { DeviceChoice, Ordered } from './plan/plan.js';
-import type { InputOf, Schema } from './schema.js';
+import type { InputOf } from './schema.js';
 
 /** What a call did, and where. */
 export interface Stats {
@@ -104,49 +104,129 @@ export type NamesOf<T> = keyof ColumnsOf<T> & string;
 /** Whether the names in a type map are literals. */
 type IsKnown<C> = string extends keyof C ? false : true;
 
-type OneOrMore<T> = T | readonly T[];
-type Without<Names extends string> = { [Name in Names]?: undefined };
+export type OneOrMore<T> = T | readonly T[];
 
-type KeysOf<L, R> =
-  | ({ on: OneOrMore<NamesOf<L> & NamesOf<R>>; how?: Exclude<JoinKind, 'cross'> | undefined } & Without<'leftOn' | 'rightOn'>)
-  | ({
-      leftOn: OneOrMore<NamesOf<L>>;
-      rightOn: OneOrMore<NamesOf<R>>;
-      how?: Exclude<JoinKind, 'cross'> | undefined;
-    } & Without<'on'>)
-  | ({ how: 'cross' } & Without<'on' | 'leftOn' | 'rightOn'>);
+/** The names that both tables have. Messages of the compiler show the text where there are none. */
+export type SharedNames<L, R> = [NamesOf<L> & NamesOf<R>] extends [never]
+  ? 'the tables share no column name: expected leftOn and rightOn'
+  : NamesOf<L> & NamesOf<R>;
+type NotCross = Exclude<JoinKind, 'cross'>;
+type KeyOptions = Pick<InputOf<typeof joinSchema>, 'on' | 'leftOn' | 'rightOn' | 'how'>;
 
-type JoinOptionsOf<S extends Schema, L, R> = Omit<InputOf<S>, 'on' | 'leftOn' | 'rightOn' | 'how'> & KeysOf<L, R>;
+// Interfaces have names, which the compiler's messages show; what stands here in place of an option of the schema inherits its
+// documentation.
 
-export type JoinOptions<L = TableInput, R = TableInput> = JoinOptionsOf<typeof joinSchema, L, R>;
-export type JoinCountOptions<L = TableInput, R = TableInput> = JoinOptionsOf<typeof joinCountSchema, L, R>;
-export type JoinIndicesOptions<L = TableInput, R = TableInput> = JoinOptionsOf<typeof joinIndicesSchema, L, R>;
-export type ExplainJoinOptions<L = TableInput, R = TableInput> = JoinOptionsOf<typeof explainJoinSchema, L, R>;
+/** Keys of the same name in both tables. */
+export interface SharedKeys<On extends KeyOptions['on'], How extends NotCross = NotCross> extends KeyOptions {
+  on: On;
+  leftOn?: undefined;
+  rightOn?: undefined;
+  how?: How | undefined;
+}
+/** Keys of different names. */
+export interface KeysOfEach<LeftOn extends KeyOptions['on'], RightOn extends KeyOptions['on'], How extends NotCross = NotCross>
+  extends KeyOptions {
+  on?: undefined;
+  leftOn: LeftOn;
+  rightOn: RightOn;
+  how?: How | undefined;
+}
+/** No keys: every left row with every right row. */
+export interface CrossJoin extends KeyOptions {
+  on?: undefined;
+  leftOn?: undefined;
+  rightOn?: undefined;
+  how: 'cross';
+}
+type JoinKeysOf<L, R> =
+  | SharedKeys<OneOrMore<SharedNames<L, R>>>
+  | KeysOfEach<OneOrMore<keyof ColumnsOf<L> & string>, OneOrMore<keyof ColumnsOf<R> & string>>
+  | CrossJoin;
 
-type SortOptionsOf<S extends Schema, T> = Omit<InputOf<S>, 'by' | 'select'> & {
-  by: OneOrMore<NamesOf<T> | SortColumn<NamesOf<T>>>;
-  select?: readonly NamesOf<T>[] | undefined;
-};
-export type SortOptions<T = TableInput> = SortOptionsOf<typeof sortSchema, T>;
-export type ExplainSortOptions<T = TableInput> = SortOptionsOf<typeof explainSortSchema, T>;
+/** What join() takes in addition to its keys. */
+export interface JoinedAs<
+  Coalesce extends boolean | undefined = boolean,
+  Suffix extends string = string,
+  Name extends string = string,
+  Resident extends boolean = boolean,
+> extends Omit<InputOf<typeof joinSchema>, keyof KeyOptions> {
+  coalesce?: Coalesce | undefined;
+  suffix?: Suffix | undefined;
+  select?: readonly Name[] | undefined;
+  resident?: Resident | undefined;
+}
+/** What joinCount() takes in addition to its keys. */
+export interface CountedAs extends Omit<InputOf<typeof joinCountSchema>, keyof KeyOptions> {}
+/** What joinIndices() takes in addition to its keys. */
+export interface IndexedAs extends Omit<InputOf<typeof joinIndicesSchema>, keyof KeyOptions> {}
+/** What explain() takes of a join in addition to its keys. */
+export interface ExplainedAs extends Omit<InputOf<typeof explainJoinSchema>, keyof KeyOptions> {}
 
-type ByOf<S extends Schema, T> = Omit<InputOf<S>, 'by'> & { by: OneOrMore<NamesOf<T> | SortColumn<NamesOf<T>>> };
-export type SortIndicesOptions<T = TableInput> = ByOf<typeof sortIndicesSchema, T>;
-export type IsSortedOptions<T = TableInput> = ByOf<typeof isSortedSchema, T>;
-export type SearchSortedOptions<T = TableInput> = ByOf<typeof searchSortedSchema, T>;
-type UniqueOptionsOf<S extends Schema, T> = Omit<InputOf<S>, 'on' | 'select'> & {
-  on?: OneOrMore<NamesOf<T>> | undefined;
-  select?: readonly NamesOf<T>[] | undefined;
-};
-export type UniqueOptions<T = TableInput> = UniqueOptionsOf<typeof uniqueSchema, T>;
-export type ExplainUniqueOptions<T = TableInput> = UniqueOptionsOf<typeof explainUniqueSchema, T>;
+/**
+ * The options of join() for tables L and R: of any columns if these are left out. Resident is true or boolean for options that may
+ * have `resident: true`.
+ */
+export type JoinOptions<L = TableInput, R = TableInput, Resident extends boolean = false> = JoinedAs<
+  boolean,
+  string,
+  string,
+  Resident
+> &
+  JoinKeysOf<L, R>;
+/** The options of joinCount() for tables L and R. */
+export type JoinCountOptions<L = TableInput, R = TableInput> = CountedAs & JoinKeysOf<L, R>;
+/** The options of joinIndices() for tables L and R. */
+export type JoinIndicesOptions<L = TableInput, R = TableInput> = IndexedAs & JoinKeysOf<L, R>;
+/** The options of explain() of a join of tables L and R. */
+export type ExplainJoinOptions<L = TableInput, R = TableInput> = ExplainedAs & JoinKeysOf<L, R>;
 
-/** Refuses options that the schema doesn't have: a generic parameter alone would let them pass. */
-export type Only<O, Known> = O & { [K in Exclude<keyof O, Known>]: never };
+type By<Name extends string> = Name | SortColumn<Name> | readonly (Name | SortColumn<Name>)[];
+/** The options of sort() for a table T. Name: the columns that `select` may name; Resident: as in JoinOptions. */
+export interface SortOptions<T = TableInput, Name extends string = NamesOf<T>, Resident extends boolean = false>
+  extends InputOf<typeof sortSchema> {
+  by: By<keyof ColumnsOf<T> & string>;
+  select?: readonly Name[] | undefined;
+  resident?: Resident | undefined;
+}
+/** The options of explain() of a sort of a table T. */
+export interface ExplainSortOptions<T = TableInput> extends InputOf<typeof explainSortSchema> {
+  by: By<keyof ColumnsOf<T> & string>;
+  select?: readonly (keyof ColumnsOf<T> & string)[] | undefined;
+}
+/** The options of sortIndices() for a table T. */
+export interface SortIndicesOptions<T = TableInput> extends InputOf<typeof sortIndicesSchema> {
+  by: By<keyof ColumnsOf<T> & string>;
+}
+/** The options of isSorted() for a table T. */
+export interface IsSortedOptions<T = TableInput> extends InputOf<typeof isSortedSchema> {
+  by: By<keyof ColumnsOf<T> & string>;
+}
+/** The options of searchSorted() in a table T. */
+export interface SearchSortedOptions<T = TableInput> extends InputOf<typeof searchSortedSchema> {
+  by: By<keyof ColumnsOf<T> & string>;
+}
+/** The options of unique() for a table T. Name: the columns that `select` may name. */
+export interface UniqueOptions<T = TableInput, Name extends string = NamesOf<T>> extends InputOf<typeof uniqueSchema> {
+  on?: OneOrMore<keyof ColumnsOf<T> & string> | undefined;
+  select?: readonly Name[] | undefined;
+}
+/** The options of explain() of unique() for a table T. */
+export interface ExplainUniqueOptions<T = TableInput> extends InputOf<typeof explainUniqueSchema> {
+  on?: OneOrMore<keyof ColumnsOf<T> & string> | undefined;
+  select?: readonly (keyof ColumnsOf<T> & string)[] | undefined;
+}
 
 type AsList<K> = K extends readonly unknown[] ? K : readonly [K];
-type LeftKeys<O> = O extends { on: infer K } ? AsList<K> : O extends { leftOn: infer K } ? AsList<K> : readonly [];
-type RightKeys<O> = O extends { on: infer K } ? AsList<K> : O extends { rightOn: infer K } ? AsList<K> : readonly [];
+/** The keys of a side; readonly string[] where the compiler doesn't know them. */
+type KeysIn<O, Side extends 'leftOn' | 'rightOn'> = O extends { how: 'cross' }
+  ? readonly []
+  : O extends { on: infer K extends string | readonly string[] }
+    ? AsList<K>
+    : O extends { [S in Side]: infer K extends string | readonly string[] }
+      ? AsList<K>
+      : readonly string[];
+type LeftKeys<O> = KeysIn<O, 'leftOn'>;
+type RightKeys<O> = KeysIn<O, 'rightOn'>;
 type LeftKey<O> = LeftKeys<O>[number];
 type RightKey<O> = RightKeys<O>[number];
 /** The right key that is to equal the left one named K. */
@@ -185,11 +265,8 @@ type Free<Name extends string, Taken, O> = Name extends Taken ? Free<`${Name}${S
 
 type All<L, R, O> = How<O> extends 'semi' | 'anti' ? L : Flat<LeftColumns<L, R, O> & RightColumns<L, R, O>>;
 type Flat<T> = { [K in keyof T]: T[K] extends DataType ? T[K] : never };
-type Selected<C, O> = O extends { select: readonly (infer Name)[] }
-  ? string extends Name
-    ? TypeMap
-    : Flat<Pick<C, Name & keyof C>>
-  : C;
+/** Some of the columns, by name: all of them where no names are inferred. */
+type Selected<C, Name> = [Name] extends [never] ? C : string extends Name ? TypeMap : Flat<Pick<C, Name & keyof C>>;
 
 /** Whether everything that decides the result's columns is a literal. */
 type Decided<L, R, O> =
@@ -210,26 +287,33 @@ type Decided<L, R, O> =
                 : true;
 type IsUnion<T, U = T> = T extends unknown ? ([U] extends [T] ? false : true) : never;
 
-/** The column types of a join's result. */
-export type JoinColumns<L, R, O> =
-  Decided<ColumnsOf<L>, ColumnsOf<R>, O> extends true ? Selected<All<ColumnsOf<L>, ColumnsOf<R>, O>, O> : TypeMap;
-/** The column types of a sort's result. */
-export type SortColumns<T, O> = IsKnown<ColumnsOf<T>> extends true ? Selected<ColumnsOf<T>, O> : TypeMap;
-
-/** What unique gives: columns as a sort's. */
-export type UniqueResult<T, O> = SortColumns<T, O> extends infer C extends TypeMap ? ResultTable<C> : ResultTable<TypeMap>;
+/** The columns that a join without `select` has. */
+export type JoinedColumns<L, R, O> =
+  Decided<ColumnsOf<L>, ColumnsOf<R>, O> extends true ? All<ColumnsOf<L>, ColumnsOf<R>, O> : TypeMap;
+/** The options of a join that decide the columns of its result, as the compiler infers them of one call. */
+export interface Chosen<On, LeftOn, RightOn, How, Coalesce, Suffix> {
+  on: On;
+  leftOn: LeftOn;
+  rightOn: RightOn;
+  how: [On, LeftOn] extends [undefined, undefined] ? 'cross' : How;
+  coalesce: Coalesce;
+  suffix: Suffix;
+}
 
 /** A result that stays on the GPUs. */
 export type ResidentTable<Columns extends TypeMap = TypeMap> = LoadedTable<Columns> & { readonly stats: Stats };
 
-/** A table, or with `resident: true` one that stays on the GPUs. */
-export type JoinResult<L, R, O> = JoinColumns<L, R, O> extends infer C extends TypeMap ? Placed<C, O> : Placed<TypeMap, O>;
-type Placed<C extends TypeMap, O> = O extends { resident: infer B }
-  ? B extends true
-    ? ResidentTable<C>
-    : ResultTable<C>
-  : ResultTable<C>;
-export type SortResult<T, O> = SortColumns<T, O> extends infer C extends TypeMap ? Placed<C, O> : Placed<TypeMap, O>;
+/** What a join gives: a ResultTable, or with `resident: true` a ResidentTable. */
+export type JoinResult<L, R, O, Name, Resident> = Placed<JoinedColumns<L, R, O>, Name, Resident>;
+/** What a sort gives: likewise. */
+export type SortResult<T, Name, Resident> = Placed<ColumnsOf<T>, Name, Resident>;
+/** What unique gives: columns as a sort's. */
+export type UniqueResult<T, Name> = Placed<ColumnsOf<T>, Name, false>;
+type Placed<C, Name, Resident> = (IsKnown<C> extends true ? Selected<C, Name> : TypeMap) extends infer D extends TypeMap
+  ? Resident extends true
+    ? ResidentTable<D>
+    : ResultTable<D>
+  : never;
 
 /** Row numbers of a join: row i of it is row left[i] with row right[i]; all bits set where there is none. */
 export interface JoinIndices {
@@ -245,10 +329,12 @@ export interface SortIndices {
   stats: Stats;
 }
 
+/** Keys, each with the value at the same place. */
 export interface Pairs<K, V> {
   keys: K;
   values: V;
 }
+/** Pairs in the order of their keys. */
 export interface SortedPairs<K, V> extends Pairs<K, V> {
   stats: Stats;
 }

@@ -8,13 +8,14 @@ import { tableOf } from './input.js';
 import { ownLibrary, tableIn } from './library.js';
 import { MAX_ARRAY_BYTES } from './result.js';
 
-const ipcSchema = {
+export const ipcSchema = {
   format: choice(
     ['stream', 'file'],
     'stream',
     'What the bytes are: an IPC stream, or a file, which ends in an index of its batches.',
   ),
 };
+/** The options of toIPC(). */
 export type IpcOptions = InputOf<typeof ipcSchema>;
 
 /**

@@ -48,18 +48,29 @@ export interface KeyPair {
 
 /** Looks up the key columns and checks that they compare. */
 export function joinKeyColumns(left: Input, right: Input, keys: NonNullable<JoinSettings['keys']>): KeyPair[] {
-  const shared = keys.every((key) => key.left === key.right);
+  if (keys.every((key) => key.left === key.right)) checkShared(left, right, keys);
   return keys.map(({ left: leftName, right: rightName, nullsEqual }) => {
-    const found = {
-      left: findColumn(left, leftName, shared ? 'on' : 'leftOn'),
-      right: findColumn(right, rightName, shared ? 'on' : 'rightOn'),
-    };
+    const found = { left: findColumn(left, leftName, 'leftOn'), right: findColumn(right, rightName, 'rightOn') };
     const factors = checkComparable(
       { label: `${quote(leftName)} of the ${left.argument} table`, info: infoOf(left, found.left) },
       { label: `${quote(rightName)} of the ${right.argument} table`, info: infoOf(right, found.right) },
     );
     return { ...found, nullsEqual, factors };
   });
+}
+
+/** Throws ERR_COLUMN_NOT_FOUND for keys of the same name in both tables, one of which a table does not have. */
+function checkShared(left: Input, right: Input, keys: readonly { left: string }[]): void {
+  const names = { left: left.columns.map(({ name }) => name), right: right.columns.map(({ name }) => name) };
+  const shared = names.left.filter((name) => names.right.includes(name));
+  const missing = keys.find((key) => !shared.includes(key.left))?.left;
+  if (missing === undefined) return;
+  const has = (of: readonly string[]): string => (of.length > 0 ? list(of) : 'no columns');
+  throw new WarpjoinError(
+    'ERR_COLUMN_NOT_FOUND',
+    `Expected a column of both tables for on but received ${quote(missing)}. The left table has ${has(names.left)}. The right table has ` +
+      `${has(names.right)}.${shared.length > 0 ? didYouMean(missing, shared) : ' They share no column name: leftOn and rightOn name the columns of each.'}`,
+  );
 }
 
 /**

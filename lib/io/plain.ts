@@ -26,7 +26,8 @@ const types: Option<ColumnTypes> = {
     return { ...value };
   },
 };
-const fromSchema = { types };
+export const fromSchema = { types };
+/** The options of fromColumns() and fromRows(). */
 export type FromOptions = InputOf<typeof fromSchema>;
 
 const readable = <T>(what: string, read: () => T): T => readingFor('ERR_INVALID_TABLE', `${what} can't be read`, read);
@@ -161,7 +162,7 @@ function tableFrom(columns: readonly (readonly [string, unknown])[], types: Colu
   return new arrow.Table(Object.fromEntries(columns.map(([name], index) => [name, vectors[index]!])));
 }
 
-const toRowsSchema = {
+export const toRowsSchema = {
   int64: choice<Int64As>(
     ['auto', 'bigint', 'text'],
     'auto',
@@ -170,6 +171,7 @@ const toRowsSchema = {
   limit: count(undefined, 0, 'At most so many rows. Unset: all.'),
   offset: count(0, 0, 'Rows to leave out before the first.'),
 };
+/** The options of toRows(). */
 export type ToRowsOptions = InputOf<typeof toRowsSchema>;
 
 /**

@@ -11,14 +11,28 @@ afterAll(async () => (await engine).dispose());
 
 const left = table({ id: new arrow.Int32(), name: new arrow.Utf8() }, { id: [1, 2, 3], name: ['a', 'b', 'c'] });
 const right = table({ id: new arrow.Int32(), when: new arrow.TimestampMillisecond() }, { id: [2, 3, 4], when: [0, 1, 2] });
+const apart = table({ zip: new arrow.Int32() }, { zip: [1] });
 type Call = (of: Engine) => Promise<unknown>;
 
-test.each<[string, Call, string, RegExp]>([
+test.each<[string, Call, string, RegExp | string]>([
   [
     'unknown key column',
     (of) => of.join(left, right, { on: 'idd' as 'id' }),
     'ERR_COLUMN_NOT_FOUND',
-    /^Expected a column of the left table for on but received "idd"\. It has "id" and "name"\. Did you mean "id"\?$/,
+    /^Expected a column of both tables for on but received "idd"\. The left table has "id" and "name"\. The right table has "id" and "when"\. Did you mean "id"\?$/,
+  ],
+  [
+    'key column of one table',
+    (of) => of.join(left, right, { on: ['id', 'name' as 'id'] }),
+    'ERR_COLUMN_NOT_FOUND',
+    'Expected a column of both tables for on but received "name". The left table has "id" and "name". The right table has "id" and "when".',
+  ],
+  [
+    'tables without a common column',
+    (of) => of.join(left, apart, { on: 'id' as never }),
+    'ERR_COLUMN_NOT_FOUND',
+    'Expected a column of both tables for on but received "id". The left table has "id" and "name". The right table has "zip". ' +
+      'They share no column name: leftOn and rightOn name the columns of each.',
   ],
   [
     'unknown right key column',
@@ -34,7 +48,7 @@ test.each<[string, Call, string, RegExp]>([
   ],
   [
     'unknown result column',
-    (of) => of.join(left, right, { on: 'id', select: ['whn'] }),
+    (of) => of.join(left, right, { on: 'id', select: ['whn' as 'when'] }),
     'ERR_COLUMN_NOT_FOUND',
     /^Expected columns of the result for select but received "whn"\. .* Did you mean "when"\?$/,
   ],
@@ -54,7 +68,7 @@ test.each<[string, Call, string, RegExp]>([
     'empty on',
     (of) => of.join(left, right, { on: [] }),
     'ERR_OPTION',
-    /^Expected a column name or an array of column names, at least one for on but received \[\]\.$/,
+    /^Expected a column name or an array of at least one column name for on but received \[\]\.$/,
   ],
   [
     'no on',

@@ -181,7 +181,7 @@ describe('refused are', () => {
     [{ leftOn: ['k', 'j'], rightOn: ['k', 'k'] }, /^Expected each column once for rightOn but received "k"\.$/],
     [{ leftOn: ['k', 'j'], rightOn: ['k'] }, /^Expected as many columns as leftOn has \(2\) for rightOn/],
     [{ on: ['k', 'j'], nullsEqual: [true] }, /^Expected a boolean, or one for each of the keys \(2\) for nullsEqual/],
-    [{ on: ['k', 'j'], nullsEqual: [true, 1] }, /^Expected a boolean, or an array of booleans, one for each key for nullsEqual/],
+    [{ on: ['k', 'j'], nullsEqual: [true, 1] }, /^Expected a boolean or an array of as many booleans as keys for nullsEqual/],
   ] as const)('%o', async (options, message) => {
     const engine = await engineFor(1);
     const int = of(new arrow.Int32());

@@ -96,7 +96,7 @@ expectTypeOf(await join(left, right, { on: 'id', coalesce: false })).toEqualType
 declare function fullOf<L extends DataType, R extends DataType>(
   l: L,
   r: R,
-): ReturnType<typeof join<Table<{ a: L }>, Table<{ b: R }>, { leftOn: 'a'; rightOn: 'b'; how: 'full'; coalesce: true }>>;
+): ReturnType<typeof join<Table<{ a: L }>, Table<{ b: R }>, undefined, 'a', 'b', 'full', true>>;
 declare function of<T>(): T;
 type Full<T extends DataType> = Promise<ResultTable<{ a: T }>>;
 expectTypeOf(await join(left, right, { on: ['id', 'name'], how: 'full', coalesce: true })).toEqualTypeOf<
@@ -180,7 +180,7 @@ expectTypeOf(await join(bytes, bytes, { on: 'id' })).toEqualTypeOf<ResultTable<T
 expectTypeOf(await join(left, right, { on: 'id', how })).toEqualTypeOf<ResultTable<TypeMap>>();
 expectTypeOf(await join(left, right, { on: 'id', coalesce: flag })).toEqualTypeOf<ResultTable<TypeMap>>();
 expectTypeOf(await join(left, right, { on: 'id', suffix: column })).toEqualTypeOf<ResultTable<TypeMap>>();
-expectTypeOf(await join(left, right, { on: 'id', select: [column] })).toEqualTypeOf<ResultTable<TypeMap>>();
+expectTypeOf(await join(left, unknown, { on: 'id', select: [column] })).toEqualTypeOf<ResultTable<TypeMap>>();
 
 // sorts keep the columns
 expectTypeOf(await sort(left, { by: 'id' })).toEqualTypeOf<ResultTable<{ id: Int32; name: Utf8; price: Float64 }>>();

@@ -15,7 +15,7 @@ import { type Contents, type LoadedTable, readInput, Tables } from '../../lib/op
 import { runSort, type SortTask } from '../../lib/operators/sort.js';
 import { type EngineOptions, engineSchema, joinSchema, joinSettings } from '../../lib/options.js';
 import { parse } from '../../lib/schema.js';
-import type { TableInput } from '../../lib/types.js';
+import type { JoinOptions, TableInput } from '../../lib/types.js';
 import { type FakeAddon, fakeAddon } from '../support/fake-addon.js';
 import { failure, rows, table, unordered } from '../support/tables.js';
 
@@ -237,7 +237,7 @@ describe('joins of loaded tables', () => {
     ['id, a, b', { on: 'id', how: 'full', coalesce: true, select: ['id', 'a', 'b'] }],
   ] as const)('give the rows by which columns are gathered that are not there: %s', async (names, options) => {
     const { addon, engine, one, wide: loaded } = await joining();
-    const ask = (l: TableInput, r: TableInput) => engine.join<TableInput, TableInput, { on: string }>(l, r, options as never);
+    const ask = (l: TableInput, r: TableInput) => engine.join(l, r, options as JoinOptions);
     const joined = await ask(one, loaded);
     expect(addon.calls.filter((call) => !call.startsWith('gather'))).toEqual([
       'tableJoinKeys',
@@ -345,7 +345,7 @@ describe('joins of loaded tables', () => {
     const second = { other: right, texts, one }[with_];
     const plan = await engine.explain('join', one, second, options as never);
     expect(plan).toContain(`  loaded   taken from host memory: ${reason}\n`);
-    const joined = await engine.join<TableInput, TableInput, { on: string }>(one, second, options as never);
+    const joined = await engine.join(one, second, options as JoinOptions<typeof one, typeof second>);
     expect([joined.stats.resident, joined.stats.residentReason]).toEqual([[], `taken from host memory: ${reason}`]);
   });
 
@@ -371,7 +371,7 @@ describe('joins of loaded tables', () => {
       const { addon, engine, one, nulls } = await making();
       addon.settings.decodes = decodes;
       addon.calls.length = 0;
-      const ask = (l: TableInput, r: TableInput) => engine.join<TableInput, TableInput, { on: string }>(l, r, options as never);
+      const ask = (l: TableInput, r: TableInput) => engine.join(l, r, options as JoinOptions);
       const joined = await ask(one, nulls);
       const made = addon.calls.filter((call) => !call.startsWith('gather'));
       expect(made).toEqual(['tableJoinKeys', ...calls]);
@@ -495,14 +495,15 @@ describe('joins of tables in host memory that are lent to the devices', () => {
     ['keys of several columns', several],
     ['an order', ordered],
     ['both, in part', { ...several, how: 'left', maintainOrder: 'left', offset: 1, limit: 3 }],
-  ] as const)('for %s', async (_, options) => {
+  ] as const)('for %s', async (_, given) => {
+    const options: JoinOptions<typeof left, typeof right> = given;
     const { addon, engine } = await onFake();
     const joined = await engine.join(left, right, options);
     expect(addon.calls).toEqual([...lent, 'joinTables', 'bringHome']);
     expect(joined.stats).toMatchObject({ resident: [], residentReason: null, algorithm: 'radix-hash' });
     expect(addon.liveHandles()).toBe(0);
     const host = await engine.join(left, right, { ...options, algorithm: 'radix-hash' });
-    const sorted = 'maintainOrder' in options ? (of: object[]) => of : unordered;
+    const sorted = 'maintainOrder' in given ? (of: object[]) => of : unordered;
     // The fake's host memory gives the first key for each.
     const payload = (of: ReturnType<typeof rows>) => sorted(of.map(({ v, w }) => ({ v, w })));
     expect(payload(rows(joined))).toEqual(payload(rows(host)));
@@ -529,7 +530,7 @@ describe('joins of tables in host memory that are lent to the devices', () => {
     ['too little memory', several, { deviceMemoryLimit: 100 }],
   ] as const)('but not for %s', async (_, options, limits) => {
     const { addon, engine } = await onFake(limits);
-    if (options) await engine.join(left, right, options).catch(() => {});
+    if (options) await engine.join(left, right, options as JoinOptions<typeof left, typeof right>).catch(() => {});
     else await engine.joinIndices(left, right, { on: 'id', maintainOrder: 'left' });
     expect(addon.calls).not.toContain('loadTable');
     expect(addon.liveHandles()).toBe(0);
