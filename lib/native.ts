@@ -6,6 +6,7 @@
  */
 import { createRequire } from 'node:module';
 import { WarpjoinError } from './errors.js';
+import type { NativeCsvReaderClass } from './io/csv-native.js';
 import type { SortAlgorithm } from './options.js';
 
 /** How a column's values lie in memory (native/core/column.h). */
@@ -570,6 +571,7 @@ export interface NativeAddon {
   gpus(): GpuDescription[];
   /** For tests: the system refuses threads n to n + count - 1 of those that the addon starts from now on; n = 0 ends that. */
   failThreads(n: number, count: number): void;
+  CsvReader: NativeCsvReaderClass;
   /** With `memoryOf` it allocates host memory from another engine's, within its limit. */
   Engine: new (
     config: NativeEngineConfig,

@@ -1,6 +1,7 @@
 #include <napi.h>
 
 #include "binding/convert.h"
+#include "binding/csv_reader.h"
 #include "binding/engine_wrap.h"
 #include "binding/entry.h"
 #include "binding/handles.h"
@@ -40,6 +41,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
     exports.Set("gpus", make_function<list_gpus>(env, "gpus"));
     exports.Set("failThreads", make_function<fail_threads>(env, "failThreads"));
     exports.Set("Engine", EngineWrap::define(env));
+    exports.Set("CsvReader", CsvReaderWrap::define(env));
   } catch (...) {
     throw_into_js(env);
   }
