@@ -385,7 +385,10 @@ async function* scanBatches(
     schema ??= schemaOf(last);
     for (const batch of last.batches) yield arrowBatch(schema, batch);
   }
-  if (!schema) yield new RecordBatch(schemaOf(last!));
+  if (schema) return;
+  schema = schemaOf(last!);
+  const children = schema.fields.map(({ type }) => makeData({ type, length: 0, nullCount: 0 } as never));
+  yield new RecordBatch(schema, makeData({ type: new Struct(schema.fields), length: 0, nullCount: 0, children }));
 }
 
 /** Writes a CSV file with a header. Nulls are empty fields, empty texts "". Throws ERR_FILE, or ERR_NOT_SUPPORTED for nested columns. */
