@@ -21,6 +21,7 @@ import Papa from 'papaparse';
 import { untilAborted } from '../abort.js';
 import { type ErrorCode, WarpjoinError } from '../errors.js';
 import { type NativeResultColumn, native } from '../native.js';
+import { emptyBatch } from './batches.js';
 import type { CsvProgress, CsvType, NativeCsvBatch, NativeCsvReader } from './csv-native.js';
 import { asFileError, fileError, writeWhole } from './files.js';
 import type { ByteSource } from './source.js';
@@ -385,10 +386,7 @@ async function* scanBatches(
     schema ??= schemaOf(last);
     for (const batch of last.batches) yield arrowBatch(schema, batch);
   }
-  if (schema) return;
-  schema = schemaOf(last!);
-  const children = schema.fields.map(({ type }) => makeData({ type, length: 0, nullCount: 0 } as never));
-  yield new RecordBatch(schema, makeData({ type: new Struct(schema.fields), length: 0, nullCount: 0, children }));
+  if (!schema) yield emptyBatch(schemaOf(last!));
 }
 
 /** Writes a CSV file with a header. Nulls are empty fields, empty texts "". Throws ERR_FILE, or ERR_NOT_SUPPORTED for nested columns. */
