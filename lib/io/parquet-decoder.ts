@@ -46,12 +46,15 @@ const { openAsBlob } = require('node:fs');
 })();
 `;
 
+// Node's types have no functions of WebAssembly.
+type Compile = (bytes: Uint8Array) => Promise<WebAssembly.Module>;
+const { compile } = (globalThis as unknown as { WebAssembly: { compile: Compile } }).WebAssembly;
 let compiling: Promise<WebAssembly.Module> | undefined;
 
 /** 5 MB of WebAssembly, compiled once a process: by the first Parquet file. */
 function compiled(): Promise<WebAssembly.Module> {
   const { resolve } = createRequire(import.meta.url);
-  compiling ??= readFile(resolve('parquet-wasm/esm/parquet_wasm_bg.wasm')).then((bytes) => WebAssembly.compile(bytes));
+  compiling ??= readFile(resolve('parquet-wasm/esm/parquet_wasm_bg.wasm')).then(compile);
   return compiling;
 }
 
@@ -78,20 +81,20 @@ export class ParquetDecoder {
   }
 
   /** Arrow IPC streams of the rows. */
-  async read(request: GroupRequest): Promise<Uint8Array[]> {
-    const answer = this.next<{ streams: Uint8Array[] }>();
+  read(request: GroupRequest): Promise<Uint8Array[]> {
+    const answer = this.next<{ streams: Uint8Array[] }, Uint8Array[]>(({ streams }) => streams);
     this.worker.postMessage(request);
-    return (await answer).streams;
+    return answer;
   }
 
   async close(): Promise<void> {
     await this.worker.terminate();
   }
 
-  private next<T>(): Promise<T> {
-    const answer = new Promise<T>((resolve, reject) => {
+  private next<T, Result = T>(take = (message: T) => message as unknown as Result): Promise<Result> {
+    const answer = new Promise<Result>((resolve, reject) => {
       if (this.failure) reject(this.failure);
-      else this.waiting.push({ resolve: resolve as never, reject });
+      else this.waiting.push({ resolve: (message: never) => resolve(take(message)), reject });
     });
     answer.catch(() => {}); // who waits for it may have gone
     return answer;

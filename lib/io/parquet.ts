@@ -1,7 +1,7 @@
 /** Parquet through parquet-wasm: row groups are decoded by worker threads, each one's in its own memory. */
 import { stat } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
-import { type RecordBatch, type Schema, Table, tableToIPC } from 'apache-arrow';
+import { DataType, type RecordBatch, type Schema, Table, tableToIPC } from 'apache-arrow';
 import type { RecordBatch as WasmBatch } from 'parquet-wasm';
 import { untilAborted } from '../abort.js';
 import { WarpjoinError } from '../errors.js';
@@ -14,7 +14,7 @@ import { ParquetDecoder, type ParquetSummary } from './parquet-decoder.js';
 export interface ParquetOptions {
   /** Reads no more rows than these: of the row groups that have them. All rows where unset. */
   maxRows?: number;
-  /** Columns to read, in this order; others are not decoded. All where unset. */
+  /** Columns to read, in the file's order; others are not decoded. All where unset. */
   columns?: readonly string[];
 }
 
@@ -82,7 +82,7 @@ async function* scan(
       for (const stream of streams) {
         for (const batch of readIpcBytes(stream).batches) {
           rows += batch.numRows;
-          yield columns ? batch.select([...columns]) : batch;
+          yield batch;
         }
       }
     }
@@ -121,6 +121,24 @@ function groupRequests({ groups }: ParquetSummary, maxRows: number) {
   return requests;
 }
 
+/**
+ * Columns that a dictionary hardly makes smaller: it takes most of the time to write them. Of `sampled` values drawn from n
+ * different ones sampled^2 / 2n are repeated; here n is above about 65536.
+ */
+function manyValued(table: Table): string[] {
+  const sampled = 4096;
+  const leastRepeated = 128;
+  if (table.numRows < 4 * sampled) return [];
+  const flat = table.schema.fields.filter(({ type }) => !type.children?.length && !DataType.isDictionary(type));
+  const step = Math.floor(table.numRows / sampled);
+  const many = flat.filter(({ name }) => {
+    const column = table.getChild(name)!;
+    const values = new Set(Array.from({ length: sampled }, (_, i) => String(column.get(i * step))));
+    return sampled - values.size < leastRepeated;
+  });
+  return many.map(({ name }) => name);
+}
+
 /** Writes a Parquet file with Snappy compression. Types that Parquet lacks are refused with ERR_FILE. */
 export async function writeParquet(table: Table, path: string, signal?: AbortSignal): Promise<void> {
   const {
@@ -130,7 +148,11 @@ export async function writeParquet(table: Table, path: string, signal?: AbortSig
     transformParquetStream,
     writeParquet: encode,
   } = await library();
-  const properties = () => new WriterPropertiesBuilder().setCompression(Compression.SNAPPY).setCreatedBy('warpjoin').build();
+  const plain = manyValued(table);
+  const properties = () => {
+    const builder = new WriterPropertiesBuilder().setCompression(Compression.SNAPPY).setCreatedBy('warpjoin');
+    return plain.reduce((made, name) => made.setColumnDictionaryEnabled(name, false), builder).build();
+  };
   await writeWhole(path, signal, async (append) => {
     try {
       if (table.numRows === 0) return await append(encode(WasmTable.fromIPCStream(tableToIPC(table, 'stream')), properties()));
