@@ -18,6 +18,10 @@ class CsvReaderWrap : public std::enable_shared_from_this<CsvReaderWrap> {
  public:
   static Napi::Value define(Napi::Env env);
   CsvReaderWrap(Napi::Env env, unsigned threads, csv::ReaderOptions options);
+  /// Results live on, and would keep memory that only the reader needs.
+  ~CsvReaderWrap() { memory_->close(); }
+  CsvReaderWrap(const CsvReaderWrap&) = delete;
+  CsvReaderWrap& operator=(const CsvReaderWrap&) = delete;
 
  private:
   static Napi::Value construct(const Napi::CallbackInfo& info);
