@@ -46,13 +46,13 @@ const { openAsBlob } = require('node:fs');
 })();
 `;
 
-// Node's types have no functions of WebAssembly.
-type Compile = (bytes: Uint8Array) => Promise<WebAssembly.Module>;
+// The types of Node.js alone have no WebAssembly. What it compiles goes to workers as it is.
+type Compile = (bytes: Uint8Array) => Promise<object>;
 const { compile } = (globalThis as unknown as { WebAssembly: { compile: Compile } }).WebAssembly;
-let compiling: Promise<WebAssembly.Module> | undefined;
+let compiling: Promise<object> | undefined;
 
 /** 5 MB of WebAssembly, compiled once a process: by the first Parquet file. */
-function compiled(): Promise<WebAssembly.Module> {
+function compiled(): Promise<object> {
   const { resolve } = createRequire(import.meta.url);
   compiling ??= readFile(resolve('parquet-wasm/esm/parquet_wasm_bg.wasm')).then(compile);
   return compiling;
