@@ -1,5 +1,6 @@
 // node bench/js/csv.mjs [--rows 3e7] [--runs 3] [--files mixed,quoted,parquet] [--threads 2]: files into tables, warpjoin's readTable()
-// and DuckDB's read_csv or read_parquet (CREATE TABLE) in turns. The files are made once; both must find the same rows and sums.
+// and DuckDB's read_csv or read_parquet (CREATE TABLE) in turns. Processor time
+// compares where a machine has other work, too. The files are made once; both must find the same rows and sums.
 import { existsSync, mkdirSync, renameSync, statSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
@@ -55,8 +56,10 @@ const sumsInDuckdb = (table) =>
 
 async function timed(work) {
   const start = performance.now();
+  const before = process.cpuUsage();
   const result = await work();
-  return { result, seconds: (performance.now() - start) / 1000 };
+  const { user, system } = process.cpuUsage(before);
+  return { result, seconds: (performance.now() - start) / 1000, processor: (user + system) / 1e6 };
 }
 
 for (const name of given.files.split(',')) {
@@ -67,12 +70,12 @@ for (const name of given.files.split(',')) {
     renameSync(`${path}.partial`, path);
   }
   const bytes = statSync(path).size;
-  const seconds = { warpjoin: [], duckdb: [] };
+  const runs = { warpjoin: [], duckdb: [] };
   for (let run = 0; run < Number(given.runs); run++) {
     const ours = await timed(() => readTable(path));
-    seconds.warpjoin.push(ours.seconds);
+    runs.warpjoin.push(ours);
     const theirs = await timed(() => connection.run(`CREATE OR REPLACE TABLE t AS SELECT * FROM ${read}('${path}')`));
-    seconds.duckdb.push(theirs.seconds);
+    runs.duckdb.push(theirs);
     if (run > 0) continue;
     const table = ours.result;
     const found = await connection.runAndReadAll(`SELECT count(*), ${sumsInDuckdb(table).join(', ')} FROM t`);
@@ -82,10 +85,13 @@ for (const name of given.files.split(',')) {
     if (!agree) throw new Error(`${name}: warpjoin finds ${sums.join(', ')} where DuckDB has ${expected.join(', ')}`);
   }
   console.log(`${name}: ${rows.toLocaleString('en-US')} rows, ${(bytes / 1e6).toFixed(0)} MB, ${given.threads} threads`);
-  const medians = Object.entries(seconds).map(([engine, times]) => {
-    const { median } = summary(times);
+  const medians = Object.entries(runs).map(([engine, calls]) => {
+    const { median } = summary(calls.map(({ seconds }) => seconds));
+    const processor = summary(calls.map((call) => call.processor)).median;
     const speed = `${(rows / median / 1e6).toFixed(1)} million rows/s, ${(bytes / median / 1e6).toFixed(0)} MB/s`;
-    console.log(`  ${engine.padEnd(8)} ${median.toFixed(2).padStart(7)} s  ${speed}`);
+    console.log(
+      `  ${engine.padEnd(8)} ${median.toFixed(2).padStart(7)} s, ${processor.toFixed(2)} s of processor time  ${speed}`,
+    );
     return median;
   });
   console.log(`  warpjoin reads at ${(medians[1] / medians[0]).toFixed(2)} times DuckDB's rate`);

@@ -51,11 +51,19 @@ type Compile = (bytes: Uint8Array) => Promise<object>;
 const { compile } = (globalThis as unknown as { WebAssembly: { compile: Compile } }).WebAssembly;
 let compiling: Promise<object> | undefined;
 
+const resolved = (name: string) => createRequire(import.meta.url).resolve(name);
+
 /** 5 MB of WebAssembly, compiled once a process: by the first Parquet file. */
 function compiled(): Promise<object> {
-  const { resolve } = createRequire(import.meta.url);
-  compiling ??= readFile(resolve('parquet-wasm/esm/parquet_wasm_bg.wasm')).then(compile);
+  compiling ??= readFile(resolved('parquet-wasm/esm/parquet_wasm_bg.wasm')).then(compile);
   return compiling;
+}
+
+/** The library for this thread. */
+export async function parquetLibrary(): Promise<typeof import('parquet-wasm/esm')> {
+  const library = await import('parquet-wasm/esm');
+  library.initSync({ module: (await compiled()) as never });
+  return library;
 }
 
 /** One file in one worker, which answers requests in their order. Whatever goes wrong rejects all promises: the worker has ended. */
@@ -74,7 +82,7 @@ export class ParquetDecoder {
   }
 
   static async open(path: string): Promise<ParquetDecoder> {
-    const library = pathToFileURL(createRequire(import.meta.url).resolve('parquet-wasm/esm')).href;
+    const library = pathToFileURL(resolved('parquet-wasm/esm')).href;
     const workerData = { path, library, module: await compiled() };
     // What the library prints when it gives up is no business of the process.
     return new ParquetDecoder(new Worker(program, { eval: true, workerData, execArgv: [], stderr: true, stdout: true }));

@@ -2,14 +2,14 @@
 import { stat } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { DataType, type RecordBatch, type Schema, Table, tableToIPC } from 'apache-arrow';
-import type { RecordBatch as WasmBatch } from 'parquet-wasm';
+import type { RecordBatch as WasmBatch } from 'parquet-wasm/esm';
 import { untilAborted } from '../abort.js';
 import { WarpjoinError } from '../errors.js';
 import { readIpcBytes } from '../ipc/reader.js';
 import { didYouMean } from '../suggest.js';
 import { emptyBatch } from './batches.js';
 import { asFileError, asWriteError, fileError, writeWhole } from './files.js';
-import { ParquetDecoder, type ParquetSummary } from './parquet-decoder.js';
+import { ParquetDecoder, type ParquetSummary, parquetLibrary } from './parquet-decoder.js';
 
 export interface ParquetOptions {
   /** Reads no more rows than these: of the row groups that have them. All rows where unset. */
@@ -21,9 +21,6 @@ export interface ParquetOptions {
 const rowsPerBatch = 1 << 20;
 const bytesPerDecoder = 4 << 20;
 const mostDecoders = 16;
-
-// 5 MB of WebAssembly: loaded by the first Parquet file only.
-const library = () => import('parquet-wasm');
 
 /** Reads a Parquet file; column types come as the file states them. Throws ERR_FILE, and ERR_COLUMN_NOT_FOUND for `columns`. */
 export async function readParquet(
@@ -143,14 +140,18 @@ function manyValued(table: Table): string[] {
 export async function writeParquet(table: Table, path: string, signal?: AbortSignal): Promise<void> {
   const {
     Compression,
+    EnabledStatistics,
     Table: WasmTable,
     WriterPropertiesBuilder,
     transformParquetStream,
     writeParquet: encode,
-  } = await library();
+  } = await parquetLibrary();
   const plain = manyValued(table);
   const properties = () => {
-    const builder = new WriterPropertiesBuilder().setCompression(Compression.SNAPPY).setCreatedBy('warpjoin');
+    const builder = new WriterPropertiesBuilder()
+      .setCompression(Compression.SNAPPY)
+      .setStatisticsEnabled(EnabledStatistics.Chunk)
+      .setCreatedBy('warpjoin');
     return plain.reduce((made, name) => made.setColumnDictionaryEnabled(name, false), builder).build();
   };
   await writeWhole(path, signal, async (append) => {
