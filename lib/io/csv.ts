@@ -58,6 +58,7 @@ export interface CsvSizes {
 const typeNames: readonly CsvTypeName[] = ['bool', 'int64', 'float64', 'date', 'timestamp', 'timestamptz', 'utf8'];
 const mostThreads = 16;
 const bytesPerBlock = 1 << 23;
+const mostParsing = 2; // blocks
 const leastRead = 1 << 16;
 const bytesPerPart = 1 << 18;
 const bytesPerPreviewRow = 1 << 10;
@@ -226,20 +227,19 @@ class Pass {
   async *run(keep?: (block: Uint8Array) => void): AsyncGenerator<CsvProgress> {
     const { source, sizes } = this;
     try {
-      // The addon parses a block while the next one is read.
-      let parsing: Promise<CsvProgress> | undefined;
+      // The addon has the next block when it has parsed one, so that it need not wait for this thread.
+      const parsing: Promise<CsvProgress>[] = [];
       for await (const block of inBlocks(source.bytes(), sizes.blockBytes ?? bytesPerBlock)) {
-        if (parsing) {
-          const progress = this.checked(await parsing);
-          parsing = undefined;
-          yield progress;
-          if (progress.done) break;
-        }
         keep?.(block);
-        parsing = this.reader.push(block);
-        parsing.catch(() => {}); // who waits for it may have gone
+        const parsed = this.reader.push(block);
+        parsed.catch(() => {}); // who waits for it may have gone
+        parsing.push(parsed);
+        if (parsing.length <= mostParsing) continue;
+        const progress = this.checked(await parsing.shift()!);
+        yield progress;
+        if (progress.done) break;
       }
-      if (parsing) yield this.checked(await parsing);
+      for (const parsed of parsing) yield this.checked(await parsed);
       yield this.checked(await this.reader.finish());
     } finally {
       this.signal?.removeEventListener('abort', this.cancel);
