@@ -1,219 +1,397 @@
-/** CSV and TSV through PapaParse: quoting is its business, types are ours (csv-types.ts). */
-import { createReadStream } from 'node:fs';
-import { Readable } from 'node:stream';
-import { type Data, Field, makeData, RecordBatch, Schema, Struct, Table } from 'apache-arrow';
+/** CSV and TSV: the addon reads them on all cores (native/csv), PapaParse writes them. */
+import { type FileHandle, open } from 'node:fs/promises';
+import { availableParallelism } from 'node:os';
+import {
+  Bool,
+  type Data,
+  type DataType,
+  DateDay,
+  Field,
+  Float64,
+  Int64,
+  makeData,
+  RecordBatch,
+  Schema,
+  Struct,
+  Table,
+  TimestampMicrosecond,
+  Utf8,
+} from 'apache-arrow';
 import Papa from 'papaparse';
-import { WarpjoinError } from '../errors.js';
-import { type ColumnBuilder, type CsvType, columnBuilder, csvTypeOf, widerCsvType } from './csv-types.js';
+import { untilAborted } from '../abort.js';
+import { type ErrorCode, WarpjoinError } from '../errors.js';
+import { type NativeResultColumn, native } from '../native.js';
+import { emptyBatch } from './batches.js';
+import type { CsvProgress, CsvType, NativeCsvBatch, NativeCsvReader } from './csv-native.js';
 import { asFileError, fileError, writeWhole } from './files.js';
+import type { ByteSource } from './source.js';
 import { textOf } from './text.js';
 
+/**
+ * Types of a CSV column. A bool is true, True, TRUE or false, False, FALSE; a date 2024-02-29; a timestamp 2024-02-29 10:00,
+ * with a T or a space, with or without seconds and up to six digits of them; a timestamptz the same with Z or an offset as +02:00.
+ */
+export type CsvTypeName = 'bool' | 'int64' | 'float64' | 'date' | 'timestamp' | 'timestamptz' | 'utf8';
+
 export interface CsvOptions {
-  /** What separates fields: ',' in .csv and a tab in .tsv files where unset. */
+  /** What separates fields, an ASCII character: ',' and in .tsv files a tab where unset. */
   delimiter?: string;
   /** Whether the first row names the columns (as when unset). Otherwise they are column1, column2, ... */
   header?: boolean;
-  /** Texts that mean null, beside the empty one. */
+  /** Texts that mean null, in addition to the empty one. */
   nullValues?: string[];
+  /** Types of columns by name; those of other columns are inferred. A value of another type is ERR_FILE. */
+  types?: Record<string, CsvTypeName>;
+  /** Reads no more rows than these, and infers types of them alone. All rows where unset. */
+  maxRows?: number;
 }
 
-const bytesPerRead = 1 << 20;
-const rowsPerBatch = 1 << 20; // keeps a text column's bytes below 2^31 for values up to 2 KB
-const textBytesPerBatch = 1 << 29;
+/** Where tests make what is large small. */
+export interface CsvSizes {
+  /** Bytes that the addon gets at a time. */
+  blockBytes?: number;
+  /** Bytes that one thread parses at a time. */
+  partBytes?: number;
+  threads?: number;
+}
+
+const typeNames: readonly CsvTypeName[] = ['bool', 'int64', 'float64', 'date', 'timestamp', 'timestamptz', 'utf8'];
+const mostThreads = 16;
+const bytesPerBlock = 1 << 23;
+const mostParsing = 2; // blocks
+const leastRead = 1 << 16;
+const bytesPerPart = 1 << 18;
+const bytesPerPreviewRow = 1 << 10;
+const rowsPerBatch = 1 << 20;
+const rowsPerStreamedBatch = 1 << 16;
 const rowsPerWrite = 1 << 14;
 
-/** Every record of the file with its line (1-based, of its first character). */
-async function forEachRecord(
-  path: string,
-  delimiter: string,
-  signal: AbortSignal | undefined,
-  visit: (fields: string[], line: number) => void,
-): Promise<void> {
-  const input = createReadStream(path, { highWaterMark: bytesPerRead });
-  const text = async function* () {
-    const decoder = new TextDecoder('utf-8', { fatal: true }); // whole characters, whatever the read boundaries
-    for await (const bytes of input) {
-      signal?.throwIfAborted();
-      const piece = decoder.decode(bytes as Buffer, { stream: true });
-      if (piece.includes('\0')) throw fileError(path, 'not a text file (it holds zero bytes)');
-      if (piece) yield piece;
-    }
-    decoder.decode();
-  };
-  const stream = Readable.from(text(), { objectMode: true, highWaterMark: 1 });
-  let line = 1;
-  try {
-    await new Promise<void>((resolve, reject) => {
-      Papa.parse<string[]>(stream, {
-        delimiter,
-        chunk({ data, errors }) {
-          const badRow = errors.find(({ type }) => type === 'Quotes');
-          for (let i = 0; i < data.length; i++) {
-            const record = data[i]!;
-            if (badRow && badRow.row === i) {
-              const what =
-                badRow.code === 'MissingQuotes' ? 'a quoted field has no end' : 'a quoted field goes on after its closing quote';
-              throw fileError(path, what, undefined, line);
-            }
-            visit(record, line);
-            line++;
-            for (const field of record) {
-              for (let at = field.indexOf('\n'); at >= 0; at = field.indexOf('\n', at + 1)) line++;
-            }
-          }
-          if (badRow) throw fileError(path, 'a quoted field is malformed', undefined, line);
-        },
-        complete: () => resolve(),
-        error: reject,
-      });
-    });
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException)?.code === 'ERR_ENCODING_INVALID_ENCODED_DATA') {
-      throw fileError(path, `after line ${line}: not UTF-8 text`, error);
-    }
-    throw asFileError(path, 'CSV', error, signal);
-  } finally {
-    stream.destroy();
-    input.destroy();
+/** ',' or, for a name that ends in .tsv (before .gz or .zst), a tab. */
+const delimiterOf = (name: string) => (/\.tsv(\.(gz|zst))?$/i.test(name) ? '\t' : ',');
+
+function checkOptions(options: CsvOptions): void {
+  const { delimiter, types = {}, maxRows = 0 } = options;
+  const isAscii = delimiter === undefined || (delimiter.length === 1 && delimiter > '\0' && delimiter < '\x7f');
+  if (!isAscii || Papa.BAD_DELIMITERS.includes(delimiter ?? ',')) {
+    throw new WarpjoinError('ERR_OPTION', `Expected one ASCII character for delimiter but received ${JSON.stringify(delimiter)}`);
+  }
+  for (const [name, type] of Object.entries(types)) {
+    if (typeNames.includes(type)) continue;
+    throw new WarpjoinError(
+      'ERR_OPTION',
+      `Expected ${typeNames.join(', ')} for types[${JSON.stringify(name)}] but received ${JSON.stringify(type)}`,
+    );
+  }
+  if (maxRows !== Infinity && !(Number.isSafeInteger(maxRows) && maxRows >= 0)) {
+    throw new WarpjoinError('ERR_OPTION', `Expected a number of rows for maxRows but received ${String(maxRows)}`);
   }
 }
 
-class CsvReader {
-  names: string[] | undefined;
-  private types: CsvType[];
-  private builders: ColumnBuilder[] | undefined;
-  private batchRows = 0;
-  private batchBytes = 0;
-  private batches: Data[][] = [];
-  private readonly sample: string[][] = [];
-  /** A value that the sample's types can't hold came up: the rest of the pass only finds the types. */
-  private misfit = false;
+/** The bytes of a file, in one buffer that each read fills anew. */
+class FileSource implements ByteSource {
+  private at = 0;
+  constructor(
+    readonly name: string,
+    private readonly file: FileHandle,
+    /** undefined: no regular file, which can't be read twice. */
+    readonly size: number | undefined,
+    private readonly bytesPerRead: number,
+  ) {}
+
+  static async open(path: string, bytesPerRead: number): Promise<FileSource> {
+    const file = await open(path);
+    try {
+      const info = await file.stat();
+      if (info.isDirectory()) throw fileError(path, 'is a directory');
+      return new FileSource(path, file, info.isFile() ? info.size : undefined, bytesPerRead);
+    } catch (error) {
+      await file.close();
+      throw error;
+    }
+  }
+
+  progress(): number | undefined {
+    return this.size === undefined ? undefined : this.size === 0 ? 1 : Math.min(this.at / this.size, 1);
+  }
+
+  /** From the beginning where the file is a regular one. Each part is there until the next is asked for. */
+  async *bytes(): AsyncGenerator<Uint8Array> {
+    const buffer = new Uint8Array(Math.min(this.bytesPerRead, Math.max(this.size ?? Infinity, leastRead)));
+    this.at = 0;
+    for (;;) {
+      const { bytesRead } = await this.file.read(buffer, 0, buffer.length, this.size === undefined ? null : this.at);
+      if (bytesRead === 0) return;
+      this.at += bytesRead;
+      yield buffer.subarray(0, bytesRead);
+    }
+  }
+
+  close(): Promise<void> {
+    return this.file.close();
+  }
+}
+
+/** The same bytes in blocks of about `size` bytes. Each is there until the next is asked for. */
+async function* inBlocks(bytes: AsyncIterable<Uint8Array>, size: number): AsyncGenerator<Uint8Array> {
+  let block: Uint8Array | undefined;
+  let used = 0;
+  for await (const part of bytes) {
+    for (let at = 0; at < part.length; ) {
+      if (used === 0 && part.length - at >= size) {
+        yield part.subarray(at, at + size);
+        at += size;
+        continue;
+      }
+      block ??= new Uint8Array(size);
+      const taken = Math.min(part.length - at, size - used);
+      block.set(part.subarray(at, at + taken), used);
+      at += taken;
+      used += taken;
+      if (used === size) {
+        yield block;
+        used = 0;
+      }
+    }
+  }
+  if (used > 0) yield block!.subarray(0, used);
+}
+
+function arrowType(type: CsvType): DataType {
+  switch (type) {
+    case 'bool':
+      return new Bool();
+    case 'int64':
+      return new Int64();
+    case 'float64':
+      return new Float64();
+    case 'date':
+      return new DateDay();
+    case 'timestamp':
+    case 'timestamptz':
+      return new TimestampMicrosecond(type === 'timestamptz' ? 'UTC' : null);
+    default:
+      return new Utf8();
+  }
+}
+
+function arrowData(type: DataType, { length, nullCount, validity, chunks }: NativeResultColumn): Data {
+  const { values, offsets } = chunks[0]!;
+  const nullBitmap = validity && new Uint8Array(validity);
+  const common = { type: type as never, length, nullCount, nullBitmap };
+  if (offsets) return makeData({ ...common, valueOffsets: new Int32Array(offsets), data: new Uint8Array(values) } as never);
+  const Values = type instanceof Bool ? Uint8Array : (type.ArrayType as Int32ArrayConstructor);
+  return makeData({ ...common, data: new Values(values) } as never);
+}
+
+const schemaOf = ({ names, types }: CsvProgress) =>
+  new Schema(names.map((name, c) => new Field(name, arrowType(types[c]!), true)));
+
+const arrowBatch = (schema: Schema, { rows, columns }: NativeCsvBatch) => {
+  const children = columns.map((column, c) => arrowData(schema.fields[c]!.type, column));
+  const struct = makeData({ type: new Struct(schema.fields), length: rows, nullCount: 0, children });
+  return new RecordBatch(schema, struct);
+};
+
+/** One pass over a file. */
+class Pass {
+  private readonly reader: NativeCsvReader;
+  private readonly cancel = () => this.reader.cancel();
 
   constructor(
-    private readonly path: string,
-    private readonly header: boolean,
-    private readonly nullValues: Set<string>,
-    /** Types known to hold every value; without them the first rows decide, and later ones may object. */
-    private readonly known?: CsvType[],
+    private readonly source: ByteSource,
+    options: CsvOptions,
+    private readonly sizes: CsvSizes,
+    private readonly signal: AbortSignal | undefined,
+    streaming: boolean,
+    known: CsvType[] = [],
   ) {
-    this.types = known ?? [];
-  }
-
-  visit(fields: string[], line: number): void {
-    if (!this.names) {
-      if (this.header && fields.length === 1 && fields[0] === '') return;
-      this.setNames(fields);
-      if (this.header) return;
-    }
-    const width = this.names!.length;
-    if (fields.length !== width) {
-      if (fields.length === 1 && fields[0] === '') return; // a blank line
-      throw fileError(this.path, `expected ${width} fields, found ${fields.length}`, undefined, line);
-    }
-    if (this.builders) this.add(fields);
-    else {
-      this.sample.push(fields);
-      if (this.sample.length === 4096) this.startBuilding();
-    }
-  }
-
-  private setNames(fields: string[]): void {
-    this.names = fields.map((name, i) => (this.header && name !== '' ? name : `column${i + 1}`));
-    const twice = this.names.find((name, i) => this.names!.indexOf(name) !== i);
-    if (twice !== undefined) throw fileError(this.path, `two columns are named "${twice}"`, undefined, 1);
-    if (this.known) this.builders = this.known.map(columnBuilder);
-    else this.types = this.names.map(() => 'empty');
-  }
-
-  private isNull(text: string): boolean {
-    return text === '' || this.nullValues.has(text);
-  }
-
-  private widen(fields: string[]): void {
-    fields.forEach((text, c) => {
-      if (this.types[c] !== 'utf8' && !this.isNull(text)) this.types[c] = widerCsvType(this.types[c]!, csvTypeOf(text));
+    signal?.throwIfAborted();
+    const { threads = Math.min(availableParallelism(), mostThreads), partBytes = bytesPerPart } = sizes;
+    this.reader = new (native().CsvReader)({
+      threads,
+      delimiter: (options.delimiter ?? delimiterOf(source.name)).charCodeAt(0),
+      header: options.header ?? true,
+      nullValues: options.nullValues ?? [],
+      given: Object.entries(options.types ?? {}).map(([name, type]) => ({ name, type })),
+      known,
+      streaming,
+      maxRows: options.maxRows ?? Infinity,
+      batchRows: streaming ? rowsPerStreamedBatch : rowsPerBatch,
+      partBytes,
+      maxRecordBytes: 1 << 30,
     });
+    signal?.addEventListener('abort', this.cancel);
   }
 
-  private startBuilding(): void {
-    for (const fields of this.sample) this.widen(fields);
-    this.builders = this.types.map(columnBuilder);
-    for (const fields of this.sample) this.add(fields);
-    this.sample.length = 0;
-  }
-
-  private add(fields: string[]): void {
-    if (this.misfit) {
-      this.widen(fields);
-      return;
-    }
-    const builders = this.builders!;
-    for (let c = 0; c < fields.length; c++) {
-      const text = fields[c]!;
-      // A column that had no value yet has a text builder, and a type to be found.
-      const fits = this.isNull(text) ? builders[c]!.add(null) : this.types[c] !== 'empty' && builders[c]!.add(text);
-      if (!fits) {
-        this.misfit = true;
-        this.batches = [];
-        this.widen(fields);
-        return;
+  /** What is known after each block, and at the end. `keep` gets the blocks. */
+  async *run(keep?: (block: Uint8Array) => void): AsyncGenerator<CsvProgress> {
+    const { source, sizes } = this;
+    try {
+      // The addon has the next block when it has parsed one, so that it need not wait for this thread.
+      const parsing: Promise<CsvProgress>[] = [];
+      for await (const block of inBlocks(source.bytes(), sizes.blockBytes ?? bytesPerBlock)) {
+        keep?.(block);
+        const parsed = this.reader.push(block);
+        parsed.catch(() => {}); // who waits for it may have gone
+        parsing.push(parsed);
+        if (parsing.length <= mostParsing) continue;
+        const progress = this.checked(await parsing.shift()!);
+        yield progress;
+        if (progress.done) break;
       }
-      this.batchBytes += text.length;
+      for (const parsed of parsing) yield this.checked(await parsed);
+      yield this.checked(await this.reader.finish());
+    } finally {
+      this.signal?.removeEventListener('abort', this.cancel);
+      this.reader.cancel();
+      this.reader.release();
     }
-    if (++this.batchRows === rowsPerBatch || this.batchBytes >= textBytesPerBatch) this.endBatch();
   }
 
-  private endBatch(): void {
-    this.batches.push(this.builders!.map((builder) => builder.finish()));
-    this.builders = this.types.map(columnBuilder);
-    this.batchRows = 0;
-    this.batchBytes = 0;
+  private checked(progress: CsvProgress): CsvProgress {
+    const { fault } = progress;
+    if (fault) throw fileError(this.source.name, fault.what, undefined, fault.line || undefined);
+    return progress;
   }
+}
 
-  /** The table, or the column types to read the file again with. */
-  finish(): Table | CsvType[] {
-    if (!this.names) throw fileError(this.path, 'the file is empty');
-    if (!this.builders) this.startBuilding();
-    if (this.misfit) return this.types;
-    if (this.batchRows > 0 || this.batches.length === 0) this.endBatch();
-    const schema = new Schema(this.names.map((name, c) => new Field(name, this.batches[0]![c]!.type, true)));
-    const batches = this.batches.map(
-      (children) =>
-        new RecordBatch(
-          schema,
-          makeData({ type: new Struct(schema.fields), length: children[0]!.length, nullCount: 0, children }),
-        ),
-    );
-    return new Table(schema, batches);
+const addonCodes: readonly string[] = ['ERR_OPTION', 'ERR_MEMORY_LIMIT', 'ERR_DEVICE', 'ERR_INTERNAL'] satisfies ErrorCode[];
+
+/** A WarpjoinError of what the addon threw; others as they are. */
+function asAddonError(name: string, error: unknown): unknown {
+  const { code, message } = (error ?? {}) as { code?: string; message?: string };
+  if (error instanceof WarpjoinError || !code || !addonCodes.includes(code)) return error;
+  return new WarpjoinError(code as ErrorCode, `${name}: ${message}`, { cause: error });
+}
+
+/** Runs `work` on a source; opens and closes it where it is a path. */
+async function* withSource<T>(
+  source: ByteSource | string,
+  options: CsvOptions,
+  sizes: CsvSizes,
+  signal: AbortSignal | undefined,
+  work: (source: ByteSource, sizes: CsvSizes) => AsyncGenerator<T>,
+): AsyncGenerator<T> {
+  checkOptions(options);
+  // A preview reads little more than it shows.
+  const preview = Math.max((options.maxRows ?? Infinity) * bytesPerPreviewRow, 1 << 16);
+  const blockBytes = sizes.blockBytes ?? Math.min(bytesPerBlock, preview);
+  const name = typeof source === 'string' ? source : source.name;
+  let file: FileSource | undefined;
+  try {
+    signal?.throwIfAborted();
+    if (typeof source === 'string') file = await FileSource.open(source, blockBytes);
+    yield* work(file ?? (source as ByteSource), { ...sizes, blockBytes });
+  } catch (error) {
+    throw signal?.aborted ? signal.reason : asFileError(name, 'CSV', asAddonError(name, error), signal);
+  } finally {
+    await file?.close();
   }
 }
 
 /**
- * Reads a CSV file (UTF-8, RFC 4180 quoting). Column types are the narrowest that hold every value: bool, int64, float64,
- * date, timestamp (microseconds; UTC where values have an offset) or utf8. An empty field is null, quoted or not. In a
- * file of one column a blank line is a null; elsewhere it is skipped. Throws ERR_FILE with the file and line.
+ * Reads a CSV file (UTF-8, RFC 4180 quoting, lines that end with LF, CRLF or CR) on all cores. A string is a file's path. Column
+ * types are those of `types`, otherwise the narrowest that hold every value: bool, int64, float64, date, timestamp (microseconds;
+ * UTC where values have an offset) or utf8; a column without values is utf8. A number counts as one only if it is written as
+ * numbers are: 007 is text. An empty field is null, quoted or not. In a file of one column a blank line is a null; elsewhere it is
+ * skipped. Text that follows numbers is found late: a regular file is then read twice, and what can't be read twice is kept in
+ * memory for that. Throws ERR_FILE with the file and line, and ERR_OPTION. `onProgress` is called after each block with
+ * the fraction that was read; undefined where the size is not known.
  */
-export async function readCsv(path: string, options: CsvOptions = {}, signal?: AbortSignal): Promise<Table> {
-  const delimiter = options.delimiter ?? (path.endsWith('.tsv') ? '\t' : ',');
-  if (delimiter.length !== 1 || Papa.BAD_DELIMITERS.includes(delimiter)) {
-    throw new WarpjoinError('ERR_OPTION', `Expected one character for delimiter but received ${JSON.stringify(delimiter)}`);
-  }
-  const nullValues = new Set(options.nullValues ?? []);
-  const pass = async (known?: CsvType[]) => {
-    const reader = new CsvReader(path, options.header ?? true, nullValues, known);
-    await forEachRecord(path, delimiter, signal, (fields, line) => reader.visit(fields, line));
-    return reader.finish();
+export async function readCsv(
+  source: ByteSource | string,
+  options: CsvOptions = {},
+  signal?: AbortSignal,
+  onProgress?: (fraction: number | undefined) => void,
+  sizes: CsvSizes = {},
+): Promise<Table> {
+  const reading = (async () => {
+    let table: Table | undefined;
+    const work = (opened: ByteSource, within: CsvSizes) => readWhole(opened, options, within, signal, onProgress);
+    for await (table of withSource(source, options, sizes, signal, work));
+    return table!;
+  })();
+  return signal ? untilAborted(reading, signal) : reading;
+}
+
+async function* readWhole(
+  source: ByteSource,
+  options: CsvOptions,
+  sizes: CsvSizes,
+  signal: AbortSignal | undefined,
+  onProgress: ((fraction: number | undefined) => void) | undefined,
+): AsyncGenerator<Table> {
+  const twice = source instanceof FileSource && source.size !== undefined;
+  const kept: Uint8Array[] = [];
+  const pass = async (from: ByteSource, known: CsvType[], keep?: (block: Uint8Array) => void) => {
+    let last: CsvProgress | undefined;
+    for await (last of new Pass(from, options, sizes, signal, false, known).run(keep)) onProgress?.(from.progress());
+    return last!;
   };
-  const first = await pass();
-  if (first instanceof Table) return first;
-  const second = await pass(first);
-  if (second instanceof Table) return second;
-  throw fileError(path, 'changed while it was read');
+  let read = await pass(source, [], twice ? undefined : (block) => kept.push(block.slice()));
+  if (read.lost) {
+    const again: ByteSource = {
+      name: source.name,
+      progress: () => undefined,
+      async *bytes() {
+        yield* kept;
+      },
+    };
+    read = await pass(twice ? source : again, read.types);
+    if (read.lost) throw fileError(source.name, 'changed while it was read');
+  }
+  const schema = schemaOf(read);
+  yield new Table(
+    schema,
+    read.batches.map((batch) => arrowBatch(schema, batch)),
+  );
+}
+
+/**
+ * Reads a CSV file batch by batch, in bounded memory, as readCsv() does; but types are those of `types` or of the first rows (the
+ * first 8 MiB): a later value that does not fit is ERR_FILE, which names `types`. A file without rows gives one batch of none.
+ */
+export async function* scanCsv(
+  source: ByteSource | string,
+  options: CsvOptions = {},
+  signal?: AbortSignal,
+  sizes: CsvSizes = {},
+): AsyncGenerator<RecordBatch> {
+  const scanning = withSource(source, options, sizes, signal, (opened, within) => scanBatches(opened, options, within, signal));
+  try {
+    for (;;) {
+      const next = scanning.next();
+      const { done, value } = await (signal ? untilAborted(next, signal) : next);
+      if (done) return;
+      yield value;
+    }
+  } finally {
+    // Where the source does not answer, as a pipe without a writer, nobody can wait for it.
+    const ended = scanning.return(undefined);
+    if (!signal?.aborted) await ended;
+    else ended.catch(() => {});
+  }
+}
+
+async function* scanBatches(
+  source: ByteSource,
+  options: CsvOptions,
+  sizes: CsvSizes,
+  signal: AbortSignal | undefined,
+): AsyncGenerator<RecordBatch> {
+  let schema: Schema | undefined;
+  let last: CsvProgress | undefined;
+  for await (last of new Pass(source, options, sizes, signal, true).run()) {
+    if (last.batches.length === 0) continue;
+    schema ??= schemaOf(last);
+    for (const batch of last.batches) yield arrowBatch(schema, batch);
+  }
+  if (!schema) yield emptyBatch(schemaOf(last!));
 }
 
 /** Writes a CSV file with a header. Nulls are empty fields, empty texts "". Throws ERR_FILE, or ERR_NOT_SUPPORTED for nested columns. */
 export async function writeCsv(table: Table, path: string, options: CsvOptions = {}, signal?: AbortSignal): Promise<void> {
-  const delimiter = options.delimiter ?? (path.endsWith('.tsv') ? '\t' : ',');
+  const delimiter = options.delimiter ?? delimiterOf(path);
   const unparse = { delimiter, newline: '\n', quotes: (value: unknown) => value === '' };
   const utf8 = new TextEncoder();
   await writeWhole(path, signal, async (append) => {

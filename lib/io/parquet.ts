@@ -1,80 +1,159 @@
-/** Parquet through parquet-wasm, one row group in its memory at a time. */
-import { openAsBlob } from 'node:fs';
+/** Parquet through parquet-wasm: row groups are decoded by worker threads, each one's in its own memory. */
 import { stat } from 'node:fs/promises';
-import { type RecordBatch, Table, tableToIPC } from 'apache-arrow';
-import type { RecordBatch as WasmBatch } from 'parquet-wasm';
+import { availableParallelism } from 'node:os';
+import { DataType, type RecordBatch, type Schema, Table, tableToIPC } from 'apache-arrow';
+import type { RecordBatch as WasmBatch } from 'parquet-wasm/esm';
+import { untilAborted } from '../abort.js';
+import { WarpjoinError } from '../errors.js';
 import { readIpcBytes } from '../ipc/reader.js';
+import { didYouMean } from '../suggest.js';
+import { emptyBatch } from './batches.js';
 import { asFileError, asWriteError, fileError, writeWhole } from './files.js';
+import { ParquetDecoder, type ParquetSummary, parquetLibrary } from './parquet-decoder.js';
 
-const rowsPerBatch = 1 << 20;
-
-// 5 MB of WebAssembly: loaded by the first Parquet file only.
-const library = () => import('parquet-wasm');
-
-/**
- * parquet-wasm panics at some damage, and where that is in a task of its own, the promise that waits for it never settles:
- * the trap surfaces as an uncaught exception alone. This rejects with it. The module can't be used afterwards.
- */
-async function untilTrap<T>(work: () => Promise<T>): Promise<T> {
-  let caught!: (error: unknown) => void;
-  const trap = new Promise<never>((_, reject) => {
-    caught = (error) => {
-      if ((error as Error | undefined)?.name !== 'RuntimeError') throw error;
-      reject(new Error('the decoder gave up', { cause: error }));
-    };
-  });
-  process.on('uncaughtException', caught);
-  try {
-    return await Promise.race([work(), trap]);
-  } finally {
-    process.off('uncaughtException', caught);
-  }
+export interface ParquetOptions {
+  /** Reads no more rows than these: of the row groups that have them. All rows where unset. */
+  maxRows?: number;
+  /** Columns to read, in the file's order; others are not decoded. All where unset. */
+  columns?: readonly string[];
 }
 
-/** Reads a Parquet file; column types come as the file states them. Throws ERR_FILE. */
-export async function readParquet(path: string, signal?: AbortSignal): Promise<Table> {
+const rowsPerBatch = 1 << 20;
+const bytesPerDecoder = 4 << 20;
+const mostDecoders = 16;
+
+/** Reads a Parquet file; column types come as the file states them. Throws ERR_FILE, and ERR_COLUMN_NOT_FOUND for `columns`. */
+export async function readParquet(
+  path: string,
+  signal?: AbortSignal,
+  onProgress?: (fraction: number | undefined) => void,
+  options: ParquetOptions = {},
+): Promise<Table> {
+  const batches: RecordBatch[] = [];
+  for await (const batch of scan(path, signal, options, onProgress)) batches.push(batch);
+  return new Table(batches);
+}
+
+/** Reads a Parquet file batch by batch, in bounded memory: a few row groups at a time. A file without rows gives one batch of none. */
+export function scanParquet(
+  path: string,
+  signal?: AbortSignal,
+  options: Pick<ParquetOptions, 'columns'> = {},
+): AsyncGenerator<RecordBatch> {
+  return scan(path, signal, options);
+}
+
+async function* scan(
+  path: string,
+  signal: AbortSignal | undefined,
+  { columns, maxRows = Infinity }: ParquetOptions,
+  onProgress?: (fraction: number) => void,
+): AsyncGenerator<RecordBatch> {
+  const decoders: ParquetDecoder[] = [];
+  const open = async () => {
+    const decoder = await ParquetDecoder.open(path);
+    decoders.push(decoder);
+    return decoder;
+  };
+  const unlessAborted = <T>(promise: Promise<T>) => (signal ? untilAborted(promise, signal) : promise);
   try {
+    signal?.throwIfAborted();
     const info = await stat(path);
     if (info.isDirectory()) throw fileError(path, 'is a directory');
     if (info.size < 12) throw fileError(path, 'not a Parquet file: shorter than its header and footer');
-    return await untilTrap(() => decode(path, signal));
+    const summary = await unlessAborted(open().then((decoder) => decoder.summary));
+    const schema = checkedSchema(path, summary, columns);
+    const requests = groupRequests(summary, maxRows);
+    const threads = Math.min(availableParallelism(), mostDecoders, requests.length, Math.ceil(info.size / bytesPerDecoder));
+    await Promise.all(Array.from({ length: threads - 1 }, open));
+    const parts: Promise<Uint8Array[]>[] = [];
+    let rows = 0;
+    for (let i = 0; i < requests.length; i++) {
+      // Each decoder has one group in work and one that waits.
+      while (parts.length < Math.min(requests.length, i + 2 * decoders.length)) {
+        parts.push(decoders[parts.length % decoders.length]!.read({ ...requests[parts.length]!, columns }));
+      }
+      const streams = await unlessAborted(parts[i]!);
+      delete parts[i];
+      onProgress?.((i + 1) / requests.length);
+      for (const stream of streams) {
+        for (const batch of readIpcBytes(stream).batches) {
+          rows += batch.numRows;
+          yield batch;
+        }
+      }
+    }
+    const expected = requests.reduce((sum, { rows }) => sum + rows, 0);
+    if (rows !== expected) throw fileError(path, `damaged: ${expected} rows announced, ${rows} found`);
+    if (requests.length === 0) yield emptyBatch(schema);
   } catch (error) {
     throw asFileError(path, 'Parquet', error, signal);
+  } finally {
+    for (const decoder of decoders) void decoder.close();
   }
 }
 
-async function decode(path: string, signal: AbortSignal | undefined): Promise<Table> {
-  const { ParquetFile } = await library();
-  const file = await ParquetFile.fromFile(await openAsBlob(path));
-  try {
-    const claimed = file.metadata().fileMetadata().numRows();
-    const stream = await file.stream({ batchSize: rowsPerBatch, concurrency: 1 });
-    const batches: RecordBatch[] = [];
-    let rows = 0;
-    for await (const part of stream as unknown as AsyncIterable<WasmBatch>) {
-      signal?.throwIfAborted();
-      for (const batch of readIpcBytes(part.intoIPCStream()).batches) {
-        batches.push(batch);
-        rows += batch.numRows;
-      }
-    }
-    if (rows !== claimed) throw fileError(path, `damaged: ${claimed} rows announced, ${rows} found`);
-    return batches.length > 0 ? new Table(batches) : readIpcBytes(file.schema().intoIPCStream());
-  } finally {
-    file.free();
+/** The schema of the columns that are wanted. */
+function checkedSchema(path: string, { rows, groups, schema }: ParquetSummary, columns?: readonly string[]): Schema {
+  const inGroups = groups.reduce((sum, count) => sum + count, 0);
+  if (inGroups !== rows) throw fileError(path, `damaged: ${rows} rows announced, ${inGroups} found`);
+  const whole = readIpcBytes(schema).schema;
+  if (!columns) return whole;
+  const names = whole.fields.map(({ name }) => name);
+  for (const name of columns) {
+    if (names.includes(name)) continue;
+    throw new WarpjoinError('ERR_COLUMN_NOT_FOUND', `${path}: there is no column "${name}"${didYouMean(name, names)}`);
   }
+  return whole.select([...columns]);
+}
+
+/** The row groups that hold the first `maxRows` rows. */
+function groupRequests({ groups }: ParquetSummary, maxRows: number) {
+  const requests: { group: number; rows: number; limit: number | undefined }[] = [];
+  let left = maxRows;
+  groups.forEach((count, group) => {
+    if (left > 0 && count > 0) requests.push({ group, rows: Math.min(count, left), limit: count > left ? left : undefined });
+    left -= count;
+  });
+  return requests;
+}
+
+/**
+ * Columns that a dictionary hardly makes smaller: it takes most of the time to write them. Of `sampled` values drawn from n
+ * different ones sampled^2 / 2n are repeated; here n is above about 65536.
+ */
+function manyValued(table: Table): string[] {
+  const sampled = 4096;
+  const leastRepeated = 128;
+  if (table.numRows < 4 * sampled) return [];
+  const flat = table.schema.fields.filter(({ type }) => !type.children?.length && !DataType.isDictionary(type));
+  const step = Math.floor(table.numRows / sampled);
+  const many = flat.filter(({ name }) => {
+    const column = table.getChild(name)!;
+    const values = new Set(Array.from({ length: sampled }, (_, i) => String(column.get(i * step))));
+    return sampled - values.size < leastRepeated;
+  });
+  return many.map(({ name }) => name);
 }
 
 /** Writes a Parquet file with Snappy compression. Types that Parquet lacks are refused with ERR_FILE. */
 export async function writeParquet(table: Table, path: string, signal?: AbortSignal): Promise<void> {
   const {
     Compression,
+    EnabledStatistics,
     Table: WasmTable,
     WriterPropertiesBuilder,
     transformParquetStream,
     writeParquet: encode,
-  } = await library();
-  const properties = () => new WriterPropertiesBuilder().setCompression(Compression.SNAPPY).setCreatedBy('warpjoin').build();
+  } = await parquetLibrary();
+  const plain = manyValued(table);
+  const properties = () => {
+    const builder = new WriterPropertiesBuilder()
+      .setCompression(Compression.SNAPPY)
+      .setStatisticsEnabled(EnabledStatistics.Chunk)
+      .setCreatedBy('warpjoin');
+    return plain.reduce((made, name) => made.setColumnDictionaryEnabled(name, false), builder).build();
+  };
   await writeWhole(path, signal, async (append) => {
     try {
       if (table.numRows === 0) return await append(encode(WasmTable.fromIPCStream(tableToIPC(table, 'stream')), properties()));

@@ -1,6 +1,7 @@
 #include <napi.h>
 
 #include "binding/convert.h"
+#include "binding/csv_reader.h"
 #include "binding/engine_wrap.h"
 #include "binding/entry.h"
 #include "binding/handles.h"
@@ -56,6 +57,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
     exports.Set("gpuSupport", make_function<list_gpu_support>(env, "gpuSupport"));
     exports.Set("failThreads", make_function<fail_threads>(env, "failThreads"));
     exports.Set("Engine", EngineWrap::define(env));
+    exports.Set("CsvReader", CsvReaderWrap::define(env));
   } catch (...) {
     throw_into_js(env);
   }

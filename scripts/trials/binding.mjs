@@ -815,6 +815,52 @@ function misconstruct() {
   }
 }
 
+const CSV_PIECES = ['1', '0.5', 'x', '"', '""', ',', ',', '\n', '\n', '\r\n', 'true', '2024-01-01', '\0', '\u20ac', '-'];
+const csvBytes = () => Buffer.from(times(below(200), () => pick(CSV_PIECES)).join(''));
+const CSV_TYPES = ['bool', 'int64', 'float64', 'date', 'timestamp', 'timestamptz', 'utf8', 'empty', 'int'];
+const csvOptions = () => ({
+  threads: mostly(() => 1 + below(3)),
+  delimiter: mostly(() => pick([44, 44, 44, 59, 34, 10, 200])),
+  header: flag(),
+  nullValues: mostly(() => times(below(2), () => mostly(() => pick(['x', '-'])))),
+  given: mostly(() =>
+    times(below(8) ? 0 : 1, () => mostly(() => ({ name: pick(['x', 'column1']), type: mostly(() => pick(CSV_TYPES)) }))),
+  ),
+  known: mostly(() => times(below(8) ? 0 : below(4), () => mostly(() => pick(CSV_TYPES)))),
+  streaming: flag(),
+  maxRows: pick([ALL, ALL, count(20)]),
+  batchRows: mostly(() => 1 + below(20)),
+  partBytes: mostly(() => 1 + below(100)),
+  maxRecordBytes: mostly(() => pick([50, 2 ** 30])),
+});
+const CSV_METHODS = ['push', 'push', 'push', 'push', 'finish', 'cancel', 'release'];
+requireAll(addon.CsvReader, new Set(CSV_METHODS));
+
+/** A reader of CSV files whose methods are called in any order, several at a time. */
+async function readCsv() {
+  strangeness = pick([0, 0, 0.02, 0.1]);
+  try {
+    const reader = new addon.CsvReader(mostly(csvOptions));
+    const last = ['finish', 'finish', 'release'];
+    const calls = [...times(below(8), () => (chance(0.9) ? 'push' : pick(CSV_METHODS))), ...last].map(async (name) => {
+      const counted = seen.get(`csv.${name}`) ?? seen.set(`csv.${name}`, { called: 0, succeeded: 0 }).get(`csv.${name}`);
+      counted.called++;
+      try {
+        const receiver = chance(0.01) ? pick(strange)() : reader;
+        const made = await Reflect.apply(reader[name], receiver, [mostly(csvBytes)]);
+        counted.succeeded++;
+        for (const { columns } of made?.batches ?? []) for (const column of columns) touch(column);
+      } catch (error) {
+        check(`csv.${name}`, error);
+      }
+    });
+    if (chance(0.5)) await Promise.all(calls);
+  } catch (error) {
+    check('new CsvReader', error);
+  }
+  strangeness = 0;
+}
+
 /** Engines that were not disposed go with their threads when they are collected. */
 async function collect() {
   setFlagsFromString('--expose-gc');
@@ -844,6 +890,7 @@ for (; round < rounds; round++) {
       await Promise.all(times(1 + below(CALLS_AT_ONCE), () => call()));
     }
     if (chance(0.1)) misconstruct();
+    await readCsv();
     const last = chance(0.3) ? [call(), call()] : [];
     for (const { engine } of engines) if (chance(0.9)) await engine.dispose();
     await Promise.all(last);

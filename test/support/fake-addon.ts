@@ -424,6 +424,9 @@ export function fakeAddon(settings: Partial<FakeSettings> = {}): FakeAddon {
       addon.engines.push(engine);
       return engine;
     } as unknown as NativeAddon['Engine'],
+    CsvReader: function CsvReader() {
+      throw new Error('the fake addon reads no files');
+    } as unknown as NativeAddon['CsvReader'],
   };
   return addon;
 }
