@@ -1,11 +1,12 @@
 /** CSV and TSV through PapaParse: quoting is its business, types are ours (csv-types.ts). */
-import { createReadStream } from 'node:fs';
 import { Readable } from 'node:stream';
 import { type Data, Field, makeData, RecordBatch, Schema, Struct, Table } from 'apache-arrow';
 import Papa from 'papaparse';
 import { WarpjoinError } from '../errors.js';
 import { type ColumnBuilder, type CsvType, columnBuilder, csvTypeOf, widerCsvType } from './csv-types.js';
 import { asFileError, fileError, writeWhole } from './files.js';
+import type { ByteSource } from './source.js';
+import { openSource } from './sources.js';
 import { textOf } from './text.js';
 
 export interface CsvOptions {
@@ -15,9 +16,16 @@ export interface CsvOptions {
   header?: boolean;
   /** Texts that mean null, beside the empty one. */
   nullValues?: string[];
+  /** Types of columns, by name, in place of those that their values have. */
+  types?: Record<string, CsvTypeName>;
+  /** Stops after so many rows. */
+  maxRows?: number;
 }
 
-const bytesPerRead = 1 << 20;
+export type CsvTypeName = 'bool' | 'int64' | 'float64' | 'date' | 'timestamp' | 'utf8';
+
+class EnoughRows extends Error {}
+
 const rowsPerBatch = 1 << 20; // keeps a text column's bytes below 2^31 for values up to 2 KB
 const textBytesPerBatch = 1 << 29;
 const rowsPerWrite = 1 << 14;
@@ -25,16 +33,16 @@ const rowsPerWrite = 1 << 14;
 /** Every record of the file with its line (1-based, of its first character). */
 async function forEachRecord(
   path: string,
+  input: AsyncIterable<Uint8Array>,
   delimiter: string,
   signal: AbortSignal | undefined,
   visit: (fields: string[], line: number) => void,
 ): Promise<void> {
-  const input = createReadStream(path, { highWaterMark: bytesPerRead });
   const text = async function* () {
     const decoder = new TextDecoder('utf-8', { fatal: true }); // whole characters, whatever the read boundaries
     for await (const bytes of input) {
       signal?.throwIfAborted();
-      const piece = decoder.decode(bytes as Buffer, { stream: true });
+      const piece = decoder.decode(bytes, { stream: true });
       if (piece.includes('\0')) throw fileError(path, 'not a text file (it holds zero bytes)');
       if (piece) yield piece;
     }
@@ -68,18 +76,19 @@ async function forEachRecord(
       });
     });
   } catch (error) {
+    if (error instanceof EnoughRows) return;
     if ((error as NodeJS.ErrnoException)?.code === 'ERR_ENCODING_INVALID_ENCODED_DATA') {
       throw fileError(path, `after line ${line}: not UTF-8 text`, error);
     }
     throw asFileError(path, 'CSV', error, signal);
   } finally {
     stream.destroy();
-    input.destroy();
   }
 }
 
 class CsvReader {
   names: string[] | undefined;
+  private rows = 0;
   private types: CsvType[];
   private builders: ColumnBuilder[] | undefined;
   private batchRows = 0;
@@ -93,6 +102,8 @@ class CsvReader {
     private readonly path: string,
     private readonly header: boolean,
     private readonly nullValues: Set<string>,
+    private readonly given: Record<string, CsvTypeName>,
+    private readonly maxRows: number,
     /** Types known to hold every value; without them the first rows decide, and later ones may object. */
     private readonly known?: CsvType[],
   ) {
@@ -110,6 +121,8 @@ class CsvReader {
       if (fields.length === 1 && fields[0] === '') return; // a blank line
       throw fileError(this.path, `expected ${width} fields, found ${fields.length}`, undefined, line);
     }
+    if (++this.rows > this.maxRows) throw new EnoughRows();
+    this.checkGiven(fields, line);
     if (this.builders) this.add(fields);
     else {
       this.sample.push(fields);
@@ -122,7 +135,17 @@ class CsvReader {
     const twice = this.names.find((name, i) => this.names!.indexOf(name) !== i);
     if (twice !== undefined) throw fileError(this.path, `two columns are named "${twice}"`, undefined, 1);
     if (this.known) this.builders = this.known.map(columnBuilder);
-    else this.types = this.names.map(() => 'empty');
+    else this.types = this.names.map((name) => this.given[name] ?? 'empty');
+    const unknown = Object.keys(this.given).find((name) => !this.names!.includes(name));
+    if (unknown !== undefined) throw fileError(this.path, `there is no column "${unknown}" for types`);
+  }
+
+  private checkGiven(fields: string[], line: number): void {
+    for (const [name, type] of Object.entries(this.given)) {
+      const text = fields[this.names!.indexOf(name)]!;
+      if (this.isNull(text) || columnBuilder(type).add(text)) continue;
+      throw fileError(this.path, `column "${name}": "${text}" is no ${type}`, undefined, line);
+    }
   }
 
   private isNull(text: string): boolean {
@@ -131,7 +154,8 @@ class CsvReader {
 
   private widen(fields: string[]): void {
     fields.forEach((text, c) => {
-      if (this.types[c] !== 'utf8' && !this.isNull(text)) this.types[c] = widerCsvType(this.types[c]!, csvTypeOf(text));
+      if (this.types[c] !== 'utf8' && !this.given[this.names![c]!] && !this.isNull(text))
+        this.types[c] = widerCsvType(this.types[c]!, csvTypeOf(text));
     });
   }
 
@@ -193,22 +217,46 @@ class CsvReader {
  * date, timestamp (microseconds; UTC where values have an offset) or utf8. An empty field is null, quoted or not. In a
  * file of one column a blank line is a null; elsewhere it is skipped. Throws ERR_FILE with the file and line.
  */
-export async function readCsv(path: string, options: CsvOptions = {}, signal?: AbortSignal): Promise<Table> {
+export async function readCsv(
+  source: ByteSource | string,
+  options: CsvOptions = {},
+  signal?: AbortSignal,
+  onProgress?: (fraction: number | undefined) => void,
+): Promise<Table> {
+  const input = typeof source === 'string' ? await openSource(source, signal) : source;
+  const { name: path } = input;
   const delimiter = options.delimiter ?? (path.endsWith('.tsv') ? '\t' : ',');
   if (delimiter.length !== 1 || Papa.BAD_DELIMITERS.includes(delimiter)) {
     throw new WarpjoinError('ERR_OPTION', `Expected one character for delimiter but received ${JSON.stringify(delimiter)}`);
   }
   const nullValues = new Set(options.nullValues ?? []);
-  const pass = async (known?: CsvType[]) => {
-    const reader = new CsvReader(path, options.header ?? true, nullValues, known);
-    await forEachRecord(path, delimiter, signal, (fields, line) => reader.visit(fields, line));
+  const held: Uint8Array[] = []; // a source is read once, and there may be a second pass
+  const bytes = async function* () {
+    for await (const chunk of input.bytes()) {
+      held.push(chunk);
+      onProgress?.(input.progress());
+      yield chunk;
+    }
+  };
+  const pass = async (chunks: AsyncIterable<Uint8Array>, known?: CsvType[]) => {
+    const most = options.maxRows ?? Number.POSITIVE_INFINITY;
+    const reader = new CsvReader(path, options.header ?? true, nullValues, options.types ?? {}, most, known);
+    await forEachRecord(path, chunks, delimiter, signal, (fields, line) => reader.visit(fields, line));
     return reader.finish();
   };
-  const first = await pass();
+  const first = await pass(bytes());
   if (first instanceof Table) return first;
-  const second = await pass(first);
+  const second = await pass(Readable.from(held), first);
   if (second instanceof Table) return second;
   throw fileError(path, 'changed while it was read');
+}
+
+export async function* scanCsv(
+  source: ByteSource | string,
+  options: CsvOptions = {},
+  signal?: AbortSignal,
+): AsyncGenerator<RecordBatch> {
+  yield* (await readCsv(source, options, signal)).batches;
 }
 
 /** Writes a CSV file with a header. Nulls are empty fields, empty texts "". Throws ERR_FILE, or ERR_NOT_SUPPORTED for nested columns. */

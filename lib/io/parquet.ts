@@ -31,24 +31,56 @@ async function untilTrap<T>(work: () => Promise<T>): Promise<T> {
   }
 }
 
+export interface ParquetOptions {
+  maxRows?: number;
+  columns?: readonly string[];
+}
+
+export async function* scanParquet(
+  path: string,
+  signal?: AbortSignal,
+  options: ParquetOptions = {},
+): AsyncGenerator<RecordBatch> {
+  yield* (await readParquet(path, signal, undefined, options)).batches;
+}
+
 /** Reads a Parquet file; column types come as the file states them. Throws ERR_FILE. */
-export async function readParquet(path: string, signal?: AbortSignal): Promise<Table> {
+export async function readParquet(
+  path: string,
+  signal?: AbortSignal,
+  onProgress?: (fraction: number | undefined) => void,
+  options: ParquetOptions = {},
+): Promise<Table> {
   try {
     const info = await stat(path);
     if (info.isDirectory()) throw fileError(path, 'is a directory');
     if (info.size < 12) throw fileError(path, 'not a Parquet file: shorter than its header and footer');
-    return await untilTrap(() => decode(path, signal));
+    return await untilTrap(() => decode(path, signal, onProgress, options));
   } catch (error) {
     throw asFileError(path, 'Parquet', error, signal);
   }
 }
 
-async function decode(path: string, signal: AbortSignal | undefined): Promise<Table> {
+async function decode(
+  path: string,
+  signal: AbortSignal | undefined,
+  onProgress: ((fraction: number | undefined) => void) | undefined,
+  { maxRows, columns }: ParquetOptions,
+): Promise<Table> {
   const { ParquetFile } = await library();
   const file = await ParquetFile.fromFile(await openAsBlob(path));
   try {
-    const claimed = file.metadata().fileMetadata().numRows();
-    const stream = await file.stream({ batchSize: rowsPerBatch, concurrency: 1 });
+    const claimed = Math.min(file.metadata().fileMetadata().numRows(), maxRows ?? Number.POSITIVE_INFINITY);
+    if (claimed === 0) {
+      const empty = readIpcBytes(file.schema().intoIPCStream());
+      return columns ? empty.select([...columns]) : empty;
+    }
+    const stream = await file.stream({
+      batchSize: rowsPerBatch,
+      concurrency: 1,
+      ...(maxRows !== undefined && { limit: maxRows }),
+      ...(columns && { columns: [...columns] }),
+    });
     const batches: RecordBatch[] = [];
     let rows = 0;
     for await (const part of stream as unknown as AsyncIterable<WasmBatch>) {
@@ -57,6 +89,7 @@ async function decode(path: string, signal: AbortSignal | undefined): Promise<Ta
         batches.push(batch);
         rows += batch.numRows;
       }
+      onProgress?.(rows / claimed);
     }
     if (rows !== claimed) throw fileError(path, `damaged: ${claimed} rows announced, ${rows} found`);
     return batches.length > 0 ? new Table(batches) : readIpcBytes(file.schema().intoIPCStream());

@@ -120,10 +120,7 @@ const elementsOf = (lists: Values<readonly unknown[] | null | undefined>): Value
     for (const list of lists()) if (!isNull(list)) yield* list;
   };
 
-function structType(
-  values: Values<Readonly<Record<string, unknown>> | null | undefined>,
-  path: string,
-): arrow.DataType {
+function structType(values: Values<Readonly<Record<string, unknown>> | null | undefined>, path: string): arrow.DataType {
   const names = new Set<string>();
   for (const value of values()) if (!isNull(value)) for (const name of Object.keys(value)) names.add(name);
   const valuesAt = (name: string): Values =>
