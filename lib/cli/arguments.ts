@@ -1,6 +1,6 @@
 /** Command lines to requests. Whatever is wrong with one is a UsageError in one line. */
 import { parseArgs } from 'node:util';
-import { didYouMean } from '../suggest.js';
+import { didYouMean, list } from '../suggest.js';
 import { checkCombination } from './combinations.js';
 import { type CommandName, type CommandSpec, commandNames, commands, type OptionSpec } from './spec.js';
 import { UsageError } from './usage.js';
@@ -100,6 +100,10 @@ export function parseCommandLine(argv: readonly string[]): Request {
   if (spec.several ? operands.length < length : operands.length !== length) {
     const wanted = length === 0 ? 'no files' : spec.operands.join(' and ');
     throw new UsageError(`${command} needs ${wanted} but received ${operands.length === 0 ? 'none' : operands.join(' ')}`);
+  }
+  const wrong = spec.words && operands.find((operand) => !spec.words!.includes(operand));
+  if (wrong !== undefined) {
+    throw new UsageError(`${command} takes ${list(spec.words!)} but received "${wrong}".${didYouMean(wrong, spec.words!)}`);
   }
   const options = new Options(given);
   checkCombination(command, operands, options);

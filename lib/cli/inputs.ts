@@ -1,7 +1,8 @@
 /** The files of a command: what is known of them, then their rows. */
 import type { Table } from 'apache-arrow';
+import { WarpjoinError } from '../errors.js';
 import { type CastType, castColumns } from '../io/cast.js';
-import { compressionOf, type Format, namedFormat, STANDARD } from '../io/formats.js';
+import { compressionOf, FORMATS, type Format, namedFormat, STANDARD, UnknownFormat } from '../io/formats.js';
 import { type ReadOptions, readTable, type TextType } from '../io/index.js';
 import { expandInputs } from '../io/inputs.js';
 import { type ReadSettings, readSchema, TEXT_TYPES } from '../io/options.js';
@@ -10,6 +11,7 @@ import { statInput } from '../io/sources.js';
 import { parse } from '../schema.js';
 import type { Options } from './arguments.js';
 import type { ProgressLine } from './progress.js';
+import { UsageError } from './usage.js';
 import { parseCasts } from './values.js';
 
 export interface Context {
@@ -65,13 +67,15 @@ export class Input {
   async outline(): Promise<Outline | undefined> {
     const [path] = this.operands.includes(STANDARD) ? [] : await expandInputs(this.operands);
     if (path === undefined || !(await canBeOutlined(path, this.#read.format))) return undefined;
-    this.#outline = await outlineOf(path, this.settings, this.context.signal);
+    this.#outline = await this.anyOutline(path);
     return this.#outline;
   }
 
-  /** What outline() has found. */
-  get known(): Outline | undefined {
-    return this.#outline;
+  /** The columns of a file, whatever it takes to know them. */
+  anyOutline(path: string): Promise<Outline> {
+    return outlineOf(path, this.settings, this.context.signal).catch((error) => {
+      throw inOwnWords(error);
+    });
   }
 
   /**
@@ -89,9 +93,23 @@ export class Input {
       ...more,
       types,
       onProgress: ({ file, fraction }) => progress.show(`reading ${file}`, fraction),
+    }).catch((error) => {
+      throw inOwnWords(error);
     });
     return castColumns(table, casts, this.name);
   }
+}
+
+/** An error of the library, with the command's options in place of the library's. */
+export function inOwnWords(error: unknown): unknown {
+  if (error instanceof UnknownFormat) {
+    const why = error.message.slice(0, error.message.indexOf('. Say its format'));
+    return new UsageError(`${why}; --input-format says what it is: ${FORMATS.join(', ')}`);
+  }
+  const isAboutTypes = error instanceof WarpjoinError && / with types\b/.test(error.message);
+  return isAboutTypes
+    ? new WarpjoinError(error.code, error.message.replace(/ with types\b/g, ' with --cast'), { cause: error })
+    : error;
 }
 
 /** The types that --cast gives to columns. */

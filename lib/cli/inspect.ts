@@ -3,7 +3,7 @@ import type { Table } from 'apache-arrow';
 import { type ForeignType, typeName } from '../columns/types.js';
 import { countRows } from '../io/count.js';
 import { expandInputs } from '../io/inputs.js';
-import { type Outline, outlineOf } from '../io/outline.js';
+import type { Outline } from '../io/outline.js';
 import { checkNames, type KnownInput, namesOf } from './columns.js';
 import { type Context, castsOf, Input } from './inputs.js';
 import { DEFAULT_ROWS, renamed, renamedColumns, targetOf, writeResult } from './output.js';
@@ -39,11 +39,11 @@ export async function head(context: Context, operands: readonly string[]): Promi
 
 /** Shows the columns of files. */
 export async function schema(context: Context, operands: readonly string[]): Promise<void> {
-  const { options, progress, signal } = context;
+  const { options, progress } = context;
   const outlines: Outline[] = [];
   for (const path of await expandInputs(operands)) {
     progress.show(`reading ${path}`);
-    outlines.push(await outlineOf(path, new Input([path], context).settings, signal));
+    outlines.push(await new Input([path], context).anyOutline(path));
   }
   progress.clear();
   if (options.text('format') === 'json') {
@@ -85,7 +85,10 @@ export async function count(context: Context, operands: readonly string[]): Prom
   const counts: { path: string; rows: number }[] = [];
   for (const path of await expandInputs(operands)) {
     const show = (fraction: number | undefined) => progress.show(`reading ${path}`, fraction);
-    counts.push({ path, rows: await countRows(path, new Input([path], context).settings, signal, show) });
+    const rows = await countRows(path, new Input([path], context).settings, signal, show).catch((error) => {
+      throw inOwnWords(error);
+    });
+    counts.push({ path, rows });
   }
   progress.clear();
   if (counts.length === 1) {

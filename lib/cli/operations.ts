@@ -40,7 +40,7 @@ export function given<T extends object>(values: T): { [K in keyof T]?: Exclude<T
 
 function checkCasts(options: Options, inputs: readonly KnownInput[]): void {
   const names = inputs.flatMap(({ schema }) => namesOf(schema));
-  checkNames('cast', castsOf(options).keys(), inputs.length === 1 ? inputs[0]!.name : 'neither file', names);
+  checkNames('cast', castsOf(options).keys(), inputs.map(({ name }) => name).join(' and '), names);
 }
 
 /** Checks --select and --rename against the columns that there are. */

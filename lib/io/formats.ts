@@ -44,7 +44,7 @@ export const namedFormat = (path: string): Format | undefined => endings[endingO
 export function outputFormat(path: string, given?: Format): Format {
   const format = given ?? (path === STANDARD ? undefined : namedFormat(path));
   if (format) return format;
-  if (path === STANDARD) throw new WarpjoinError('ERR_FILE', 'standard output: say the format, one of those that have files');
+  if (path === STANDARD) throw new WarpjoinError('ERR_FILE', `standard output: say its format: ${FORMATS.map(quote).join(', ')}`);
   throw new WarpjoinError('ERR_FILE', `${path}: expected a file name that ends in ${ENDINGS}, or the format of the file`);
 }
 
@@ -64,7 +64,13 @@ export const sniff = (head: Uint8Array): Format | Compression | undefined =>
   starts.find(([, start]) => start.every((byte, index) => head[index] === byte))?.[0];
 
 /** ERR_FILE for an input whose format nothing states. */
-export function unknownFormat(name: string, isNamed: boolean): WarpjoinError {
-  const why = isNamed ? `its name does not end in ${ENDINGS}` : 'its first bytes are neither Arrow nor Parquet';
-  return new WarpjoinError('ERR_FILE', `${name}: ${why}. Say its format: ${FORMATS.map(quote).join(', ')}`);
+export class UnknownFormat extends WarpjoinError {
+  /** `isNamed`: whether it has a name that could have stated the format. */
+  constructor(
+    readonly input: string,
+    isNamed: boolean,
+  ) {
+    const why = isNamed ? `its name does not end in ${ENDINGS}` : 'its first bytes are neither Arrow nor Parquet';
+    super('ERR_FILE', `${input}: ${why}. Say its format: ${FORMATS.map(quote).join(', ')}`);
+  }
 }

@@ -1,6 +1,6 @@
 /** What an input is: its format, and how its bytes are read. */
 import { fileError } from './files.js';
-import { compressionOf, type Format, namedFormat, STANDARD, sniff, unknownFormat } from './formats.js';
+import { compressionOf, type Format, namedFormat, STANDARD, sniff, UnknownFormat } from './formats.js';
 import { expandInput } from './globs.js';
 import type { ByteSource } from './source.js';
 import { fileSource, openSource, peek, statInput } from './sources.js';
@@ -47,5 +47,5 @@ async function fromSource(source: ByteSource, stated: Format | undefined, isName
 function formatIn(head: Uint8Array, name: string, isNamed: boolean): Format {
   const found = sniff(head);
   if (found === 'arrow' || found === 'parquet') return found;
-  throw unknownFormat(name, isNamed);
+  throw new UnknownFormat(name, isNamed);
 }
