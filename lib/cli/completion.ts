@@ -49,6 +49,7 @@ function bash(): string {
   return [
     '# Completion of warpjoin for bash.',
     '_warpjoin() {',
+    // biome-ignore lint/suspicious/noTemplateCurlyInString: of bash
     '  local cur="${COMP_WORDS[COMP_CWORD]}" prev="${COMP_WORDS[COMP_CWORD-1]}" command="${COMP_WORDS[1]}"',
     '  if [ "$COMP_CWORD" -eq 1 ]; then',
     `    COMPREPLY=($(compgen -W ${quoted([...firstWords, '--help', '--version'].join(' '))} -- "$cur"))`,
@@ -60,6 +61,7 @@ function bash(): string {
       `      COMPREPLY=($(compgen -W ${quoted(secondWords(word).join(' '))} -- "$cur"))`,
       '      return',
       '    fi',
+      // biome-ignore lint/suspicious/noTemplateCurlyInString: of bash
       '    command="$command ${COMP_WORDS[2]}"',
       '  fi',
     ]),

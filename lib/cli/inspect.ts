@@ -5,7 +5,7 @@ import { countRows } from '../io/count.js';
 import { expandInputs } from '../io/inputs.js';
 import type { Outline } from '../io/outline.js';
 import { checkNames, type KnownInput, namesOf } from './columns.js';
-import { type Context, castsOf, Input } from './inputs.js';
+import { type Context, castsOf, Input, inOwnWords } from './inputs.js';
 import { DEFAULT_ROWS, renamed, renamedColumns, targetOf, writeResult } from './output.js';
 import { alignColumns, rowsOf, withSeparators } from './table.js';
 import { escaped } from './width.js';

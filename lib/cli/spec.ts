@@ -263,7 +263,7 @@ export const commands = {
     options: { ...everywhere },
     examples: [
       'warpjoin completion bash > ~/.local/share/bash-completion/completions/warpjoin',
-      'warpjoin completion zsh > "${fpath[1]}/_warpjoin"',
+      'warpjoin completion zsh > ~/.zfunc/_warpjoin',
       'warpjoin completion fish > ~/.config/fish/completions/warpjoin.fish',
     ],
   },

@@ -86,8 +86,10 @@ async function decode(
     for await (const part of stream as unknown as AsyncIterable<WasmBatch>) {
       signal?.throwIfAborted();
       for (const batch of readIpcBytes(part.intoIPCStream()).batches) {
-        batches.push(batch);
-        rows += batch.numRows;
+        const kept = batch.numRows > claimed - rows && maxRows !== undefined ? batch.slice(0, claimed - rows) : batch; // the limit is a row group's
+        if (kept.numRows === 0) continue;
+        batches.push(kept);
+        rows += kept.numRows;
       }
       onProgress?.(rows / claimed);
     }

@@ -30,7 +30,7 @@ describe('head', () => {
   it('shows the first rows', async () => {
     const [parquet, csv, all] = await Promise.all([
       printed('head', flights, '-n', '2', '--select', 'origin,delay'),
-      printed('head', at('t.csv'), '-n', '3'),
+      printed('head', at('late.csv'), '-n', '3'),
       printed('head', at('t.ndjson'), at('t.json'), '-n', '100', '--format', 'csv', '--rename', 'id=key', '--cast', 'id=utf8'),
     ]);
     expect(parquet.trim().split('\n').at(-1)).toBe('first 2 of 3,000,000 rows');

@@ -40,7 +40,7 @@ describe('results', () => {
       printed('sort', orders(), ...first, '--format', 'csv'),
       printed('sort', orders(), ...first, '--format', 'tsv'),
       printed('sort', orders(), ...first, '--format', 'markdown'),
-      start(['sort', orders(), ...first, '--format', 'arrow', '-q']).ended,
+      start(['sort', orders(), ...first, '--format', 'arrow', '-q']).bytes,
     ]);
     const wanted = [
       { id: 29, total: 7.25 },
@@ -51,7 +51,7 @@ describe('results', () => {
     expect(csv).toBe('id,total\n29,7.25\n28,7\n');
     expect(tsv).toBe('id\ttotal\n29\t7.25\n28\t7\n');
     expect(markdown).toBe('|  id | total |\n| --: | ----: |\n|  29 |  7.25 |\n|  28 |     7 |\n');
-    expect(toRows(tableFromIPC(arrow.bytes))).toEqual(wanted);
+    expect(toRows(tableFromIPC(arrow))).toEqual(wanted);
   });
 
   it('are written in the format that the name or the option states', async () => {
@@ -97,11 +97,10 @@ describe('results', () => {
     expect(joined).toMatchObject({ code: 0, err: '', out: 'id,label\n0,zero\n1,one\n3,zero\n' });
     const parquet = await warpjoinWith(readFileSync(at('orders/2.parquet')), 'count', '-');
     expect(parquet).toMatchObject({ code: 0, out: '10\n' });
-    expectFailure(
-      await warpjoinWith('a,b\n', 'head', '-'),
-      1,
-      /standard input: its first bytes .* Say its format|--input-format/,
-    );
+    const unknown = await warpjoinWith('a,b\n', 'head', '-');
+    expectFailure(unknown, 2, /standard input: its first bytes .*; --input-format says what it is: arrow/);
+    const mixed = await warpjoinWith('{"a":1}\n{"a":"x"}\n', 'head', '-', '--input-format', 'ndjson');
+    expectFailure(mixed, 1, /standard input: .*numbers.*strings.*with --cast/);
   });
 
   it('give statistics on stderr where the result is on stdout', async () => {
@@ -224,10 +223,10 @@ describe('printed tables', () => {
   it('are Markdown, with its characters escaped', () => {
     const table = fromColumns({ 'a|b': ['x|y\\z\n', null], n: [1, 22] });
     expect(renderMarkdown(table, 2).split('\n')).toEqual([
-      '| a\\|b        |   n |',
-      '| ----------- | --: |',
+      '| a\\|b       |   n |',
+      '| ---------- | --: |',
       '| x\\|y\\\\z\\\\n |   1 |',
-      '| null        |  22 |',
+      '| null       |  22 |',
     ]);
   });
 });

@@ -9,6 +9,7 @@ import { Float32, type Table, tableToIPC, vectorFromArray } from 'apache-arrow';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { WarpjoinError } from '../../lib/errors.js';
 import { fromColumns, fromRows, toRows } from '../../lib/index.js';
+import { readArrow } from '../../lib/io/arrow.js';
 import { type CastType, castColumns, castTypeOf } from '../../lib/io/cast.js';
 import { expandBraces, expandInput, namePattern } from '../../lib/io/globs.js';
 import { type ReadOptions, readTable, scanFiles, writeTable } from '../../lib/io/index.js';

@@ -14,20 +14,20 @@ export interface Outcome {
 
 export function start(args: readonly string[], input?: string | Uint8Array) {
   if (!existsSync(main)) throw new Error('dist/ is missing: run "npm run setup"');
-  const child = spawn(process.execPath, [main, ...args], { stdio: [input === undefined ? 'ignore' : 'pipe', 'pipe', 'pipe'] });
+  const child = spawn(process.execPath, [main, ...args]);
   const out: Buffer[] = [];
   const err: Buffer[] = [];
-  child.stdout!.on('data', (bytes) => out.push(bytes));
-  child.stderr!.on('data', (bytes) => err.push(bytes));
-  child.stdin?.on('error', () => {}); // a command may end before it has read all
-  child.stdin?.end(input);
-  const ended = new Promise<Outcome & { bytes: Buffer }>((resolve) =>
-    child.on('close', (code) => {
-      const bytes = Buffer.concat(out);
-      resolve({ code, out: bytes.toString(), err: Buffer.concat(err).toString(), bytes });
-    }),
-  );
-  return { child, ended };
+  child.stdout.on('data', (bytes) => out.push(bytes));
+  child.stderr.on('data', (bytes) => err.push(bytes));
+  child.stdin.on('error', () => {}); // a command may end before it has read all
+  child.stdin.end(input);
+  const text = (parts: readonly Buffer[]) => Buffer.concat(parts).toString();
+  const ended = new Promise<Outcome>((resolve) => {
+    child.on('close', (code) => resolve({ code, out: text(out), err: text(err) }));
+  });
+  /** What it wrote to stdout. */
+  const bytes = ended.then(() => Buffer.concat(out));
+  return { child, ended, bytes };
 }
 
 export const warpjoin = (...args: string[]) => start(args).ended;
