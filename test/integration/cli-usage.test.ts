@@ -147,9 +147,9 @@ describe('columns that are not there', () => {
   it('are refused before the rows are read', async () => {
     // The rows of these files are damaged, which nobody notices.
     const text = 'id,name\n1,one\n';
-    writeFileSync(at('damaged.csv'), `${text}${'2,two\n'.repeat(300_000)}x\n`);
+    writeFileSync(at('damaged.csv'), `${text}${`2,${'x'.repeat(200)}\n`.repeat(20_000)}x\n`);
     expectFailure(await warpjoin('sort', at('damaged.csv'), '--by', 'nam'), 2, /--by/);
-    expectFailure(await warpjoin('sort', at('damaged.csv'), '--by', 'name'), 1, /damaged\.csv:300003/);
+    expectFailure(await warpjoin('sort', at('damaged.csv'), '--by', 'name'), 1, /damaged\.csv:20003/);
   });
 });
 

@@ -332,6 +332,11 @@ describe('casts', () => {
   });
 });
 
+it('are what the package exports as warpjoin/io', async () => {
+  const name: string = 'warpjoin/io';
+  expect(Object.keys(await import(name)).sort()).toEqual(['readTable', 'scanFiles', 'writeTable']);
+});
+
 describe('options', () => {
   it('are checked', async () => {
     const wrong = (options: object) => errorOf(readTable(at('one.csv'), options as ReadOptions), 'ERR_OPTION');
