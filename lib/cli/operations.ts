@@ -147,9 +147,14 @@ export function uniqueOperation(options: Options): Operation {
     },
     needed: ([input]) => [on && select && neededOf(namesOf(input!.schema), [...on, ...select])],
     async run(engine, [table], shownRows, running) {
-      if (Number.isFinite(shownRows)) return uniquePreview(engine, table!, all, shownRows, running);
+      const limit = options.count('limit') ?? Number.POSITIVE_INFINITY;
+      if (Number.isFinite(shownRows)) {
+        const { count, ...preview } = await uniquePreview(engine, table!, all, Math.min(limit, shownRows), running);
+        return { ...preview, count: { rows: Math.min(limit, count.rows) } };
+      }
       const result = await engine.unique(table!, { ...all, ...running });
-      return { table: result, count: { rows: result.numRows }, stats: result.stats };
+      const rows = Math.min(limit, result.numRows);
+      return { table: rows < result.numRows ? result.slice(0, rows) : result, count: { rows }, stats: result.stats };
     },
     explain: (engine, [table], more) => engine.explain('unique', table!, { ...all, ...more }),
   };

@@ -138,6 +138,7 @@ const uniqueOptions: Record<string, OptionSpec> = {
     help: 'first, last or any (default) row of each key; none: rows whose key no other row has',
   },
   'maintain-order': { help: 'keep the order of the rows' },
+  limit: { value: 'N', kind: 'count', help: 'rows of the result at most' },
   select,
 };
 

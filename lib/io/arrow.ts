@@ -19,6 +19,8 @@ export interface ArrowOptions {
 /** Takes batches until there are enough rows. */
 class FirstRows implements BatchSink {
   readonly taken: RecordBatch[] = [];
+  /** Of the last batch, once there are enough rows: nothing else has to be read. */
+  enough: Schema | undefined;
   #rows = 0;
 
   constructor(private readonly maxRows: number) {}
@@ -30,6 +32,7 @@ class FirstRows implements BatchSink {
     const kept = batch.numRows > this.maxRows - this.#rows ? batch.slice(0, this.maxRows - this.#rows) : batch;
     this.#rows += kept.numRows;
     this.taken.push(kept);
+    if (!this.wants()) this.enough = batch.schema;
   }
 }
 
@@ -97,6 +100,7 @@ async function* steps(
       step = reading.next(await bytes.at(step.value));
       onProgress?.(typeof input === 'string' ? (position + length) / size : input.progress());
       yield;
+      if (sink instanceof FirstRows && sink.enough) return new Table(sink.enough);
     }
     return step.value;
   } catch (error) {

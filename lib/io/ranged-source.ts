@@ -43,7 +43,7 @@ class StreamRanges implements RangedBytes {
 
   /** Ranges come in order; the first ones overlap. */
   async at({ position, length }: Range): Promise<Uint8Array> {
-    this.#drop(position - this.#start);
+    await this.#drop(position - this.#start);
     await this.#fill(length);
     if (this.#held === 0 && position > 0 && length === endMarker.byteLength) return endMarker;
     if (this.#held < length) throw new IpcError(`it is cut off at byte ${position + this.#held}`);
@@ -68,15 +68,19 @@ class StreamRanges implements RangedBytes {
     }
   }
 
-  #drop(length: number): void {
+  /** Leaves out bytes, also those that were not read yet. */
+  async #drop(length: number): Promise<void> {
     this.#start += length;
-    this.#held -= length;
     let left = length;
     while (left > 0) {
-      const first = this.#parts[0]!;
+      if (this.#held === 0) await this.#fill(1);
+      const first = this.#parts[0];
+      if (!first) return; // the end
+      const dropped = Math.min(left, first.byteLength);
       if (first.byteLength > left) this.#parts[0] = first.subarray(left);
       else this.#parts.shift();
-      left -= Math.min(left, first.byteLength);
+      this.#held -= dropped;
+      left -= dropped;
     }
   }
 

@@ -149,6 +149,8 @@ describe('previews', () => {
     expect(toRows(some.table)).toEqual([990, 991, 992].map((row) => ({ id: row % 10, row })));
     expect(toRows((await unique(3, '--select', 'row', '--maintain-order')).table)).toEqual([{ row: 0 }, { row: 1 }, { row: 2 }]);
     expect((await unique(100)).table.numRows).toBe(10);
+    const limited = [await unique(100, '--limit', '4'), await unique(Number.POSITIVE_INFINITY, '--limit', '4')];
+    for (const { table, count } of limited) expect([table.numRows, count.rows]).toEqual([4, 4]);
     expect((await uniqueOperation(optionsOf('unique', 'a')).run(engine, [left], 2, running)).count.rows).toBe(1000);
   });
 

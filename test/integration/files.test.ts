@@ -9,7 +9,7 @@ import { Float32, type Table, tableToIPC, vectorFromArray } from 'apache-arrow';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { WarpjoinError } from '../../lib/errors.js';
 import { fromColumns, fromRows, toRows } from '../../lib/index.js';
-import { readArrow } from '../../lib/io/arrow.js';
+import { readArrow, scanArrow } from '../../lib/io/arrow.js';
 import { type CastType, castColumns, castTypeOf } from '../../lib/io/cast.js';
 import { expandBraces, expandInput, namePattern } from '../../lib/io/globs.js';
 import { type ReadOptions, readTable, scanFiles, writeTable } from '../../lib/io/index.js';
@@ -373,6 +373,26 @@ describe('bytes that come in order', () => {
         expect(toRows(await readArrow(source(), { maxRows: 5 }))).toEqual(rows.slice(0, 5));
       }
     }
+  });
+
+  it('are read no further than to the last row that is wanted', async () => {
+    const part = fromRows(rows);
+    const stream = tableToIPC(part.concat(part).concat(part), 'stream');
+    const ends: ByteSource = {
+      name: 'bytes',
+      progress: () => undefined,
+      async *bytes() {
+        yield stream.subarray(0, stream.length - 1000);
+        throw new Error('read too far');
+      },
+    };
+    for (const maxRows of [5, 500, 501]) expect((await readArrow(ends, { maxRows })).numRows).toBe(maxRows);
+    await expect(readArrow(ends)).rejects.toThrow('read too far');
+    const none = await readArrow(sourceOf(stream, 64), { maxRows: 0 });
+    expect([none.numRows, none.numCols]).toEqual([0, 3]);
+    let seen = 0;
+    for await (const batch of scanArrow(ends, { maxRows: 700 })) seen += batch.numRows;
+    expect(seen).toBe(700);
   });
 
   it('may lack the end marker of a stream, and nothing else', async () => {
