@@ -106,10 +106,9 @@ export function inOwnWords(error: unknown): unknown {
     const why = error.message.slice(0, error.message.indexOf('. Say its format'));
     return new UsageError(`${why}; --input-format says what it is: ${FORMATS.join(', ')}`);
   }
-  const isAboutTypes = error instanceof WarpjoinError && / with types\b/.test(error.message);
-  return isAboutTypes
-    ? new WarpjoinError(error.code, error.message.replace(/ with types\b/g, ' with --cast'), { cause: error })
-    : error;
+  if (!(error instanceof WarpjoinError)) return error;
+  const message = error.message.replace(/ with types\b/g, ' with --cast').replace(/: types has /, ': --cast has ');
+  return message === error.message ? error : new WarpjoinError(error.code, message, { cause: error });
 }
 
 /** The types that --cast gives to columns. */

@@ -137,7 +137,8 @@ class CsvReader {
     if (this.known) this.builders = this.known.map(columnBuilder);
     else this.types = this.names.map((name) => this.given[name] ?? 'empty');
     const unknown = Object.keys(this.given).find((name) => !this.names!.includes(name));
-    if (unknown !== undefined) throw fileError(this.path, `there is no column "${unknown}" for types`);
+    if (unknown !== undefined)
+      throw new WarpjoinError('ERR_OPTION', `${this.path}: types has "${unknown}", which is no column of the file`);
   }
 
   private checkGiven(fields: string[], line: number): void {

@@ -1,6 +1,7 @@
 /** NDJSON (an object a line) and JSON (an array of objects). */
 import { type RecordBatch, Table } from 'apache-arrow';
 import { WarpjoinError } from '../errors.js';
+import { quote } from '../suggest.js';
 import { type ColumnCasts, castColumns } from './cast.js';
 import { asFileError, fileError, writeWhole } from './files.js';
 import { fromRows, toRows } from './plain.js';
@@ -92,7 +93,8 @@ function tableOfRows(name: string, rows: readonly Row[], types: ColumnCasts = {}
   try {
     const table = fromRows(plain);
     const unknown = given.find((key) => !rows.some((row) => Object.hasOwn(row, key)));
-    if (unknown !== undefined && rows.length > 0) throw fileError(name, `there is no column "${unknown}" for types`);
+    if (unknown !== undefined && rows.length > 0)
+      throw new WarpjoinError('ERR_OPTION', `${name}: types has ${quote(unknown)}, which is no column of the file`);
     return castColumns(table, types, name);
   } catch (error) {
     if (error instanceof WarpjoinError && error.code === 'ERR_INVALID_TABLE') throw fileError(name, error.message, error);

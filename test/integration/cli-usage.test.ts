@@ -137,6 +137,17 @@ describe('columns that are not there', () => {
       ),
       warpjoin('head', at('left.csv'), '--select', 'nam').then((outcome) => expectFailure(outcome, 2, /--select: .*left\.csv/)),
       warpjoin('unique', at('left.arrow'), '--on', 'ix').then((outcome) => expectFailure(outcome, 2, /--on: .*left\.arrow/)),
+      ...['csv', 'ndjson'].map((format) =>
+        warpjoinWith(
+          format === 'csv' ? 'a,b\n1,2\n' : '{"a":1}\n',
+          'head',
+          '-',
+          '--input-format',
+          format,
+          '--cast',
+          'c=utf8',
+        ).then((outcome) => expectFailure(outcome, 2, /standard input: --cast has "c", which is no column of the file/)),
+      ),
       warpjoinWith('a,b\n1,2\n', 'sort', '-', '--input-format', 'csv', '--by', 'c').then((outcome) =>
         expectFailure(outcome, 2, /--by: standard input has no column "c"/),
       ),
