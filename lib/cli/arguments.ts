@@ -1,10 +1,10 @@
 /** Command lines to requests. Whatever is wrong with one is a UsageError in one line. */
 import { parseArgs } from 'node:util';
-import { didYouMean } from '../suggest.js';
+import { didYouMean, list } from '../suggest.js';
+import { checkCombination } from './combinations.js';
 import { type CommandName, type CommandSpec, commandNames, commands, type OptionSpec } from './spec.js';
-
-/** A command line that can't be understood: exit code 2. */
-export class UsageError extends Error {}
+import { UsageError } from './usage.js';
+import { checkValue, namesIn } from './values.js';
 
 export type Request =
   | { kind: 'version' }
@@ -24,61 +24,14 @@ export class Options {
   texts(name: string): readonly string[] | undefined {
     return this.given.get(name);
   }
-  /** Names separated by commas; a backslash takes the next character as it is. */
   names(name: string): string[] | undefined {
     const text = this.text(name);
-    if (text === undefined) return undefined;
-    const names = splitEscaped(text, ',').map(unescaped);
-    if (names.includes('')) throw new UsageError(`--${name} has an empty column name in "${text}"`);
-    return names;
+    return text === undefined ? undefined : namesIn(name, text);
   }
   count(name: string): number | undefined {
     const text = this.text(name);
-    if (text === undefined) return undefined;
-    if (!/^\d{1,15}$/.test(text)) throw new UsageError(`--${name} needs a whole number but received "${text}"`);
-    return Number(text);
+    return text === undefined ? undefined : Number(text);
   }
-}
-
-/** Splits at separators that no backslash precedes; backslashes stay. */
-function splitEscaped(text: string, separator: string): string[] {
-  const parts: string[] = [];
-  let start = 0;
-  for (let i = 0; i < text.length; i++) {
-    if (text[i] === '\\') i++;
-    else if (text[i] === separator) {
-      parts.push(text.slice(start, i));
-      start = i + 1;
-    }
-  }
-  return [...parts, text.slice(start)];
-}
-const unescaped = (text: string) => text.replace(/\\(.)/g, '$1');
-
-export interface SortColumnArgument {
-  column: string;
-  descending: boolean;
-  nullsLast: boolean;
-}
-
-const orders = ['asc', 'desc', 'nulls-first', 'nulls-last'];
-
-/** `country,ts:desc:nulls-first` to sort columns. */
-export function parseBy(texts: readonly string[]): SortColumnArgument[] {
-  return texts
-    .flatMap((text) => splitEscaped(text, ','))
-    .map((part) => {
-      const [name, ...modifiers] = splitEscaped(part, ':');
-      if (!name) throw new UsageError(`--by has an empty column name in "${texts.join(',')}"`);
-      for (const modifier of modifiers) {
-        if (!orders.includes(modifier)) {
-          throw new UsageError(
-            `--by: "${modifier}" in "${part}" is none of ${orders.join(', ')}.${didYouMean(modifier, orders)}`,
-          );
-        }
-      }
-      return { column: unescaped(name), descending: modifiers.includes('desc'), nullsLast: !modifiers.includes('nulls-first') };
-    });
 }
 
 function commandOf(words: string[]): { command: CommandName; used: number } {
@@ -138,13 +91,21 @@ export function parseCommandLine(argv: readonly string[]): Request {
     }
     const values = given.get(token.name) ?? [];
     if (values.length > 0 && !option.multiple && option.value) throw new UsageError(`--${token.name} is given twice`);
+    if (option.value) checkValue(token.name, option, token.value!);
     given.set(token.name, [...values, token.value ?? '']);
   }
 
   if (given.has('help')) return { kind: 'help', command };
-  if (operands.length !== spec.operands.length) {
-    const wanted = spec.operands.length === 0 ? 'no files' : spec.operands.join(' and ');
+  const { length } = spec.operands;
+  if (spec.several ? operands.length < length : operands.length !== length) {
+    const wanted = length === 0 ? 'no files' : spec.operands.join(' and ');
     throw new UsageError(`${command} needs ${wanted} but received ${operands.length === 0 ? 'none' : operands.join(' ')}`);
   }
-  return { kind: 'run', command, operands, options: new Options(given) };
+  const wrong = spec.words && operands.find((operand) => !spec.words!.includes(operand));
+  if (wrong !== undefined) {
+    throw new UsageError(`${command} takes ${list(spec.words!)} but received "${wrong}".${didYouMean(wrong, spec.words!)}`);
+  }
+  const options = new Options(given);
+  checkCombination(command, operands, options);
+  return { kind: 'run', command, operands, options };
 }

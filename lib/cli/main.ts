@@ -1,8 +1,9 @@
 #!/usr/bin/env node
 /** The `warpjoin` command. */
 import { VERSION } from '../version.js';
-import { parseCommandLine, UsageError } from './arguments.js';
+import { parseCommandLine } from './arguments.js';
 import { commandHelp, generalHelp } from './spec.js';
+import { UsageError } from './usage.js';
 
 const failed = 1;
 const wrongUsage = 2;
@@ -40,7 +41,7 @@ async function main(argv: readonly string[]): Promise<number> {
     const request = parseCommandLine(argv);
     if (request.kind === 'version') console.log(VERSION);
     else if (request.kind === 'help') console.log(request.command ? commandHelp(request.command) : generalHelp(VERSION));
-    else await (await import('./commands.js')).run(request, interrupt.signal);
+    else return await (await import('./commands.js')).run(request, interrupt.signal);
     return 0;
   } catch (error) {
     if (error instanceof Interrupted) {

@@ -8,12 +8,17 @@ export interface ProgressLine {
 }
 
 const barWidth = 24;
+const millisecondsPerDraw = 50;
 
 export function progressLine(stream: NodeJS.WriteStream, quiet: boolean): ProgressLine {
   if (quiet || !stream.isTTY) return { show() {}, clear() {} };
   let drawn = false;
+  let last = { step: '', time: 0 };
   return {
     show(step, fraction) {
+      const time = performance.now();
+      if (step === last.step && time - last.time < millisecondsPerDraw) return;
+      last = { step, time };
       const done = Math.round((fraction ?? 0) * barWidth);
       const bar =
         fraction === undefined

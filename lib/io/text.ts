@@ -54,6 +54,16 @@ function decimalText(words: Uint32Array, scale: number): string {
   return value < 0n ? `-${text}` : text;
 }
 
+/** The number with the fewest digits that is nearest to this float of 32 bits: 0.1, not 0.10000000149011612. */
+export function shortestFloat32<T extends number | null>(value: T): T {
+  if (value === null || !Number.isFinite(value)) return value;
+  for (let digits = 1; digits < 9; digits++) {
+    const short = Number(value.toPrecision(digits));
+    if (Math.fround(short) === value) return short as T;
+  }
+  return Number(value.toPrecision(9)) as T;
+}
+
 const isText = (type: DataType): boolean => DataType.isUtf8(type) || DataType.isLargeUtf8(type) || DataType.isUtf8View(type);
 
 function valueText(data: Data): ((row: number) => string) | null {
@@ -78,6 +88,8 @@ function valueText(data: Data): ((row: number) => string) | null {
   const vector = new Vector([data]);
   if (DataType.isFloat(type)) {
     if (type.precision === Precision.HALF) return (row) => String(vector.get(row));
+    if (type.precision === Precision.SINGLE)
+      return (row) => (Object.is(values[row], -0) ? '-0' : String(shortestFloat32(values[row] as number)));
     return (row) => (Object.is(values[row], -0) ? '-0' : String(values[row]));
   }
   if (isText(type) || DataType.isBool(type)) return (row) => String(vector.get(row));

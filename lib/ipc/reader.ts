@@ -16,6 +16,13 @@ export interface Range {
   readonly length: number;
 }
 
+/** Receives record batches as they are read; the table then has none. */
+export interface BatchSink {
+  /** Whether the batch that comes next, with so many rows, is read; false skips its bytes. */
+  wants(rows: number): boolean;
+  take(batch: arrow.RecordBatch): void;
+}
+
 /** Reads a table: yields each range that it needs, which lies within the bytes that there are, and goes on with its bytes. */
 export type Reading = Generator<Range, arrow.Table, Uint8Array>;
 
@@ -35,9 +42,9 @@ interface Message {
 }
 
 /** The table of a stream or file of `size` bytes. Throws an IpcError for bytes that are none, or that can't be read here. */
-export function* readIpc(size: number): Reading {
+export function* readIpc(size: number, sink?: BatchSink): Reading {
   const start = yield* text(0, Math.min(size, magic.length));
-  return start === magic ? yield* readFile(size) : yield* readStream(size);
+  return start === magic ? yield* readFile(size, sink) : yield* readStream(size, sink);
 }
 
 /** The table of IPC bytes, over these bytes: only buffers that lie at odd places are copied. Throws an IpcError. */
@@ -53,7 +60,7 @@ export function readIpcBytes({ buffer, byteOffset, byteLength }: Uint8Array): ar
   return step.value;
 }
 
-function* readStream(size: number): Reading {
+function* readStream(size: number, sink?: BatchSink): Reading {
   let builder: TableBuilder | undefined;
   let position = 0;
   // A stream may end without a marker.
@@ -61,14 +68,14 @@ function* readStream(size: number): Reading {
     const found = yield* readMessage(position, size);
     if (!found) break;
     if (builder) yield* builder.add(found);
-    else builder = new TableBuilder(schemaOf(found), true);
+    else builder = new TableBuilder(schemaOf(found), true, sink);
     position = found.body.position + found.body.length;
   }
   if (!builder) throw new IpcError('there is no schema in it');
   return builder.table();
 }
 
-function* readFile(size: number): Reading {
+function* readFile(size: number, sink?: BatchSink): Reading {
   if (size < fileStart + fileEnd || (yield* text(size - magic.length, magic.length)) !== magic)
     throw new IpcError('the file has lost its end');
   const footerLength = int32(yield { position: size - fileEnd, length: 4 });
@@ -81,7 +88,7 @@ function* readFile(size: number): Reading {
   try {
     const { schema, version, dictionaries, recordBatches } = readRoot(footerBytes, footer);
     if (!schema) throw new IpcError('it has no schema');
-    builder = new TableBuilder(readSchema(schema, version), false);
+    builder = new TableBuilder(readSchema(schema, version), false, sink);
     const ends = endsOf([...dictionaries, ...recordBatches], footerStart);
     const placesOf = (kind: BatchKind, list: readonly Block[]) =>
       list.map(({ offset }) => ({ kind, offset, end: ends.get(offset)! }));
@@ -189,6 +196,7 @@ class TableBuilder {
   constructor(
     schema: TableSchema,
     private readonly replaces: boolean,
+    private readonly sink?: BatchSink,
   ) {
     this.#schema = schema;
   }
@@ -204,8 +212,9 @@ class TableBuilder {
     const kind = messageKinds[metadata.headerType];
     if ((kind !== 'record batch' && kind !== 'dictionary batch') || !metadata.header)
       throw new IpcError(`${label}: expected a record batch or a dictionary batch`);
-    const body = yield range;
     const { header, version, customMetadata } = metadata;
+    if (kind === 'record batch' && this.sink?.wants((header as RecordBatchTable).length) === false) return;
+    const body = yield range;
     const labelled = <T>(read: () => T): T => {
       try {
         return read();
@@ -218,9 +227,9 @@ class TableBuilder {
     } else {
       const dictionaries = new Dictionaries(this.#dictionaries);
       const metadata = textMap(customMetadata);
-      this.#batches.push(() =>
-        labelled(() => this.#recordBatch(header as RecordBatchTable, body, version, metadata, dictionaries)),
-      );
+      const make = () => labelled(() => this.#recordBatch(header as RecordBatchTable, body, version, metadata, dictionaries));
+      if (this.sink) this.sink.take(make());
+      else this.#batches.push(make);
     }
   }
 

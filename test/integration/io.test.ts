@@ -28,7 +28,8 @@ import {
 import { afterAll, describe, expect, it } from 'vitest';
 import { WarpjoinError } from '../../lib/errors.js';
 import { createEngine } from '../../lib/index.js';
-import { formatOf, readTable, writeTable } from '../../lib/io/index.js';
+import { namedFormat } from '../../lib/io/formats.js';
+import { readTable, writeTable } from '../../lib/io/index.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'warpjoin-io-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -241,9 +242,15 @@ describe('arrow and parquet files', () => {
   });
 
   it('tells formats by the extension', async () => {
-    expect(formatOf('a.feather')).toBe('arrow');
-    expect(formatOf('A.PARQUET')).toBe('parquet');
-    expect(await fileErrorOf(readTable('data.xlsx'))).toContain('.parquet');
+    expect(namedFormat('a.feather')).toBe('arrow');
+    expect(namedFormat('A.PARQUET')).toBe('parquet');
+    expect(namedFormat('a/b.tsv.GZ')).toBe('tsv');
+    expect(namedFormat('a.b/.csv')).toBeUndefined();
+    const path = write('data.xlsx', 'a,b');
+    expect(await fileErrorOf(readTable(path))).toMatch(
+      /data\.xlsx: its name does not end in .*\.parquet.*Say its format: "arrow"/,
+    );
+    expect(await fileErrorOf(writeTable(mixedTable(1), at('out.xlsx')))).toContain('.parquet');
   });
 });
 

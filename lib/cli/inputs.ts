@@ -1,0 +1,132 @@
+/** The files of a command: what is known of them, then their rows. */
+import type { Table } from 'apache-arrow';
+import { WarpjoinError } from '../errors.js';
+import { type CastType, castColumns } from '../io/cast.js';
+import { compressionOf, FORMATS, type Format, namedFormat, STANDARD, UnknownFormat } from '../io/formats.js';
+import { type ReadOptions, readTable, type TextType } from '../io/index.js';
+import { expandInputs } from '../io/inputs.js';
+import { type ReadSettings, readSchema, TEXT_TYPES } from '../io/options.js';
+import { type Outline, outlineOf } from '../io/outline.js';
+import { statInput } from '../io/sources.js';
+import { parse } from '../schema.js';
+import type { Options } from './arguments.js';
+import type { ProgressLine } from './progress.js';
+import { UsageError } from './usage.js';
+import { parseCasts } from './values.js';
+
+export interface Context {
+  readonly options: Options;
+  readonly signal: AbortSignal;
+  readonly progress: ProgressLine;
+}
+
+export interface ReadInput {
+  readonly path: string;
+  readonly rows: number;
+  readonly milliseconds: number;
+}
+
+/** The files that stand for one table: an operand, or several. */
+export class Input {
+  readonly #read: ReadOptions;
+  /** What is known before the rows are read; undefined where that takes reading them. */
+  #outline: Outline | undefined;
+
+  constructor(
+    readonly operands: readonly string[],
+    private readonly context: Context,
+  ) {
+    const { options, signal } = context;
+    const nullValues = options.texts('null-value');
+    const delimiter = options.text('delimiter');
+    const format = options.text('input-format') as Format | undefined;
+    const needsFormat = operands.some((operand) => operand === STANDARD || !namedFormat(operand));
+    this.#read = {
+      signal,
+      header: !options.has('no-header'),
+      ...(delimiter !== undefined && { delimiter }),
+      ...(nullValues && { nullValues: [...nullValues] }),
+      ...(format && needsFormat && { format }),
+    };
+  }
+
+  /** How the files are read. */
+  get settings(): ReadSettings {
+    return parse(readSchema, 'readTable', this.#read);
+  }
+
+  /** What the files are called in messages. */
+  get name(): string {
+    return this.operands.map((operand) => (operand === STANDARD ? 'standard input' : operand)).join(', ');
+  }
+
+  /**
+   * What can be known of the first file without reading its rows: nothing of standard input and of other pipes, which are read once, nor
+   * of compressed files and JSON, which would be read twice.
+   */
+  async outline(): Promise<Outline | undefined> {
+    const [path] = this.operands.includes(STANDARD) ? [] : await expandInputs(this.operands);
+    if (path === undefined || !(await canBeOutlined(path, this.#read.format))) return undefined;
+    this.#outline = await this.anyOutline(path);
+    return this.#outline;
+  }
+
+  /** The columns of a file, whatever it takes to know them. */
+  anyOutline(path: string): Promise<Outline> {
+    return outlineOf(path, this.settings, this.context.signal).catch((error) => {
+      throw inOwnWords(error);
+    });
+  }
+
+  /**
+   * The whole table, or its first rows, with columns of the types that --cast says. `isSole`: whether the command has no other input,
+   * so that the columns of --cast must be in this one.
+   */
+  async table({ isSole, ...more }: { isSole: boolean; columns?: readonly string[]; maxRows?: number }): Promise<Table> {
+    const { options, progress } = this.context;
+    const casts = Object.fromEntries(castsOf(options));
+    const names = this.#outline?.schema.fields.map(({ name }) => name);
+    const inFile = Object.entries(casts).filter(([name]) => names?.includes(name) ?? isSole);
+    const types = Object.fromEntries(inFile.map(([name, type]) => [name, readAs(type)]));
+    const table = await readTable(this.operands, {
+      ...this.#read,
+      ...more,
+      types,
+      onProgress: ({ file, fraction }) => progress.show(`reading ${file}`, fraction),
+    }).catch((error) => {
+      throw inOwnWords(error);
+    });
+    return castColumns(table, casts, this.name);
+  }
+}
+
+/** An error of the library, with the command's options in place of the library's. */
+export function inOwnWords(error: unknown): unknown {
+  if (error instanceof UnknownFormat) {
+    const why = error.message.slice(0, error.message.indexOf('. Say its format'));
+    return new UsageError(`${why}; --input-format says what it is: ${FORMATS.join(', ')}`);
+  }
+  if (!(error instanceof WarpjoinError)) return error;
+  const message = error.message.replace(/ with types\b/g, ' with --cast').replace(/: types has /, ': --cast has ');
+  return message === error.message ? error : new WarpjoinError(error.code, message, { cause: error });
+}
+
+/** The types that --cast gives to columns. */
+export const castsOf = (options: Options): Map<string, CastType> => {
+  const text = options.text('cast');
+  return text === undefined ? new Map() : parseCasts(text);
+};
+
+/** What the reader of a text file makes of a column that will be cast. */
+function readAs(type: CastType): TextType {
+  if (type === 'int32') return 'int64';
+  if (type === 'float32') return 'float64';
+  return TEXT_TYPES.find((known) => known === type) ?? 'utf8';
+}
+
+async function canBeOutlined(path: string, given: Format | undefined): Promise<boolean> {
+  const format = given ?? namedFormat(path);
+  if (format === 'csv' || format === 'tsv') return (await statInput(path)).isFile();
+  if (format !== 'arrow' && format !== 'parquet') return false;
+  return !compressionOf(path).compression && (await statInput(path)).isFile();
+}

@@ -1,0 +1,99 @@
+/** The options of reading and writing files. */
+import {
+  abortSignal,
+  callback,
+  choice,
+  count,
+  expected,
+  type InputOf,
+  nameList,
+  names,
+  type Option,
+  type Parsed,
+  text,
+} from '../schema.js';
+import { list, quote } from '../suggest.js';
+import { FORMATS, type Format } from './formats.js';
+
+/** Types that columns of text files can be given. */
+export const TEXT_TYPES = ['bool', 'int64', 'float64', 'date', 'timestamp', 'utf8'] as const;
+export type TextType = (typeof TEXT_TYPES)[number];
+
+/** How far a file is read. */
+export interface ReadProgress {
+  /** The file's path, or "standard input". */
+  file: string;
+  /** The share of its bytes that was read, from 0 to 1; undefined where its size is not known. */
+  fraction: number | undefined;
+}
+
+const format: Option<Format, Format | undefined> = {
+  ...choice(FORMATS, 'arrow', 'The format. Unset: the name states it, or the first bytes of Arrow and Parquet.'),
+  fallback: undefined,
+};
+const header: Option<boolean> = {
+  expected: 'a boolean',
+  description: 'Whether the first row of CSV names the columns; otherwise they are column1, column2, ...',
+  fallback: true,
+  parse: (value) => (typeof value === 'boolean' ? value : undefined),
+};
+const delimiter: Option<string, string | undefined> = {
+  expected: 'one character that is no quote and no line break',
+  description: 'What separates the fields of CSV. Unset: a tab in .tsv, else a comma.',
+  fallback: undefined,
+  parse: (value) => (typeof value === 'string' && /^[^"\r\n\ufeff]$/u.test(value) && value.length === 1 ? value : undefined),
+};
+const nullValues: Option<readonly string[]> = {
+  expected: 'an array of strings',
+  description: 'Texts in CSV that mean null, in addition to the empty one.',
+  fallback: [],
+  parse: (value) => (Array.isArray(value) && value.every((one) => typeof one === 'string') ? [...value] : undefined),
+};
+const types: Option<Readonly<Record<string, TextType>>> = {
+  expected: 'an object of types by column name',
+  description: 'Types of columns of CSV and JSON, by name, in place of those that their values have.',
+  fallback: {},
+  parse(value) {
+    if (typeof value !== 'object' || value === null || Array.isArray(value)) return undefined;
+    for (const [name, type] of Object.entries(value)) {
+      if (!TEXT_TYPES.includes(type as TextType)) throw expected(`one of ${list(TEXT_TYPES)}`, `types[${quote(name)}]`, type);
+    }
+    return { ...value };
+  },
+};
+const signal = abortSignal("Aborts the call: it rejects with the signal's reason.");
+
+export const readSchema = {
+  format,
+  columns: nameList('Columns to read, in this order. Unset: all.'),
+  maxRows: count(undefined, 0, 'Stops after so many rows.'),
+  delimiter,
+  header,
+  nullValues,
+  types,
+  onProgress: callback<(progress: ReadProgress) => void>('Called while a file is read.'),
+  signal,
+};
+export const scanSchema = {
+  ...readSchema,
+  batchRows: count(undefined, 1, 'Most rows of a batch. Unset: as many as the reader takes.'),
+};
+export const writeSchema = { format, delimiter, header, signal };
+
+export type ReadOptions = InputOf<typeof readSchema>;
+export type ScanOptions = InputOf<typeof scanSchema>;
+export type WriteOptions = InputOf<typeof writeSchema>;
+export type ReadSettings = Parsed<typeof readSchema>;
+
+const inputNames = names('');
+/** The files that were given: a path, a pattern or several. Throws ERR_OPTION. */
+export function inputsOf(value: unknown, call: string): readonly string[] {
+  const given = inputNames.parse(value, 'input');
+  if (!given || given.includes('')) throw expected('a path, a pattern, "-" or an array of these', `the input of ${call}`, value);
+  return given;
+}
+export function outputOf(value: unknown): string {
+  const given = text('', '').parse(value, 'output');
+  if (given === undefined) throw expected('a path or "-"', 'the output of writeTable', value);
+  return given;
+}

@@ -1,0 +1,49 @@
+/** What is known about a file before it is read: its columns, and its rows where the format states them. */
+import { openAsBlob } from 'node:fs';
+import type { Schema } from 'apache-arrow';
+import { readIpcBytes } from '../ipc/reader.js';
+import { outlineArrow } from './arrow.js';
+import { asFileError } from './files.js';
+import { openInput } from './inputs.js';
+import type { ReadSettings } from './options.js';
+import { readOne } from './read.js';
+
+export interface Outline {
+  /** What messages call the file. */
+  readonly name: string;
+  readonly schema: Schema;
+  /** Unset where it takes reading the file. */
+  readonly rows: number | undefined;
+  /** Set where the types are those of so many rows at the start of the file; rows behind them may need wider ones. */
+  readonly sampledRows: number | undefined;
+}
+
+/** Rows that the types of a text file are taken from. */
+const sampleRows = 1000;
+
+/** Reads the columns of a file: of Arrow and Parquet files without their rows, of others with the first ones. Throws like readTable(). */
+export async function outlineOf(path: string, settings: ReadSettings, signal?: AbortSignal): Promise<Outline> {
+  const opened = await openInput(path, settings.format, signal);
+  const { name, format } = opened;
+  if (opened.path && format === 'arrow') return { name, ...(await outlineArrow(opened.path, signal)), sampledRows: undefined };
+  if (opened.path && format === 'parquet') return { name, ...(await outlineParquet(opened.path)), sampledRows: undefined };
+  const { schema, numRows } = await readOne(opened, { ...settings, maxRows: sampleRows }, signal);
+  const isWhole = numRows < sampleRows;
+  const isTyped = format === 'arrow' || format === 'parquet';
+  return { name, schema, rows: isWhole ? numRows : undefined, sampledRows: isWhole || isTyped ? undefined : numRows };
+}
+
+/** The schema and the number of rows that a Parquet file states. Throws ERR_FILE. */
+export async function outlineParquet(path: string): Promise<{ schema: Schema; rows: number }> {
+  const { ParquetFile } = await import('parquet-wasm');
+  try {
+    const file = await ParquetFile.fromFile(await openAsBlob(path));
+    try {
+      return { schema: readIpcBytes(file.schema().intoIPCStream()).schema, rows: file.metadata().fileMetadata().numRows() };
+    } finally {
+      file.free();
+    }
+  } catch (error) {
+    throw asFileError(path, 'Parquet', error);
+  }
+}
