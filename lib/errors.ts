@@ -9,7 +9,7 @@ import { types } from 'node:util';
  * | ERR_DUPLICATE_KEY | two rows of a table share a key that `validate` says is unique: the message names the option, the table, the key and both row numbers |
  * | ERR_OPTION | an option or an argument is not right |
  * | ERR_MEMORY_LIMIT | memory is short: a limit (`memoryLimit`, `deviceMemoryLimit`, `maxOutputRows`) does not hold the call, or the host or a GPU has less free. No other plan fits, either |
- * | ERR_DEVICE | there is no GPU, or one has failed: the message names it, the runtime's call and its error. The call ends at once, and no other plan is tried. The process can't use GPUs any more where one has failed: restart it, or make engines with device 'cpu'. Also: the system gives no thread to the engine or to a device's stream |
+ * | ERR_DEVICE | there is no GPU that can be used: the message says why, and what would help, as diagnose() does. Or a GPU has failed: the message names it, the runtime's call and its error. The call ends at once, and no other plan is tried. The process can't use GPUs any more where one has failed: restart it, or make engines with device 'cpu'. Also: the system gives no thread to the engine or to a device's stream |
  * | ERR_NATIVE_MISSING | the addon can't be loaded |
  * | ERR_NOT_SUPPORTED | warpjoin can't do this yet |
  * | ERR_FILE, ERR_SPILL | a file can't be read or written |

@@ -29,7 +29,7 @@ const driver: Check = {
 
 const gpu: Check = {
   name: 'gpu',
-  run: withGpus(({ usable, refused, problem }, addon) => {
+  run: withGpus(({ usable, refused, problem }, addon, system) => {
     const found: Found[] = [];
     const counts = new Map<string, number>();
     for (const { name, architecture } of usable) {
@@ -37,6 +37,14 @@ const gpu: Check = {
       counts.set(kind, (counts.get(kind) ?? 0) + 1);
     }
     if (usable.length > 0) found.push(ok([...counts].map(([kind, count]) => `${count} x ${kind}`).join(', ')));
+    const hiding = system.env.CUDA_VISIBLE_DEVICES;
+    const installed = system.list('/proc/driver/nvidia/gpus').length;
+    const visible = usable.length + refused.length;
+    if (addon.backend === 'cuda' && hiding !== undefined && visible > 0 && visible < installed) {
+      found.push(
+        info(`CUDA_VISIBLE_DEVICES is "${hiding}": ${visible} of this machine's ${installed} GPUs`, 'unset it to use all'),
+      );
+    }
     for (const { problem } of refused) found.push(error(problem.why, problem.remedy || 'restart the process'));
     if (problem && refused.length === 0) {
       const { why, remedy, cause } = problem;
