@@ -107,14 +107,13 @@ function remedyOf(message: string, system: System): string {
 /** GPUs that do not copy to each other directly. */
 function peers(devices: readonly { ordinal: number; peers: number[] }[], claimed: Gpus['usable'], system: System): Found[] {
   if (devices.length < 2) return [];
+  // An engine numbers its devices anew: in the order of the GPUs that it was asked for.
   const pairs = devices.flatMap(({ ordinal, peers }, index) =>
-    devices
-      .map((other, to) => ({
-        from: ordinal,
-        to: other.ordinal,
-        claims: claimed[index]?.peers.includes(claimed[to]?.ordinal ?? -1),
-      }))
-      .filter(({ to }) => to !== ordinal && !peers.includes(to)),
+    devices.flatMap((other, to) => {
+      if (other.ordinal === ordinal || peers.includes(other.ordinal)) return [];
+      const [from, target] = [claimed[index]!, claimed[to]!];
+      return [{ from: from.ordinal, to: target.ordinal, claims: from.peers.includes(target.ordinal) }];
+    }),
   );
   if (pairs.length === 0) return [ok('GPUs copy to each other directly')];
   const names = pairs.slice(0, 4).map(({ from, to }) => `${from} to ${to}`);

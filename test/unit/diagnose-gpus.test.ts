@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { diagnoseSystem, type Finding } from '../../lib/diagnose.js';
 import { WarpjoinError } from '../../lib/errors.js';
-import { addonOf, type Fault, failing, NO_DRIVER, testFaults } from '../support/diagnosis.js';
+import { addonOf, type Fault, failing, findings, NO_DRIVER, testFaults } from '../support/diagnosis.js';
 import {
   AMD_CARD,
   DOCKER,
@@ -367,6 +367,14 @@ describe('GPUs', () => {
   function withPeers(peers: number[][]) {
     return async (gpus: readonly number[] | 'cpu') => (gpus === 'cpu' ? [] : gpuAddon(peers.map((to) => ({ peers: to }))).gpus());
   }
+
+  test('pairs without direct copies have the numbers of the GPUs, not those of the engine', async () => {
+    const loaded = addonOf([{ architecture: '5.0', peers: [] }, { peers: [] }, { peers: [] }]);
+    const all = await findings({ files: NVIDIA, loaded, trial: withPeers([[], []]) });
+    expect(all.filter(({ check, status }) => check === 'gpu engine' && status === 'info')).toMatchObject([
+      { message: expect.stringContaining('(1 to 2, 2 to 1)') },
+    ]);
+  });
 
   test('nothing is tried on request', async () => {
     const system = fakeSystem({ files: NVIDIA, loaded: addonOf([{}]), trial: () => expect.fail('an engine was made') });
