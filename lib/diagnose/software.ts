@@ -186,7 +186,7 @@ const LOADING: readonly [RegExp, (system: System, name: string) => string][] = [
     () => 'install the library that it names: libstdc++.so.6 is in the package libstdc++6 or libstdc++',
   ],
   [
-    /wrong ELF class|Exec format|invalid ELF header|file too short|damaged|ELF file data encoding|self-register|undefined symbol/,
+    /wrong ELF class|Exec format|invalid ELF header|file too short|damaged|file is for|ELF file data encoding|self-register|undefined symbol/,
     (system, name) => `the file is damaged, or for another kind of machine: ${anew(system, name)}`,
   ],
 ];

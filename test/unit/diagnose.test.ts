@@ -294,6 +294,14 @@ describe('addon', () => {
       remedy: /another kind of machine/,
     },
     {
+      fault: 'a file that is cut short',
+      system: { loaded: unloaded([gnu, 'the file is damaged: it has 97.7 KiB of at least 5.9 MiB']) },
+      check: 'addon',
+      status: 'error',
+      message: /97\.7 KiB/,
+      remedy: /remove node_modules and install again/,
+    },
+    {
       fault: 'no libstdc++',
       system: { loaded: unloaded([gnu, 'libstdc++.so.6: cannot open shared object file: No such file or directory']) },
       check: 'addon',
