@@ -6,6 +6,7 @@ import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { elfProblem } from './elf.js';
 import { messageOf, WarpjoinError } from './errors.js';
 import { type Machine, machine, missingInstructions } from './machine.js';
 import type { NativeAddon } from './native.js';
@@ -108,6 +109,8 @@ function loadProblem(error: unknown): string {
 function attempt(from: string, path: string | undefined, checkVersion: boolean): AddonAttempt & { addon?: NativeAddon } {
   if (path === undefined) return { from, outcome: 'missing', reason: 'not installed' };
   if (!existsSync(path)) return { from, outcome: 'failed', reason: 'there is no such file' };
+  const damage = elfProblem(path); // a file that is cut off would end the process
+  if (damage) return { from, outcome: 'failed', reason: damage };
   try {
     return { from, outcome: 'loaded', addon: load(path, checkVersion) };
   } catch (error) {

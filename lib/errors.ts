@@ -14,7 +14,8 @@ export const errorCodes = {
     'less free. No other plan fits, either.',
   ERR_SPILL: 'A file of the temporary directory cannot be read or written.',
   ERR_DEVICE:
-    "There is no GPU, or one has failed: the message names it, the runtime's call and its error. The call ends at once, and no other " +
+    'There is no GPU that can be used: the message says why and what would help, as diagnose() does. Or a GPU has failed: the message ' +
+    "names it, the runtime's call and its error. The call ends at once, and no other " +
     'plan is tried. A process cannot use GPUs any more where one has failed: restart it, or make engines with device `cpu`. Also: the ' +
     "system gives no thread to the engine or to a device's stream.",
   ERR_NATIVE_MISSING: 'The addon cannot be loaded.',

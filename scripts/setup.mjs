@@ -53,8 +53,7 @@ const sources = ['lib', 'scripts/docs/declarations.mjs', 'tsconfig.json', 'tscon
 const compiledIsFresh = () => newest(compiled) > 0 && newest(compiled) >= newest(...sources);
 
 // Not npm ci: it refuses a lock file made where a registry had the optional packages of one platform only.
-if (!packagesInstalled())
-  step('installing packages', 'npm', ['install', '--no-save', '--no-audit', '--no-fund']);
+if (!packagesInstalled()) step('installing packages', 'npm', ['install', '--no-save', '--no-audit', '--no-fund']);
 if (!addonIsFresh()) {
   step('building the native addon (a minute or two)', 'npm', ['run', '--silent', 'build:native']);
   // What changed may be nothing that the compilers read.

@@ -29,7 +29,7 @@ const driver: Check = {
 
 const gpu: Check = {
   name: 'gpu',
-  run: withGpus(({ usable, refused, problem }, addon) => {
+  run: withGpus(({ usable, refused, problem }, addon, system) => {
     const found: Found[] = [];
     const counts = new Map<string, number>();
     for (const { name, architecture } of usable) {
@@ -37,6 +37,14 @@ const gpu: Check = {
       counts.set(kind, (counts.get(kind) ?? 0) + 1);
     }
     if (usable.length > 0) found.push(ok([...counts].map(([kind, count]) => `${count} x ${kind}`).join(', ')));
+    const hiding = system.env.CUDA_VISIBLE_DEVICES;
+    const installed = system.list('/proc/driver/nvidia/gpus').length;
+    const visible = usable.length + refused.length;
+    if (addon.backend === 'cuda' && hiding !== undefined && visible > 0 && visible < installed) {
+      found.push(
+        info(`CUDA_VISIBLE_DEVICES is "${hiding}": ${visible} of this machine's ${installed} GPUs`, 'unset it to use all'),
+      );
+    }
     for (const { problem } of refused) found.push(error(problem.why, problem.remedy || 'restart the process'));
     if (problem && refused.length === 0) {
       const { why, remedy, cause } = problem;
@@ -99,14 +107,13 @@ function remedyOf(message: string, system: System): string {
 /** GPUs that do not copy to each other directly. */
 function peers(devices: readonly { ordinal: number; peers: number[] }[], claimed: Gpus['usable'], system: System): Found[] {
   if (devices.length < 2) return [];
+  // An engine numbers its devices anew: in the order of the GPUs that it was asked for.
   const pairs = devices.flatMap(({ ordinal, peers }, index) =>
-    devices
-      .map((other, to) => ({
-        from: ordinal,
-        to: other.ordinal,
-        claims: claimed[index]?.peers.includes(claimed[to]?.ordinal ?? -1),
-      }))
-      .filter(({ to }) => to !== ordinal && !peers.includes(to)),
+    devices.flatMap((other, to) => {
+      if (other.ordinal === ordinal || peers.includes(other.ordinal)) return [];
+      const [from, target] = [claimed[index]!, claimed[to]!];
+      return [{ from: from.ordinal, to: target.ordinal, claims: from.peers.includes(target.ordinal) }];
+    }),
   );
   if (pairs.length === 0) return [ok('GPUs copy to each other directly')];
   const names = pairs.slice(0, 4).map(({ from, to }) => `${from} to ${to}`);

@@ -157,8 +157,9 @@ export function stateOf(system: System): AddonState {
   }
 }
 
-/** What would help where an addon does not load, by what the loader says. The first one that matches counts. */
-const LOADING: readonly [RegExp, (system: System) => string][] = [
+/** What would help where an addon does not load, by what the loader says of this file or package. The first one that matches counts. */
+const LOADING: readonly [RegExp, (system: System, name: string) => string][] = [
+  [/^it is of version/, (system, name) => addCommand(system, `${name}@${system.version}`)],
   [
     /libamdhip64|libhsa/,
     () => 'install ROCm, whose libamdhip64.so the addon uses, or remove the package @warpjoin/linux-x64-rocm',
@@ -174,13 +175,26 @@ const LOADING: readonly [RegExp, (system: System) => string][] = [
     () => 'install the library that it names: libstdc++.so.6 is in the package libstdc++6 or libstdc++',
   ],
   [
-    /wrong ELF class|Exec format|invalid ELF header|file too short|truncated|ELF file data encoding|self-register|undefined symbol/,
-    (system) =>
-      `the file is damaged, or for another kind of machine: remove node_modules and install again, then ${reinstall(system)}`,
+    /wrong ELF class|Exec format|invalid ELF header|file too short|damaged|file is for|ELF file data encoding|self-register|undefined symbol/,
+    (system, name) => `the file is damaged, or for another kind of machine: ${anew(system, name)}`,
   ],
 ];
 
-const reinstall = (system: System): string => addCommand(system, processorPackage(system) ?? 'warpjoin');
+/** What brings a package or a build once more. */
+function anew(system: System, name: string): string {
+  if (name.startsWith('@'))
+    return `remove node_modules and install again, then ${addCommand(system, `${name}@${system.version}`)}`;
+  return name.startsWith('WARPJOIN_ADDON')
+    ? 'correct WARPJOIN_ADDON, or unset it'
+    : 'build the addon again: "npm run build:native"';
+}
+
+/** Whether an addon is not there, which is no fault. */
+const isMissing = (reason: string): boolean => /not installed/.test(reason);
+
+function loadingRemedy(system: System, { name, reason }: AddonState['tried'][number]): string {
+  return LOADING.find(([pattern]) => pattern.test(reason))?.[1](system, name) ?? anew(system, name);
+}
 
 const addonCheck: Check = {
   name: 'addon',
@@ -188,25 +202,22 @@ const addonCheck: Check = {
     if (missingInstructions(system).length > 0)
       return [error('the addon was not loaded: its instructions would end this process', 'see "processor"')];
     const { addon, from, tried } = stateOf(system);
-    const list = tried.map(({ name, reason }) => `${name}: ${reason}`).join('; ');
+    const failed = tried.filter(({ reason }) => !isMissing(reason));
     if (!addon) {
-      const remedy = LOADING.find(([pattern]) => tried.some(({ reason }) => pattern.test(reason)))?.[1](system);
-      return [error(`no addon could be loaded${list ? ` (${list})` : ''}`, remedy ?? reinstall(system))];
+      const list = tried.map(({ name, reason }) => `${name}: ${reason}`).join('; ');
+      const own = processorPackage(system);
+      const remedy = failed[0] ? loadingRemedy(system, failed[0]) : own ? addCommand(system, own) : 'see "platform" and "libc"';
+      return [error(`no addon could be loaded${list && ` (${list})`}`, remedy)];
     }
     if (addon.version !== system.version) {
-      const name = from?.startsWith('@') ? `${from}@${system.version}` : (processorPackage(system) ?? 'warpjoin');
-      const remedy = from?.startsWith('@') ? addCommand(system, name) : 'build the addon again: "npm run build:native"';
-      return [error(`the addon from ${from} is of version ${addon.version}, and warpjoin of ${system.version}`, remedy)];
+      const message = `the addon from ${from} is of version ${addon.version}, and warpjoin of ${system.version}`;
+      return [error(message, from?.startsWith('@') ? addCommand(system, `${from}@${system.version}`) : anew(system, from ?? ''))];
     }
     const code = { cuda: 'for CUDA', hip: 'for ROCm', none: 'for the processor' }[addon.backend];
-    const found: Found[] = [ok(`${code}, ${addon.version}, from ${from ?? 'an unknown place'}`)];
-    // A package that is not installed is none that fails.
-    for (const { name, reason } of tried) {
-      if (/not installed|not found|Cannot find|no such file/i.test(reason)) continue;
-      const remedy = LOADING.find(([pattern]) => pattern.test(reason))?.[1](system);
-      found.push(warning(`${name} was not used: ${reason}`, remedy ?? `remove it, or ${addCommand(system, name)}`));
-    }
-    return found;
+    return [
+      ok(`${code}, ${addon.version}, from ${from ?? 'an unknown place'}`),
+      ...failed.map((one): Found => warning(`${one.name} was not used: ${one.reason}`, loadingRemedy(system, one))),
+    ];
   },
 };
 

@@ -9,14 +9,31 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { codeFor } from '../../lib/gpus.js';
 import type { Finding } from '../../lib/index.js';
 import { native } from '../../lib/native.js';
+import { VERSION } from '../../lib/version.js';
 
 const LIBRARY = `
 #include <stdlib.h>
 int cuDriverGetVersion(int *version) { *version = atoi(getenv("FAKE_DRIVER")); return 0; }
 int cuInit(unsigned flags) { return atoi(getenv("FAKE_INIT")); }
 `;
+
+test('the addon tells its version and what its code for GPUs was built for', () => {
+  const { backend, version, gpuSupport, gpus } = native();
+  expect(version).toBe(VERSION);
+  const support = gpuSupport();
+  if (backend === 'none') expect(support).toMatchObject({ architectures: '', runtimeVersion: '', errorName: '', error: '' });
+  else {
+    expect(support.architectures).toMatch(
+      backend === 'cuda' ? /^\d+[af]?(-real|-virtual)?(,\d+[af]?(-real|-virtual)?)*$/ : /^gfx/,
+    );
+    expect(support.runtimeVersion).toMatch(/^\d+\.\d+$/);
+    expect(support.errorName === '').toBe(gpus().length > 0);
+  }
+  for (const { architecture } of gpus()) expect(codeFor(architecture, support.architectures)).not.toBe('none');
+});
 
 const hasCompiler = spawnSync('cc', ['--version']).status === 0;
 const can = native().backend === 'cuda' && hasCompiler;

@@ -1,8 +1,8 @@
 /** A machine of plain values, for faults to be planted in: healthy as it is, a Linux x64 with Node.js 22, npm and no GPU. */
 import type { AddonState, System } from '../../lib/diagnose/finding.js';
-import type { FileSystem } from '../../lib/machine.js';
 import { ARROW_RANGE } from '../../lib/diagnose.js';
 import type { DeviceInfo } from '../../lib/engine.js';
+import type { FileSystem } from '../../lib/machine.js';
 import type { GpuDescription, GpuSupport, NativeAddon } from '../../lib/native.js';
 import { VERSION } from '../../lib/version.js';
 

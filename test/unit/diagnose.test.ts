@@ -1,64 +1,10 @@
 /** diagnose(): each fault that it looks for is planted, one at a time, in a machine of plain values. */
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
-import {
-  ARROW_RANGE,
-  type Diagnosis,
-  describeDiagnosis,
-  diagnose,
-  diagnoseSystem,
-  type Finding,
-  NODE_RANGE,
-} from '../../lib/diagnose.js';
+import { ARROW_RANGE, type Diagnosis, describeDiagnosis, diagnose, diagnoseSystem, NODE_RANGE } from '../../lib/diagnose.js';
 import { WarpjoinError } from '../../lib/errors.js';
-import {
-  AMD_CARD,
-  DOCKER,
-  type FakeSystem,
-  fakeSystem,
-  GIB,
-  gpuAddon,
-  hostAddon,
-  NVIDIA,
-  NVIDIA_CARD,
-  NVIDIA_MODULE,
-} from '../support/fake-system.js';
-
-const findings = async (system: FakeSystem): Promise<Finding[]> => (await diagnoseSystem(fakeSystem(system))).findings;
-const problems = (all: Finding[]): Finding[] => all.filter(({ status }) => status === 'warning' || status === 'error');
-
-interface Fault {
-  fault: string;
-  system: FakeSystem;
-  check: string;
-  status: Finding['status'];
-  message: RegExp;
-  remedy: RegExp;
-  /** Other checks that have a problem with it. */
-  also?: string[];
-}
-
-/** Each plants its fault, and expects one finding of the check, and no other problem. */
-function testFaults(faults: Fault[]): void {
-  test.each(faults)('$check: $fault', async ({ system, check, status, message, remedy, also = [] }) => {
-    const all = await findings(system);
-    const found = all.filter((one) => one.check === check && one.status !== 'ok');
-    expect(found).toEqual([
-      { check, status, message: expect.stringMatching(message), remedy: expect.stringMatching(remedy) } satisfies Finding,
-    ]);
-    for (const text of [found[0]!.message, found[0]!.remedy!]) expect(text).not.toMatch(/\n|undefined|NaN|\.$/);
-    expect(problems(all).filter((one) => one.check !== check && !also.includes(one.check))).toEqual([]);
-  });
-}
-
-const addonOf = (...args: Parameters<typeof gpuAddon>) => ({ addon: gpuAddon(...args), from: '@warpjoin/linux-x64-cuda' });
-const unloaded = (...tried: [name: string, reason: string][]) => ({
-  addon: undefined,
-  from: undefined,
-  tried: tried.map(([name, reason]) => ({ name, reason })),
-});
-const NO_DRIVER = { driverVersion: '', errorName: 'cudaErrorInsufficientDriver', error: 'CUDA driver version is insufficient' };
-const failing = (errorName: string, error = 'it fails') => addonOf([], { errorName, error });
+import { addonOf, findings, problems, testFaults, unloaded } from '../support/diagnosis.js';
+import { type FakeSystem, fakeSystem, hostAddon, NVIDIA } from '../support/fake-system.js';
 
 test('a healthy machine without a GPU', async () => {
   const diagnosis = await diagnoseSystem(fakeSystem());
@@ -288,15 +234,11 @@ describe('addon', () => {
     {
       fault: 'its package is missing',
       system: {
-        loaded: unloaded(
-          ['build/Release/warpjoin.node', "Cannot find module '../build/Release/warpjoin.node'"],
-          [gnu, 'not installed'],
-        ),
+        loaded: unloaded(['@warpjoin/linux-x64-cuda', 'not installed'], [gnu, 'not installed']),
       },
       check: 'addon',
       status: 'error',
-      message:
-        /^no addon could be loaded \(build\/Release\/warpjoin\.node: Cannot find module .*; @warpjoin\/linux-x64-gnu: not installed\)$/,
+      message: /^no addon could be loaded \(@warpjoin\/linux-x64-cuda: not installed; @warpjoin\/linux-x64-gnu: not installed\)$/,
       remedy: /^run "npm install @warpjoin\/linux-x64-gnu"$/,
     },
     {
@@ -352,6 +294,14 @@ describe('addon', () => {
       remedy: /another kind of machine/,
     },
     {
+      fault: 'a file that is cut short',
+      system: { loaded: unloaded([gnu, 'the file is damaged: it has 97.7 KiB of at least 5.9 MiB']) },
+      check: 'addon',
+      status: 'error',
+      message: /97\.7 KiB/,
+      remedy: /remove node_modules and install again/,
+    },
+    {
       fault: 'no libstdc++',
       system: { loaded: unloaded([gnu, 'libstdc++.so.6: cannot open shared object file: No such file or directory']) },
       check: 'addon',
@@ -371,6 +321,22 @@ describe('addon', () => {
       status: 'error',
       message: /libamdhip64/,
       remedy: /install ROCm/,
+    },
+    {
+      fault: 'a file that WARPJOIN_ADDON names is not there',
+      system: { loaded: unloaded(['WARPJOIN_ADDON=/x', 'there is no such file']) },
+      check: 'addon',
+      status: 'error',
+      message: /WARPJOIN_ADDON=\/x: there is no such file/,
+      remedy: /correct WARPJOIN_ADDON/,
+    },
+    {
+      fault: 'a package of another version',
+      system: { loaded: unloaded([gnu, 'it is of version 0.0.9, and warpjoin of 0.1.0']) },
+      check: 'addon',
+      status: 'error',
+      message: /is of version 0\.0\.9/,
+      remedy: /^run "npm install @warpjoin\/linux-x64-gnu@0\.1\.0"$/,
     },
     {
       fault: 'an addon of another version',
@@ -412,522 +378,6 @@ describe('addon', () => {
       remedy: /"memory" and "threads"/,
     },
   ]);
-});
-
-describe('GPUs', () => {
-  const wsl = { '/proc/sys/kernel/osrelease': '5.15.153.1-microsoft-standard-WSL2\n' };
-  const gpuFault = (fault: string, system: FakeSystem, status: Finding['status'], message: RegExp, remedy: RegExp): Fault => ({
-    fault,
-    system,
-    check: 'gpu',
-    status,
-    message,
-    remedy,
-  });
-  testFaults([
-    gpuFault(
-      'a GPU, but the addon of the processor',
-      { files: NVIDIA },
-      'warning',
-      /^the addon has no code for GPUs, and there is an NVIDIA GPU$/,
-      /^run "npm install @warpjoin\/linux-x64-cuda"$/,
-    ),
-    gpuFault(
-      'a GPU, but the addon of the processor, with yarn',
-      { files: { ...NVIDIA, '/project/package-lock.json': null, '/project/yarn.lock': '' } },
-      'warning',
-      /no code/,
-      /^run "yarn add @warpjoin\/linux-x64-cuda"$/,
-    ),
-    gpuFault(
-      'an AMD GPU, but the addon of the processor',
-      { files: { ...AMD_CARD, '/dev/kfd': '' } },
-      'warning',
-      /an AMD GPU/,
-      /linux-x64-rocm/,
-    ),
-    gpuFault(
-      'a GPU, but the addon of the processor on arm64',
-      { arch: 'arm64', files: NVIDIA },
-      'warning',
-      /no code/,
-      /WARPJOIN_GPU=cuda npm run pack/,
-    ),
-    gpuFault(
-      'the addon of the processor in a container without the GPU',
-      { files: { ...NVIDIA_MODULE, ...DOCKER } },
-      'warning',
-      /not open to this process/,
-      /--gpus all.*then run "npm install @warpjoin\/linux-x64-cuda"/,
-    ),
-    gpuFault(
-      'the addon of the processor, and no driver',
-      { files: NVIDIA_CARD },
-      'warning',
-      /not open/,
-      /install NVIDIA's driver; then run/,
-    ),
-    gpuFault(
-      'a card without a driver',
-      { files: NVIDIA_CARD, loaded: addonOf([], NO_DRIVER) },
-      'error',
-      /an NVIDIA GPU without a driver/,
-      /install NVIDIA's driver/,
-    ),
-    gpuFault('no card', { loaded: addonOf([], NO_DRIVER) }, 'info', /shows no NVIDIA GPU/, /processor does the work/),
-    gpuFault(
-      'a Docker container without --gpus',
-      { files: { ...NVIDIA_MODULE, ...DOCKER }, loaded: addonOf([], NO_DRIVER) },
-      'warning',
-      /the kernel has the NVIDIA driver, but no GPU is open to this container/,
-      /--gpus all.*Container Toolkit/,
-    ),
-    gpuFault(
-      'a Podman container without the device',
-      { files: { ...NVIDIA_MODULE, '/run/.containerenv': '' }, loaded: addonOf([], NO_DRIVER) },
-      'warning',
-      /this container/,
-      /nvidia\.com\/gpu=all/,
-    ),
-    gpuFault(
-      'a pod without GPUs',
-      { files: NVIDIA_MODULE, env: { KUBERNETES_SERVICE_HOST: '10.0.0.1' }, loaded: addonOf([], NO_DRIVER) },
-      'warning',
-      /this container/,
-      /nvidia\.com\/gpu: 1.*device plugin/,
-    ),
-    gpuFault(
-      'a container that is told to have none',
-      { files: { ...NVIDIA_MODULE, ...DOCKER }, env: { NVIDIA_VISIBLE_DEVICES: 'void' }, loaded: addonOf([], NO_DRIVER) },
-      'warning',
-      /NVIDIA_VISIBLE_DEVICES is "void"/,
-      /"all"/,
-    ),
-    gpuFault(
-      'a container without the compute capability',
-      { files: { ...NVIDIA, ...DOCKER }, loaded: addonOf([], NO_DRIVER) },
-      'error',
-      /libcuda\.so\.1 is missing/,
-      /NVIDIA_DRIVER_CAPABILITIES=compute,utility/,
-    ),
-    gpuFault(
-      'a host without libcuda',
-      { files: NVIDIA, loaded: addonOf([], NO_DRIVER) },
-      'error',
-      /libcuda\.so\.1 is missing/,
-      /535\.104\.05.*libcuda1/,
-    ),
-    gpuFault(
-      'device files are missing on a host',
-      { files: NVIDIA_MODULE, loaded: addonOf([], NO_DRIVER) },
-      'warning',
-      /open to this process/,
-      /nvidia-modprobe/,
-    ),
-    gpuFault(
-      'WSL2 without the driver of Windows',
-      { files: wsl, loaded: addonOf([], NO_DRIVER) },
-      'error',
-      /does not reach WSL/,
-      /driver for Windows.*wsl --update/,
-    ),
-    gpuFault(
-      'a driver that is too old',
-      { files: NVIDIA, loaded: addonOf([], { ...NO_DRIVER, driverVersion: '12.2' }) },
-      'error',
-      /^the driver 535\.104\.05 works with CUDA up to 12\.2, and the addon needs CUDA 13\.0$/,
-      /^update it to version 580 or later; .*cuda-compat-13-0/,
-    ),
-    gpuFault(
-      'CUDA_VISIBLE_DEVICES that is empty',
-      { files: NVIDIA, env: { CUDA_VISIBLE_DEVICES: '' }, loaded: failing('cudaErrorNoDevice') },
-      'warning',
-      /^CUDA_VISIBLE_DEVICES is "", which leaves no GPU$/,
-      /unset it/,
-    ),
-    gpuFault(
-      'CUDA_VISIBLE_DEVICES that names no GPU',
-      { files: NVIDIA, env: { CUDA_VISIBLE_DEVICES: '7' }, loaded: failing('cudaErrorNoDevice') },
-      'warning',
-      /is "7"/,
-      /from 0 on/,
-    ),
-    gpuFault(
-      'a driver that finds no GPU',
-      { files: NVIDIA, loaded: failing('cudaErrorNoDevice') },
-      'error',
-      /finds no GPU/,
-      /nvidia-smi.*dmesg/,
-    ),
-    gpuFault(
-      'the stub of libcuda',
-      { files: NVIDIA, loaded: failing('cudaErrorStubLibrary') },
-      'error',
-      /stub/,
-      /LD_LIBRARY_PATH/,
-    ),
-    gpuFault(
-      'a driver updated without a restart',
-      { files: NVIDIA, loaded: failing('cudaErrorSystemDriverMismatch') },
-      'error',
-      /different versions/,
-      /restart/,
-    ),
-    gpuFault(
-      'cuda-compat on another GPU',
-      { files: NVIDIA, loaded: failing('cudaErrorCompatNotSupportedOnDevice') },
-      'error',
-      /cuda-compat/,
-      /remove it/,
-    ),
-    gpuFault(
-      'no fabric manager',
-      { files: NVIDIA, loaded: failing('cudaErrorSystemNotReady') },
-      'error',
-      /fabric manager/,
-      /nvidia-fabricmanager/,
-    ),
-    gpuFault(
-      'exclusive mode',
-      { files: NVIDIA, loaded: failing('cudaErrorDevicesUnavailable') },
-      'error',
-      /busy/,
-      /nvidia-smi -c DEFAULT/,
-    ),
-    gpuFault(
-      'no MPS server',
-      { files: NVIDIA, loaded: failing('cudaErrorMpsConnectionFailed') },
-      'error',
-      /Multi-Process/,
-      /nvidia-cuda-mps-control/,
-    ),
-    gpuFault(
-      'an error that is not known',
-      { files: NVIDIA, loaded: failing('cudaErrorUnknown', 'unknown error') },
-      'error',
-      /^the driver fails: unknown error \(cudaErrorUnknown\)$/,
-      /nvidia-smi/,
-    ),
-    gpuFault(
-      'a user who may not open AMD GPUs',
-      {
-        files: { ...AMD_CARD, '/dev/kfd': '' },
-        closed: ['/dev/kfd'],
-        loaded: addonOf([], { errorName: 'hipErrorNoDevice' }, { backend: 'hip' }),
-      },
-      'error',
-      /may not open \/dev\/kfd/,
-      /groups "render" and "video"/,
-    ),
-    gpuFault(
-      'a container without the AMD GPU',
-      {
-        files: { ...AMD_CARD, ...DOCKER, '/sys/module/amdgpu': '' },
-        loaded: addonOf([], { errorName: 'hipErrorNoDevice' }, { backend: 'hip' }),
-      },
-      'warning',
-      /the kernel has the AMD driver/,
-      /--device \/dev\/kfd/,
-    ),
-    gpuFault(
-      'a GPU that is older than the code',
-      { files: NVIDIA, loaded: addonOf([{ name: 'Tesla V100 0', architecture: '7.0' }]) },
-      'error',
-      /^the addon has no code for GPU 'Tesla V100 0' \(compute capability 7\.0\): it has code for 7\.5, 8\.0, 9\.0, 12\.0 and later$/,
-      /WARPJOIN_CUDA_ARCHITECTURES=70 WARPJOIN_GPU=cuda npm run pack/,
-    ),
-    gpuFault(
-      'one GPU of two that is older than the code',
-      { files: NVIDIA, loaded: addonOf([{ name: 'Tesla P100 0', architecture: '6.0' }, {}]) },
-      'error',
-      /Tesla P100 0/,
-      /=60/,
-    ),
-    gpuFault(
-      'PTX that the driver does not know',
-      {
-        files: NVIDIA,
-        loaded: addonOf([{ architecture: '12.1' }], {
-          architectures: '120-virtual',
-          runtimeVersion: '13.2',
-          driverVersion: '13.0',
-        }),
-      },
-      'error',
-      /PTX of CUDA 13\.2 for .*, which the driver, of CUDA 13\.0, can't compile/,
-      /update the driver/,
-    ),
-    gpuFault(
-      'an AMD GPU without code',
-      { loaded: addonOf([{ name: 'MI300X 0', architecture: 'gfx942' }], { architectures: 'gfx90a' }, { backend: 'hip' }) },
-      'error',
-      /no code for GPU 'MI300X 0' \(gfx942\): it has code for gfx90a$/,
-      /WARPJOIN_HIP_ARCHITECTURES=gfx942/,
-    ),
-    gpuFault(
-      'a GPU that was lost',
-      { files: NVIDIA, loaded: addonOf([{ failure: "Device 'NVIDIA H200 0' failed earlier: it broke" }]) },
-      'error',
-      /failed earlier/,
-      /restart the process/,
-    ),
-    {
-      fault: 'work on the GPUs fails',
-      system: {
-        files: NVIDIA,
-        loaded: addonOf([{}]),
-        trial: trialThat("Device 'NVIDIA H200 0': uncorrectable ECC error (cudaErrorECCUncorrectable)"),
-      },
-      check: 'gpu engine',
-      status: 'error',
-      message: /fails on the GPUs: .*ECC/,
-      remedy: /nvidia-smi -q/,
-    },
-    {
-      fault: 'others hold the memory',
-      system: {
-        files: NVIDIA,
-        loaded: addonOf([{}]),
-        trial: trialThat('out of memory (cudaErrorMemoryAllocation) in cudaMalloc'),
-      },
-      check: 'gpu engine',
-      status: 'error',
-      message: /out of memory/,
-      remedy: /end other processes/,
-    },
-    {
-      fault: 'too little memory can be pinned',
-      system: { files: NVIDIA, loaded: addonOf([{}]), trial: trialThat("Device 'x' can't pin 4 MiB of host memory") },
-      check: 'gpu engine',
-      status: 'error',
-      message: /can't pin/,
-      remedy: /ulimit -l/,
-    },
-    {
-      fault: 'no peer access',
-      system: { files: NVIDIA, loaded: addonOf([{ peers: [] }, { peers: [] }]), trial: withPeers([[], []]) },
-      check: 'gpu engine',
-      status: 'info',
-      message: /no direct copies from GPU to GPU \(0 to 1, 1 to 0\)/,
-      remedy: /NVLink.*topo -p2p/,
-    },
-    {
-      fault: 'peer access that does not work',
-      system: { files: NVIDIA, loaded: addonOf([{}, {}, {}]), trial: withPeers([[1, 2], [0], [0, 1]]) },
-      check: 'gpu engine',
-      status: 'warning',
-      message: /do not arrive \(1 to 2\)/,
-      remedy: /IOMMU/,
-    },
-    {
-      fault: 'WSL2',
-      system: { files: { ...NVIDIA, ...wsl }, loaded: addonOf([{}]) },
-      check: 'pinned memory',
-      status: 'info',
-      message: /WSL2/,
-      remedy: /wslconfig/,
-    },
-    {
-      fault: 'little locked memory with ROCm',
-      system: {
-        files: {
-          '/proc/self/limits':
-            'Max locked memory         65536     65536     bytes\nMax processes  unlimited  unlimited  processes\n',
-        },
-        loaded: addonOf([{ architecture: 'gfx90a' }], { architectures: 'gfx90a' }, { backend: 'hip' }),
-      },
-      check: 'pinned memory',
-      status: 'warning',
-      message: /locked memory is below 1 GiB/,
-      remedy: /memlock=-1/,
-    },
-  ]);
-
-  function trialThat(message: string) {
-    return async (gpus: readonly number[] | 'cpu') => {
-      if (gpus === 'cpu') return [];
-      throw new WarpjoinError('ERR_DEVICE', message);
-    };
-  }
-  function withPeers(peers: number[][]) {
-    return async (gpus: readonly number[] | 'cpu') => (gpus === 'cpu' ? [] : gpuAddon(peers.map((to) => ({ peers: to }))).gpus());
-  }
-
-  test('nothing is tried on request', async () => {
-    const system = fakeSystem({ files: NVIDIA, loaded: addonOf([{}]), trial: () => expect.fail('an engine was made') });
-    const { findings } = await diagnoseSystem(system, { trial: false });
-    expect(findings.map(({ check }) => check)).not.toContain('engine');
-  });
-});
-
-describe('resources', () => {
-  const group2 = (bytes: number, used = 0) => ({
-    '/proc/self/cgroup': '0::/pod/x\n',
-    '/sys/fs/cgroup/pod/memory.max': `${bytes}\n`,
-    '/sys/fs/cgroup/pod/memory.current': `${used}\n`,
-    '/sys/fs/cgroup/pod/x/memory.max': 'max\n',
-  });
-  const group1 = (bytes: number | string) => ({
-    '/proc/self/cgroup': '9:name=systemd:/\n4:memory:/docker/ab\n0::/\n',
-    '/sys/fs/cgroup/memory/memory.limit_in_bytes': `${bytes}\n`,
-    '/sys/fs/cgroup/memory/memory.usage_in_bytes': '0\n',
-  });
-  const limits = (line: string) => ({ '/proc/self/limits': `${line}\nMax processes   unlimited  unlimited  processes\n` });
-  const fault = (
-    name: string,
-    system: FakeSystem,
-    check: string,
-    status: Finding['status'],
-    message: RegExp,
-    remedy: RegExp,
-  ): Fault => ({
-    fault: name,
-    system,
-    check,
-    status,
-    message,
-    remedy,
-  });
-  testFaults([
-    fault(
-      'a limit of control groups 2 that Node.js does not see',
-      { files: group2(2 * GIB) },
-      'memory',
-      'warning',
-      /^the container's limit is 2 GiB of 64 GiB, but Node\.js reports 64 GiB: engines take up to 50 GiB/,
-      /memoryLimit: '1536MiB'/,
-    ),
-    fault(
-      'a limit of control groups 1 that Node.js does not see',
-      { files: group1(8 * GIB) },
-      'memory',
-      'warning',
-      /limit is 8 GiB/,
-      /--memory-limit 6GiB/,
-    ),
-    fault(
-      'a container that is nearly full',
-      { files: group2(32 * GIB, 30 * GIB), constrainedBytes: 32 * GIB, defaultMemoryBytes: 25 * GIB },
-      'memory',
-      'warning',
-      /^2 GiB are free, and engines take up to 25 GiB/,
-      /end other processes/,
-    ),
-    fault(
-      'other processes have the memory',
-      { files: { '/proc/meminfo': 'MemAvailable:    4194304 kB\n' } },
-      'memory',
-      'warning',
-      /^4 GiB are free/,
-      /memoryLimit: '3GiB'/,
-    ),
-    fault(
-      'a small container',
-      { files: group2(256 * 2 ** 20), constrainedBytes: 256 * 2 ** 20, defaultMemoryBytes: 150 * 2 ** 20 },
-      'memory',
-      'warning',
-      /limit is 256 MiB of 64 GiB.*small tables/,
-      /raise the memory limit of the container/,
-    ),
-    fault(
-      'a limit of the address space',
-      { files: limits('Max address space   8589934592  unlimited  bytes') },
-      'memory',
-      'warning',
-      /address space is 8 GiB/,
-      /ulimit -v/,
-    ),
-    fault('no overcommit', { files: { '/proc/sys/vm/overcommit_memory': '2\n' } }, 'memory', 'warning', /overcommit/, /sysctl/),
-    fault(
-      'much is swapped out',
-      { files: { '/proc/meminfo': 'MemAvailable:  62914560 kB\nSwapTotal:  16777216 kB\nSwapFree:  4194304 kB\n' } },
-      'swap',
-      'warning',
-      /^12 GiB of memory are swapped out/,
-      /lower memoryLimit/,
-    ),
-    fault(
-      'a quota of processors in control groups 2',
-      {
-        parallelism: 64,
-        files: { '/sys/fs/cgroup/user.slice/cpu.max': '200000 100000\n', '/sys/fs/cgroup/cpu.max': 'max 100000\n' },
-      },
-      'threads',
-      'warning',
-      /has 2 processors' time, and engines start 64 threads/,
-      /threads: 2 /,
-    ),
-    fault(
-      'a quota of processors in control groups 1',
-      {
-        parallelism: 16,
-        files: {
-          '/proc/self/cgroup': '3:cpu,cpuacct:/docker/ab\n0::/\n',
-          '/sys/fs/cgroup/cpu/cpu.cfs_quota_us': '150000\n',
-          '/sys/fs/cgroup/cpu/cpu.cfs_period_us': '100000\n',
-        },
-      },
-      'threads',
-      'warning',
-      /has 1\.5 processors' time/,
-      /--threads 2/,
-    ),
-    fault(
-      'few threads for the user',
-      { files: { '/proc/self/limits': 'Max processes   10   10   processes\n' } },
-      'threads',
-      'warning',
-      /10 threads in all/,
-      /ulimit -u/,
-    ),
-    fault(
-      'no temp directory',
-      { temporary: '/gone', fileSystems: { '/gone': null } },
-      'temp directory',
-      'warning',
-      /\/gone does not exist/,
-      /TMPDIR/,
-    ),
-    fault('a temp directory that is not writable', { closed: ['/tmp'] }, 'temp directory', 'warning', /not writable/, /TMPDIR/),
-    fault(
-      'a temp directory in memory',
-      { fileSystems: { '/tmp': { inMemory: true, freeBytes: 10 * GIB } } },
-      'temp directory',
-      'info',
-      /\/tmp is kept in memory/,
-      /TMPDIR name a folder on a disk/,
-    ),
-    fault(
-      'a full disk',
-      { fileSystems: { '/tmp': { inMemory: false, freeBytes: 2 ** 20 } } },
-      'temp directory',
-      'warning',
-      /1 MiB free/,
-      /free some/,
-    ),
-    fault(
-      'a cache directory that is not writable',
-      { closed: ['/home/user/.cache'] },
-      'cache directory',
-      'info',
-      /not writable.*anew/,
-      /WARPJOIN_CACHE_DIR/,
-    ),
-  ]);
-
-  test.each([
-    ['a limit that Node.js sees', { files: group2(32 * GIB), constrainedBytes: 32 * GIB, defaultMemoryBytes: 25 * GIB }],
-    ['no limit in version 1', { files: group1('9223372036854771712') }],
-    ['a quota of as many processors as there are', { files: { '/sys/fs/cgroup/cpu.max': '800000 100000\n' } }],
-    ['no files at all', { files: { '/proc/self/cgroup': null, '/proc/meminfo': null, '/proc/self/limits': null } }],
-  ] satisfies [string, FakeSystem][])('%s is fine', async (_, system) => {
-    expect(problems(await findings(system))).toEqual([]);
-  });
-
-  test('files that can be dropped are free', async () => {
-    const files = { ...group2(32 * GIB, 30 * GIB), '/sys/fs/cgroup/pod/memory.stat': `anon 1\ninactive_file ${28 * GIB}\n` };
-    expect(problems(await findings({ files, constrainedBytes: 32 * GIB, defaultMemoryBytes: 25 * GIB }))).toEqual([]);
-  });
 });
 
 describe('diagnose', () => {
