@@ -13,10 +13,10 @@ export interface ParquetSummary {
   schema: Uint8Array;
 }
 
-/** What to read: a row group, or the first rows of one. */
+/** What to read: row groups, or the first rows of them. */
 export interface GroupRequest {
-  group: number;
-  limit: number | undefined;
+  groups: number[];
+  rows: number;
   columns: readonly string[] | undefined;
 }
 
@@ -35,9 +35,9 @@ const { openAsBlob } = require('node:fs');
   const answer = (message) => parentPort.postMessage(message, message.streams?.map(({ buffer }) => buffer));
   answer({ groups, rows: metadata.fileMetadata().numRows(), schema: file.schema().intoIPCStream() });
   let reading = Promise.resolve();
-  parentPort.on('message', ({ group, limit, columns }) => {
+  parentPort.on('message', ({ groups, rows, columns }) => {
     reading = reading.then(async () => {
-      const options = { rowGroups: [group], batchSize: ${rowsPerBatch}, concurrency: 1, limit, columns };
+      const options = { rowGroups: groups, batchSize: ${rowsPerBatch}, concurrency: 1, limit: rows, columns };
       const streams = [];
       for await (const batch of await file.stream(options)) streams.push(batch.intoIPCStream());
       answer({ streams });

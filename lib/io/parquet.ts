@@ -21,6 +21,7 @@ export interface ParquetOptions {
 const rowsPerBatch = 1 << 20;
 const bytesPerDecoder = 4 << 20;
 const mostDecoders = 16;
+const rowsPerRequest = 1 << 18; // of small row groups, so that decoders seldom wait for this thread
 
 /** Reads a Parquet file; column types come as the file states them. Throws ERR_FILE, and ERR_COLUMN_NOT_FOUND for `columns`. */
 export async function readParquet(
@@ -34,7 +35,7 @@ export async function readParquet(
   return new Table(batches);
 }
 
-/** Reads a Parquet file batch by batch, in bounded memory: a few row groups at a time. A file without rows gives one batch of none. */
+/** Reads a Parquet file batch by batch, in bounded memory: a few row groups a decoder. A file without rows gives one batch of none. */
 export function scanParquet(
   path: string,
   signal?: AbortSignal,
@@ -69,13 +70,14 @@ async function* scan(
     const parts: Promise<Uint8Array[]>[] = [];
     let rows = 0;
     for (let i = 0; i < requests.length; i++) {
-      // Each decoder has one group in work and one that waits.
+      // Each decoder has one request in work and one that waits.
       while (parts.length < Math.min(requests.length, i + 2 * decoders.length)) {
         parts.push(decoders[parts.length % decoders.length]!.read({ ...requests[parts.length]!, columns }));
       }
       const streams = await unlessAborted(parts[i]!);
       delete parts[i];
       onProgress?.((i + 1) / requests.length);
+      signal?.throwIfAborted();
       for (const stream of streams) {
         for (const batch of readIpcBytes(stream).batches) {
           rows += batch.numRows;
@@ -107,13 +109,21 @@ function checkedSchema(path: string, { rows, groups, schema }: ParquetSummary, c
   return whole.select([...columns]);
 }
 
-/** The row groups that hold the first `maxRows` rows. */
+/** The row groups that hold the first `maxRows` rows, small ones together. */
 function groupRequests({ groups }: ParquetSummary, maxRows: number) {
-  const requests: { group: number; rows: number; limit: number | undefined }[] = [];
+  const requests: { groups: number[]; rows: number }[] = [];
   let left = maxRows;
   groups.forEach((count, group) => {
-    if (left > 0 && count > 0) requests.push({ group, rows: Math.min(count, left), limit: count > left ? left : undefined });
-    left -= count;
+    const rows = Math.min(count, left);
+    left -= rows;
+    if (rows === 0) return;
+    const last = requests.at(-1);
+    // parquet-wasm applies a limit to each group.
+    if (!last || rows < count || last.rows + rows > rowsPerRequest) requests.push({ groups: [group], rows });
+    else {
+      last.groups.push(group);
+      last.rows += rows;
+    }
   });
   return requests;
 }
