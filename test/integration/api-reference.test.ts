@@ -1,8 +1,9 @@
 /** `npm run docs` makes the API reference: it is opened in a browser, which has to show every export and every table. Needs dist/. */
-import { execFileSync } from 'node:child_process';
+import { execFile } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ipcSchema } from '../../lib/columns/ipc.js';
 import { Engine } from '../../lib/engine.js';
@@ -79,7 +80,7 @@ const documented: [name: string, schema: Schema][] = [
 describe.skipIf(hasNoBrowser)(`the API reference${whyNoBrowser}`, () => {
   let page: Page<Shown>;
   beforeAll(async () => {
-    execFileSync(process.execPath, ['scripts/docs/api.mjs', '--out', folder], { cwd: root });
+    await promisify(execFile)(process.execPath, ['scripts/docs/api.mjs', '--out', folder], { cwd: root });
     page = await openPage<Shown>(join(folder, 'index.html'), probe);
   }, 120_000);
 
