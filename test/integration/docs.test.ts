@@ -5,18 +5,10 @@ import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { parseCommandLine } from '../../lib/cli/arguments.js';
-import { commandNames } from '../../lib/cli/spec.js';
 import { blocksOf, commandsOf, examplesOf, pages, read, root, runExamples } from '../../scripts/docs-examples.mjs';
 
 const run = promisify(execFile);
 const guides = pages.filter((page) => page.startsWith('docs/guides/'));
-
-/** Commands that pages show already, as long as they are not there. */
-const isComing = (command: string) =>
-  ['schema', 'head', 'count', 'doctor', 'completion'].includes(command) && !(commandNames as readonly string[]).includes(command);
-
-/** A page that others link to already, as long as it is not there. */
-const comingPage = 'docs/guides/interchange.md';
 
 /** What a heading is called in links. */
 const anchorOf = (heading: string) =>
@@ -47,13 +39,12 @@ describe.each(pages)('%s', (page) => {
 
   test('the warpjoin commands are such', () => {
     for (const { words, line } of commandsOf(page)) {
-      if (isComing(words[0]!)) continue;
       expect(() => parseCommandLine(words), `${page}:${line}: warpjoin ${words.join(' ')}`).not.toThrow();
     }
   });
 
   test('the links lead to files and headings', () => {
-    for (const { file, anchor } of linksOf(page).filter(({ file }) => file !== comingPage)) {
+    for (const { file, anchor } of linksOf(page)) {
       expect(existsSync(join(root, file)), `${page} links to ${file}`).toBe(true);
       if (anchor && file.endsWith('.md')) expect(anchorsOf(file), `${page} links to ${file}`).toContain(anchor);
     }
@@ -72,6 +63,14 @@ describe('pages', () => {
     expect(examples.flatMap(({ printed }) => printed).length).toBeGreaterThan(2);
     expect(commandsOf('README.md').length).toBeGreaterThan(2);
     expect(blocksOf('README.md').map(({ kind }) => kind)).toContain('js gpu');
+  });
+
+  test('the npm scripts are those of package.json', () => {
+    const { scripts } = JSON.parse(read('package.json')) as { scripts: Record<string, string> };
+    const named = [...pages, 'CONTRIBUTING.md'].flatMap((page) =>
+      [...read(page).matchAll(/npm run ([\w:]+)/g)].map(([, name]) => name!),
+    );
+    for (const name of named) expect(Object.keys(scripts)).toContain(name);
   });
 
   test("the README's Node.js is that of package.json", () => {
