@@ -273,7 +273,8 @@ test("device 'auto' runs small calls on the processor, within the memory of the 
   // Host devices stand in for GPUs: what matters is that there are two engines.
   const spy = new Proxy(addon, {
     get(target, name) {
-      if (name === 'gpus') return () => [{ ...made[0]?.devices()[0], ordinal: 0, memoryBytes: 2 ** 30, failure: null }];
+      if (name === 'gpus')
+        return () => [{ ...made[0]?.devices()[0], ordinal: 0, memoryBytes: 2 ** 30, architecture: '', failure: null }];
       if (name !== 'Engine') return Reflect.get(target, name);
       return function Spied(config: NativeEngineConfig, memoryOf?: NativeEngine) {
         made.push(memoryOf ? new addon.Engine(config, memoryOf) : new addon.Engine({ ...config, gpus: [], hostDevices: 2 }));

@@ -131,7 +131,7 @@ describe('refusals', () => {
   test.each([
     [{ on: 'kye' }, 'ERR_COLUMN_NOT_FOUND', /"kye".*Did you mean "key"\?/],
     [{ on: ['key', 'key'] }, 'ERR_OPTION', /^Expected each column once for on but received "key" twice\.$/],
-    [{ on: [] }, 'ERR_OPTION', /^Expected a column name or an array of column names/],
+    [{ on: [] }, 'ERR_OPTION', /^Expected a column name or an array of at least one column name/],
     [{ on: 'key', keep: 'all' }, 'ERR_OPTION', /^Expected one of "first", "last", "any", "none" for keep but received "all"/],
     [{ on: 'key', select: ['k'] }, 'ERR_COLUMN_NOT_FOUND', /for select but received "k"/],
     [{ on: 'key', limit: 1 }, 'ERR_OPTION', /^Expected one of the options .* for unique but received "limit"/],
