@@ -10,10 +10,12 @@
 
 namespace warpjoin {
 
-namespace gpu::inline WARPJOIN_BLOCKS {
+namespace gpu {
+inline namespace WARPJOIN_BLOCKS {
 class GpuHashMatch;
 struct HashSide;
-}  // namespace gpu::inline WARPJOIN_BLOCKS
+}  // namespace WARPJOIN_BLOCKS
+}  // namespace gpu
 
 inline namespace WARPJOIN_BLOCKS {
 

@@ -6,7 +6,8 @@
 
 namespace warpjoin {
 
-namespace gpu::inline WARPJOIN_BLOCKS {
+namespace gpu {
+inline namespace WARPJOIN_BLOCKS {
 namespace {
 
 /// The build tuples of crowded partitions, in order: tuple i of them is in partition `p`, row `row` of the build side.
@@ -104,7 +105,8 @@ __global__ void spread_matched(Crowd crowd, const Key* hashes, uint64_t size, ui
 }
 
 }  // namespace
-}  // namespace gpu::inline WARPJOIN_BLOCKS
+}  // namespace WARPJOIN_BLOCKS
+}  // namespace gpu
 
 using gpu::GpuHashMatch;
 using gpu::kThreads;

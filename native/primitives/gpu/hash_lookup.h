@@ -3,7 +3,8 @@
 
 #include "primitives/gpu/hash_match.h"
 
-namespace warpjoin::gpu::inline WARPJOIN_BLOCKS {
+namespace warpjoin::gpu {
+inline namespace WARPJOIN_BLOCKS {
 
 /// Calls f with the types of the key, the build side's value and the probe side's, where both sides have values.
 template <class F>
@@ -35,4 +36,5 @@ struct PairColumns {
   }
 };
 
-}  // namespace warpjoin::gpu::inline WARPJOIN_BLOCKS
+}  // namespace WARPJOIN_BLOCKS
+}  // namespace warpjoin::gpu

@@ -22,7 +22,8 @@ using gpu::GpuHashMatch;
 using gpu::kEmitTile;
 using gpu::kThreads;
 
-namespace gpu::inline WARPJOIN_BLOCKS {
+namespace gpu {
+inline namespace WARPJOIN_BLOCKS {
 namespace {
 
 /// How many of 16 bytes are one; the others are zero.
@@ -186,7 +187,8 @@ void GpuHashMatch::take_build_rooms(host::Carver& carver, uint32_t entry_bytes, 
   });
 }
 
-}  // namespace gpu::inline WARPJOIN_BLOCKS
+}  // namespace WARPJOIN_BLOCKS
+}  // namespace gpu
 
 namespace {
 

@@ -11,7 +11,8 @@
 #include "primitives/host/blocks.h"
 #include "primitives/primitives.h"
 
-namespace warpjoin::gpu::inline WARPJOIN_BLOCKS {
+namespace warpjoin::gpu {
+inline namespace WARPJOIN_BLOCKS {
 
 constexpr uint32_t kNoRow = ~uint32_t{0};
 constexpr unsigned kEmitTile = 1024;  // rows whose output is summed up
@@ -117,4 +118,5 @@ class GpuHashMatch final : public HashMatch, public HashBuild {
   uint64_t partitions_ = 1;
 };
 
-}  // namespace warpjoin::gpu::inline WARPJOIN_BLOCKS
+}  // namespace WARPJOIN_BLOCKS
+}  // namespace warpjoin::gpu

@@ -11,7 +11,8 @@
 
 namespace warpjoin {
 
-namespace gpu::inline WARPJOIN_BLOCKS {
+namespace gpu {
+inline namespace WARPJOIN_BLOCKS {
 namespace {
 
 constexpr unsigned kProbes = 2;  // of a thread, under way
@@ -268,7 +269,8 @@ uint64_t most_small_rows(uint32_t entry_bytes) {
   return filled / 5 * 4 + std::min<uint64_t>(filled % 5, 3);
 }
 
-}  // namespace gpu::inline WARPJOIN_BLOCKS
+}  // namespace WARPJOIN_BLOCKS
+}  // namespace gpu
 
 using gpu::GpuHashMatch;
 using gpu::kThreads;

@@ -4,7 +4,8 @@
 #include "primitives/gpu/scan.h"
 #include "primitives/host/blocks.h"
 
-namespace warpjoin::gpu::inline WARPJOIN_BLOCKS {
+namespace warpjoin::gpu {
+inline namespace WARPJOIN_BLOCKS {
 namespace {
 
 __global__ void one_group(uint32_t* offsets, uint32_t size) {
@@ -334,4 +335,5 @@ size_t hash_split_scratch_bytes(unsigned bits, const std::string& device_name) {
   return SplitScratch(nullptr, bits, device_name).bytes;
 }
 
-}  // namespace warpjoin::gpu::inline WARPJOIN_BLOCKS
+}  // namespace WARPJOIN_BLOCKS
+}  // namespace warpjoin::gpu

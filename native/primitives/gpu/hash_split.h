@@ -10,7 +10,8 @@
 #include "core/tuples.h"
 #include "primitives/gpu/hash_tuples.h"
 
-namespace warpjoin::gpu::inline WARPJOIN_BLOCKS {
+namespace warpjoin::gpu {
+inline namespace WARPJOIN_BLOCKS {
 
 constexpr unsigned kPassBits = 9;  // a pass has no more groups than a block threads
 constexpr unsigned kMostSplitBits = 2 * kPassBits;
@@ -51,4 +52,5 @@ void hash_split_groups(TupleLayout layout, std::span<const GroupRun> in, uint32_
                        const HashTuples& out, uint32_t* offsets, void* scratch, gpu_stream_t on, const std::string& device_name);
 size_t hash_split_groups_scratch_bytes(uint64_t partitions, const std::string& device_name);
 
-}  // namespace warpjoin::gpu::inline WARPJOIN_BLOCKS
+}  // namespace WARPJOIN_BLOCKS
+}  // namespace warpjoin::gpu

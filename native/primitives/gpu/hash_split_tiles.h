@@ -12,7 +12,8 @@
 #include "primitives/gpu/hash_split.h"
 #include "primitives/gpu/split_rooms.h"
 
-namespace warpjoin::gpu::inline WARPJOIN_BLOCKS {
+namespace warpjoin::gpu {
+inline namespace WARPJOIN_BLOCKS {
 
 constexpr size_t kStagedBytes = size_t{kSmallBlocks ? 64 : 112} << 10;  // of the blocks that share a multiprocessor
 constexpr unsigned kCountedBits = kSmallBlocks ? 13 : 15;               // groups that a block counts, in shared memory
@@ -332,4 +333,5 @@ __global__ void __launch_bounds__(kCountThreads) count_grouped(Grouped<Key, Valu
   }
 }
 
-}  // namespace warpjoin::gpu::inline WARPJOIN_BLOCKS
+}  // namespace WARPJOIN_BLOCKS
+}  // namespace warpjoin::gpu

@@ -6,7 +6,8 @@
 
 namespace warpjoin {
 
-namespace gpu::inline WARPJOIN_BLOCKS {
+namespace gpu {
+inline namespace WARPJOIN_BLOCKS {
 namespace {
 
 constexpr unsigned kBucketBits = kSmallBlocks ? 12 : 13, kMatchThreads = kSmallBlocks ? 256 : 512;
@@ -252,7 +253,8 @@ unsigned partition_bits(uint64_t build_rows, uint32_t entry_bytes) {
   return std::clamp(static_cast<unsigned>(std::bit_width(others)), hash_tuning.fewest_bits, kMostSplitBits);
 }
 
-}  // namespace gpu::inline WARPJOIN_BLOCKS
+}  // namespace WARPJOIN_BLOCKS
+}  // namespace gpu
 
 using gpu::GpuHashMatch;
 using gpu::kThreads;

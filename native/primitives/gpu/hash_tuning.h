@@ -5,7 +5,8 @@
 
 #include "primitives/gpu/blocks.h"
 
-namespace warpjoin::gpu::inline WARPJOIN_BLOCKS {
+namespace warpjoin::gpu {
+inline namespace WARPJOIN_BLOCKS {
 
 struct HashTuning {
 #if defined(WARPJOIN_HIP)
@@ -22,4 +23,5 @@ struct HashTuning {
 };
 inline HashTuning hash_tuning;
 
-}  // namespace warpjoin::gpu::inline WARPJOIN_BLOCKS
+}  // namespace WARPJOIN_BLOCKS
+}  // namespace warpjoin::gpu

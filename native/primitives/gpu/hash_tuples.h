@@ -12,7 +12,8 @@
 #include "core/tuples.h"
 #include "primitives/gpu/kernels.h"
 
-namespace warpjoin::gpu::inline WARPJOIN_BLOCKS {
+namespace warpjoin::gpu {
+inline namespace WARPJOIN_BLOCKS {
 
 template <class Key>
 inline constexpr unsigned key_bits = 8 * sizeof(Key);
@@ -121,4 +122,5 @@ __device__ inline void write_value(void* values, uint64_t at, const HashTuples& 
   }
 }
 
-}  // namespace warpjoin::gpu::inline WARPJOIN_BLOCKS
+}  // namespace WARPJOIN_BLOCKS
+}  // namespace warpjoin::gpu

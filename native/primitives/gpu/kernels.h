@@ -10,7 +10,8 @@
 #include "primitives/gpu/blocks.h"
 #include "primitives/host/tuple_access.h"
 
-namespace warpjoin::gpu::inline WARPJOIN_BLOCKS {
+namespace warpjoin::gpu {
+inline namespace WARPJOIN_BLOCKS {
 
 using host::NoValue;
 using host::with_layout;
@@ -207,4 +208,5 @@ __global__ void copy_few(T* to, const T* from, unsigned count) {
   for (unsigned i = threadIdx.x; i < count; i += blockDim.x) to[i] = from[i];
 }
 
-}  // namespace warpjoin::gpu::inline WARPJOIN_BLOCKS
+}  // namespace WARPJOIN_BLOCKS
+}  // namespace warpjoin::gpu

@@ -1,7 +1,8 @@
 // Where the tiles and the buckets of a split begin.
 #include "primitives/gpu/multisplit.h"
 
-namespace warpjoin::gpu::inline WARPJOIN_BLOCKS {
+namespace warpjoin::gpu {
+inline namespace WARPJOIN_BLOCKS {
 namespace {
 
 // Block b sums bucket b.
@@ -42,4 +43,5 @@ void place_tiles(const SplitCounts& counts, uint64_t* offsets, gpu_stream_t on, 
   gpu_check(gpu_get_last_error(), "place_buckets", device_name);
 }
 
-}  // namespace warpjoin::gpu::inline WARPJOIN_BLOCKS
+}  // namespace WARPJOIN_BLOCKS
+}  // namespace warpjoin::gpu

@@ -18,7 +18,8 @@
 #include "primitives/gpu/kernels.h"
 #include "primitives/host/blocks.h"
 
-namespace warpjoin::gpu::inline WARPJOIN_BLOCKS {
+namespace warpjoin::gpu {
+inline namespace WARPJOIN_BLOCKS {
 
 constexpr unsigned kSplitBits = 8, kMostBuckets = 1u << kSplitBits;
 
@@ -557,4 +558,5 @@ template <class Key, class Value>
 void split_by_digit(const Run<Key, Value>& in, Digit digit, const SplitCounts& counts, Key* out_keys, Value* out_values,
                     uint64_t* offsets, gpu_stream_t on, const std::string& device_name);
 
-}  // namespace warpjoin::gpu::inline WARPJOIN_BLOCKS
+}  // namespace WARPJOIN_BLOCKS
+}  // namespace warpjoin::gpu

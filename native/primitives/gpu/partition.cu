@@ -6,7 +6,8 @@
 
 namespace warpjoin {
 
-namespace gpu::inline WARPJOIN_BLOCKS {
+namespace gpu {
+inline namespace WARPJOIN_BLOCKS {
 
 template <class Key, class Value>
 void split_by_digit(const Run<Key, Value>& in, Digit digit, const SplitCounts& counts, Key* out_keys, Value* out_values,
@@ -30,7 +31,8 @@ template void split_by_digit(const Run<uint64_t, uint32_t>&, Digit, const SplitC
 template void split_by_digit(const Run<uint64_t, uint64_t>&, Digit, const SplitCounts&, uint64_t*, uint64_t*, uint64_t*,
                              gpu_stream_t, const std::string&);
 
-}  // namespace gpu::inline WARPJOIN_BLOCKS
+}  // namespace WARPJOIN_BLOCKS
+}  // namespace gpu
 
 namespace {
 

@@ -6,7 +6,8 @@
 #include "device/gpu_runtime.h"
 #include "primitives/gpu/blocks.h"
 
-namespace warpjoin::gpu::inline WARPJOIN_BLOCKS {
+namespace warpjoin::gpu {
+inline namespace WARPJOIN_BLOCKS {
 
 /// Two arrays that a sort uses in turn; `current` holds the data.
 template <class T>
@@ -22,4 +23,5 @@ template <class Key, class Value>
 gpu_error_t radix_sort(void* scratch, size_t& scratch_bytes, TwoBuffers<Key>& keys, TwoBuffers<Value>& values, uint64_t size,
                        unsigned begin_bit, unsigned end_bit, gpu_stream_t stream);
 
-}  // namespace warpjoin::gpu::inline WARPJOIN_BLOCKS
+}  // namespace WARPJOIN_BLOCKS
+}  // namespace warpjoin::gpu

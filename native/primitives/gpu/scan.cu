@@ -6,7 +6,8 @@
 #include <cub/device/device_scan.cuh>
 #endif
 
-namespace warpjoin::gpu::inline WARPJOIN_BLOCKS {
+namespace warpjoin::gpu {
+inline namespace WARPJOIN_BLOCKS {
 
 template <class T>
 gpu_error_t sums_before(void* scratch, size_t& scratch_bytes, T* numbers, uint64_t size, gpu_stream_t stream) {
@@ -20,4 +21,5 @@ gpu_error_t sums_before(void* scratch, size_t& scratch_bytes, T* numbers, uint64
 template gpu_error_t sums_before(void*, size_t&, uint32_t*, uint64_t, gpu_stream_t);
 template gpu_error_t sums_before(void*, size_t&, uint64_t*, uint64_t, gpu_stream_t);
 
-}  // namespace warpjoin::gpu::inline WARPJOIN_BLOCKS
+}  // namespace WARPJOIN_BLOCKS
+}  // namespace warpjoin::gpu

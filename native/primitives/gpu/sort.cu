@@ -13,7 +13,8 @@
 
 namespace warpjoin {
 
-namespace gpu::inline WARPJOIN_BLOCKS {
+namespace gpu {
+inline namespace WARPJOIN_BLOCKS {
 
 template <class Key, class Value>
 gpu_error_t radix_sort(void* scratch, size_t& scratch_bytes, TwoBuffers<Key>& keys, TwoBuffers<Value>& values, uint64_t size,
@@ -58,7 +59,8 @@ template gpu_error_t radix_sort(void*, size_t&, TwoBuffers<uint64_t>&, TwoBuffer
 template gpu_error_t radix_sort(void*, size_t&, TwoBuffers<uint64_t>&, TwoBuffers<uint64_t>&, uint64_t, unsigned, unsigned,
                                 gpu_stream_t);
 
-}  // namespace gpu::inline WARPJOIN_BLOCKS
+}  // namespace WARPJOIN_BLOCKS
+}  // namespace gpu
 
 namespace {
 

@@ -3,7 +3,8 @@
 #include "primitives/gpu/hash_tuning.h"
 #include "primitives/gpu/split_rooms.h"
 
-namespace warpjoin::gpu::inline WARPJOIN_BLOCKS {
+namespace warpjoin::gpu {
+inline namespace WARPJOIN_BLOCKS {
 namespace {
 
 constexpr unsigned kMostGroups = 1u << kPassBits;
@@ -113,4 +114,5 @@ void plan_rooms(uint8_t key_bytes, std::span<const TupleView> fragments, const R
   key_bytes == 4 ? plan_for(uint32_t{}) : plan_for(uint64_t{});
 }
 
-}  // namespace warpjoin::gpu::inline WARPJOIN_BLOCKS
+}  // namespace WARPJOIN_BLOCKS
+}  // namespace warpjoin::gpu

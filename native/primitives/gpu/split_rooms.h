@@ -10,7 +10,8 @@
 #include "primitives/gpu/hash_split.h"
 #include "primitives/host/blocks.h"
 
-namespace warpjoin::gpu::inline WARPJOIN_BLOCKS {
+namespace warpjoin::gpu {
+inline namespace WARPJOIN_BLOCKS {
 
 // What has become of the rooms.
 constexpr uint32_t kOverflowed = 1;  ///< a group did not fit its room
@@ -49,4 +50,5 @@ struct RoomPlan {
 void plan_rooms(uint8_t key_bytes, std::span<const TupleView> fragments, const RoomPlan& plan, unsigned bits,
                 const GroupRooms& rooms, gpu_stream_t on, const std::string& device_name);
 
-}  // namespace warpjoin::gpu::inline WARPJOIN_BLOCKS
+}  // namespace WARPJOIN_BLOCKS
+}  // namespace warpjoin::gpu
