@@ -106,9 +106,8 @@ describe('count', () => {
 });
 
 describe('doctor', () => {
-  const diagnosis = (status: string) => ({ ok: status !== 'error', findings: [{ check: 'addon', status, message: 'found' }] });
-  const outcome = (status: string) =>
-    doctor(async () => ({ diagnose: async () => diagnosis(status), describeDiagnosis: () => '' }));
+  const outcome = (status: 'ok' | 'warning' | 'error') =>
+    doctor(async () => ({ ok: status !== 'error', findings: [{ check: 'addon', status, message: 'found' }] }));
 
   it('fails where something is an error', async () => {
     expect(await outcome('ok')).toBe(0);
@@ -116,11 +115,11 @@ describe('doctor', () => {
     expect(await outcome('error')).toBe(1);
   });
 
-  const isThere = existsSync(new URL('../../lib/diagnose.ts', import.meta.url));
-  it.skipIf(!isThere)('says what it has found', async () => {
+  it('says what it has found', async () => {
     const { out, code } = await warpjoin('doctor');
-    expect(out.length).toBeGreaterThan(20);
-    expect([0, 1]).toContain(code);
+    expect(out).toMatch(/^ok +addon +for /m);
+    expect(out).toMatch(/^ok +engine +joins and sorts on the processor$/m);
+    expect(code).toBe(0);
   });
 });
 
