@@ -75,8 +75,10 @@ test('joins keep the order that DuckDB gives row numbers, and the rows of it tha
   await fc.assert(
     fc.asyncProperty(joinCase, async (c) => {
       const cross = c.how === 'cross';
-      const many = cross || c.keys.every((key) => isHeavy(key.type, key.spread) || (key.nullsEqual && key.nullRate > 0.4));
-      const rightRows = many ? Math.min(c.rightRows, Math.floor(MOST_PAIRS / Math.max(1, c.leftRows))) : c.rightRows;
+      // Of all pairs of rows, those that a key may match: all where values repeat, else those of two nulls.
+      const shares = c.keys.map((key) => (isHeavy(key.type, key.spread) ? 1 : key.nullsEqual ? key.nullRate ** 2 : 0));
+      const pairsPerRow = c.leftRows * (cross ? 1 : shares.reduce((all, share) => all * share, 1));
+      const rightRows = Math.min(c.rightRows, Math.floor(MOST_PAIRS / Math.max(1, pairsPerRow)));
       const left = makeTable(c.seed, 'l_', c.leftRows, c.chunks, c.keys);
       const right = makeTable(c.seed + 1, 'r_', rightRows, c.chunks, c.keys);
       const leftOnly = c.how === 'semi' || c.how === 'anti';
