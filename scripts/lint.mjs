@@ -1,11 +1,12 @@
-// npm run lint [-- --fix]: TypeScript (biome, tsc), C++ (clang-format, clang-tidy), and the seams of docs/architecture.md.
+// npm run lint [-- --fix] [-- --tidy | --tidy-recent]: TypeScript (biome, tsc), C++ (clang-format, clang-tidy), and the seams of docs/architecture.md.
 import { execFile, spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { promisify } from 'node:util';
 
 const fix = process.argv.includes('--fix');
-const tidy = process.argv.includes('--tidy');
+const tidyRecent = process.argv.includes('--tidy-recent');
+const tidy = tidyRecent || process.argv.includes('--tidy');
 let failed = false;
 
 /** Runs the command once for each list of arguments, all at the same time. */
@@ -22,15 +23,27 @@ async function run(title, command, ...argumentLists) {
 const tracked = spawnSync('git', ['ls-files', '--cached', '--others', '--exclude-standard'], { encoding: 'utf8' })
   .stdout.split('\n')
   .filter((path) => existsSync(path));
+/** What the last 50 commits or the working tree changed. */
+function recent() {
+  const lists = [
+    ['log', '-50', '--name-only', '--format='],
+    ['diff', '--name-only', 'HEAD'],
+  ];
+  return new Set(lists.flatMap((args) => spawnSync('git', args, { encoding: 'utf8' }).stdout.split('\n')));
+}
+
 const native = tracked.filter((path) => /^(native|test\/native|bench\/native)\/.*\.(h|cc|cu)$/.test(path));
 
 await run('biome', 'node_modules/.bin/biome', ['check', ...(fix ? ['--write'] : []), '--error-on-warnings']);
 await run('tsc', 'node_modules/.bin/tsc', ['-p', 'tsconfig.json']);
 await run('clang-format', 'clang-format', fix ? ['-i', ...native] : ['--dry-run', '-Werror', ...native]);
 if (tidy) {
-  const sources = native.filter((path) => /^native\/.*\.cc$/.test(path) && !path.startsWith('native/binding/'));
+  const chosen = tidyRecent ? recent() : new Set(native);
+  const sources = native.filter((path) => chosen.has(path) && /^native\/(?!binding\/).*\.cc$/.test(path));
   const cores = availableParallelism();
-  const shares = Array.from({ length: cores }, (_, share) => sources.filter((_, index) => index % cores === share));
+  const shares = Array.from({ length: cores }, (_, share) => sources.filter((_, index) => index % cores === share)).filter(
+    (share) => share.length > 0,
+  );
   const flags = ['-std=c++20', '-Inative', '-march=x86-64-v3'];
   await run('clang-tidy', 'clang-tidy', ...shares.map((share) => ['--quiet', ...share, '--', ...flags]));
 }

@@ -16,12 +16,19 @@ function packagesIn(folder) {
   return found;
 }
 
+/** What a registry says of a package with one version, whose tarball has these bytes. */
+function packument(manifest, tarball, bytes) {
+  const { name, version } = manifest;
+  const digest = (algorithm, encoding) => createHash(algorithm).update(bytes).digest(encoding);
+  const dist = { tarball, integrity: `sha512-${digest('sha512', 'base64')}`, shasum: digest('sha1', 'hex') };
+  return { name, 'dist-tags': { latest: version }, versions: { [version]: { ...manifest, dist } } };
+}
+
 /** What a registry says of a package for another platform, which was not made here: nobody asks for its tarball. */
 function elsewhere(name, url) {
   const [, os, cpu] = /^@warpjoin\/(\w+)-(\w+)-/.exec(name) ?? [];
   const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
-  const manifest = { name, version, os: [os], cpu: [cpu], dist: { tarball: `${url}-/none.tgz` } };
-  return { name, 'dist-tags': { latest: version }, versions: { [version]: manifest } };
+  return packument({ name, version, os: [os], cpu: [cpu] }, `${url}-/none.tgz`, Buffer.alloc(0));
 }
 
 /** Starts it: { url, packages, close }. */
@@ -35,13 +42,7 @@ export async function startRegistry(folder = join(root, 'build', 'pack')) {
     if (tarball === undefined) response.setHeader('content-type', 'application/json');
     if (tarball) response.end(tarball.bytes);
     else if (own) {
-      const { manifest, bytes, file } = own;
-      const integrity = `sha512-${createHash('sha512').update(bytes).digest('base64')}`;
-      const dist = { tarball: `${url}-/${file}`, integrity, shasum: createHash('sha1').update(bytes).digest('hex') };
-      const { version } = manifest;
-      response.end(
-        JSON.stringify({ name: manifest.name, 'dist-tags': { latest: version }, versions: { [version]: { ...manifest, dist } } }),
-      );
+      response.end(JSON.stringify(packument(own.manifest, `${url}-/${own.file}`, own.bytes)));
     } else if (path.startsWith('@warpjoin/')) response.end(JSON.stringify(elsewhere(path, url)));
     else response.writeHead(302, { location: new URL(request.url.slice(1), usual).href }).end();
   });
