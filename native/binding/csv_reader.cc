@@ -96,7 +96,9 @@ Napi::Value CsvReaderWrap::cancel(const Napi::CallbackInfo& info) {
 Napi::Value CsvReaderWrap::enqueue(Napi::Env, std::function<void()> work) {
   return queue_.submit({.job = job_, .inputs = {shared_from_this()}, .run = [this, work = std::move(work)] {
                           if (finished_) throw Error(ErrorCode::option, "The CsvReader has finished");
+                          if (std::exchange(failed_, true)) throw Error(ErrorCode::option, "The CsvReader has failed");
                           work();
+                          failed_ = false;
                           return progress();
                         }});
 }

@@ -40,6 +40,7 @@ class CsvReaderWrap : public std::enable_shared_from_this<CsvReaderWrap> {
   ThreadPool pool_;
   csv::Reader reader_;
   bool finished_ = false;  // set by a step
+  bool failed_ = false;    ///< a call has thrown: what it left is not to be read
   StepQueue queue_;        // last: joined before what its steps use goes
 };
 
