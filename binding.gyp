@@ -1,4 +1,4 @@
-# What a plain `npm install` runs: through CMake where a GPU toolkit is found, else the host-only addon with nothing but
+# The addon of a checkout (`npm run build:native`): through CMake where a GPU toolkit is found, else the host-only addon with nothing but
 # python3, make and g++. Both read native/sources.json.
 {
   'variables': {

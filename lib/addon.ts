@@ -38,17 +38,10 @@ function below(version: string, least: string): boolean {
   return major < leastMajor || (major === leastMajor && minor < leastMinor);
 }
 
-/** Why no addon can be loaded on a machine, whatever its C library, with what would do; null where one can. */
+/** Why no addon may be loaded in a process, wherever it is from; null where one may. Without AVX2 it would end the process. */
 function processProblem(on: Machine): string | null {
-  const { platform, arch, versions } = on;
-  if (platform !== 'linux') {
-    const windows = platform === 'win32' ? ' On Windows, use it within WSL2.' : ' Use a container with Linux.';
-    return `warpjoin runs on Linux, and this is ${platform}.${windows}`;
-  }
-  if (!architectures.includes(arch)) {
-    return `warpjoin has packages for ${architectures.join(' and ')}, and this Node.js is for ${arch}.`;
-  }
-  if (below(versions.node ?? '', '20.0')) return `warpjoin needs Node.js 20 or later, and this is ${versions.node}.`;
+  const { node = '' } = on.versions;
+  if (below(node, '20.0')) return `warpjoin needs Node.js 20.19 or later, and this is ${node}.`;
   const lacking = missingInstructions(on);
   if (lacking.length === 0) return null;
   return `warpjoin needs a processor with AVX2 (x86-64-v3, 2013 and later), and this one lacks ${lacking.join(', ')}.`;
@@ -56,6 +49,14 @@ function processProblem(on: Machine): string | null {
 
 /** Why no package has an addon for a machine, with what would do; null where one has. */
 export function platformProblem(on: Machine): string | null {
+  const { platform, arch } = on;
+  if (platform !== 'linux') {
+    const windows = platform === 'win32' ? ' On Windows, use it within WSL2.' : ' Use a container with Linux.';
+    return `warpjoin runs on Linux, and this is ${platform}.${windows}`;
+  }
+  if (!architectures.includes(arch)) {
+    return `warpjoin has packages for ${architectures.join(' and ')}, and this Node.js is for ${arch}. Build warpjoin from source.`;
+  }
   const problem = processProblem(on);
   if (problem) return problem;
   const { glibc } = on;
@@ -152,7 +153,7 @@ function find(): NativeAddon {
   };
   const made: AddonAttempt[] = [];
   attempts = made;
-  const problem = processProblem(machine); // a processor without AVX2 would end the process
+  const problem = processProblem(machine);
   if (problem) throw new WarpjoinError('ERR_NATIVE_MISSING', problem);
   for (const { from, path, checkVersion } of places()) {
     const { addon: loaded, ...what } = attempt(from, path, checkVersion);
@@ -164,7 +165,8 @@ function find(): NativeAddon {
 
 /** What an error says where no addon could be loaded. */
 export function missingMessage(made: readonly AddonAttempt[], on: Machine, bundled = isBundled): string {
-  const problem = platformProblem(on);
+  // An addon of this machine's own is for any platform: then its fault counts.
+  const problem = made.some(({ from }) => !from.startsWith('@')) ? null : platformProblem(on);
   if (problem) return problem;
   const tried = made.map(({ from, reason }) => `${from}: ${reason}`).join('; ');
   return `warpjoin found no addon for this process (${tried}). ${remedy(made, on, bundled)}`;

@@ -35,6 +35,18 @@ try {
   console.log(error.code + ': ' + error.message);
 }`;
 
+const bundle = (outfile: string, format: 'esm' | 'cjs', external: string[] = []) =>
+  build({
+    absWorkingDir: work,
+    entryPoints: ['program.mjs'],
+    outfile,
+    bundle: true,
+    platform: 'node',
+    format,
+    external,
+    logLevel: 'silent',
+  });
+
 /** What a program of the project prints. */
 function run(file = 'program.mjs', env: NodeJS.ProcessEnv = {}): string {
   const { WARPJOIN_ADDON: _, npm_config_user_agent: __, ...usualEnv } = process.env;
@@ -119,15 +131,7 @@ describe('an installed warpjoin', () => {
     async (format) => {
       const outfile = join(work, 'out', format === 'esm' ? 'server.mjs' : 'server.cjs');
       writeFileSync(join(work, 'program.mjs'), program.replace(/^try/m, 'void (async () => { try').replace(/$/, '})();'));
-      await build({
-        absWorkingDir: work,
-        entryPoints: ['program.mjs'],
-        outfile,
-        bundle: true,
-        platform: 'node',
-        format,
-        logLevel: 'silent',
-      });
+      await bundle(outfile, format);
       const message = run(outfile);
       expect(message).toMatch(/esbuild: --external:warpjoin; webpack: externals; Next\.js: serverExternalPackages/);
       expect(run(outfile, { WARPJOIN_ADDON: addon })).toBe('3');
@@ -139,15 +143,7 @@ describe('an installed warpjoin', () => {
   it('works outside of a bundle', async () => {
     install(usual);
     const outfile = join(work, 'out', 'external.mjs');
-    await build({
-      absWorkingDir: work,
-      entryPoints: ['program.mjs'],
-      outfile,
-      bundle: true,
-      platform: 'node',
-      format: 'esm',
-      external: ['warpjoin'],
-    });
+    await bundle(outfile, 'esm', ['warpjoin']);
     expect(run(outfile)).toBe('3');
   });
 });

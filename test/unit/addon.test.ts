@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { addonPackages, missingMessage, platformProblem } from '../../lib/addon.js';
+import { addonPackages, LEAST_GLIBC, missingMessage, platformProblem } from '../../lib/addon.js';
 import { type Machine, machine } from '../../lib/machine.js';
 import { VERSION } from '../../lib/version.js';
 
@@ -26,6 +26,11 @@ describe('the version', () => {
 });
 
 describe('platformProblem', () => {
+  it('has the glibc that the packages are linked for', () => {
+    const script = readFileSync(new URL('../../scripts/pack/libc.mjs', import.meta.url), 'utf8');
+    expect(script).toContain(`export const GLIBC = '${LEAST_GLIBC}';`);
+  });
+
   it('has none on Linux with glibc 2.28, on either architecture', () => {
     expect(platformProblem(on({ glibc: '2.28' }))).toBeNull();
     expect(platformProblem(on({ arch: 'arm64' }))).toBeNull();
@@ -35,8 +40,8 @@ describe('platformProblem', () => {
   it.each<[string, Partial<Machine>, RegExp]>([
     ['macOS', { platform: 'darwin' }, /runs on Linux, and this is darwin\. Use a container/],
     ['Windows', { platform: 'win32' }, /this is win32\. On Windows, use it within WSL2/],
-    ['32-bit ARM', { arch: 'arm' }, /x64 and arm64, and this Node\.js is for arm\./],
-    ['an old Node.js', { versions: { node: '18.20.4' } }, /needs Node\.js 20 or later, and this is 18\.20\.4/],
+    ['32-bit ARM', { arch: 'arm' }, /x64 and arm64, and this Node\.js is for arm\. Build warpjoin from source/],
+    ['an old Node.js', { versions: { node: '18.20.4' } }, /needs Node\.js 20\.19 or later, and this is 18\.20\.4/],
     ['a processor without AVX2', { readFile: () => flags('avx2', 'bmi2') }, /lacks avx2, bmi2/],
     ['musl', { glibc: undefined }, /another C library, as on Alpine\. Use an image with glibc, such as node:22-slim/],
     ['an old glibc', { glibc: '2.17' }, /glibc 2\.28 or later, and this system has 2\.17/],
@@ -64,6 +69,11 @@ describe('missingMessage', () => {
     const message = missingMessage([missing[0]!, failed], on(), false);
     expect(message).toContain('@warpjoin/linux-x64-gnu: the file is damaged: file too short');
     expect(message).toContain(`To replace it, run "npm install @warpjoin/linux-x64-gnu@${VERSION}"`);
+  });
+
+  it('names the fault of an addon that was built or chosen, on any platform', () => {
+    const built = { from: '/src/build/Release/warpjoin.node', outcome: 'failed' as const, reason: 'the file is damaged' };
+    expect(missingMessage([built], on({ glibc: undefined }), false)).toMatch(/the file is damaged.*npm run setup/);
   });
 
   it('names the platform alone where no package could do', () => {
