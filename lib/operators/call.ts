@@ -42,8 +42,9 @@ const PROGRESS_INTERVAL_MS = 50;
 /** The share of a call's progress that the steps before there is a plan get together. */
 const BEFORE_PLAN = 0.1;
 
-/** The addon's code, which users see as ERR_MEMORY_LIMIT. */
+/** Codes of the addon that users see as ERR_MEMORY_LIMIT: host memory is not what is short. */
 const DEVICE_SHORTAGE = 'ERR_DEVICE_MEMORY';
+const OUTPUT_ROWS = 'ERR_OUTPUT_ROWS';
 const CODES: ReadonlySet<string> = new Set<ErrorCode>([
   'ERR_COLUMN_NOT_FOUND',
   'ERR_KEY_TYPE',
@@ -55,21 +56,29 @@ const CODES: ReadonlySet<string> = new Set<ErrorCode>([
   'ERR_NOT_SUPPORTED',
 ]);
 
+const codeOf = (error: unknown) => (error as { code?: unknown } | undefined)?.code;
+
 /**
  * Whether an error of the addon says that a device is short of memory. That alone is planned anew: the addon has another code for
  * what a device fails by.
  */
 export function isDeviceShortage(error: unknown): boolean {
-  return (error as { code?: unknown } | undefined)?.code === DEVICE_SHORTAGE;
+  return codeOf(error) === DEVICE_SHORTAGE;
 }
 
 /** An error of the data plane as users see it, with the stack of the call. */
 export function translate(error: unknown): unknown {
   if (error instanceof WarpjoinError) return error;
   const { code, message } = error as { code?: unknown; message?: string };
-  if (code === DEVICE_SHORTAGE) return new WarpjoinError('ERR_MEMORY_LIMIT', message ?? code, { cause: error });
+  if (code === DEVICE_SHORTAGE || code === OUTPUT_ROWS)
+    return new WarpjoinError('ERR_MEMORY_LIMIT', message ?? code, { cause: error });
   if (typeof code === 'string' && CODES.has(code)) return new WarpjoinError(code as ErrorCode, message ?? code, { cause: error });
   return new WarpjoinError('ERR_INTERNAL', `Unexpected failure: ${message ?? error}`, { cause: error });
+}
+
+/** The error for a result of more rows than `maxOutputRows`. */
+export function tooManyRows(message: string): unknown {
+  return translate(Object.assign(new Error(message), { code: OUTPUT_ROWS }));
 }
 
 /** A device had less memory free than its limit allows: others use it too. */
@@ -337,7 +346,8 @@ export async function runCall<T>(core: EngineCore, running: Running, body: (call
 
 /** Whether a call failed for want of host memory. */
 function isShort(error: unknown): error is WarpjoinError {
-  return error instanceof WarpjoinError && error.code === 'ERR_MEMORY_LIMIT' && !isDeviceShortage(error.cause);
+  if (!(error instanceof WarpjoinError) || error.code !== 'ERR_MEMORY_LIMIT') return false;
+  return !isDeviceShortage(error.cause) && codeOf(error.cause) !== OUTPUT_ROWS;
 }
 
 /** The error where memory is short, with how much of it the caller still held as results when the call began. */

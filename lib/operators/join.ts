@@ -38,7 +38,7 @@ import { rowsTaken } from '../plan/order.js';
 import { type ColumnOrigin, type ColumnStep, isHandedOver, type PlannedColumn, type Resources } from '../plan/plan.js';
 import { quote } from '../suggest.js';
 import type { JoinIndices, ResidentTable, ResultTable, Stats } from '../types.js';
-import { type Call, type EngineCore, placed, runCall } from './call.js';
+import { type Call, type EngineCore, placed, runCall, tooManyRows } from './call.js';
 import { encodeKeys, givesKeys, keysInWords, pairOf } from './join-keys.js';
 import { type LoadedTable, loadResult, readInput } from './load.js';
 import { executeResident, prepareResident, type ResidentJoin } from './resident-join.js';
@@ -172,10 +172,7 @@ function matchTask(core: EngineCore, tables: Tables, settings: JoinSettings, wan
 function rowsOfCross({ left, right, settings }: JoinTask): number {
   const found = BigInt(left.rows) * BigInt(right.rows);
   if (settings.maxOutputRows < found) {
-    throw new WarpjoinError(
-      'ERR_MEMORY_LIMIT',
-      `The cross join has ${found} rows but maxOutputRows is ${settings.maxOutputRows}.`,
-    );
+    throw tooManyRows(`The cross join has ${found} rows but maxOutputRows is ${settings.maxOutputRows}.`);
   }
   const rest = found - BigInt(settings.offset);
   const rows = Math.max(0, Number(settings.limit < rest ? settings.limit : rest));

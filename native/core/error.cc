@@ -9,6 +9,7 @@ const char* code_name(ErrorCode code) noexcept {
     case ErrorCode::option: return "ERR_OPTION";
     case ErrorCode::invalid_table: return "ERR_INVALID_TABLE";
     case ErrorCode::memory_limit: return "ERR_MEMORY_LIMIT";
+    case ErrorCode::output_rows: return "ERR_OUTPUT_ROWS";
     case ErrorCode::device_memory: return "ERR_DEVICE_MEMORY";
     case ErrorCode::device: return "ERR_DEVICE";
     case ErrorCode::not_supported: return "ERR_NOT_SUPPORTED";

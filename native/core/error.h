@@ -15,6 +15,7 @@ enum class ErrorCode {
   option,
   invalid_table,  ///< buffers detached, shorter than they claim, or inconsistent
   memory_limit,
+  output_rows,    ///< the caller wants no more rows than these: more memory would not help
   device_memory,  ///< a device's limit does not hold the plan, or its memory has less free: another plan may do
   device,         ///< a device failed, or is not there: no other plan is tried
   not_supported,

@@ -30,8 +30,8 @@ JoinRows cross_join(Engine& engine, uint64_t left_rows, uint64_t right_rows, uin
   JoinRows rows;
   uint64_t all;
   if (__builtin_mul_overflow(left_rows, right_rows, &all)) {
-    throw Error(ErrorCode::memory_limit, "The cross join of " + std::to_string(left_rows) + " and " + std::to_string(right_rows) +
-                                             " rows gives more than 2^64 - 1 rows");
+    throw Error(ErrorCode::output_rows, "The cross join of " + std::to_string(left_rows) + " and " + std::to_string(right_rows) +
+                                            " rows gives more than 2^64 - 1 rows");
   }
   check_max_rows(all, max_rows);
   offset = std::min(offset, all);

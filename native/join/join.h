@@ -21,7 +21,7 @@ struct JoinRequest {
   bool want_keys = false;  ///< inner joins only
   bool want_left = true;
   bool want_right = true;          ///< ignored by semi and anti joins, which give left rows alone
-  uint64_t max_rows = UINT64_MAX;  ///< more throw Error(memory_limit)
+  uint64_t max_rows = UINT64_MAX;  ///< more throw Error(output_rows)
 };
 
 /// The rows of a join: row i is (left[i], right[i]), with all-ones in place of a row that is not there (outer joins).

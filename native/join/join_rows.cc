@@ -58,7 +58,7 @@ JoinSections join_sections(const JoinKeys& keys, JoinKind kind, const JoinCounts
 
 void check_max_rows(uint64_t rows, uint64_t max_rows) {
   if (rows > max_rows) {
-    throw Error(ErrorCode::memory_limit,
+    throw Error(ErrorCode::output_rows,
                 "The join gives " + std::to_string(rows) + " rows, more than the " + std::to_string(max_rows) + " allowed");
   }
 }

@@ -50,7 +50,7 @@ JoinSections with_excluded(JoinSections sections, const JoinKeys& keys, JoinKind
 /// The sections of the whole join.
 JoinSections join_sections(const JoinKeys& keys, JoinKind kind, const JoinCounts& counts);
 
-/// Throws Error(memory_limit), naming both numbers, if `rows` are more than the request allows.
+/// Throws Error(output_rows), naming both numbers, if `rows` are more than the request allows.
 void check_max_rows(uint64_t rows, uint64_t max_rows);
 
 /// Makes room for so many rows in a column, or in all that were asked for; what is there stays.

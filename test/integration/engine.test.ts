@@ -104,6 +104,18 @@ describe('the most rows', () => {
     });
     await engine.dispose();
   });
+
+  test('are no shortage of memory, whatever is held', async () => {
+    const engine = await testEngine(1, { memoryLimit: '256MiB', threads: 2 });
+    const [one, other] = [pairs(1000, 10), pairs(1000, 10, 2)];
+    const held = await engine.join(one, other, { on: 'k' });
+    for (const how of ['inner', 'cross'] as const) {
+      const keys = how === 'cross' ? {} : { on: 'k' as const };
+      const error = await failure(engine.join(one, other, { ...keys, how, maxOutputRows: held.numRows - 1 } as never));
+      expect(error).toMatchObject({ code: 'ERR_MEMORY_LIMIT', message: expect.not.stringContaining('earlier calls') });
+    }
+    await engine.dispose();
+  });
 });
 
 describe('faults', () => {
