@@ -8,9 +8,10 @@ import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { elfProblem } from './elf.js';
 import { messageOf, WarpjoinError } from './errors.js';
-import { type Machine, machine, missingInstructions } from './machine.js';
+import { type Machine, machine } from './machine.js';
 import type { NativeAddon } from './native.js';
 import { addCommand, installCommand } from './package-manager.js';
+import { below, type Fault, libcFault, processorFault, systemFault } from './platform.js';
 import { VERSION } from './version.js';
 
 /** An attempt to load an addon. */
@@ -23,48 +24,27 @@ export interface AddonAttempt {
   readonly reason?: string;
 }
 
-/** The least glibc that the packages need. */
-export const LEAST_GLIBC = '2.28';
-const architectures = ['x64', 'arm64'];
-
 /** Packages with an addon for a processor's architecture, in the order in which they are tried. */
 export const addonPackages = (architecture: string): readonly string[] =>
   [...(architecture === 'x64' ? ['cuda', 'rocm'] : []), 'gnu'].map((kind) => `@warpjoin/linux-${architecture}-${kind}`);
 
-/** Whether a version, of which the first two numbers count, comes before another. */
-function below(version: string, least: string): boolean {
-  const [major = 0, minor = 0] = version.split('.').map(Number);
-  const [leastMajor = 0, leastMinor = 0] = least.split('.').map(Number);
-  return major < leastMajor || (major === leastMajor && minor < leastMinor);
-}
+/** A fault as an error says it. */
+const sentences = ({ what, remedy }: Fault) => `${what}. ${remedy[0]!.toUpperCase()}${remedy.slice(1)}.`;
 
-/** Why no addon may be loaded in a process, wherever it is from; null where one may. Without AVX2 it would end the process. */
+/** Why no addon may be loaded in a process, wherever it is from; null where one may. */
 function processProblem(on: Machine): string | null {
   const { node = '' } = on.versions;
   if (below(node, '20.0')) return `warpjoin needs Node.js 20.19 or later, and this is ${node}.`;
-  const lacking = missingInstructions(on);
-  if (lacking.length === 0) return null;
-  return `warpjoin needs a processor with AVX2 (x86-64-v3, 2013 and later), and this one lacks ${lacking.join(', ')}.`;
+  const fault = processorFault(on);
+  return fault && sentences(fault);
 }
 
 /** Why no package has an addon for a machine, with what would do; null where one has. */
 export function platformProblem(on: Machine): string | null {
-  const { platform, arch } = on;
-  if (platform !== 'linux') {
-    const windows = platform === 'win32' ? ' On Windows, use it within WSL2.' : ' Use a container with Linux.';
-    return `warpjoin runs on Linux, and this is ${platform}.${windows}`;
-  }
-  if (!architectures.includes(arch)) {
-    return `warpjoin has packages for ${architectures.join(' and ')}, and this Node.js is for ${arch}. Build warpjoin from source.`;
-  }
-  const problem = processProblem(on);
-  if (problem) return problem;
-  const { glibc } = on;
-  if (glibc === undefined) {
-    return `warpjoin's packages need glibc, and this Node.js uses another C library, as on Alpine. Use an image with glibc, such as node:22-slim, or build warpjoin from source.`;
-  }
-  if (!below(glibc, LEAST_GLIBC)) return null;
-  return `warpjoin's packages need glibc ${LEAST_GLIBC} or later, and this system has ${glibc}. Use a newer system, or build warpjoin from source.`;
+  const system = systemFault(on);
+  if (system) return sentences(system);
+  const libc = libcFault(on);
+  return processProblem(on) ?? (libc && sentences(libc));
 }
 
 /** Whether this file was moved into a bundle: then nothing says where the package is. */

@@ -1,8 +1,9 @@
 /** Checks of what warpjoin runs on: the platform, libc, Node.js, its packages and its addon. */
 import { dirname, join } from 'node:path';
 import { messageOf } from '../errors.js';
-import { containerOf, isWsl, type Machine, missingInstructions } from '../machine.js';
+import { containerOf, isWsl, type Machine } from '../machine.js';
 import { addCommand, packageManagerOf } from '../package-manager.js';
+import { libcFault, processorFault, systemFault } from '../platform.js';
 import { type AddonState, type Check, error, type Found, info, ok, type System, warning } from './finding.js';
 
 /** The package with the addon for the processor; undefined where there is none. */
@@ -12,25 +13,12 @@ export function processorPackage({ platform, arch, glibc }: Machine): string | u
     : undefined;
 }
 
-const PLATFORM_REMEDIES: Readonly<Record<string, string>> = {
-  win32: 'run it in WSL2 ("wsl --install"), with Node.js installed there',
-  darwin: 'run it in a Linux container or virtual machine: "docker run --rm -it node:22-slim"',
-};
-
 const platform: Check = {
   name: 'platform',
   run(system) {
-    const { platform, arch } = system;
-    if (platform !== 'linux')
-      return [error(`warpjoin runs on Linux, and this is ${platform}`, PLATFORM_REMEDIES[platform] ?? 'run it on Linux')];
-    if (arch !== 'x64' && arch !== 'arm64') {
-      return [
-        error(
-          `warpjoin has no addon for ${arch}`,
-          'use Node.js for x64 or arm64, or build warpjoin in a checkout: "npm run pack"',
-        ),
-      ];
-    }
+    const fault = systemFault(system);
+    if (fault) return [error(fault.what, fault.remedy)];
+    const { arch } = system;
     const name = /^PRETTY_NAME="?([^"\n]+)"?$/m.exec(system.readFile('/etc/os-release') ?? '')?.[1];
     return [ok(`Linux ${arch}${name ? `, ${name}` : ''}${isWsl(system) ? ', on WSL2' : ''}`)];
   },
@@ -39,12 +27,10 @@ const platform: Check = {
 const processor: Check = {
   name: 'processor',
   run(system) {
-    const missing = missingInstructions(system);
+    const fault = processorFault(system);
+    if (fault) return [error(fault.what, fault.remedy)];
     const name = /^model name\s*:\s*(.+)$/m.exec(system.readFile('/proc/cpuinfo') ?? '')?.[1] ?? system.arch;
-    if (missing.length === 0) return [ok(`${name}, ${system.parallelism} logical processors`)];
-    const remedy =
-      'run on a processor of 2013 or later; in a virtual machine, give it the instructions of the host ("-cpu host" in QEMU, type "host" in Proxmox)';
-    return [error(`${name} lacks ${missing.join(', ')}, which the addon uses`, remedy)];
+    return [ok(`${name}, ${system.parallelism} logical processors`)];
   },
 };
 
@@ -64,12 +50,9 @@ const libc: Check = {
       return [error(`the addon needs glibc ${wanted}, and this is glibc ${system.glibc ?? 'of another version'}`, newer)];
     const wantedCxx = wantedVersion(tried, 'GLIBCXX');
     if (!addon && wantedCxx) return [error(`the addon needs a newer libstdc++ (GLIBCXX_${wantedCxx})`, newer)];
-    if (system.glibc !== undefined) return [ok(`glibc ${system.glibc}`)];
-    const remedy =
-      'use an image with glibc (node:22-slim in place of node:22-alpine), or build warpjoin here, in a checkout: "npm run pack"';
-    return addon
-      ? [ok('another libc than glibc, such as musl')]
-      : [error('this Node.js runs on musl or another libc, and the addons need glibc', remedy)];
+    if (addon) return [ok(system.glibc === undefined ? 'another libc than glibc, such as musl' : `glibc ${system.glibc}`)];
+    const fault = libcFault(system);
+    return [fault ? error(fault.what, fault.remedy) : ok(`glibc ${system.glibc}`)];
   },
 };
 
@@ -149,7 +132,7 @@ const manager: Check = {
 
 /** The addon where this processor can run it: its instructions would end the process elsewhere. */
 export function stateOf(system: System): AddonState {
-  if (missingInstructions(system).length > 0) return { addon: undefined, from: undefined, tried: [] };
+  if (processorFault(system)) return { addon: undefined, from: undefined, tried: [] };
   try {
     return system.addon();
   } catch (cause) {
@@ -199,7 +182,7 @@ function loadingRemedy(system: System, { name, reason }: AddonState['tried'][num
 const addonCheck: Check = {
   name: 'addon',
   run(system) {
-    if (missingInstructions(system).length > 0)
+    if (processorFault(system))
       return [error('the addon was not loaded: its instructions would end this process', 'see "processor"')];
     const { addon, from, tried } = stateOf(system);
     const failed = tried.filter(({ reason }) => !isMissing(reason));

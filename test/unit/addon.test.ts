@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { addonPackages, LEAST_GLIBC, missingMessage, platformProblem } from '../../lib/addon.js';
+import { addonPackages, missingMessage, platformProblem } from '../../lib/addon.js';
 import { type Machine, machine } from '../../lib/machine.js';
+import { LEAST_GLIBC } from '../../lib/platform.js';
 import { VERSION } from '../../lib/version.js';
 
 const flags = (...without: string[]) =>
@@ -38,12 +39,16 @@ describe('platformProblem', () => {
   });
 
   it.each<[string, Partial<Machine>, RegExp]>([
-    ['macOS', { platform: 'darwin' }, /runs on Linux, and this is darwin\. Use a container/],
-    ['Windows', { platform: 'win32' }, /this is win32\. On Windows, use it within WSL2/],
-    ['32-bit ARM', { arch: 'arm' }, /x64 and arm64, and this Node\.js is for arm\. Build warpjoin from source/],
+    ['macOS', { platform: 'darwin' }, /runs on Linux, and this is darwin\. Use it in a Linux container/],
+    ['Windows', { platform: 'win32' }, /this is win32\. Use it within WSL2/],
+    [
+      '32-bit ARM',
+      { arch: 'arm' },
+      /x64 and arm64, and this Node\.js is for arm\. Use another Node\.js, or build warpjoin from source/,
+    ],
     ['an old Node.js', { versions: { node: '18.20.4' } }, /needs Node\.js 20\.19 or later, and this is 18\.20\.4/],
     ['a processor without AVX2', { readFile: () => flags('avx2', 'bmi2') }, /lacks avx2, bmi2/],
-    ['musl', { glibc: undefined }, /another C library, as on Alpine\. Use an image with glibc, such as node:22-slim/],
+    ['musl', { glibc: undefined }, /another C library, such as musl on Alpine\. Use an image with glibc \(node:22-slim/],
     ['an old glibc', { glibc: '2.17' }, /glibc 2\.28 or later, and this system has 2\.17/],
   ])('names %s, and what would do', (_, changes, message) => {
     expect(platformProblem(on(changes))).toMatch(message);
