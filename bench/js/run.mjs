@@ -1,13 +1,14 @@
 // npm run bench -- [names...] [--rows N] [--runs N] [--peers duckdb,polars] [--json FILE]
 //
 // Runs each workload in warpjoin and its peers, one process an engine, one after the other in the same run.
-import { execFileSync, spawn } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { availableParallelism, cpus, loadavg, release, totalmem } from 'node:os';
+import { availableParallelism } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { workloads } from '../workloads/index.mjs';
+import { environment, root } from './environment.mjs';
 import { summary } from './statistics.mjs';
 
 const { values: given, positionals } = parseArgs({
@@ -35,7 +36,6 @@ function fail(message) {
 }
 
 const here = dirname(fileURLToPath(import.meta.url));
-const root = join(here, '..', '..');
 const folder = join(root, 'build', 'bench');
 
 /** Runs a script; resolves to the JSON of its last line and to the most memory seen from outside. */
@@ -64,25 +64,10 @@ function script(name, args, env = {}) {
   });
 }
 
-const git = (...args) => execFileSync('git', args, { cwd: root, encoding: 'utf8' }).trim();
-const versionOf = (name) => JSON.parse(readFileSync(join(root, 'node_modules', name, 'package.json'), 'utf8')).version;
-function environment(memcpy) {
-  return {
-    date: new Date().toISOString(),
-    commit: git('rev-parse', '--short', 'HEAD') + (git('status', '--porcelain', '--untracked-files=no') ? ' with changes' : ''),
-    processor: cpus()[0].model.trim(),
-    cores: availableParallelism(),
-    memoryBytes: totalmem(),
-    kernel: release(),
-    loadAverage: loadavg()[0],
-    versions: { node: process.version, duckdb: versionOf('@duckdb/node-api'), polars: versionOf('nodejs-polars') },
-    memcpyGBps: { oneThread: memcpy.oneThread, allThreads: memcpy.allThreads },
-  };
-}
-
 const threads = Number(given.threads);
 const memcpy = await script('memcpy.mjs', []);
-const report = { environment: environment(memcpy), rows, runs, threads, results: [] };
+const { oneThread, allThreads } = memcpy;
+const report = { environment: { ...environment(), memcpyGBps: { oneThread, allThreads } }, rows, runs, threads, results: [] };
 console.log(`${report.environment.processor}, ${threads} threads, memcpy ${memcpy.allThreads.toFixed(1)} GB/s`);
 
 let disagreed = false;

@@ -4,7 +4,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { gpuSections } from './gpus.mjs';
-import { find, folder, newest } from './results.mjs';
+import { files, find, folder, newest } from './results.mjs';
 
 const page = fileURLToPath(new URL('../../docs/performance.md', import.meta.url));
 
@@ -102,7 +102,28 @@ function environments() {
     .join('\n');
 }
 
+/** The newest figures of each case of bench/js/files.mjs. */
+function filesSection() {
+  const newestOf = new Map();
+  for (const { name, files: cases = [] } of files((name) => name.includes('-files'))) {
+    for (const one of cases) newestOf.set(one.name, { file: name, ...one });
+  }
+  const seconds = ({ median, min, max }) => `${median.toFixed(2)} (${min.toFixed(2)} to ${max.toFixed(2)})`;
+  const rows = [...newestOf.values()].map(({ name, file, rows, bytes, seconds: { warpjoin, duckdb } }) => [
+    name,
+    million(rows),
+    (bytes / 1e6).toFixed(0),
+    seconds(warpjoin),
+    (bytes / 1e6 / warpjoin.median).toFixed(0),
+    seconds(duckdb),
+    `${(duckdb.median / warpjoin.median).toFixed(2)}x`,
+    `\`${file}\``,
+  ]);
+  return table(['case', 'million rows', 'MB', 'warpjoin, s', 'MB/s', 'DuckDB, s', 'warpjoin is', 'results'], rows);
+}
+
 const sections = {
+  files: filesSection,
   joins: () => speed(['count', 'materialize']),
   sorts: () => speed(['sort']),
   unique: () => speed(['unique']),
