@@ -206,7 +206,7 @@ inline void check(Engine& engine, const Rows& left, const Rows& right, Shape sha
     join(engine, keys, request, plan, job);
     FAIL() << "expected the row limit to hold";
   } catch (const Error& error) {
-    ASSERT_EQ(error.code(), ErrorCode::memory_limit);
+    ASSERT_EQ(error.code(), ErrorCode::output_rows);
   }
 }
 
