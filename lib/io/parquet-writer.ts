@@ -1,6 +1,6 @@
 /** Parquet files: the addon encodes tables of flat columns on all cores (native/parquet), parquet-wasm those with nested ones. */
 import { availableParallelism } from 'node:os';
-import { DataType, type Schema, Table, tableToIPC } from 'apache-arrow';
+import { DataType, type Dictionary, Field, Schema, Table, Type, tableToIPC } from 'apache-arrow';
 import type { RecordBatch as WasmBatch } from 'parquet-wasm/esm';
 import { HeldBuffers } from '../columns/held-buffers.js';
 import { type Input, nativeColumns, readTable } from '../columns/input.js';
@@ -52,12 +52,24 @@ function loaded(): NativeAddon | undefined {
 
 /** The schema's own metadata, and the schema as Arrow's implementations keep it in Parquet files: a message of the IPC format. */
 function metadataOf(schema: Schema): [string, string][] {
-  const stream = tableToIPC(new Table(schema, []), 'stream');
+  const fields = schema.fields.map((field) => (isReadAsDictionary(field.type) ? field : ofValues(field)));
+  const stream = tableToIPC(new Table(new Schema(fields, schema.metadata), []), 'stream');
   const size = new DataView(stream.buffer, stream.byteOffset).getInt32(4, true); // behind the mark of a message
   const message = Buffer.from(stream.buffer, stream.byteOffset, 8 + size);
   return [...[...schema.metadata].filter(([key]) => key !== arrowSchema), [arrowSchema, message.toString('base64')]];
 }
 const arrowSchema = 'ARROW:schema';
+
+/** Arrow's Rust implementation fails to read dictionaries of booleans, values of fixed width in bytes, and views. */
+function isReadAsDictionary(type: DataType): boolean {
+  if (!DataType.isDictionary(type)) return true;
+  const { typeId } = type.dictionary as DataType;
+  const physical = parquetType(type)!.type;
+  return physical !== 'boolean' && physical !== 'fixed_bytes' && typeId !== Type.Utf8View && typeId !== Type.BinaryView;
+}
+
+const ofValues = ({ name, type, nullable, metadata }: Field): Field =>
+  new Field(name, (type as Dictionary).dictionary, nullable, metadata);
 
 async function writeNative(
   addon: NativeAddon,
@@ -140,7 +152,7 @@ function manyValued(table: Table): string[] {
 }
 
 /** The same for any types that parquet-wasm takes, on one thread. */
-async function writeThroughWasm(table: Table, path: string, signal?: AbortSignal): Promise<void> {
+export async function writeThroughWasm(table: Table, path: string, signal?: AbortSignal): Promise<void> {
   const {
     Compression,
     EnabledStatistics,

@@ -74,12 +74,16 @@ void FileWriter::set_columns(std::vector<Column> columns, uint64_t rows, const J
 
 /// The end of a row group that begins at a row; adds the bytes of its values.
 uint64_t FileWriter::group_end(uint64_t begin, uint64_t& bytes) const {
-  for (uint64_t rows = std::min(options_.group_rows, rows_ - begin);; rows = (rows + 1) / 2) {
+  for (uint64_t rows = std::min(options_.group_rows, rows_ - begin);;) {
     uint64_t needed = 0;
     for (const ValueSource& source : sources_) needed += source.plain_bytes(begin, begin + rows);
-    if (needed > options_.group_bytes && rows > 1) continue;
-    bytes += needed;
-    return begin + rows;
+    if (needed <= options_.group_bytes || rows == 1) {
+      bytes += needed;
+      return begin + rows;
+    }
+    // As many as fit if all take as much.
+    const double share = static_cast<double>(options_.group_bytes) / static_cast<double>(needed);
+    rows = std::clamp<uint64_t>(static_cast<uint64_t>(static_cast<double>(rows) * share), 1, rows - 1);
   }
 }
 
