@@ -53,9 +53,10 @@ uint64_t varying_bytes(const ColumnType& type, const ColumnChunk& chunk, uint64_
   } else {
     for (uint64_t i = first; i < first + count; ++i) {
       const columns::View view = columns::view_at(chunk, i);
-      if (columns::valid_at(chunk, i) && view.length() > 0) end += static_cast<uint64_t>(view.length());
+      if (columns::valid_at(chunk, i) && columns::is_within(view, chunk)) end += static_cast<uint64_t>(view.length());
     }
   }
+  if (type.kind != ColumnKind::view) end = std::min(end, chunk.values_bytes);  // offsets may have changed
   return end > begin ? end - begin : 0;
 }
 
