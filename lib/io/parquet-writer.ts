@@ -1,9 +1,10 @@
 /** Parquet files: the addon encodes tables of flat columns on all cores (native/parquet), parquet-wasm those with nested ones. */
 import { availableParallelism } from 'node:os';
-import { DataType, type Dictionary, Field, Schema, Table, Type, tableToIPC } from 'apache-arrow';
+import { DataType, Field, Schema, Table, Type, tableToIPC } from 'apache-arrow';
 import type { RecordBatch as WasmBatch } from 'parquet-wasm/esm';
 import { HeldBuffers } from '../columns/held-buffers.js';
 import { type Input, nativeColumns, readTable } from '../columns/input.js';
+import { type ForeignType, ownType } from '../columns/types.js';
 import { type NativeAddon, native } from '../native.js';
 import { asWriteError, writeWhole } from './files.js';
 import { parquetLibrary } from './parquet-decoder.js';
@@ -18,7 +19,8 @@ export interface ParquetSizes {
 }
 
 const mostThreads = 16;
-const rowsPerGroup = 1 << 20;
+const leastRowsPerGroup = 1 << 17;
+const mostRowsPerGroup = 1 << 20; // each group has dictionaries of its own
 const bytesPerGroup = 128 << 20;
 const bytesPerPage = 1 << 20;
 const rowsPerBatch = 1 << 20;
@@ -35,7 +37,7 @@ export async function writeParquet(table: Table, path: string, signal?: AbortSig
 function fieldsOf(schema: Schema): ParquetField[] | undefined {
   const fields = schema.fields.map(({ name, nullable, type }) => {
     const stored = parquetType(type);
-    return stored && { ...stored, name, nullable: nullable || DataType.isNull(type) };
+    return stored && { ...stored, name, nullable: nullable || type.typeId === Type.Null };
   });
   const distinct = new Set(schema.fields.map(({ name }) => name)).size === fields.length;
   return fields.length > 0 && distinct && fields.every((field) => field !== undefined) ? fields : undefined;
@@ -51,25 +53,25 @@ function loaded(): NativeAddon | undefined {
 }
 
 /** The schema's own metadata, and the schema as Arrow's implementations keep it in Parquet files: a message of the IPC format. */
-function metadataOf(schema: Schema): [string, string][] {
-  const fields = schema.fields.map((field) => (isReadAsDictionary(field.type) ? field : ofValues(field)));
-  const stream = tableToIPC(new Table(new Schema(fields, schema.metadata), []), 'stream');
+function metadataOf({ columns, metadata = new Map() }: Input): [string, string][] {
+  const fields = columns.map(({ name, foreignType, nullable, metadata }) => {
+    const type = isReadAsDictionary(foreignType) ? foreignType : foreignType.dictionary!;
+    return new Field(name, ownType(type), nullable, metadata);
+  });
+  const stream = tableToIPC(new Table(new Schema(fields, metadata), []), 'stream');
   const size = new DataView(stream.buffer, stream.byteOffset).getInt32(4, true); // behind the mark of a message
   const message = Buffer.from(stream.buffer, stream.byteOffset, 8 + size);
-  return [...[...schema.metadata].filter(([key]) => key !== arrowSchema), [arrowSchema, message.toString('base64')]];
+  return [...[...metadata].filter(([key]) => key !== arrowSchema), [arrowSchema, message.toString('base64')]];
 }
 const arrowSchema = 'ARROW:schema';
 
 /** Arrow's Rust implementation fails to read dictionaries of booleans, values of fixed width in bytes, and views. */
-function isReadAsDictionary(type: DataType): boolean {
-  if (!DataType.isDictionary(type)) return true;
-  const { typeId } = type.dictionary as DataType;
-  const physical = parquetType(type)!.type;
-  return physical !== 'boolean' && physical !== 'fixed_bytes' && typeId !== Type.Utf8View && typeId !== Type.BinaryView;
+function isReadAsDictionary({ typeId, dictionary }: ForeignType): boolean {
+  if (typeId !== Type.Dictionary) return true;
+  const physical = parquetType(dictionary!)!.type;
+  const isView = dictionary!.typeId === Type.Utf8View || dictionary!.typeId === Type.BinaryView;
+  return physical !== 'boolean' && physical !== 'fixed_bytes' && !isView;
 }
-
-const ofValues = ({ name, type, nullable, metadata }: Field): Field =>
-  new Field(name, (type as Dictionary).dictionary, nullable, metadata);
 
 async function writeNative(
   addon: NativeAddon,
@@ -85,11 +87,14 @@ async function writeNative(
     const cancel = () => writer?.cancel();
     try {
       signal?.throwIfAborted();
+      const threads = sizes.threads ?? Math.min(availableParallelism(), mostThreads);
+      // Groups are what readers share among threads.
+      const groupRows = Math.min(mostRowsPerGroup, Math.max(leastRowsPerGroup, Math.ceil(input.rows / threads)));
       writer = new addon.ParquetWriter({
-        threads: sizes.threads ?? Math.min(availableParallelism(), mostThreads),
+        threads,
         fields,
-        metadata: metadataOf(table.schema),
-        groupRows: sizes.groupRows ?? rowsPerGroup,
+        metadata: metadataOf(input),
+        groupRows: sizes.groupRows ?? groupRows,
         groupBytes: sizes.groupBytes ?? bytesPerGroup,
         pageBytes: sizes.pageBytes ?? bytesPerPage,
       });

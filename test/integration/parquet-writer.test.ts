@@ -292,6 +292,17 @@ describe('writing', () => {
     expect(await refused(data(nullable, new arrow.Int32()))).toContain('not nullable');
   });
 
+  it('takes tables of other versions of apache-arrow', async () => {
+    for (const version of ['apache-arrow-15', 'apache-arrow-18']) {
+      const { tableFromArrays } = (await import(version)) as typeof arrow;
+      await writeParquet(tableFromArrays({ a: Int32Array.of(1, 2), b: ['x', 'y'] }), ours);
+      expect(plainRows(await readThroughWasm(ours))).toEqual([
+        { a: 1, b: 'x' },
+        { a: 2, b: 'y' },
+      ]);
+    }
+  });
+
   it('goes through parquet-wasm for nested columns', async () => {
     const list = new arrow.List(new arrow.Field('item', new arrow.Int32()));
     const nested = table({ a: new arrow.Int32(), l: list } as arrow.TypeMap, { a: [1, 2], l: [[1], null] });
