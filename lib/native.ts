@@ -4,7 +4,7 @@
  * their memory when released or collected. The addon checks all arguments: a value of another type, a handle that was released
  * or is another engine's, a number out of range, or buffers that were taken already throw or reject, and change nothing.
  */
-import type { NativeCsvReaderClass } from './io/csv-native.js';
+import type { NativeFileClasses } from './io/native-classes.js';
 import type { SortAlgorithm } from './options.js';
 
 /** How a column's values lie in memory (native/core/column.h). */
@@ -579,7 +579,7 @@ export interface NativeEngineConfig {
   hashBits?: number;
 }
 
-export interface NativeAddon {
+export interface NativeAddon extends NativeFileClasses {
   /** That of the package it was built for. */
   readonly version: string;
   readonly backend: 'cuda' | 'hip' | 'none';
@@ -587,7 +587,6 @@ export interface NativeAddon {
   gpuSupport(): GpuSupport;
   /** For tests: the system refuses threads n to n + count - 1 of those that the addon starts from now on; n = 0 ends that. */
   failThreads(n: number, count: number): void;
-  CsvReader: NativeCsvReaderClass;
   /** With `memoryOf` it allocates host memory from another engine's, within its limit. */
   Engine: new (
     config: NativeEngineConfig,

@@ -1,15 +1,14 @@
 /** Parquet through parquet-wasm: row groups are decoded by worker threads, each one's in its own memory. */
 import { stat } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
-import { DataType, type RecordBatch, type Schema, Table, tableToIPC } from 'apache-arrow';
-import type { RecordBatch as WasmBatch } from 'parquet-wasm/esm';
+import { type RecordBatch, type Schema, Table } from 'apache-arrow';
 import { untilAborted } from '../abort.js';
 import { WarpjoinError } from '../errors.js';
 import { readIpcBytes } from '../ipc/reader.js';
 import { didYouMean } from '../suggest.js';
 import { emptyBatch } from './batches.js';
-import { asFileError, asWriteError, fileError, writeWhole } from './files.js';
-import { ParquetDecoder, type ParquetSummary, parquetLibrary } from './parquet-decoder.js';
+import { asFileError, fileError } from './files.js';
+import { ParquetDecoder, type ParquetSummary } from './parquet-decoder.js';
 
 export interface ParquetOptions {
   /** Reads no more rows than these: of the row groups that have them. All rows where unset. */
@@ -18,7 +17,6 @@ export interface ParquetOptions {
   columns?: readonly string[];
 }
 
-const rowsPerBatch = 1 << 20;
 const bytesPerDecoder = 4 << 20;
 const mostDecoders = 16;
 const rowsPerRequest = 1 << 18; // of small row groups, so that decoders seldom wait for this thread
@@ -126,68 +124,4 @@ function groupRequests({ groups }: ParquetSummary, maxRows: number) {
     }
   });
   return requests;
-}
-
-/**
- * Columns that a dictionary hardly makes smaller: it takes most of the time to write them. Of `sampled` values drawn from n
- * different ones sampled^2 / 2n are repeated; here n is above about 65536.
- */
-function manyValued(table: Table): string[] {
-  const sampled = 4096;
-  const leastRepeated = 128;
-  if (table.numRows < 4 * sampled) return [];
-  const flat = table.schema.fields.filter(({ type }) => !type.children?.length && !DataType.isDictionary(type));
-  const step = Math.floor(table.numRows / sampled);
-  const many = flat.filter(({ name }) => {
-    const column = table.getChild(name)!;
-    const values = new Set(Array.from({ length: sampled }, (_, i) => String(column.get(i * step))));
-    return sampled - values.size < leastRepeated;
-  });
-  return many.map(({ name }) => name);
-}
-
-/** Writes a Parquet file with Snappy compression. Types that Parquet lacks are refused with ERR_FILE. */
-export async function writeParquet(table: Table, path: string, signal?: AbortSignal): Promise<void> {
-  const {
-    Compression,
-    EnabledStatistics,
-    Table: WasmTable,
-    WriterPropertiesBuilder,
-    transformParquetStream,
-    writeParquet: encode,
-  } = await parquetLibrary();
-  const plain = manyValued(table);
-  const properties = () => {
-    const builder = new WriterPropertiesBuilder()
-      .setCompression(Compression.SNAPPY)
-      .setStatisticsEnabled(EnabledStatistics.Chunk)
-      .setCreatedBy('warpjoin');
-    return plain.reduce((made, name) => made.setColumnDictionaryEnabled(name, false), builder).build();
-  };
-  await writeWhole(path, signal, async (append) => {
-    try {
-      if (table.numRows === 0) return await append(encode(WasmTable.fromIPCStream(tableToIPC(table, 'stream')), properties()));
-      const parts = (function* () {
-        for (let row = 0; row < table.numRows; row += rowsPerBatch) {
-          signal?.throwIfAborted();
-          yield* WasmTable.fromIPCStream(tableToIPC(table.slice(row, row + rowsPerBatch), 'stream')).recordBatches();
-        }
-      })();
-      const stream = new ReadableStream<WasmBatch>({
-        pull(controller) {
-          try {
-            const { done, value } = parts.next();
-            if (done) controller.close();
-            else controller.enqueue(value);
-          } catch (error) {
-            controller.error(error);
-          }
-        },
-      });
-      const bytes = await transformParquetStream(stream as never, properties());
-      for await (const part of bytes as unknown as AsyncIterable<Uint8Array>) await append(part);
-    } catch (error) {
-      throw signal?.aborted ? signal.reason : asWriteError(path, error);
-    }
-  });
 }

@@ -7,7 +7,7 @@ import { checkCompression } from './files.js';
 import { outputFormat } from './formats.js';
 import { writeJson, writeNdjson } from './json.js';
 import { outputOf, type WriteOptions, writeSchema } from './options.js';
-import { writeParquet } from './parquet.js';
+import { writeParquet } from './parquet-writer.js';
 
 /**
  * Writes a table to a file in the format that its name or `format` states, compressed where the name ends in .gz or .zst; "-" is

@@ -110,20 +110,24 @@ JoinKind to_join_kind(const Napi::Value& value) {
   throw Napi::TypeError::New(value.Env(), "Expected a join kind for request.kind");
 }
 
-/// Bytes [begin, begin + size) of a buffer, which lives as long as any of its ArrayBuffers.
-Napi::Value to_array_buffer(Napi::Env env, const std::shared_ptr<HostBuffer>& buffer, size_t begin, size_t size) {
+}  // namespace
+
+Napi::Value to_array_buffer(Napi::Env env, const std::shared_ptr<HostBuffer>& buffer, size_t begin, size_t size,
+                            BufferOwner* given) {
   if (size == 0) return Napi::ArrayBuffer::New(env, 0);
   if (!buffer->data() || buffer->size() < begin + size) {
     throw Error(ErrorCode::internal, "A column was handed over before, or was not asked for");
   }
-  using Owner = std::shared_ptr<std::shared_ptr<HostBuffer>>;
-  const Owner owner = std::make_shared<std::shared_ptr<HostBuffer>>(buffer);
-  auto* const hint = new Owner(owner);
+  const BufferOwner owner = std::make_shared<std::shared_ptr<HostBuffer>>(buffer);
+  auto* const hint = new BufferOwner(owner);
   napi_value result = nullptr;
   const napi_status status = napi_create_external_arraybuffer(
-      env, buffer->as<char>() + begin, size, [](napi_env, void*, void* held) { delete static_cast<Owner*>(held); }, hint,
+      env, buffer->as<char>() + begin, size, [](napi_env, void*, void* held) { delete static_cast<BufferOwner*>(held); }, hint,
       &result);
-  if (status == napi_ok) return {env, result};
+  if (status == napi_ok) {
+    if (given) *given = owner;
+    return {env, result};
+  }
   // Node.js may have called the finalizer, call it later (as where the buffer is too large for it) or never: `hint` is its own.
   owner->reset();
   if (status != napi_no_external_buffers_allowed) throw Napi::Error::New(env);
@@ -132,8 +136,6 @@ Napi::Value to_array_buffer(Napi::Env env, const std::shared_ptr<HostBuffer>& bu
   std::memcpy(copy.Data(), buffer->as<char>() + begin, size);
   return copy;
 }
-
-}  // namespace
 
 uint64_t to_count(const Napi::Value& value, const char* what) {
   if (!value.IsNumber()) expected(value, what, "a number");

@@ -20,11 +20,15 @@ inline uint64_t block_count(uint64_t rows) { return (rows + kBlockRows - 1) / kB
 
 /// Runs body(block, begin, end) for each block of rows on all threads; checks the job before each.
 template <class Body>
-void for_row_blocks(Engine& engine, uint64_t rows, const Job& job, Body&& body) {
-  engine.pool.parallel_for(block_count(rows), [&](uint64_t block) {
+void for_row_blocks(ThreadPool& pool, uint64_t rows, const Job& job, Body&& body) {
+  pool.parallel_for(block_count(rows), [&](uint64_t block) {
     job.check();
     body(block, block * kBlockRows, std::min(rows, (block + 1) * kBlockRows));
   });
+}
+template <class Body>
+void for_row_blocks(Engine& engine, uint64_t rows, const Job& job, Body&& body) {
+  for_row_blocks(engine.pool, rows, job, std::forward<Body>(body));
 }
 
 /// A row number of a whole column below 2^32 - 1 rows takes 4 bytes; the all-ones one means "no row".

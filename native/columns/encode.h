@@ -54,7 +54,8 @@ bool is_sorted(const EncodedTuples& tuples, Engine& engine, const Job& job);
 /// lose the rest: of structs, sparse unions and fixed-size lists they are as long as it says. After this every read of the column
 /// is within bounds, even where its owner writes to the buffers meanwhile: then its values are of any time, or
 /// Error(invalid_table) is thrown.
-void validate_column(Column& column, Engine& engine, const Job& job);
+void validate_column(Column& column, ThreadPool& pool, const Job& job);
+inline void validate_column(Column& column, Engine& engine, const Job& job) { validate_column(column, engine.pool, job); }
 
 // --- Sort -------------------------------------------------------------------------------------------------------
 

@@ -108,13 +108,13 @@ template <class Offset>
 
 /// Runs body(index, chunk, first, count) for blocks of the rows of each chunk that has some. Sizes must have been checked.
 template <class Body>
-void for_chunk_blocks(const Column& column, Engine& engine, const Job& job, Body&& body) {
+void for_chunk_blocks(const Column& column, ThreadPool& pool, const Job& job, Body&& body) {
   std::vector<size_t> with_rows;
   for (size_t i = 0; i < column.chunks.size(); ++i) {
     if (column.chunks[i].length) with_rows.push_back(i);
   }
   const columns::ChunkIndex chunks(column);
-  columns::for_row_blocks(engine, chunks.rows(), job, [&](uint64_t, uint64_t begin, uint64_t end) {
+  columns::for_row_blocks(pool, chunks.rows(), job, [&](uint64_t, uint64_t begin, uint64_t end) {
     chunks.for_pieces(begin, end, [&](const ColumnChunk& chunk, uint64_t first, uint64_t count, uint64_t) {
       body(with_rows[static_cast<size_t>(&chunk - chunks.chunks().data())], chunk, first, count);
     });
@@ -122,11 +122,11 @@ void for_chunk_blocks(const Column& column, Engine& engine, const Job& job, Body
 }
 
 template <class Offset>
-void check_offsets(const Column& column, Engine& engine, const Job& job) {
+void check_offsets(const Column& column, ThreadPool& pool, const Job& job) {
   for (size_t i = 0; i < column.chunks.size(); ++i) {
     if (column.chunks[i].length) check_bounds<Offset>(column, i);
   }
-  for_chunk_blocks(column, engine, job, [&](size_t index, const ColumnChunk& chunk, uint64_t first, uint64_t count) {
+  for_chunk_blocks(column, pool, job, [&](size_t index, const ColumnChunk& chunk, uint64_t first, uint64_t count) {
     if (!ascending<Offset>(chunk.offsets, first, first + count)) report_descent<Offset>(column, index, first, first + count);
   });
 }
@@ -141,8 +141,8 @@ void for_valid(const ColumnChunk& chunk, uint64_t first, uint64_t count, Body&& 
 
 /// Null rows may have any index.
 template <class Index>
-void check_indices(const Column& column, Engine& engine, const Job& job) {
-  for_chunk_blocks(column, engine, job, [&](size_t index, const ColumnChunk& chunk, uint64_t first, uint64_t count) {
+void check_indices(const Column& column, ThreadPool& pool, const Job& job) {
+  for_chunk_blocks(column, pool, job, [&](size_t index, const ColumnChunk& chunk, uint64_t first, uint64_t count) {
     Index most = 0;
     for (uint64_t row = first; row < first + count; ++row) most = std::max(most, load<Index>(chunk.values, row));
     if (most < chunk.dictionary_size) return;
@@ -158,17 +158,17 @@ void check_indices(const Column& column, Engine& engine, const Job& job) {
   });
 }
 
-void check_indices(const Column& column, Engine& engine, const Job& job) {
+void check_indices(const Column& column, ThreadPool& pool, const Job& job) {
   switch (column.type.width) {
-    case 1: return check_indices<uint8_t>(column, engine, job);
-    case 2: return check_indices<uint16_t>(column, engine, job);
-    case 4: return check_indices<uint32_t>(column, engine, job);
-    default: return check_indices<uint64_t>(column, engine, job);
+    case 1: return check_indices<uint8_t>(column, pool, job);
+    case 2: return check_indices<uint16_t>(column, pool, job);
+    case 4: return check_indices<uint32_t>(column, pool, job);
+    default: return check_indices<uint64_t>(column, pool, job);
   }
 }
 
-void check_views(const Column& column, Engine& engine, const Job& job) {
-  for_chunk_blocks(column, engine, job, [&](size_t index, const ColumnChunk& chunk, uint64_t first, uint64_t count) {
+void check_views(const Column& column, ThreadPool& pool, const Job& job) {
+  for_chunk_blocks(column, pool, job, [&](size_t index, const ColumnChunk& chunk, uint64_t first, uint64_t count) {
     for_valid(chunk, first, count, [&](uint64_t row) {
       const View view = columns::view_at(chunk, row);
       if (columns::is_within(view, chunk)) return;
@@ -187,10 +187,10 @@ void check_views(const Column& column, Engine& engine, const Job& job) {
   });
 }
 
-void check_union(const Column& column, Engine& engine, const Job& job) {
+void check_union(const Column& column, ThreadPool& pool, const Job& job) {
   const columns::UnionChildren children(column);
   const bool dense = column.type.kind == ColumnKind::dense_union;
-  for_chunk_blocks(column, engine, job, [&](size_t index, const ColumnChunk& chunk, uint64_t first, uint64_t count) {
+  for_chunk_blocks(column, pool, job, [&](size_t index, const ColumnChunk& chunk, uint64_t first, uint64_t count) {
     for (uint64_t row = first; row < first + count; ++row) {
       const int child = children.of(chunk, row);
       if (child < 0) {
@@ -210,7 +210,7 @@ void check_union(const Column& column, Engine& engine, const Job& job) {
 }
 
 /// Cuts the children's chunks to what their parents need, and checks them.
-void check_children(Column& column, Engine& engine, const Job& job) {
+void check_children(Column& column, ThreadPool& pool, const Job& job) {
   const bool fixed_list = column.type.kind == ColumnKind::fixed_list;
   const bool as_long = fixed_list || column.type.kind == ColumnKind::structure || column.type.kind == ColumnKind::sparse_union;
   for (Column& child : column.children) {
@@ -230,13 +230,13 @@ void check_children(Column& column, Engine& engine, const Job& job) {
       if (as_long || rows == 0) there = rows == 0 ? 0 : needed;
       child.length = checked_sum(child, i, child.length, there);
     }
-    validate_column(child, engine, job);
+    validate_column(child, pool, job);
   }
 }
 
 }  // namespace
 
-void validate_column(Column& column, Engine& engine, const Job& job) {
+void validate_column(Column& column, ThreadPool& pool, const Job& job) {
   uint64_t rows = 0;
   for (size_t i = 0; i < column.chunks.size(); ++i) {
     if (column.chunks[i].length == 0) continue;  // Arrow lets it have no buffers at all
@@ -247,21 +247,21 @@ void validate_column(Column& column, Engine& engine, const Job& job) {
     throw Error(ErrorCode::invalid_table, "Column '" + column.name + "' claims " + std::to_string(column.length) +
                                               " rows, but its chunks have " + std::to_string(rows));
   }
-  check_children(column, engine, job);
+  check_children(column, pool, job);
   if (column.dictionary) {
     auto dictionary = std::make_shared<Column>(*column.dictionary);
-    validate_column(*dictionary, engine, job);
+    validate_column(*dictionary, pool, job);
     column.dictionary = std::move(dictionary);
-    check_indices(column, engine, job);
+    check_indices(column, pool, job);
   }
   switch (column.type.kind) {
     case ColumnKind::utf8:
-    case ColumnKind::list: return check_offsets<int32_t>(column, engine, job);
+    case ColumnKind::list: return check_offsets<int32_t>(column, pool, job);
     case ColumnKind::large_utf8:
-    case ColumnKind::large_list: return check_offsets<int64_t>(column, engine, job);
-    case ColumnKind::view: return check_views(column, engine, job);
+    case ColumnKind::large_list: return check_offsets<int64_t>(column, pool, job);
+    case ColumnKind::view: return check_views(column, pool, job);
     case ColumnKind::sparse_union:
-    case ColumnKind::dense_union: return check_union(column, engine, job);
+    case ColumnKind::dense_union: return check_union(column, pool, job);
     default: return;
   }
 }

@@ -861,6 +861,82 @@ async function readCsv() {
   strangeness = 0;
 }
 
+const PARQUET_TYPES = ['boolean', 'int32', 'int64', 'float32', 'float64', 'byte_array', 'fixed_bytes', 'int96'];
+const PARQUET_LOGICAL = ['string', 'decimal', 'date', 'time', 'integer', 'timestamp', 'null', 'float16', 'list'];
+/** A field for a column, as its kind and width are stored. */
+function parquetField({ kind, order, width }, index) {
+  const [type, stored] =
+    kind === 'boolean'
+      ? ['boolean', 0]
+      : kind !== 'fixed'
+        ? ['byte_array', 0]
+        : order === 'floating' && width > 2
+          ? [width === 4 ? 'float32' : 'float64', 0]
+          : ['signed', 'unsigned'].includes(order) && width <= 8
+            ? [width === 8 ? 'int64' : 'int32', 0]
+            : ['fixed_bytes', width];
+  const logical = () => ({
+    type: mostly(() => pick(PARQUET_LOGICAL)),
+    unit: mostly(() => pick(['ms', 'us', 'ns'])),
+    utc: flag(),
+    bits: mostly(() => pick([8, 64])),
+    signed: flag(),
+    precision: mostly(() => 1 + below(76)),
+    scale: mostly(() => below(4)),
+  });
+  return {
+    name: mostly(() => `c${index}`),
+    nullable: mostly(() => chance(0.9)),
+    type: mostly(() => (chance(strangeness) ? pick(PARQUET_TYPES) : type)),
+    width: mostly(() => stored),
+    converted: mostly(() => (chance(0.7) ? null : below(22))),
+    logical: mostly(() => (chance(0.7) ? null : logical())),
+  };
+}
+const parquetOptions = (fields) => ({
+  threads: mostly(() => 1 + below(3)),
+  fields: mostly(() => fields.map((field) => mostly(() => field))),
+  metadata: mostly(() => times(below(3), () => mostly(() => ['key', mostly(() => 'value')]))),
+  groupRows: mostly(() => 1 + below(500)),
+  groupBytes: mostly(() => pick([100, 5000, 2 ** 27])),
+  pageBytes: mostly(() => pick([1, 100, 2 ** 20])),
+});
+const PARQUET_METHODS = ['begin', 'write', 'write', 'write', 'finish', 'reclaim', 'cancel', 'release'];
+requireAll(addon.ParquetWriter, new Set(PARQUET_METHODS));
+
+/** A writer of Parquet files whose methods are called in any order, several at a time. */
+async function writeParquet() {
+  strangeness = pick([0, 0, 0.02, 0.1]);
+  try {
+    making = true;
+    const rows = pick(ROWS);
+    const columns = times(1 + below(4), (index) => column(rows, index));
+    const fields = columns.map((of, index) => parquetField(of, index));
+    making = false;
+    const writer = new addon.ParquetWriter(mostly(() => parquetOptions(fields)));
+    const between = () => (chance(0.9) ? pick(['write', 'write', 'reclaim']) : pick(PARQUET_METHODS));
+    const calls = ['begin', ...times(below(8), between), 'finish', 'release'].map(async (name) => {
+      const counted =
+        seen.get(`parquet.${name}`) ?? seen.set(`parquet.${name}`, { called: 0, succeeded: 0 }).get(`parquet.${name}`);
+      counted.called++;
+      try {
+        const receiver = chance(0.01) ? pick(strange)() : writer;
+        const given = name === 'begin' ? [mostly(() => columns), mostly(() => rows)] : [];
+        const made = await Reflect.apply(writer[name], receiver, given);
+        counted.succeeded++;
+        touch(made?.buffers);
+      } catch (error) {
+        check(`parquet.${name}`, error);
+      }
+    });
+    if (chance(0.5)) await Promise.all(calls);
+  } catch (error) {
+    check('new ParquetWriter', error);
+  }
+  making = false;
+  strangeness = 0;
+}
+
 /** Engines that were not disposed go with their threads when they are collected. */
 async function collect() {
   setFlagsFromString('--expose-gc');
@@ -891,6 +967,7 @@ for (; round < rounds; round++) {
     }
     if (chance(0.1)) misconstruct();
     await readCsv();
+    await writeParquet();
     const last = chance(0.3) ? [call(), call()] : [];
     for (const { engine } of engines) if (chance(0.9)) await engine.dispose();
     await Promise.all(last);

@@ -22,6 +22,7 @@ import {
   LargeUtf8,
   List,
   Map_,
+  Schema,
   SparseUnion,
   Struct,
   Table,
@@ -33,11 +34,12 @@ import {
   Utf8View,
 } from 'apache-arrow';
 import { createEngine } from '../../dist/index.js';
+import { writeTable } from '../../dist/io/index.js';
 import { random as numbers, ofRound, trialOptions } from './random.mjs';
 
 const { seed, rounds } = trialOptions({ rounds: 100 });
 const LONGEST_CALL_MS = 120_000;
-const ACCEPTED = new Set(['ERR_INVALID_TABLE', 'ERR_MEMORY_LIMIT', 'ERR_NOT_SUPPORTED', 'ERR_DEVICE']);
+const ACCEPTED = new Set(['ERR_INVALID_TABLE', 'ERR_MEMORY_LIMIT', 'ERR_NOT_SUPPORTED', 'ERR_DEVICE', 'ERR_FILE']);
 
 /** Writes once, somewhere, into one of the arrays: whole stretches, or words of any size. */
 function scribble(arrays, random) {
@@ -213,8 +215,8 @@ class Inputs {
   }
 
   /** An Arrow table as the engine reads it: key columns of these types, and others. */
-  table(keyTypes, rows) {
-    const others = Array.from({ length: this.random(4) }, () => this.payloadType(rows > 50_000 ? 0 : 2));
+  table(keyTypes, rows, mostOthers = 3) {
+    const others = Array.from({ length: this.random(mostOthers + 1) }, () => this.payloadType(rows > 50_000 ? 0 : 2));
     const types = [...keyTypes, ...others];
     const lengths = [];
     for (let left = rows; left > 0; ) {
@@ -264,7 +266,7 @@ function drawCall(engine, inputs, random) {
     const missing = numbers instanceof Uint32Array ? 0xffffffff : 2n ** 64n - 1n;
     for (const row of numbers ?? []) if (row >= below && row !== missing) throw new Error(`There is no row ${row} of ${below}`);
   };
-  const of = random(7);
+  const of = random(8);
   if (of === 0) {
     const length = rows();
     const [Keys, Values] = [FIXED[random(5)][1], FIXED[random(5)][1]];
@@ -305,6 +307,13 @@ function drawCall(engine, inputs, random) {
     }
     if (of === 2) return [`sort by ${by.length}`, async () => whole(await engine.sort(table, options))];
     return [`load, sort by ${by.length}`, async () => whole(await engine.sort(await engine.load(table), options))];
+  }
+  if (of === 7) {
+    // As a file: what the addon writes, which the types of keys are.
+    const { batches, numRows } = inputs.table(keyTypes, rows(), 0);
+    const schema = new Schema(keyTypes.map((type, i) => new Field(`k${i}`, type, true)));
+    const written = { schema, batches, numRows };
+    return ['write Parquet', () => writeTable(written, '/dev/null', { format: 'parquet' })];
   }
   const [left, right] = [inputs.table(keyTypes, rows()), inputs.table(keyTypes, rows())];
   const how = KINDS[random(6)];

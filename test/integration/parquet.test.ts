@@ -5,7 +5,8 @@ import { fileURLToPath } from 'node:url';
 import { DuckDBInstance } from '@duckdb/node-api';
 import { Table, Utf8, vectorFromArray } from 'apache-arrow';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { readParquet, scanParquet, writeParquet } from '../../lib/io/parquet.js';
+import { readParquet, scanParquet } from '../../lib/io/parquet.js';
+import { writeParquet } from '../../lib/io/parquet-writer.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'warpjoin-parquet-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));

@@ -107,8 +107,8 @@ export function randomData(type: arrow.DataType, length: number, random: Random,
     });
     return make({ data: (type.indices.ArrayType as Int32ArrayConstructor).from(indices as never), dictionary: values });
   }
-  if (arrow.DataType.isUtf8(type) || arrow.DataType.isLargeUtf8(type)) {
-    const large = arrow.DataType.isLargeUtf8(type);
+  const large = arrow.DataType.isLargeUtf8(type) || arrow.DataType.isLargeBinary(type);
+  if (large || arrow.DataType.isUtf8(type) || arrow.DataType.isBinary(type)) {
     const { offsets: valueOffsets } = offsets(
       large ? BigInt64Array : Int32Array,
       3,

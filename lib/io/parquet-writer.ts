@@ -1,0 +1,203 @@
+/** Parquet files: the addon encodes tables of flat columns on all cores (native/parquet), parquet-wasm those with nested ones. */
+import { availableParallelism } from 'node:os';
+import { DataType, Field, Schema, Table, Type, tableToIPC } from 'apache-arrow';
+import type { RecordBatch as WasmBatch } from 'parquet-wasm/esm';
+import { HeldBuffers } from '../columns/held-buffers.js';
+import { type Input, nativeColumns, readTable } from '../columns/input.js';
+import { type ForeignType, ownType } from '../columns/types.js';
+import { type NativeAddon, native } from '../native.js';
+import { asWriteError, writeWhole } from './files.js';
+import { parquetLibrary } from './parquet-decoder.js';
+import { type NativeParquetWriter, type ParquetField, type ParquetProgress, parquetType } from './parquet-writer-native.js';
+
+/** Where tests make what is large small. */
+export interface ParquetSizes {
+  threads?: number;
+  groupRows?: number;
+  groupBytes?: number;
+  pageBytes?: number;
+}
+
+const mostThreads = 16;
+const leastRowsPerGroup = 1 << 17;
+const mostRowsPerGroup = 1 << 20; // each group has dictionaries of its own
+const bytesPerGroup = 128 << 20;
+const bytesPerPage = 1 << 20;
+const rowsPerBatch = 1 << 20;
+const mostEncoding = 2; // calls of the addon, so that it has work while this thread writes
+
+/** Writes a Parquet file, compressed with Snappy where that pays. Types that Parquet lacks are refused with ERR_FILE. */
+export async function writeParquet(table: Table, path: string, signal?: AbortSignal, sizes: ParquetSizes = {}): Promise<void> {
+  const fields = fieldsOf(table.schema);
+  const addon = fields && loaded();
+  return addon ? writeNative(addon, fields, table, path, signal, sizes) : writeThroughWasm(table, path, signal);
+}
+
+/** The fields, if the addon writes columns of all their types. */
+function fieldsOf(schema: Schema): ParquetField[] | undefined {
+  const fields = schema.fields.map(({ name, nullable, type }) => {
+    const stored = parquetType(type);
+    return stored && { ...stored, name, nullable: nullable || type.typeId === Type.Null };
+  });
+  const distinct = new Set(schema.fields.map(({ name }) => name)).size === fields.length;
+  return fields.length > 0 && distinct && fields.every((field) => field !== undefined) ? fields : undefined;
+}
+
+/** The addon, where there is one. */
+function loaded(): NativeAddon | undefined {
+  try {
+    return native();
+  } catch {
+    return undefined; // files are written without it
+  }
+}
+
+/** The schema's own metadata, and the schema as Arrow's implementations keep it in Parquet files: a message of the IPC format. */
+function metadataOf({ columns, metadata = new Map() }: Input): [string, string][] {
+  const fields = columns.map(({ name, foreignType, nullable, metadata }) => {
+    const type = isReadAsDictionary(foreignType) ? foreignType : foreignType.dictionary!;
+    return new Field(name, ownType(type), nullable, metadata);
+  });
+  const stream = tableToIPC(new Table(new Schema(fields, metadata), []), 'stream');
+  const size = new DataView(stream.buffer, stream.byteOffset).getInt32(4, true); // behind the mark of a message
+  const message = Buffer.from(stream.buffer, stream.byteOffset, 8 + size);
+  return [...[...metadata].filter(([key]) => key !== arrowSchema), [arrowSchema, message.toString('base64')]];
+}
+const arrowSchema = 'ARROW:schema';
+
+/** Arrow's Rust implementation fails to read dictionaries of booleans, values of fixed width in bytes, and views. */
+function isReadAsDictionary({ typeId, dictionary }: ForeignType): boolean {
+  if (typeId !== Type.Dictionary) return true;
+  const physical = parquetType(dictionary!)!.type;
+  const isView = dictionary!.typeId === Type.Utf8View || dictionary!.typeId === Type.BinaryView;
+  return physical !== 'boolean' && physical !== 'fixed_bytes' && !isView;
+}
+
+async function writeNative(
+  addon: NativeAddon,
+  fields: ParquetField[],
+  table: Table,
+  path: string,
+  signal: AbortSignal | undefined,
+  sizes: ParquetSizes,
+): Promise<void> {
+  const input = readTable(table, 'input');
+  await writeWhole(path, signal, async (append) => {
+    let writer: NativeParquetWriter | undefined;
+    const cancel = () => writer?.cancel();
+    try {
+      signal?.throwIfAborted();
+      const threads = sizes.threads ?? Math.min(availableParallelism(), mostThreads);
+      // Groups are what readers share among threads.
+      const groupRows = Math.min(mostRowsPerGroup, Math.max(leastRowsPerGroup, Math.ceil(input.rows / threads)));
+      writer = new addon.ParquetWriter({
+        threads,
+        fields,
+        metadata: metadataOf(input),
+        groupRows: sizes.groupRows ?? groupRows,
+        groupBytes: sizes.groupBytes ?? bytesPerGroup,
+        pageBytes: sizes.pageBytes ?? bytesPerPage,
+      });
+      signal?.addEventListener('abort', cancel);
+      for await (const { buffers } of encoded(writer, input)) {
+        for (const buffer of buffers) await append(new Uint8Array(buffer));
+      }
+    } catch (error) {
+      throw signal?.aborted ? signal.reason : asWriteError(path, error);
+    } finally {
+      signal?.removeEventListener('abort', cancel);
+      writer?.cancel();
+      writer?.release();
+    }
+  });
+}
+
+/** The file's bytes. Those of a call are there until the next one's are asked for. */
+async function* encoded(writer: NativeParquetWriter, input: Input): AsyncGenerator<ParquetProgress> {
+  const indices = [...input.columns.keys()];
+  const held = new HeldBuffers();
+  held.add(input, indices);
+  const calls: Promise<ParquetProgress>[] = [];
+  const call = (promise: Promise<ParquetProgress>) => {
+    promise.catch(() => {}); // who waits for it may have gone
+    calls.push(promise);
+  };
+  call(writer.begin(nativeColumns(input, indices), input.rows));
+  for (let left = input.rows; left > 0; ) {
+    while (calls.length < mostEncoding) call(writer.write());
+    const progress = await calls.shift()!;
+    held.check();
+    left = progress.rowsLeft;
+    yield progress;
+    writer.reclaim();
+  }
+  for (const promise of calls) {
+    yield await promise;
+    writer.reclaim();
+  }
+  yield await writer.finish();
+}
+
+/**
+ * Columns that a dictionary hardly makes smaller: it takes most of the time to write them. Of `sampled` values drawn from n
+ * different ones sampled^2 / 2n are repeated; here n is above about 65536.
+ */
+function manyValued(table: Table): string[] {
+  const sampled = 4096;
+  const leastRepeated = 128;
+  if (table.numRows < 4 * sampled) return [];
+  const flat = table.schema.fields.filter(({ type }) => !type.children?.length && !DataType.isDictionary(type));
+  const step = Math.floor(table.numRows / sampled);
+  const many = flat.filter(({ name }) => {
+    const column = table.getChild(name)!;
+    const values = new Set(Array.from({ length: sampled }, (_, i) => String(column.get(i * step))));
+    return sampled - values.size < leastRepeated;
+  });
+  return many.map(({ name }) => name);
+}
+
+/** The same for any types that parquet-wasm takes, on one thread. */
+export async function writeThroughWasm(table: Table, path: string, signal?: AbortSignal): Promise<void> {
+  const {
+    Compression,
+    EnabledStatistics,
+    Table: WasmTable,
+    WriterPropertiesBuilder,
+    transformParquetStream,
+    writeParquet: encode,
+  } = await parquetLibrary();
+  const plain = manyValued(table);
+  const properties = () => {
+    const builder = new WriterPropertiesBuilder()
+      .setCompression(Compression.SNAPPY)
+      .setStatisticsEnabled(EnabledStatistics.Chunk)
+      .setCreatedBy('warpjoin');
+    return plain.reduce((made, name) => made.setColumnDictionaryEnabled(name, false), builder).build();
+  };
+  await writeWhole(path, signal, async (append) => {
+    try {
+      if (table.numRows === 0) return await append(encode(WasmTable.fromIPCStream(tableToIPC(table, 'stream')), properties()));
+      const parts = (function* () {
+        for (let row = 0; row < table.numRows; row += rowsPerBatch) {
+          signal?.throwIfAborted();
+          yield* WasmTable.fromIPCStream(tableToIPC(table.slice(row, row + rowsPerBatch), 'stream')).recordBatches();
+        }
+      })();
+      const stream = new ReadableStream<WasmBatch>({
+        pull(controller) {
+          try {
+            const { done, value } = parts.next();
+            if (done) controller.close();
+            else controller.enqueue(value);
+          } catch (error) {
+            controller.error(error);
+          }
+        },
+      });
+      const bytes = await transformParquetStream(stream as never, properties());
+      for await (const part of bytes as unknown as AsyncIterable<Uint8Array>) await append(part);
+    } catch (error) {
+      throw signal?.aborted ? signal.reason : asWriteError(path, error);
+    }
+  });
+}
