@@ -5,6 +5,7 @@
  * or is another engine's, a number out of range, or buffers that were taken already throw or reject, and change nothing.
  */
 import type { NativeCsvReaderClass } from './io/csv-native.js';
+import type { NativeParquetReaderClass } from './io/parquet-native.js';
 import type { SortAlgorithm } from './options.js';
 
 /** How a column's values lie in memory (native/core/column.h). */
@@ -588,6 +589,7 @@ export interface NativeAddon {
   /** For tests: the system refuses threads n to n + count - 1 of those that the addon starts from now on; n = 0 ends that. */
   failThreads(n: number, count: number): void;
   CsvReader: NativeCsvReaderClass;
+  ParquetReader: NativeParquetReaderClass;
   /** With `memoryOf` it allocates host memory from another engine's, within its limit. */
   Engine: new (
     config: NativeEngineConfig,
