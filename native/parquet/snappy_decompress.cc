@@ -1,5 +1,6 @@
 #include "parquet/snappy_decompress.h"
 
+#include <array>
 #include <cstring>
 
 namespace warpjoin::parquet {
@@ -43,20 +44,35 @@ inline void copy_pattern(uint8_t* to, uint64_t offset, uint64_t length) {
   for (uint64_t done = 8; done < length; done += 8) copy8(to + done, to + done - back);
 }
 
-/// Copies `length` <= 64 bytes that lie `offset` back.
+/// Copies `length` <= 64 bytes that lie `offset` back. Writes up to 15 bytes behind them.
 inline void copy_back(uint8_t* to, uint64_t offset, uint64_t length) {
-  if (offset >= 16) {
-    const uint8_t* const from = to - offset;
-    copy16(to, from);
-    for (uint64_t done = 16; done < length; done += 16) copy16(to + done, from + done);
-  } else if (offset >= 8) {
-    const uint8_t* const from = to - offset;
-    copy8(to, from);
-    for (uint64_t done = 8; done < length; done += 8) copy8(to + done, from + done);
-  } else {
-    copy_pattern(to, offset, length);
-  }
+  if (offset < 8) return copy_pattern(to, offset, length);
+  const uint8_t* const from = to - offset;
+  copy8(to, from);
+  copy8(to + 8, from + 8);
+  for (uint64_t done = 16; done < length; done += 8) copy8(to + done, from + done);
 }
+
+/// What a tag says of a copy.
+struct Copy {
+  uint8_t length, bytes;  ///< bytes of the offset that follow
+  uint16_t offset;        ///< what the tag has of it
+};
+
+constexpr std::array<Copy, 256> copies() {
+  std::array<Copy, 256> made{};
+  for (unsigned tag = 0; tag < made.size(); ++tag) {
+    constexpr uint8_t kBytes[4] = {0, 1, 2, 4};
+    const bool is_short = (tag & 3) == 1;
+    made[tag] = {.length = static_cast<uint8_t>(is_short ? 4 + (tag >> 2 & 7) : (tag >> 2) + 1),
+                 .bytes = kBytes[tag & 3],
+                 .offset = static_cast<uint16_t>(is_short ? tag >> 5 << 8 : 0)};
+  }
+  return made;
+}
+
+constexpr std::array<Copy, 256> kCopies = copies();
+constexpr uint32_t kOffsetMasks[4] = {0, 0xff, 0xffff, 0xffffffff};
 
 }  // namespace
 
@@ -99,24 +115,12 @@ bool snappy_decompress(std::span<const uint8_t> compressed, uint8_t* to, uint64_
       to += length;
       continue;
     }
-    uint64_t length, offset;
-    if ((tag & 3) == 1) {
-      length = 4 + ((tag >> 2) & 7);
-      offset = (tag >> 5 << 8) | *at;
-      at += 1;
-    } else if ((tag & 3) == 2) {
-      uint16_t word;
-      std::memcpy(&word, at, sizeof word);
-      length = (tag >> 2) + 1;
-      offset = word;
-      at += sizeof word;
-    } else {
-      uint32_t word;
-      std::memcpy(&word, at, sizeof word);
-      length = (tag >> 2) + 1;
-      offset = word;
-      at += sizeof word;
-    }
+    // A table in place of a branch for each kind of copy, which nothing predicts.
+    const Copy copy = kCopies[tag];
+    uint32_t word;
+    std::memcpy(&word, at, sizeof word);
+    const uint64_t offset = copy.offset + (word & kOffsetMasks[tag & 3]), length = copy.length;
+    at += copy.bytes;
     if (at > end || offset == 0 || offset > static_cast<uint64_t>(to - begin) || length > static_cast<uint64_t>(to_end - to)) {
       return false;
     }
