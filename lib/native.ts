@@ -4,8 +4,7 @@
  * their memory when released or collected. The addon checks all arguments: a value of another type, a handle that was released
  * or is another engine's, a number out of range, or buffers that were taken already throw or reject, and change nothing.
  */
-import type { NativeCsvReaderClass } from './io/csv-native.js';
-import type { NativeParquetReaderClass } from './io/parquet-native.js';
+import type { FileClasses } from './io/file-classes.js';
 import type { SortAlgorithm } from './options.js';
 
 /** How a column's values lie in memory (native/core/column.h). */
@@ -580,7 +579,7 @@ export interface NativeEngineConfig {
   hashBits?: number;
 }
 
-export interface NativeAddon {
+export interface NativeAddon extends FileClasses {
   /** That of the package it was built for. */
   readonly version: string;
   readonly backend: 'cuda' | 'hip' | 'none';
@@ -588,8 +587,6 @@ export interface NativeAddon {
   gpuSupport(): GpuSupport;
   /** For tests: the system refuses threads n to n + count - 1 of those that the addon starts from now on; n = 0 ends that. */
   failThreads(n: number, count: number): void;
-  CsvReader: NativeCsvReaderClass;
-  ParquetReader: NativeParquetReaderClass;
   /** With `memoryOf` it allocates host memory from another engine's, within its limit. */
   Engine: new (
     config: NativeEngineConfig,

@@ -6,7 +6,16 @@
 namespace warpjoin::parquet {
 
 /// How values are stored.
-enum class PhysicalType : uint8_t { boolean = 0, int32 = 1, int64 = 2, int96 = 3, float32 = 4, float64 = 5, byte_array = 6, fixed_bytes = 7 };
+enum class PhysicalType : uint8_t {
+  boolean = 0,
+  int32 = 1,
+  int64 = 2,
+  int96 = 3,
+  float32 = 4,
+  float64 = 5,
+  byte_array = 6,
+  fixed_bytes = 7
+};
 
 enum class Repetition : uint8_t { required = 0, optional = 1, repeated = 2 };
 

@@ -32,7 +32,9 @@ void put_varint(Bytes& to, uint64_t value) {
   for (; value >= 0x80; value >>= 7) to.push_back(static_cast<char>(value | 0x80));
   to.push_back(static_cast<char>(value));
 }
-void put_zigzag(Bytes& to, int64_t value) { put_varint(to, static_cast<uint64_t>(value) << 1 ^ static_cast<uint64_t>(value >> 63)); }
+void put_zigzag(Bytes& to, int64_t value) {
+  put_varint(to, static_cast<uint64_t>(value) << 1 ^ static_cast<uint64_t>(value >> 63));
+}
 template <class T>
 void put(Bytes& to, T value) {
   to.append(reinterpret_cast<const char*>(&value), sizeof value);
@@ -140,7 +142,8 @@ Bytes delta(const std::vector<uint64_t>& values, Random& random, bool wide) {
   put_zigzag(bytes, values.empty() ? 0 : extended(values[0]));
   for (size_t at = 1; at < values.size(); at += mini * minis) {
     std::vector<uint64_t> differences;
-    for (size_t i = at; i < std::min(values.size(), at + mini * minis); ++i) differences.push_back((values[i] - values[i - 1]) & mask);
+    for (size_t i = at; i < std::min(values.size(), at + mini * minis); ++i)
+      differences.push_back((values[i] - values[i - 1]) & mask);
     int64_t least = INT64_MAX;
     for (const uint64_t difference : differences) least = std::min<int64_t>(least, extended(difference));
     put_zigzag(bytes, least);
@@ -313,13 +316,14 @@ Bytes write_file(const TableFile& table, Random& random) {
           if (cell && std::find(dictionary.begin(), dictionary.end(), *cell) == dictionary.end()) dictionary.push_back(*cell);
         }
         const Bytes plain = plain_values(field, dictionary), body = compress(plain);
-        file += Struct()
-                    .integer(1, 2)
-                    .integer(2, static_cast<int64_t>(plain.size()))
-                    .integer(3, static_cast<int64_t>(body.size()))
-                    .structure(7, Struct().integer(1, static_cast<int64_t>(dictionary.size())).integer(2, 0).boolean(3, false).end())
-                    .end() +
-                body;
+        file +=
+            Struct()
+                .integer(1, 2)
+                .integer(2, static_cast<int64_t>(plain.size()))
+                .integer(3, static_cast<int64_t>(body.size()))
+                .structure(7, Struct().integer(1, static_cast<int64_t>(dictionary.size())).integer(2, 0).boolean(3, false).end())
+                .end() +
+            body;
       }
       const auto data = static_cast<int64_t>(file.size());
       for (size_t at = 0; at < cells.size();) {
@@ -401,15 +405,22 @@ Field draw_field(Random& random) {
       field = {PhysicalType::int32, 4, true, false, {E::plain, E::rle_dictionary, E::delta_binary_packed, E::byte_stream_split}};
       break;
     case 2:
-      field = {PhysicalType::int64, 8, true, false, {E::plain, E::plain_dictionary, E::delta_binary_packed, E::byte_stream_split}};
+      field = {
+          PhysicalType::int64, 8, true, false, {E::plain, E::plain_dictionary, E::delta_binary_packed, E::byte_stream_split}};
       break;
     case 3: field = {PhysicalType::float64, 8, true, false, {E::plain, E::rle_dictionary, E::byte_stream_split}}; break;
     case 4:
-      field = {PhysicalType::fixed_bytes, 1 + static_cast<uint32_t>(below(random, 20)), true, false,
+      field = {PhysicalType::fixed_bytes,
+               1 + static_cast<uint32_t>(below(random, 20)),
+               true,
+               false,
                {E::plain, E::rle_dictionary, E::byte_stream_split, E::delta_byte_array}};
       break;
     default:
-      field = {PhysicalType::byte_array, 0, true, below(random, 2) == 0,
+      field = {PhysicalType::byte_array,
+               0,
+               true,
+               below(random, 2) == 0,
                {E::plain, E::rle_dictionary, E::delta_length_byte_array, E::delta_byte_array}};
   }
   field.optional = below(random, 3) > 0;
@@ -419,7 +430,8 @@ Field draw_field(Random& random) {
 Bytes draw_value(const Field& field, Random& random, bool few) {
   if (field.physical == PhysicalType::boolean) return Bytes(1, static_cast<char>(below(random, 2)));
   if (field.physical == PhysicalType::byte_array) {
-    static const std::vector<Bytes> kPieces = {"a", "word", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80", " ", "0123456789abcdefghij", ""};
+    static const std::vector<Bytes> kPieces = {
+        "a", "word", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80", " ", "0123456789abcdefghij", ""};
     Bytes text;
     for (uint64_t i = below(random, few ? 2 : 6); i-- > 0;) text += kPieces[below(random, kPieces.size())];
     return text;
@@ -482,7 +494,8 @@ class ParquetReader : public testing::Test {
     out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   }
   /// All rows in batches of `merged` row groups, as columns of cells.
-  std::vector<std::vector<Cell>> read_all(uint64_t merged, bool large, uint64_t most_chunk_bytes, uint64_t most_rows = UINT64_MAX) {
+  std::vector<std::vector<Cell>> read_all(uint64_t merged, bool large, uint64_t most_chunk_bytes,
+                                          uint64_t most_rows = UINT64_MAX) {
     FileReader reader(path_, memory_, pool_, most_chunk_bytes);
     reader.open();
     std::vector<WantedColumn> wanted;
@@ -611,7 +624,8 @@ TEST(ParquetSnappy, DecompressesAndRefuses) {
   for (int round = 0; round < 400; ++round) {
     Bytes plain;
     for (uint64_t i = below(random, round % 20 ? 300 : 200'000); plain.size() < i;) {
-      plain += below(random, 3) ? Bytes(1 + below(random, 9), static_cast<char>(random() % 3)) : "some text " + std::to_string(random());
+      plain += below(random, 3) ? Bytes(1 + below(random, 9), static_cast<char>(random() % 3))
+                                : "some text " + std::to_string(random());
     }
     const Bytes compressed = snappy(plain, random);
     const Padded padded(compressed);
@@ -728,11 +742,12 @@ TEST(ParquetThrift, SkipsWhatItDoesNotKnowAndRefusesTheRest) {
 
 TEST(ParquetUtf8, KnowsWhatIsText) {
   const auto is_text = [](const Bytes& bytes) { return is_utf8(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()); };
-  for (const char* good : {"", "abc", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80", "\xed\x9f\xbf", "\xf4\x8f\xbf\xbf", "12345678\xc2\x80"}) {
+  for (const char* good :
+       {"", "abc", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80", "\xed\x9f\xbf", "\xf4\x8f\xbf\xbf", "12345678\xc2\x80"}) {
     EXPECT_TRUE(is_text(good)) << good;
   }
-  for (const char* bad : {"\x80", "\xc3", "\xc0\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80",
-                          "\xf5\x80\x80\x80", "\xe2\x82", "\xe2\x82x", "12345678\xff"}) {
+  for (const char* bad : {"\x80", "\xc3", "\xc0\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf",
+                          "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xe2\x82", "\xe2\x82x", "12345678\xff"}) {
     EXPECT_FALSE(is_text(bad)) << bad;
   }
 }
