@@ -21,7 +21,8 @@ export interface ParquetSizes {
   withoutAddon?: boolean;
 }
 
-const rowsPerBatch = 1 << 19;
+const leastRowsPerBatch = 1 << 16;
+const mostRowsPerBatch = 1 << 20;
 const bytesPerThread = 1 << 23;
 const tasksPerThread = 4;
 const mostThreads = 16;
@@ -94,6 +95,8 @@ export class AddonFile {
 
   /** Small row groups together, and as many batches in a request as keep all threads at work. */
   private requests(leaves: readonly number[], maxRows: number): ParquetBatchRequest[][] {
+    const rowsPerTask = (Math.min(this.outline.rows, maxRows) * leaves.length) / (tasksPerThread * this.threads);
+    const rowsPerBatch = Math.min(Math.max(rowsPerTask, leastRowsPerBatch), mostRowsPerBatch);
     const { batchRows = rowsPerBatch, bytesPerThread: share = bytesPerThread } = this.sizes;
     const batches: (ParquetBatchRequest & { bytes: number })[] = [];
     let left = maxRows;

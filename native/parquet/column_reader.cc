@@ -314,10 +314,10 @@ void ColumnReader::read_levels(std::span<const uint8_t> levels, Page& page) {
 
 void ColumnReader::read_values(const Page& page, Scratch& scratch, const Job& job) {
   if (layout_.storage == Storage::boolean) return read_booleans(page, scratch);
-  if (is_dictionary(page.header.encoding)) return read_indexed(page, scratch, job);
+  if (is_dictionary(page.header.encoding)) return read_indexed(page, job);
   if (texts_) return decode_texts(page, scratch, *texts_, page.rows, page.valid < page.rows ? validity_.bits() : nullptr);
   if (layout_.storage == Storage::decimal_texts) {
-    read_texts(page, scratch);
+    read_decimal_texts(page, scratch);
   } else {
     read_fixed(page, scratch);
   }
@@ -420,7 +420,7 @@ void ColumnReader::read_fixed(const Page& page, Scratch& scratch) {
   if (decoded != to) convert(layout_, decoded, page.valid, to);
 }
 
-void ColumnReader::read_texts(const Page& page, Scratch& scratch) {
+void ColumnReader::read_decimal_texts(const Page& page, Scratch& scratch) {
   TextColumn texts(memory_, page.valid, true, false, std::numeric_limits<int64_t>::max());
   decode_texts(page, scratch, texts, page.valid, nullptr);
   OwnedColumn made;
@@ -463,14 +463,13 @@ void ColumnReader::decode_texts(const Page& page, Scratch& scratch, TextColumn& 
       const auto suffixes = rest(prefix_decoder, page.values);
       DeltaDecoder decoder(suffixes);
       const uint32_t* const lengths = lengths_of(decoder, Scratch::lengths);
-      return texts.append_prefixed(rest(decoder, suffixes), prefixes, lengths, rows, page.valid, validity);
+      return texts.append_prefixed(rest(decoder, suffixes), prefixes, lengths, rows, validity);
     }
     default: unknown_encoding(page.header.encoding);
   }
 }
 
-void ColumnReader::read_indexed(const Page& page, Scratch& scratch, const Job& job) {
-  (void)scratch;
+void ColumnReader::read_indexed(const Page& page, const Job& job) {
   if (page.valid > 0 && !has_dictionary_) throw Damaged("a page needs a dictionary, and there is none before it");
   unsigned width = 0;
   if (!page.values.empty()) width = page.values[0];

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "core/column.h"
 #include "core/host_memory.h"
@@ -96,8 +97,8 @@ class ColumnReader {
   void read_values(const Page& page, Scratch& scratch, const Job& job);
   void read_booleans(const Page& page, Scratch& scratch);
   void read_fixed(const Page& page, Scratch& scratch);
-  void read_texts(const Page& page, Scratch& scratch);
-  void read_indexed(const Page& page, Scratch& scratch, const Job& job);
+  void read_decimal_texts(const Page& page, Scratch& scratch);
+  void read_indexed(const Page& page, const Job& job);
   /// Values of bytes of varying width, of a page, into `texts`.
   void decode_texts(const Page& page, Scratch& scratch, TextColumn& texts, uint64_t rows, const uint8_t* validity) const;
 

@@ -234,7 +234,7 @@ void TextColumn::append_lengths(std::span<const uint8_t> bytes, const uint32_t* 
 }
 
 void TextColumn::append_prefixed(std::span<const uint8_t> bytes, const uint32_t* prefixes, const uint32_t* lengths, uint64_t rows,
-                                 uint64_t valid, const uint8_t* validity) {
+                                 const uint8_t* validity) {
   std::vector<uint8_t> last;
   uint64_t at = 0, index = 0;
   append_each(rows, validity, [&]() -> std::span<const uint8_t> {
@@ -247,7 +247,6 @@ void TextColumn::append_prefixed(std::span<const uint8_t> bytes, const uint32_t*
     ++index;
     return last;
   });
-  (void)valid;
 }
 
 void TextColumn::take(OwnedColumn& column) {

@@ -41,7 +41,7 @@ class TextColumn {
                       const uint8_t* validity);
   /// Values of which each begins with the first bytes of the one before it, as many as `prefixes` says.
   void append_prefixed(std::span<const uint8_t> bytes, const uint32_t* prefixes, const uint32_t* lengths, uint64_t rows,
-                       uint64_t valid, const uint8_t* validity);
+                       const uint8_t* validity);
   /// Makes room for so many bytes of texts: a guess.
   void expect(uint64_t bytes) { reserve(bytes); }
 
