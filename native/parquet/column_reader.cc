@@ -274,7 +274,8 @@ void ColumnReader::read_dictionary(std::span<const uint8_t> bytes, const PageHea
     if (count > bytes.size() / kHead) throw Damaged("a dictionary has fewer bytes than its values");
     const bool decimals = layout_.storage == Storage::decimal_texts;
     uint8_t* const texts = scratch.room(Scratch::dictionary, decimals ? count * layout_.width : bytes.size());
-    auto* const ends = reinterpret_cast<uint64_t*>(scratch.room(Scratch::dictionary_ends, count * sizeof(uint64_t)));
+    auto* const begins = reinterpret_cast<uint32_t*>(scratch.room(Scratch::dictionary_begins, (count + 1) * sizeof(uint32_t)));
+    begins[0] = 0;
     uint64_t at = 0, end = 0;
     for (uint64_t i = 0; i < count; ++i) {
       if (bytes.size() - at < kHead) throw Damaged("a dictionary ends within a text");
@@ -288,10 +289,10 @@ void ColumnReader::read_dictionary(std::span<const uint8_t> bytes, const PageHea
         if (layout_.storage == Storage::texts) check_utf8(texts + end, size);
       }
       at += size;
-      ends[i] = end += size;
+      begins[i + 1] = static_cast<uint32_t>(end += size);
     }
     dictionary_ = texts;
-    text_dictionary_ = {.bytes = texts, .ends = ends, .size = count};
+    text_dictionary_ = {.bytes = texts, .begins = begins};
   }
   dictionary_size_ = count;
   has_dictionary_ = true;

@@ -21,7 +21,7 @@ class Scratch {
  public:
   explicit Scratch(std::shared_ptr<HostMemory> memory) : memory_(std::move(memory)) {}
 
-  enum Use : uint8_t { file, page, dictionary, dictionary_ends, values, lengths, prefixes, kUses };
+  enum Use : uint8_t { file, page, dictionary, dictionary_begins, values, lengths, prefixes, kUses };
   /// At least `bytes` and kSlack more. What was there is lost, unless `keeps`.
   uint8_t* room(Use use, uint64_t bytes, bool keeps = false);
 

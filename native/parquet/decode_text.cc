@@ -188,12 +188,9 @@ void TextColumn::append_plain(std::span<const uint8_t> bytes, uint64_t rows, uin
 void TextColumn::append_indexed(const TextDictionary& dictionary, const uint32_t* indices, uint64_t rows, uint64_t valid,
                                 const uint8_t* validity) {
   uint64_t total = 0;
-  for (uint64_t i = 0; i < valid; ++i) total += dictionary.ends[indices[i]] - dictionary.begin_of(indices[i]);
+  for (uint64_t i = 0; i < valid; ++i) total += dictionary[indices[i]].size();
   if (total > most_chunk_bytes_) {
-    return append_each(rows, validity, [&]() -> std::span<const uint8_t> {
-      const uint64_t index = *indices++, begin = dictionary.begin_of(index);
-      return {dictionary.bytes + begin, dictionary.ends[index] - begin};
-    });
+    return append_each(rows, validity, [&] { return dictionary[*indices++]; });
   }
   prepare(total);
   with_offset([&](auto zero) {
@@ -202,9 +199,9 @@ void TextColumn::append_indexed(const TextDictionary& dictionary, const uint32_t
     uint8_t* to = this->end();
     const uint8_t* const chunk = values_.as<uint8_t>() + chunk_begin_;
     for (uint64_t i = 0; i < valid; ++i) {
-      const uint64_t index = indices[i], begin = dictionary.begin_of(index), size = dictionary.ends[index] - begin;
-      copy_text(to, dictionary.bytes + begin, size);
-      to += size;
+      const std::span<const uint8_t> text = dictionary[indices[i]];
+      copy_text(to, text.data(), text.size());
+      to += text.size();
       ends[i] = static_cast<Offset>(to - chunk);
     }
     bytes_ += total;

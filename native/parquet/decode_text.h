@@ -12,13 +12,12 @@
 
 namespace warpjoin::parquet {
 
-/// Texts of a dictionary. kSlack bytes behind the bytes may be read.
+/// Texts of a dictionary, one behind the other. kSlack bytes behind them may be read.
 struct TextDictionary {
   const uint8_t* bytes = nullptr;
-  const uint64_t* ends = nullptr;  ///< of each text
-  uint64_t size = 0;               ///< texts
+  const uint32_t* begins = nullptr;  ///< of each text, and the end of the last one: a page has less than 2 GiB
 
-  uint64_t begin_of(uint64_t index) const { return index ? ends[index - 1] : 0; }
+  std::span<const uint8_t> operator[](uint64_t index) const { return {bytes + begins[index], begins[index + 1] - begins[index]}; }
 };
 
 /// Throws Damaged for bytes that are not UTF-8.

@@ -32,6 +32,7 @@ import { countParquet, outlineParquet, readParquet, scanParquet } from '../../li
 import { AddonFile, type ParquetSizes } from '../../lib/io/parquet-addon.js';
 import { parquetLibrary } from '../../lib/io/parquet-decoder.js';
 import { planNative } from '../../lib/io/parquet-schema.js';
+import { type BytesColumn, i32, parquetBytes, struct } from '../support/parquet-bytes.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'warpjoin-parquet-reader-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -253,6 +254,66 @@ describe('parquet files that the addon reads', () => {
     const found = await readParquet(path);
     expect(found.schema.metadata.get('made')).toBe('here');
     expect(found.schema.fields.map(({ nullable }) => nullable)).toEqual([true, false]);
+  });
+
+  it('have the types of older writers', async () => {
+    const bytesOf = (...values: (number | bigint)[]) =>
+      values.map((value) => [
+        ...new Uint8Array((typeof value === 'bigint' ? BigInt64Array.of(value) : Int32Array.of(value)).buffer),
+      ]);
+    const converted = (kind: number) => ({ 6: i32(kind) });
+    const decimal = (scale: number, precision: number) => ({ 6: i32(5), 7: i32(scale), 8: i32(precision) });
+    const [int32, int64, int96, byteArray, fixed] = [1, 2, 3, 6, 7];
+    const small = bytesOf(1, -2);
+    const large = bytesOf(86_400_000_001n, -5n);
+    const nanoseconds = [bytesOf(1n)[0]!, bytesOf(86_399_999_999_999n)[0]!];
+    const days = bytesOf(2440589, 2440587);
+    const texts = [[1, 2], [255]];
+    const columns: BytesColumn[] = [
+      ...[6, 7, 11, 12, 13, 15, 16, 17].map((kind) => ({ kind, physical: int32, values: small })),
+      ...[8, 9, 10, 14, 18].map((kind) => ({ kind, physical: int64, values: large })),
+      ...[4, 20].map((kind) => ({ kind, physical: byteArray, values: texts })),
+      ...[0, 19].map((kind) => ({ kind, physical: byteArray, values: [[65], []] })),
+    ].map(({ kind, ...column }) => ({ name: `type ${kind}`, ...column, element: converted(kind) }));
+    columns.push(
+      { name: 'old time', physical: int96, values: nanoseconds.map((of, row) => [...of, ...days[row]!]) },
+      { name: 'd32', physical: int32, element: decimal(2, 5), values: small },
+      { name: 'd64', physical: int64, element: decimal(3, 15), values: large },
+      { name: 'dtext', physical: byteArray, element: decimal(1, 20), values: texts },
+      {
+        name: 'dfixed',
+        physical: fixed,
+        element: { 2: i32(3), ...decimal(1, 6) },
+        values: [
+          [0, 1, 2],
+          [255, 255, 254],
+        ],
+      },
+      {
+        name: 'fixed',
+        physical: fixed,
+        element: { 2: i32(3) },
+        values: [
+          [0, 1, 2],
+          [255, 255, 254],
+        ],
+      },
+      {
+        name: 'half',
+        physical: fixed,
+        element: { 2: i32(2), 10: struct({ 15: struct({}) }) },
+        values: [
+          [0, 0x3c],
+          [0, 0xc0],
+        ],
+      },
+      { name: 'numbered', physical: int64, element: { 9: i32(7) }, values: large },
+    );
+    const path = newPath();
+    writeFileSync(path, parquetBytes(columns));
+    const table = await expectSame(path);
+    expect(table.getChild('old time')!.type).toMatchObject({ unit: 3, timezone: null });
+    expect(table.schema.fields.at(-1)!.metadata.get('PARQUET:field_id')).toBe('7');
   });
 
   it('give the first rows, of the columns that are wanted', async () => {
