@@ -1,11 +1,12 @@
 /** Engines: devices, memory limits and the queue of calls. */
-import { availableParallelism, totalmem } from 'node:os';
+import { availableParallelism } from 'node:os';
 import { type Signal, untilAborted } from './abort.js';
 import type { KeyArray } from './columns/input.js';
 import type { RowNumbers } from './columns/result.js';
 import { WarpjoinError } from './errors.js';
 import { describeProblem, type Gpus, gpusOf } from './gpus.js';
 import { Links, type MeasuredLinks } from './links.js';
+import { physicalMemory } from './machine.js';
 import { type DeviceDescription, type NativeAddon, type NativeEngine, type NativeEngineConfig, native } from './native.js';
 import { type EngineCore, runCall, translate } from './operators/call.js';
 import { explainJoin, joinCount, joinIndices, joinTables } from './operators/join.js';
@@ -60,12 +61,6 @@ import type {
 
 /** What a device is shown as to users. */
 export type DeviceInfo = Readonly<DeviceDescription>;
-
-/** Host memory, in bytes, that this process may use: the container's limit where there is one below the physical memory. */
-function physicalMemory(): number {
-  const constrained = process.constrainedMemory?.() ?? 0;
-  return constrained > 0 && constrained < totalmem() ? constrained : totalmem();
-}
 
 /** The share of the memory beside what the process holds that an engine uses where no limit is asked for. */
 const DEFAULT_SHARE = 0.8;

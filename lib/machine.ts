@@ -236,3 +236,9 @@ export function tracesOf(vendor: Vendor, { readFile, list, canAccess }: Machine)
 export function nvidiaDriver({ readFile }: Machine): string | undefined {
   return /Kernel Module(?: for \S+)?\s+(\d+(?:\.\d+)+)/.exec(readFile('/proc/driver/nvidia/version') ?? '')?.[1];
 }
+
+/** Host memory, in bytes, that this process may use: the container's limit where there is one below the physical memory. */
+export function physicalMemory(): number {
+  const constrained = process.constrainedMemory?.() ?? 0;
+  return constrained > 0 && constrained < totalmem() ? constrained : totalmem();
+}

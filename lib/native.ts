@@ -4,7 +4,7 @@
  * their memory when released or collected. The addon checks all arguments: a value of another type, a handle that was released
  * or is another engine's, a number out of range, or buffers that were taken already throw or reject, and change nothing.
  */
-import type { NativeFileClasses } from './io/native-classes.js';
+import type { FileClasses } from './io/file-classes.js';
 import type { SortAlgorithm } from './options.js';
 
 /** How a column's values lie in memory (native/core/column.h). */
@@ -579,7 +579,7 @@ export interface NativeEngineConfig {
   hashBits?: number;
 }
 
-export interface NativeAddon extends NativeFileClasses {
+export interface NativeAddon extends FileClasses {
   /** That of the package it was built for. */
   readonly version: string;
   readonly backend: 'cuda' | 'hip' | 'none';

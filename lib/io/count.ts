@@ -5,7 +5,7 @@ import { STANDARD } from './formats.js';
 import { openInput } from './inputs.js';
 import { countNdjson, readJson } from './json.js';
 import type { ReadSettings } from './options.js';
-import { outlineParquet } from './outline.js';
+import { countParquet } from './parquet.js';
 import { csvOptions } from './read.js';
 import { statInput } from './sources.js';
 import { spooled } from './spool.js';
@@ -23,9 +23,9 @@ export async function countRows(
     case 'arrow':
       return opened.path ? (await outlineArrow(opened.path, signal)).rows : countBatches(scanArrow(source, {}, signal));
     case 'parquet': {
-      if (opened.path) return (await outlineParquet(opened.path)).rows;
+      if (opened.path) return countParquet(opened.path, signal);
       await using file = await spooled(source);
-      return (await outlineParquet(file.path)).rows;
+      return await countParquet(file.path, signal);
     }
     case 'csv':
     case 'tsv': {

@@ -19,8 +19,9 @@ import {
 } from 'apache-arrow';
 import Papa from 'papaparse';
 import { untilAborted } from '../abort.js';
-import { type ErrorCode, WarpjoinError } from '../errors.js';
+import { WarpjoinError } from '../errors.js';
 import { type NativeResultColumn, native } from '../native.js';
+import { asAddonError } from './addon-errors.js';
 import { emptyBatch } from './batches.js';
 import type { CsvProgress, CsvType, NativeCsvBatch, NativeCsvReader } from './csv-native.js';
 import { asFileError, fileError, writeWhole } from './files.js';
@@ -253,15 +254,6 @@ class Pass {
     if (fault) throw fileError(this.source.name, fault.what, undefined, fault.line || undefined);
     return progress;
   }
-}
-
-const addonCodes: readonly string[] = ['ERR_OPTION', 'ERR_MEMORY_LIMIT', 'ERR_DEVICE', 'ERR_INTERNAL'] satisfies ErrorCode[];
-
-/** A WarpjoinError of what the addon threw; others as they are. */
-function asAddonError(name: string, error: unknown): unknown {
-  const { code, message } = (error ?? {}) as { code?: string; message?: string };
-  if (error instanceof WarpjoinError || !code || !addonCodes.includes(code)) return error;
-  return new WarpjoinError(code as ErrorCode, `${name}: ${message}`, { cause: error });
 }
 
 /** Runs `work` on a source; opens and closes it where it is a path. */

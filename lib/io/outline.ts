@@ -1,11 +1,9 @@
 /** What is known about a file before it is read: its columns, and its rows where the format states them. */
-import { openAsBlob } from 'node:fs';
 import type { Schema } from 'apache-arrow';
-import { readIpcBytes } from '../ipc/reader.js';
 import { outlineArrow } from './arrow.js';
-import { asFileError } from './files.js';
 import { openInput } from './inputs.js';
 import type { ReadSettings } from './options.js';
+import { outlineParquet } from './parquet.js';
 import { readOne } from './read.js';
 
 export interface Outline {
@@ -26,24 +24,10 @@ export async function outlineOf(path: string, settings: ReadSettings, signal?: A
   const opened = await openInput(path, settings.format, signal);
   const { name, format } = opened;
   if (opened.path && format === 'arrow') return { name, ...(await outlineArrow(opened.path, signal)), sampledRows: undefined };
-  if (opened.path && format === 'parquet') return { name, ...(await outlineParquet(opened.path)), sampledRows: undefined };
+  if (opened.path && format === 'parquet')
+    return { name, ...(await outlineParquet(opened.path, signal)), sampledRows: undefined };
   const { schema, numRows } = await readOne(opened, { ...settings, maxRows: sampleRows }, signal);
   const isWhole = numRows < sampleRows;
   const isTyped = format === 'arrow' || format === 'parquet';
   return { name, schema, rows: isWhole ? numRows : undefined, sampledRows: isWhole || isTyped ? undefined : numRows };
-}
-
-/** The schema and the number of rows that a Parquet file states. Throws ERR_FILE. */
-export async function outlineParquet(path: string): Promise<{ schema: Schema; rows: number }> {
-  const { ParquetFile } = await import('parquet-wasm');
-  try {
-    const file = await ParquetFile.fromFile(await openAsBlob(path));
-    try {
-      return { schema: readIpcBytes(file.schema().intoIPCStream()).schema, rows: file.metadata().fileMetadata().numRows() };
-    } finally {
-      file.free();
-    }
-  } catch (error) {
-    throw asFileError(path, 'Parquet', error);
-  }
 }

@@ -5,6 +5,7 @@
 #include "binding/engine_wrap.h"
 #include "binding/entry.h"
 #include "binding/handles.h"
+#include "binding/parquet_reader.h"
 #include "binding/parquet_writer.h"
 #include "core/threads.h"
 #include "device/gpu_device.h"
@@ -59,6 +60,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
     exports.Set("failThreads", make_function<fail_threads>(env, "failThreads"));
     exports.Set("Engine", EngineWrap::define(env));
     exports.Set("CsvReader", CsvReaderWrap::define(env));
+    exports.Set("ParquetReader", ParquetReaderWrap::define(env));
     exports.Set("ParquetWriter", ParquetWriterWrap::define(env));
   } catch (...) {
     throw_into_js(env);

@@ -13,6 +13,7 @@ const char* code_name(ErrorCode code) noexcept {
     case ErrorCode::device_memory: return "ERR_DEVICE_MEMORY";
     case ErrorCode::device: return "ERR_DEVICE";
     case ErrorCode::not_supported: return "ERR_NOT_SUPPORTED";
+    case ErrorCode::file: return "ERR_FILE";
     case ErrorCode::aborted: return "ERR_ABORTED";
     case ErrorCode::internal: return "ERR_INTERNAL";
   }

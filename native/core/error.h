@@ -19,6 +19,7 @@ enum class ErrorCode {
   device_memory,  ///< a device's limit does not hold the plan, or its memory has less free: another plan may do
   device,         ///< a device failed, or is not there: no other plan is tried
   not_supported,
+  file,  ///< a file can't be read, or its bytes are not what its format says; who knows its name adds that
   aborted,
   internal,
 };

@@ -4,10 +4,14 @@
 // engine), numbers from 0 to Infinity and values of wrong types, several calls at a time, and disposes the engines. A call may
 // succeed, throw a TypeError or a RangeError, or fail with a code. What is printed at the end says how many calls succeeded.
 // Run under scripts/asan-addon.mjs it finds reads out of bounds, too.
-import { readdirSync } from 'node:fs';
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
+import { Bool, Float64, Int32, Table, tableToIPC, Utf8, vectorFromArray } from 'apache-arrow';
 import { loadAddon } from '../../dist/addon.js';
+import { parquetLibrary } from '../../dist/io/parquet-decoder.js';
 import { requireAll } from './methods.mjs';
 import { random, trialOptions } from './random.mjs';
 
@@ -861,6 +865,76 @@ async function readCsv() {
   strangeness = 0;
 }
 
+const folder = mkdtempSync(join(tmpdir(), 'warpjoin-trials-'));
+process.on('exit', () => rmSync(folder, { recursive: true, force: true }));
+const parquetFile = join(folder, 'rows.parquet');
+{
+  const { Table: WasmTable, WriterPropertiesBuilder, writeParquet } = await parquetLibrary();
+  const list = (value) => times(300, value);
+  const table = new Table({
+    id: vectorFromArray(
+      list((row) => row),
+      new Int32(),
+    ),
+    share: vectorFromArray(
+      list((row) => row / 3),
+      new Float64(),
+    ),
+    name: vectorFromArray(
+      list((row) => (row % 3 ? `name ${row % 9}` : null)),
+      new Utf8(),
+    ),
+    even: vectorFromArray(
+      list((row) => row % 2 === 0),
+      new Bool(),
+    ),
+  });
+  const properties = new WriterPropertiesBuilder().setMaxRowGroupSize(100).setCompression(1).build();
+  writeFileSync(parquetFile, writeParquet(WasmTable.fromIPCStream(tableToIPC(table, 'stream')), properties));
+}
+const parquetRequest = () => ({
+  batches: mostly(() =>
+    times(below(3), () =>
+      mostly(() => ({ groups: mostly(() => times(1 + below(3), () => mostly(() => below(3)))), rows: mostly(() => below(100)) })),
+    ),
+  ),
+  columns: mostly(() => times(below(4), () => mostly(() => ({ leaf: mostly(() => below(4)), large: flag() })))),
+});
+const PARQUET_READER_METHODS = ['open', 'read', 'read', 'read', 'cancel', 'release'];
+requireAll(addon.ParquetReader, new Set(PARQUET_READER_METHODS));
+
+/** A reader of a Parquet file whose methods are called in any order, several at a time. */
+async function readParquet() {
+  strangeness = pick([0, 0, 0.02, 0.1]);
+  try {
+    const options = () => ({
+      path: mostly(() => pick([parquetFile, parquetFile, parquetFile, '/', '/none', '\0'])),
+      threads: mostly(() => 1 + below(3)),
+      memoryBytes: mostly(() => pick([2 ** 30, 2 ** 30, 10_000])),
+    });
+    const reader = new addon.ParquetReader(mostly(options));
+    const names = ['open', ...times(below(6), () => (chance(0.9) ? 'read' : pick(PARQUET_READER_METHODS))), 'release'];
+    const calls = names.map(async (name) => {
+      const counted =
+        seen.get(`parquetReader.${name}`) ??
+        seen.set(`parquetReader.${name}`, { called: 0, succeeded: 0 }).get(`parquetReader.${name}`);
+      counted.called++;
+      try {
+        const receiver = chance(0.01) ? pick(strange)() : reader;
+        const made = await Reflect.apply(reader[name], receiver, [mostly(parquetRequest)]);
+        counted.succeeded++;
+        if (name === 'read') for (const { columns } of made) for (const column of columns) touch(column);
+      } catch (error) {
+        check(`parquetReader.${name}`, error);
+      }
+    });
+    if (chance(0.5)) await Promise.all(calls);
+  } catch (error) {
+    check('new ParquetReader', error);
+  }
+  strangeness = 0;
+}
+
 const PARQUET_TYPES = ['boolean', 'int32', 'int64', 'float32', 'float64', 'byte_array', 'fixed_bytes', 'int96'];
 const PARQUET_LOGICAL = ['string', 'decimal', 'date', 'time', 'integer', 'timestamp', 'null', 'float16', 'list'];
 /** A field for a column, as its kind and width are stored. */
@@ -901,8 +975,8 @@ const parquetOptions = (fields) => ({
   groupBytes: mostly(() => pick([100, 5000, 2 ** 27])),
   pageBytes: mostly(() => pick([1, 100, 2 ** 20])),
 });
-const PARQUET_METHODS = ['begin', 'write', 'write', 'write', 'finish', 'reclaim', 'cancel', 'release'];
-requireAll(addon.ParquetWriter, new Set(PARQUET_METHODS));
+const PARQUET_WRITER_METHODS = ['begin', 'write', 'write', 'write', 'finish', 'reclaim', 'cancel', 'release'];
+requireAll(addon.ParquetWriter, new Set(PARQUET_WRITER_METHODS));
 
 /** A writer of Parquet files whose methods are called in any order, several at a time. */
 async function writeParquet() {
@@ -914,10 +988,11 @@ async function writeParquet() {
     const fields = columns.map((of, index) => parquetField(of, index));
     making = false;
     const writer = new addon.ParquetWriter(mostly(() => parquetOptions(fields)));
-    const between = () => (chance(0.9) ? pick(['write', 'write', 'reclaim']) : pick(PARQUET_METHODS));
+    const between = () => (chance(0.9) ? pick(['write', 'write', 'reclaim']) : pick(PARQUET_WRITER_METHODS));
     const calls = ['begin', ...times(below(8), between), 'finish', 'release'].map(async (name) => {
       const counted =
-        seen.get(`parquet.${name}`) ?? seen.set(`parquet.${name}`, { called: 0, succeeded: 0 }).get(`parquet.${name}`);
+        seen.get(`parquetWriter.${name}`) ??
+        seen.set(`parquetWriter.${name}`, { called: 0, succeeded: 0 }).get(`parquetWriter.${name}`);
       counted.called++;
       try {
         const receiver = chance(0.01) ? pick(strange)() : writer;
@@ -926,7 +1001,7 @@ async function writeParquet() {
         counted.succeeded++;
         touch(made?.buffers);
       } catch (error) {
-        check(`parquet.${name}`, error);
+        check(`parquetWriter.${name}`, error);
       }
     });
     if (chance(0.5)) await Promise.all(calls);
@@ -967,6 +1042,7 @@ for (; round < rounds; round++) {
     }
     if (chance(0.1)) misconstruct();
     await readCsv();
+    await readParquet();
     await writeParquet();
     const last = chance(0.3) ? [call(), call()] : [];
     for (const { engine } of engines) if (chance(0.9)) await engine.dispose();

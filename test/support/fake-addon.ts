@@ -427,6 +427,9 @@ export function fakeAddon(settings: Partial<FakeSettings> = {}): FakeAddon {
     CsvReader: function CsvReader() {
       throw new Error('the fake addon reads no files');
     } as unknown as NativeAddon['CsvReader'],
+    ParquetReader: function ParquetReader() {
+      throw new Error('the fake addon reads no files');
+    } as unknown as NativeAddon['ParquetReader'],
     ParquetWriter: function ParquetWriter() {
       throw new Error('the fake addon writes no files');
     } as unknown as NativeAddon['ParquetWriter'],

@@ -1,8 +1,10 @@
-/** The addon's classes for files: none of them needs an engine. */
+/** The addon's classes that read and write files; they need no engine. */
 import type { NativeCsvReaderClass } from './csv-native.js';
+import type { NativeParquetReaderClass } from './parquet-native.js';
 import type { NativeParquetWriterClass } from './parquet-writer-native.js';
 
-export interface NativeFileClasses {
+export interface FileClasses {
   CsvReader: NativeCsvReaderClass;
+  ParquetReader: NativeParquetReaderClass;
   ParquetWriter: NativeParquetWriterClass;
 }
