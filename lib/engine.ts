@@ -421,7 +421,7 @@ function chooseDevices(settings: EngineSettings, addon: NativeAddon): ChosenDevi
   if (fallback === 'raise') {
     throw new WarpjoinError(
       'ERR_DEVICE',
-      `GPUs were asked for but ${describeProblem(problem)}. Without GPUs, expected "auto" or "cpu" for device, or "warn" or "silent" for fallback.`,
+      `GPUs were asked for but ${describeProblem(problem)}. Device "auto" takes them where there are some, and "cpu" never.`,
     );
   }
   const reason = `GPUs were asked for but ${problem.why}: running on the processor`;

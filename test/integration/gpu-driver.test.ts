@@ -76,6 +76,6 @@ describe.skipIf(!can)(`drivers that don't work${why}`, () => {
     ]);
     const { message: text, remedy: help } = found[0]!;
     expect(error).toEqual({ code: 'ERR_DEVICE', message: expect.stringMatching(/^GPUs were asked for but /) });
-    expect(error.message).toContain(`${text}; ${help}. Without GPUs, expected`);
+    expect(error.message).toContain(`${text}; ${help}. Device "auto" takes them`);
   });
 });

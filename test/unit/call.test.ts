@@ -507,10 +507,10 @@ describe('engines', () => {
     const warn = vi.spyOn(process, 'emitWarning').mockImplementation(() => {});
     const addon = fakeAddon();
     expect(() => engineOn(addon, { device: 'gpu' })).toThrow(
-      /^GPUs were asked for but the addon has no code for GPUs.* expected "auto" or "cpu" for device/,
+      /^GPUs were asked for but the addon has no code for GPUs.* Device "auto" takes them where there are some, and "cpu" never\./,
     );
     const builtIn = Object.assign(fakeAddon(), { backend: 'cuda' });
-    expect(() => engineOn(builtIn, { devices: [0] })).toThrow(/^GPUs were asked for but .+; .+\. Without GPUs/);
+    expect(() => engineOn(builtIn, { devices: [0] })).toThrow(/^GPUs were asked for but .+; .+\. Device "auto"/);
     const silent = await engineOn(addon, { device: 'gpu', fallback: 'silent' }).sort(left, { by: 'a' });
     expect(silent.stats).toMatchObject({ device: 'cpu', deviceReason: expect.stringContaining('running on the processor') });
     expect(warn).not.toHaveBeenCalled();

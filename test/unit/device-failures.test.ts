@@ -125,7 +125,7 @@ describe('a device that is lost', () => {
     expect(() => made({ devices: [0] })).toThrow(expect.objectContaining({ code: 'ERR_DEVICE', message: inner.failure() }));
     expect(() => made({ devices: [0] })).toThrow(WarpjoinError);
     expect(() => made({ device: 'gpu' })).toThrow(
-      /GPUs were asked for but Device '.*' failed earlier: .*expected "auto" or "cpu"/,
+      /GPUs were asked for but Device '.*' failed earlier: .*Device "auto" takes them where there are some/,
     );
     const { stats } = await made({}).sort(ids, { by: 'id' });
     expect(stats!.deviceReason).toMatch(/^device 'auto': the processor, without GPUs: Device '.*' failed earlier/);
