@@ -63,7 +63,7 @@ uint64_t varying_bytes(const ColumnType& type, const ColumnChunk& chunk, uint64_
 template <class From>
 void widen(const void* values, uint64_t first, uint64_t count, uint8_t* out) {
   for (uint64_t i = 0; i < count; ++i) {
-    const auto value = static_cast<int32_t>(load<From>(values, first + i));
+    const auto value = int32_t{+load<From>(values, first + i)};
     std::memcpy(out + 4 * i, &value, 4);
   }
 }
