@@ -3,14 +3,14 @@
  * GPUs goes before that for the processor, and what can't be loaded is passed over: addonAttempts() says why.
  */
 import { existsSync } from 'node:fs';
-import { createRequire } from 'node:module';
-import { join, resolve } from 'node:path';
+import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { elfProblem } from './elf.js';
 import { messageOf, WarpjoinError } from './errors.js';
 import { type Machine, machine } from './machine.js';
 import type { NativeAddon } from './native.js';
 import { addCommand, installCommand } from './package-manager.js';
+import { finders, packageRoot, pathOf } from './packages.js';
 import { below, type Fault, libcFault, processorFault, systemFault } from './platform.js';
 import { VERSION } from './version.js';
 
@@ -45,28 +45,6 @@ export function platformProblem(on: Machine): string | null {
   if (system) return sentences(system);
   const libc = libcFault(on);
   return processProblem(on) ?? (libc && sentences(libc));
-}
-
-/** Whether this file was moved into a bundle: then nothing says where the package is. */
-const here = import.meta.url?.startsWith('file:') ? import.meta.url : undefined;
-const isBundled = !here || !/\/(dist|lib)\/addon\.[jt]s$/.test(here);
-
-/** Ways to find a package: from here, which is right for every package manager; from a bundle, from where the process was started, too. */
-function finders(): NodeJS.Require[] {
-  const project = createRequire(join(process.cwd(), 'package.json'));
-  return here ? [createRequire(here), project] : [project];
-}
-
-/** The path of a package's addon, or undefined where it isn't installed. */
-function pathOf(name: string): string | undefined {
-  for (const require of finders()) {
-    try {
-      return require.resolve(name);
-    } catch {
-      // not from there
-    }
-  }
-  return undefined;
 }
 
 function load(path: string, checkVersion: boolean): NativeAddon {
@@ -122,7 +100,7 @@ export function loadAddon(): NativeAddon {
 
 function find(): NativeAddon {
   const chosen = process.env.WARPJOIN_ADDON;
-  const checkout = !isBundled && fileURLToPath(new URL('../build/Release/warpjoin.node', here));
+  const checkout = packageRoot && fileURLToPath(new URL('build/Release/warpjoin.node', packageRoot));
   const places = function* () {
     if (chosen) {
       yield { from: `WARPJOIN_ADDON=${chosen}`, path: resolve(chosen), checkVersion: false };
@@ -144,7 +122,7 @@ function find(): NativeAddon {
 }
 
 /** What an error says where no addon could be loaded. */
-export function missingMessage(made: readonly AddonAttempt[], on: Machine, bundled = isBundled): string {
+export function missingMessage(made: readonly AddonAttempt[], on: Machine, bundled = !packageRoot): string {
   // An addon of this machine's own is for any platform: then its fault counts.
   const problem = made.some(({ from }) => !from.startsWith('@')) ? null : platformProblem(on);
   if (problem) return problem;

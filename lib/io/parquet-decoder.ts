@@ -1,8 +1,9 @@
 /** parquet-wasm in worker threads: each decodes row groups of its own, with a memory of its own. */
 import { readFile } from 'node:fs/promises';
-import { createRequire } from 'node:module';
 import { pathToFileURL } from 'node:url';
 import { Worker } from 'node:worker_threads';
+import { WarpjoinError } from '../errors.js';
+import { pathOf } from '../packages.js';
 
 /** What a file says of itself. */
 export interface ParquetSummary {
@@ -51,7 +52,15 @@ type Compile = (bytes: Uint8Array) => Promise<object>;
 const { compile } = (globalThis as unknown as { WebAssembly: { compile: Compile } }).WebAssembly;
 let compiling: Promise<object> | undefined;
 
-const resolved = (name: string) => createRequire(import.meta.url).resolve(name);
+function resolved(name: string): string {
+  const path = pathOf(name);
+  if (path === undefined)
+    throw new WarpjoinError(
+      'ERR_NATIVE_MISSING',
+      `This file needs ${name}, which was not found: install parquet-wasm beside warpjoin`,
+    );
+  return path;
+}
 
 /** 5 MB of WebAssembly, compiled once a process: by the first Parquet file. */
 function compiled(): Promise<object> {

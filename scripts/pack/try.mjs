@@ -1,5 +1,6 @@
 // Installs the packages of build/pack as users do, in an empty project without scripts, compilers or python, and joins two tables:
 //   node scripts/pack/try.mjs [--node PATH] [npm|pnpm|yarn|bun ...]
+//   node scripts/pack/try.mjs webpack    bundles the program, too, with the package and without it
 //   node scripts/pack/try.mjs --cpu arm64 --run "/usr/bin/qemu-aarch64 -L /usr/aarch64-linux-gnu NODE" npm    another processor's packages
 // Prints what each package manager and the first join took. Ends with 1 where one failed.
 import { execFile, spawnSync } from 'node:child_process';
@@ -14,6 +15,7 @@ const managers = {
   npm: { add: ['install', '--ignore-scripts', '--no-audit', '--no-fund'] },
   pnpm: { from: 'pnpm@10', script: 'pnpm/bin/pnpm.cjs', add: ['add', '--ignore-scripts'] },
   yarn: { from: 'yarn@1', script: 'yarn/bin/yarn.js', add: ['add', '--ignore-scripts', '--non-interactive', '--silent'] },
+  webpack: { add: ['install', '--ignore-scripts', '--no-audit', '--no-fund'], bundler: ['webpack@5', 'webpack-cli@6'] },
   bun: { from: 'bun@1', script: '@oven/bun-linux-x64/bin/bun', add: ['add', '--ignore-scripts'] },
 };
 
@@ -85,8 +87,28 @@ async function attempt(name, registry) {
   const compiled = existsSync(join(project, 'node_modules', 'warpjoin', 'binding.gyp'));
   const manifest = JSON.parse(readFileSync(join(project, 'node_modules', 'warpjoin', 'package.json'), 'utf8'));
   if (compiled || manifest.scripts) throw new Error('the package has scripts, or something to compile');
+  if (managers[name].bundler) await bundle(run, project, managers[name]);
   const seconds = (from, to) => `${((to - from) / 1000).toFixed(1)} s`;
   return `installed in ${seconds(start, installed)}, joined in ${seconds(installed, joined)}`;
+}
+
+/** The program in a bundle finds the addon where the package is, and says what would do where it isn't; outside of one it finds it, too. */
+async function bundle(run, project, { add, bundler }) {
+  await run(node, [npm, ...add, '--save-dev', ...bundler]);
+  const cli = join(project, 'node_modules', 'webpack', 'bin', 'webpack.js');
+  for (const external of [[], ['--externals-type', 'commonjs', '--externals', 'warpjoin']]) {
+    const output = [
+      '--mode=production',
+      '--target=node',
+      '--entry=./first.mjs',
+      '--output-path=out',
+      '--output-filename=main.cjs',
+    ];
+    const { stdout } = await run(node, [cli, ...output, ...external]);
+    if (/warning/i.test(stdout)) throw new Error(stdout);
+    const { stdout: printed } = await run(node, ['out/main.cjs']);
+    if (printed.trim() !== expected) throw new Error(`the bundle printed ${printed}, and not ${expected}`);
+  }
 }
 
 const registry = await startRegistry();
