@@ -5,6 +5,7 @@
 
 #include "columns/encode.h"
 #include "core/error.h"
+#include "sizes.h"
 #include "test_columns.h"
 
 namespace warpjoin {
@@ -140,7 +141,7 @@ TEST(SortKeys, OrderSeveralColumns) {
 TEST(SortKeys, OrderColumnsOverSeveralBlocksAndLargeTies) {
   std::mt19937_64 random(3);
   Engine engine = make_engine(3);
-  const uint64_t rows = 90000;
+  const uint64_t rows = many(120'000);
   const auto draw = [&](ColumnType type, uint64_t distinct, double nulls, uint64_t longest = 30) {
     return By{type, draw_values(type, rows, {.nulls = nulls, .distinct = distinct, .longest = longest}, random),
               random() % 2 == 0, random() % 2 == 0};

@@ -7,6 +7,7 @@
 #include "columns/gather.h"
 #include "core/error.h"
 #include "nested_data.h"
+#include "sizes.h"
 
 namespace warpjoin {
 namespace {
@@ -108,8 +109,8 @@ TEST(GatherNested, GivesManyRowsInSeveralBlocks) {
   };
   for (const NestedType& type : types) {
     for (const uint64_t most : {uint64_t{1} << 30, uint64_t{200000}}) {
-      NestedColumn test("c", type, {70000, 3, 60000}, random);
-      expect_gathered(test, random_rows(130003, 150000, true, random), engine, Job(most));
+      NestedColumn test("c", type, {many(70000), 3, many(60000)}, random);
+      expect_gathered(test, random_rows(many(130000) + 3, many(150000), true, random), engine, Job(most));
     }
   }
 }

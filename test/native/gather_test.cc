@@ -4,6 +4,7 @@
 
 #include "columns/chunk_ends.h"
 #include "core/error.h"
+#include "sizes.h"
 #include "test_columns.h"
 
 namespace warpjoin {
@@ -154,7 +155,7 @@ TEST(Gather, CutsTextWhereABufferWouldBeLargerThanTheJobAllows) {
   std::mt19937_64 random(7);
   Engine engine = make_engine(4);
   for (const ColumnType& type : {utf8_type(), large_utf8_type()}) {
-    for (int round = 0; round < 60; ++round) {
+    for (int round = 0; round < static_cast<int>(many(60)); ++round) {
       const Draw draw{.nulls = round % 3 == 0 ? 0.3 : 0, .longest = round % 4 ? 40u : 0u};
       const Values values = draw_values(type, 300, draw, random);
       const TestColumn test("c", type, values, random);

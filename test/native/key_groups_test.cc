@@ -10,6 +10,7 @@
 
 #include "join_cases.h"
 #include "places.h"
+#include "sizes.h"
 
 namespace warpjoin {
 namespace {
@@ -77,7 +78,7 @@ TEST(KeyGroups, GivesOneRowOfEachKey) {
   const auto engine = make_engine(1, Place::host);
   std::mt19937_64 random(1);
   for (const Spread& spread : kSpreads) {
-    for (const size_t size : {0, 1, 2, 100, 4097, 300'000}) {
+    for (const uint64_t size : {uint64_t{0}, uint64_t{1}, uint64_t{2}, uint64_t{100}, uint64_t{4097}, many(300'000)}) {
       for (const double excluded : {0.0, 0.1, 1.0}) {
         constexpr Shape shapes[] = {{8, 4, 4}, {8, 8, 8}, {4, 4, 4}, {4, 8, 8}};
         const Shape shape = shapes[random() % 4];

@@ -3,6 +3,7 @@
 #include "far_device.h"
 #include "join_cases.h"
 #include "places.h"
+#include "sizes.h"
 
 namespace warpjoin {
 namespace {
@@ -34,7 +35,8 @@ TEST(LookupJoin, GivesTheRowsOfEveryKindOfJoin) {
   for (const JoinKind kind : kKinds) {
     for (const bool table_is_left : {false, true}) {
       for (const double excluded : {0.0, 0.2}) {
-        for (const auto& [table_size, probe_size] : {std::pair{0, 50}, {50, 0}, {1, 1}, {300, 1000}, {150000, 90000}}) {
+        for (const auto& [table_size, probe_size] :
+             {std::pair<uint64_t, uint64_t>{0, 50}, {50, 0}, {1, 1}, {300, 1000}, {many(150000), many(90000)}}) {
           const Rows table = table_rows(random, table_size, excluded), probe = probe_rows(random, probe_size, table, excluded);
           constexpr Shape shapes[] = {{8, 4, 4}, {8, 8, 4}, {4, 4, 8}};
           JoinKeys keys = make_keys(*engine, table_is_left ? table : probe, table_is_left ? probe : table, shapes[random() % 3]);

@@ -9,6 +9,7 @@
 
 #include "join_cases.h"
 #include "places.h"
+#include "sizes.h"
 
 namespace warpjoin {
 namespace {
@@ -95,9 +96,9 @@ TEST(OrderRows, OrdersBySideAndThenByTheOther) {
                                                           {100, 1, 50},
                                                           {64, 64, 2000},
                                                           {1000, 5, 3000},
-                                                          {5, 200'000, 300'000},
-                                                          {100'000, 100'000, 150'000},
-                                                          {100'000, 1'000'000, 400'000, 0.5},
+                                                          {5, many(200'000), many(300'000)},
+                                                          {many(100'000), many(100'000), many(150'000)},
+                                                          {many(100'000), many(1'000'000), many(400'000), 0.5},
                                                           {uint64_t{1} << 31, 300, 20'000},
                                                           {7, 7, 0}}) {
     const std::vector<Pair> pairs = draw_pairs(random, left_rows, right_rows, size, skew);

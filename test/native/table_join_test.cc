@@ -4,6 +4,7 @@
 #include "columns/table_sort_keys.h"
 #include "failure_cases.h"
 #include "far_device.h"
+#include "sizes.h"
 #include "table_join_cases.h"
 
 namespace warpjoin {
@@ -35,9 +36,9 @@ TEST_P(TableJoins, EqualAPlainLoopByKeysThatAreMade) {
 
 TEST_P(TableJoins, EqualAPlainLoopBySeveralKeys) {
   Engine engine(config(GetParam()));
-  check_joins_by_several_keys(engine, 150, 250);
+  check_joins_by_several_keys(engine, many(160), many(240));
   const auto far = make_far_engine(config(GetParam()));
-  check_joins_by_several_keys(*far, 250, 180);
+  check_joins_by_several_keys(*far, many(240), many(180));
   check_joins_by_several_keys(*far, 0, 3);
   check_joins_by_several_keys(*far, 2, 0);
 }

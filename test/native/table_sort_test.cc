@@ -1,6 +1,7 @@
 // Sorts of tables on host devices, and on such as behave like GPUs.
 #include "failure_cases.h"
 #include "far_device.h"
+#include "sizes.h"
 #include "table_sort_cases.h"
 
 namespace warpjoin {
@@ -27,12 +28,12 @@ TEST_P(TableSorts, EqualItWhereDevicesReadNoHostMemory) {
 
 TEST_P(TableSorts, TakeTheRowsThatAreWanted) {
   const auto engine = make_far_engine(config(GetParam()));
-  check_top_rows(*engine, 9000, 100'000);
+  check_top_rows(*engine, many(9000), many(100'000));
   check_top_rows(*engine, 9000, 5);
   check_top_rows(*engine, 3, 10);
   check_top_rows(*engine, 0, 1);
   Engine host(config(GetParam()));
-  check_top_rows(host, 20'000, 700);
+  check_top_rows(host, many(20'000), many(700));
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, TableSorts, ::testing::Values(1, 2, 3, 4, 8), ::testing::PrintToStringParamName());

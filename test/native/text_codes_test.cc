@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "sizes.h"
 #include "test_columns.h"
 
 namespace warpjoin {
@@ -109,8 +110,8 @@ TEST(TextCodes, FewTextsAreNumbered) {
     for (const uint64_t number : {1, 3, 100}) {
       for (const double nulls : {0.0, 0.3}) {
         SCOPED_TRACE(std::to_string(most) + " bytes, " + std::to_string(number) + " texts, nulls " + std::to_string(nulls));
-        const Values left = some_texts(150'000, number, least, most, nulls, random);
-        const Values right = some_texts(70'000, number + 2, least, most, nulls, random);
+        const Values left = some_texts(many(150'000), number, least, most, nulls, random);
+        const Values right = some_texts(many(70'000), number + 2, least, most, nulls, random);
         EXPECT_TRUE(expect_joined(types[random() % 2], left, types[random() % 2], right, 64, random).few);
         if (HasFatalFailure()) return;
       }
@@ -138,12 +139,12 @@ TEST(TextCodes, HashesThatCollideAreToldApart) {
 
 TEST(TextCodes, TextsThatASampleLacksAreAdded) {
   std::mt19937_64 random(3);
-  const uint64_t rows = 4096 * 100;
+  const uint64_t rows = 4096 * many(100);
   for (const uint64_t rare : {1, 50, 3000}) {
     Values left(rows, "an everyday text");
-    // Between the rows of the sample, which are each hundredth.
+    // Between the rows of the sample, which are each of many.
     for (uint64_t i = 0; i < 3 * rare; ++i)
-      left[random() % 4096 * 100 + 1 + random() % 99] = "rare " + std::to_string(random() % rare);
+      left[random() % 4096 * many(100) + 1 + random() % (many(100) - 1)] = "rare " + std::to_string(random() % rare);
     Values right = left;
     right.resize(rows + 7, "not there");
     const Codes codes = expect_joined(utf8_type(), left, utf8_type(), right, 64, random);
@@ -155,17 +156,17 @@ TEST(TextCodes, TextsThatASampleLacksAreAdded) {
 
 TEST(TextCodes, TextsThatTurnOutToBeManyGoTheGeneralWay) {
   std::mt19937_64 random(4);
-  const uint64_t rows = 4096 * 80;
+  const uint64_t rows = 4096 * 20;
   for (const uint64_t from : {uint64_t{0}, rows / 2}) {
     Values left(rows, "an everyday text");
     for (uint64_t row = from; row < rows; ++row) {
-      if (row % 80 && random() % 8 == 0) left[row] = "rare " + std::to_string(random() % 20'000);
+      if (row % 20 && random() % 2 == 0) left[row] = "rare " + std::to_string(random() % 20'000);
     }
     const Codes codes = expect_joined(utf8_type(), left, utf8_type(), left, 64, random);
     EXPECT_FALSE(codes.few);
     // Texts that take more room than a table has.
     for (Value& value : left) {
-      if (*value != "an everyday text") value = std::string(2000, 'y') + value->substr(0, 8);
+      if (*value != "an everyday text") value = std::string(500, 'y') + value->substr(0, 8);
     }
     EXPECT_FALSE(expect_joined(utf8_type(), left, utf8_type(), left, 64, random).few);
     if (HasFatalFailure()) return;
@@ -213,7 +214,8 @@ TEST(TextCodes, ValuesOfFixedWidth) {
         for (uint64_t i = 0; i < rows; ++i) values.push_back(random() % 9 ? texts[random() % number] : Value());
         return values;
       };
-      EXPECT_EQ(expect_joined(opaque_type(width), draw(90'000), opaque_type(width), draw(80'000), 64, random).few, number == 7);
+      EXPECT_EQ(expect_joined(opaque_type(width), draw(many(90'000)), opaque_type(width), draw(many(80'000)), 64, random).few,
+                number == 7);
       if (HasFatalFailure()) return;
     }
   }

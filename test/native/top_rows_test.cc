@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/tuples.h"
+#include "sizes.h"
 #include "test_columns.h"
 
 namespace warpjoin {
@@ -63,7 +64,7 @@ TEST(TopRows, AreTheFirstOfAStableSort) {
 /// Enough rows for the bound to be lowered while they are looked at.
 TEST(TopRows, OfManyRowsWithManyTies) {
   Engine engine = make_engine(3);
-  constexpr uint64_t kRows = 400'000;
+  constexpr uint64_t kRows = many(400'000);
   const auto repeated = [](const std::string& prefix, uint64_t distinct, bool descend) {
     Values values;
     for (uint64_t row = 0; row < kRows; ++row) {
