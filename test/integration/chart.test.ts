@@ -96,7 +96,9 @@ describe('docs/chart.svg', () => {
     const folder = join(root, 'bench', 'results');
     const reports = readdirSync(folder).map((name) => JSON.parse(readFileSync(join(folder, name), 'utf8')));
     const newest = reports
-      .filter(({ environment, results }) => environment && results.some((r: { workload: string }) => r.workload === 'join-int64'))
+      .filter(
+        ({ environment, results }) => environment && results?.some((r: { workload: string }) => r.workload === 'join-int64'),
+      )
       .sort((a, b) => a.environment.date.localeCompare(b.environment.date))
       .at(-1);
     for (const engine of ['duckdb', 'polars', 'warpjoin']) {
