@@ -4,10 +4,13 @@ import { availableParallelism } from 'node:os';
 
 const sanitizers = { plain: '', asan: 'address,undefined', tsan: 'thread' };
 /**
- * Under TSan tests take fifteen times as long: large ones, and other numbers of devices than two and of threads than two and eight, race no more.
+ * Under TSan tests take fifteen times as long: large ones, other numbers of devices than two, and of threads than two and eight,
+ * race no more.
  * Those of inputs that are written to during a call are races.
  */
-const filters = { tsan: '-Large*:Devices*1:Devices*3:Devices*4:Devices*8:Threads*1:Threads*3:ChangingInput.*:*WhileInputsChange' };
+const filters = {
+  tsan: '-Large*:Devices*1:Devices*3:Devices*4:Devices*8:Threads*1:Threads*3:ChangingInput.*:*WhileInputsChange',
+};
 const named = process.argv.slice(2).filter((name) => name in sanitizers);
 
 function run(command, args, env = {}) {
