@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "binding/convert.h"
-#include "binding/entry.h"
+#include "binding/file_class.h"
 #include "binding/step_values.h"
 #include "core/error.h"
 
@@ -60,32 +60,15 @@ csv::ReaderOptions to_reader_options(const Napi::Object& object) {
 }  // namespace
 
 Napi::Value CsvReaderWrap::define(Napi::Env env) {
-  const napi_property_descriptor methods[] = {method<&CsvReaderWrap::push>("push"), method<&CsvReaderWrap::finish>("finish"),
-                                              method<&CsvReaderWrap::cancel>("cancel"),
-                                              method<&CsvReaderWrap::release>("release")};
-  napi_value made = nullptr;
-  const napi_status status = napi_define_class(env, "CsvReader", NAPI_AUTO_LENGTH, entry<&CsvReaderWrap::construct>, nullptr,
-                                               std::size(methods), methods, &made);
-  if (status != napi_ok) throw Napi::Error::New(env);
-  return {env, made};
+  return define_class<CsvReaderWrap>(env, {method<&CsvReaderWrap::push>("push"), method<&CsvReaderWrap::finish>("finish"),
+                                           method<&CsvReaderWrap::cancel>("cancel")});
 }
 
 CsvReaderWrap::CsvReaderWrap(Napi::Env env, unsigned threads, csv::ReaderOptions options)
     : memory_(HostMemory::create(SIZE_MAX / 2)), pool_(threads), reader_(std::move(options), memory_, pool_), queue_(env) {}
 
-Napi::Value CsvReaderWrap::construct(const Napi::CallbackInfo& info) {
-  if (!info.IsConstructCall()) throw Napi::TypeError::New(info.Env(), "Expected new CsvReader()");
-  constexpr uint64_t kMostThreads = 256;
-  const Napi::Object object = to_object(info[0], "options");
-  const auto threads = static_cast<unsigned>(to_count(object.Get("threads"), "options.threads", 1, kMostThreads));
-  auto reader = std::make_shared<CsvReaderWrap>(info.Env(), threads, to_reader_options(object));
-  detail::wrap(info.This().As<Napi::Object>(), std::make_unique<detail::BoxOf<CsvReaderWrap>>(std::move(reader)));
-  return info.This();
-}
-
-Napi::Value CsvReaderWrap::release(const Napi::CallbackInfo& info) {
-  if (is_handle<CsvReaderWrap>(info.This())) detail::boxed(info.This())->release();
-  return info.Env().Undefined();
+std::shared_ptr<CsvReaderWrap> CsvReaderWrap::make(Napi::Env env, unsigned threads, const Napi::Object& options) {
+  return std::make_shared<CsvReaderWrap>(env, threads, to_reader_options(options));
 }
 
 Napi::Value CsvReaderWrap::cancel(const Napi::CallbackInfo& info) {

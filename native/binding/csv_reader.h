@@ -17,6 +17,7 @@ namespace warpjoin::binding {
 class CsvReaderWrap : public std::enable_shared_from_this<CsvReaderWrap> {
  public:
   static Napi::Value define(Napi::Env env);
+  static std::shared_ptr<CsvReaderWrap> make(Napi::Env env, unsigned threads, const Napi::Object& options);
   CsvReaderWrap(Napi::Env env, unsigned threads, csv::ReaderOptions options);
   /// Results live on, and would keep memory that only the reader needs.
   ~CsvReaderWrap() { memory_->close(); }
@@ -24,9 +25,6 @@ class CsvReaderWrap : public std::enable_shared_from_this<CsvReaderWrap> {
   CsvReaderWrap& operator=(const CsvReaderWrap&) = delete;
 
  private:
-  static Napi::Value construct(const Napi::CallbackInfo& info);
-  static Napi::Value release(const Napi::CallbackInfo& info);
-
   Napi::Value push(const Napi::CallbackInfo& info);
   Napi::Value finish(const Napi::CallbackInfo& info);
   Napi::Value cancel(const Napi::CallbackInfo& info);

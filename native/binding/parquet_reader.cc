@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "binding/convert.h"
-#include "binding/entry.h"
+#include "binding/file_class.h"
 #include "binding/step_values.h"
 #include "core/error.h"
 
@@ -123,35 +123,18 @@ Napi::Value to_js_outline(Napi::Env env, const parquet::FileReader& reader) {
 }  // namespace
 
 Napi::Value ParquetReaderWrap::define(Napi::Env env) {
-  const napi_property_descriptor methods[] = {method<&ParquetReaderWrap::open>("open"), method<&ParquetReaderWrap::read>("read"),
-                                              method<&ParquetReaderWrap::cancel>("cancel"),
-                                              method<&ParquetReaderWrap::release>("release")};
-  napi_value made = nullptr;
-  const napi_status status = napi_define_class(env, "ParquetReader", NAPI_AUTO_LENGTH, entry<&ParquetReaderWrap::construct>,
-                                               nullptr, std::size(methods), methods, &made);
-  if (status != napi_ok) throw Napi::Error::New(env);
-  return {env, made};
+  return define_class<ParquetReaderWrap>(env, {method<&ParquetReaderWrap::open>("open"), method<&ParquetReaderWrap::read>("read"),
+                                               method<&ParquetReaderWrap::cancel>("cancel")});
 }
 
 ParquetReaderWrap::ParquetReaderWrap(Napi::Env env, unsigned threads, uint64_t memory_bytes, std::string path)
     : memory_(HostMemory::create(memory_bytes)), pool_(threads), reader_(std::move(path), memory_, pool_), queue_(env) {}
 
-Napi::Value ParquetReaderWrap::construct(const Napi::CallbackInfo& info) {
-  if (!info.IsConstructCall()) throw Napi::TypeError::New(info.Env(), "Expected new ParquetReader()");
-  constexpr uint64_t kMostThreads = 256;
-  const Napi::Object object = to_object(info[0], "options");
-  const auto threads = static_cast<unsigned>(to_count(object.Get("threads"), "options.threads", 1, kMostThreads));
-  const uint64_t bytes = to_count(object.Get("memoryBytes"), "options.memoryBytes", 0, kMostCount);
-  std::string path = to_string(object.Get("path"), "options.path");
-  if (path.find('\0') != std::string::npos) throw Napi::RangeError::New(info.Env(), "options.path has a null character");
-  auto reader = std::make_shared<ParquetReaderWrap>(info.Env(), threads, bytes, std::move(path));
-  detail::wrap(info.This().As<Napi::Object>(), std::make_unique<detail::BoxOf<ParquetReaderWrap>>(std::move(reader)));
-  return info.This();
-}
-
-Napi::Value ParquetReaderWrap::release(const Napi::CallbackInfo& info) {
-  if (is_handle<ParquetReaderWrap>(info.This())) detail::boxed(info.This())->release();
-  return info.Env().Undefined();
+std::shared_ptr<ParquetReaderWrap> ParquetReaderWrap::make(Napi::Env env, unsigned threads, const Napi::Object& options) {
+  const uint64_t bytes = to_count(options.Get("memoryBytes"), "options.memoryBytes", 0, kMostCount);
+  std::string path = to_string(options.Get("path"), "options.path");
+  if (path.find('\0') != std::string::npos) throw Napi::RangeError::New(env, "options.path has a null character");
+  return std::make_shared<ParquetReaderWrap>(env, threads, bytes, std::move(path));
 }
 
 Napi::Value ParquetReaderWrap::cancel(const Napi::CallbackInfo& info) {

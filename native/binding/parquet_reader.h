@@ -18,6 +18,7 @@ namespace warpjoin::binding {
 class ParquetReaderWrap : public std::enable_shared_from_this<ParquetReaderWrap> {
  public:
   static Napi::Value define(Napi::Env env);
+  static std::shared_ptr<ParquetReaderWrap> make(Napi::Env env, unsigned threads, const Napi::Object& options);
   ParquetReaderWrap(Napi::Env env, unsigned threads, uint64_t memory_bytes, std::string path);
   /// Results live on, and would keep memory that only the reader needs.
   ~ParquetReaderWrap() { memory_->close(); }
@@ -25,9 +26,6 @@ class ParquetReaderWrap : public std::enable_shared_from_this<ParquetReaderWrap>
   ParquetReaderWrap& operator=(const ParquetReaderWrap&) = delete;
 
  private:
-  static Napi::Value construct(const Napi::CallbackInfo& info);
-  static Napi::Value release(const Napi::CallbackInfo& info);
-
   Napi::Value open(const Napi::CallbackInfo& info);
   Napi::Value read(const Napi::CallbackInfo& info);
   Napi::Value cancel(const Napi::CallbackInfo& info);

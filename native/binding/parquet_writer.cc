@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "binding/entry.h"
+#include "binding/file_class.h"
 #include "binding/step_values.h"
 #include "core/error.h"
 
@@ -110,33 +110,17 @@ struct Views {
 }  // namespace
 
 Napi::Value ParquetWriterWrap::define(Napi::Env env) {
-  const napi_property_descriptor methods[] = {
-      method<&ParquetWriterWrap::begin>("begin"),   method<&ParquetWriterWrap::write>("write"),
-      method<&ParquetWriterWrap::finish>("finish"), method<&ParquetWriterWrap::reclaim>("reclaim"),
-      method<&ParquetWriterWrap::cancel>("cancel"), method<&ParquetWriterWrap::release>("release")};
-  napi_value made = nullptr;
-  const napi_status status = napi_define_class(env, "ParquetWriter", NAPI_AUTO_LENGTH, entry<&ParquetWriterWrap::construct>,
-                                               nullptr, std::size(methods), methods, &made);
-  if (status != napi_ok) throw Napi::Error::New(env);
-  return {env, made};
+  return define_class<ParquetWriterWrap>(
+      env, {method<&ParquetWriterWrap::begin>("begin"), method<&ParquetWriterWrap::write>("write"),
+            method<&ParquetWriterWrap::finish>("finish"), method<&ParquetWriterWrap::reclaim>("reclaim"),
+            method<&ParquetWriterWrap::cancel>("cancel")});
 }
 
 ParquetWriterWrap::ParquetWriterWrap(Napi::Env env, unsigned threads, parquet::WriterOptions options)
     : memory_(HostMemory::create(SIZE_MAX / 2)), pool_(threads), writer_(std::move(options), memory_, pool_), queue_(env) {}
 
-Napi::Value ParquetWriterWrap::construct(const Napi::CallbackInfo& info) {
-  if (!info.IsConstructCall()) throw Napi::TypeError::New(info.Env(), "Expected new ParquetWriter()");
-  constexpr uint64_t kMostThreads = 256;
-  const Napi::Object object = to_object(info[0], "options");
-  const auto threads = static_cast<unsigned>(to_count(object.Get("threads"), "options.threads", 1, kMostThreads));
-  auto writer = std::make_shared<ParquetWriterWrap>(info.Env(), threads, to_writer_options(object));
-  detail::wrap(info.This().As<Napi::Object>(), std::make_unique<detail::BoxOf<ParquetWriterWrap>>(std::move(writer)));
-  return info.This();
-}
-
-Napi::Value ParquetWriterWrap::release(const Napi::CallbackInfo& info) {
-  if (is_handle<ParquetWriterWrap>(info.This())) detail::boxed(info.This())->release();
-  return info.Env().Undefined();
+std::shared_ptr<ParquetWriterWrap> ParquetWriterWrap::make(Napi::Env env, unsigned threads, const Napi::Object& options) {
+  return std::make_shared<ParquetWriterWrap>(env, threads, to_writer_options(options));
 }
 
 Napi::Value ParquetWriterWrap::cancel(const Napi::CallbackInfo& info) {

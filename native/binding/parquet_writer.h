@@ -21,6 +21,7 @@ namespace warpjoin::binding {
 class ParquetWriterWrap : public std::enable_shared_from_this<ParquetWriterWrap> {
  public:
   static Napi::Value define(Napi::Env env);
+  static std::shared_ptr<ParquetWriterWrap> make(Napi::Env env, unsigned threads, const Napi::Object& options);
   ParquetWriterWrap(Napi::Env env, unsigned threads, parquet::WriterOptions options);
   /// Bytes live on, and would keep memory that only the writer needs.
   ~ParquetWriterWrap() { memory_->close(); }
@@ -34,9 +35,6 @@ class ParquetWriterWrap : public std::enable_shared_from_this<ParquetWriterWrap>
     Napi::ObjectReference buffers;
     std::vector<BufferOwner> owners;  ///< null where JavaScript has a copy
   };
-
-  static Napi::Value construct(const Napi::CallbackInfo& info);
-  static Napi::Value release(const Napi::CallbackInfo& info);
 
   Napi::Value begin(const Napi::CallbackInfo& info);
   Napi::Value write(const Napi::CallbackInfo& info);

@@ -541,7 +541,7 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
       pairs.push(...lonely('left').map((row): [number, number] => [row, MISSING]));
     if (kind === 'right' || kind === 'full') pairs.push(...lonely('right').map((row): [number, number] => [MISSING, row]));
     if (pairs.length > request.maxRows)
-      throw coded('ERR_MEMORY_LIMIT', `The join has ${pairs.length} rows, more than ${request.maxRows}`);
+      throw coded('ERR_OUTPUT_ROWS', `The join has ${pairs.length} rows, more than ${request.maxRows}`);
     return new Rows(pairs, pairs.length, keys, request);
   }
   const keysOf = ({ keys: handle, payload }: KeyedTables): JoinKeys => {
