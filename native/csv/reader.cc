@@ -299,6 +299,12 @@ bool Reader::widen(std::span<Part> parts, const Job& job) {
   return any;
 }
 
+/// Batches may have columns whose type is not known yet: nobody is to read them.
+void Reader::fail(const std::string& what, uint64_t line) {
+  fault_ = Fault{what, line};
+  batches_.clear();
+}
+
 /// Names the first value that does not fit its column's fixed type.
 void Reader::fail_value(std::span<const Part> parts) {
   uint64_t lines = lines_;

@@ -66,7 +66,7 @@ class Reader {
     uint64_t rows = 0;
     std::vector<OwnedColumn> columns;
   };
-  /// The batches that are complete: when streaming those so far, otherwise all after finish().
+  /// The batches that are complete: when streaming those so far, otherwise all after finish(); none after a fault.
   std::vector<Finished> take_batches();
 
  private:
@@ -95,7 +95,7 @@ class Reader {
   void settle_types();
   void end_batch();
   FieldColumn column_of(const Part& part, size_t column) const;
-  void fail(const std::string& what, uint64_t line) { fault_ = Fault{what, line}; }
+  void fail(const std::string& what, uint64_t line);
   void fail_value(std::span<const Part> parts);
 
   ReaderOptions options_;

@@ -64,7 +64,10 @@ class CsvReader : public testing::Test {
       result.fault = reader.fault();
       result.names = reader.names();
       result.types = reader.types();
-      if (result.fault) return result;
+      if (result.fault) {
+        EXPECT_TRUE(reader.take_batches().empty());
+        return result;
+      }
       if (reader.lost()) {
         EXPECT_LT(result.passes, 2) << text;
         if (result.passes == 2) return result;
@@ -239,6 +242,11 @@ TEST_F(CsvReader, NamesTheLineOfWhatIsWrong) {
   expect("a\n\"x\n\xed\xa0\x80\"\n", "not UTF-8 text", 3);
   expect(std::string("a\n\0\n", 4), "not a text file (it holds zero bytes)", 2);
   expect("a\r1\r\"\r\"\r\"x", "a quoted field has no end", 5);
+}
+
+TEST_F(CsvReader, AFaultBehindABatchLeavesNone) {
+  const std::string text = "a,b\n1,\n2,\n3,\n4,\n5,\n6,\n7,\n8,8,8\n";
+  EXPECT_EQ(fault_of(text, small()).line, 9u);
 }
 
 TEST_F(CsvReader, RefusesLongRecords) {
