@@ -14,7 +14,15 @@ export type { RowNumbers } from './columns/result.js';
 export { type DiagnoseOptions, type Diagnosis, describeDiagnosis, diagnose, type Finding } from './diagnose.js';
 export { createEngine, type DeviceInfo, type Engine } from './engine.js';
 export { type ErrorCode, WarpjoinError } from './errors.js';
-export { type ColumnTypes, type FromOptions, fromColumns, fromRows, type ToRowsOptions, toRows } from './io/plain.js';
+export {
+  type ColumnTypes,
+  type FromOptions,
+  fromColumns,
+  fromRows,
+  type TableOf,
+  type ToRowsOptions,
+  toRows,
+} from './io/plain.js';
 export type { MeasuredLinks } from './links.js';
 export type { LinkSet, LinkSpeeds } from './native.js';
 export type { LoadedTable } from './operators/load.js';

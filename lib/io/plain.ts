@@ -29,6 +29,10 @@ const types: Option<ColumnTypes> = {
 export const fromSchema = { types };
 /** The options of fromColumns() and fromRows(). */
 export type FromOptions = InputOf<typeof fromSchema>;
+/** A table whose columns have the names of these properties: the compiler refuses others. Names that it does not know: any. */
+export type TableOf<Values> = [keyof Values] extends [never]
+  ? arrow.Table
+  : arrow.Table<{ [Name in keyof Values & string]: arrow.DataType }>;
 
 const readable = <T>(what: string, read: () => T): T => readingFor('ERR_INVALID_TABLE', `${what} can't be read`, read);
 
@@ -51,7 +55,10 @@ const readable = <T>(what: string, read: () => T): T => readingFor('ERR_INVALID_
  * ("12.50"), whole numbers and bigints, timestamps and dates of Dates. Throws ERR_INVALID_TABLE for columns of different lengths,
  * for values that no one type holds, or not the one that was said, naming the column and the row; ERR_OPTION for the rest.
  */
-export function fromColumns(columns: Readonly<Record<string, unknown>>, options?: FromOptions): arrow.Table {
+export function fromColumns<Columns extends Readonly<Record<string, unknown>>>(
+  columns: Columns,
+  options?: FromOptions,
+): TableOf<Columns> {
   if (typeof columns !== 'object' || columns === null || Array.isArray(columns)) {
     throw expected('an object of columns by name', 'fromColumns', columns);
   }
@@ -63,7 +70,7 @@ export function fromColumns(columns: Readonly<Record<string, unknown>>, options?
     if (unknown !== undefined) {
       throw expected(`one of the columns ${list(names)}`, 'types', unknown, didYouMean(unknown, names));
     }
-    return tableFrom(entries, types);
+    return tableFrom(entries, types) as TableOf<Columns>;
   });
 }
 
@@ -72,7 +79,10 @@ export function fromColumns(columns: Readonly<Record<string, unknown>>, options?
  * appear; a row without one has null there. Values are as in fromColumns(), and so are `types`; a type of a column that no row has makes
  * one of nulls. Throws like fromColumns(), and ERR_INVALID_TABLE for a row that is no object.
  */
-export function fromRows(rows: readonly object[], options?: FromOptions): arrow.Table {
+export function fromRows<Row extends object, Types extends ColumnTypes = Record<never, never>>(
+  rows: readonly Row[],
+  options?: FromOptions & { types?: Types },
+): TableOf<Row & Types> {
   if (!Array.isArray(rows)) throw expected('an array of objects', 'fromRows', rows, ' fromColumns takes columns.');
   return readable('The rows', () => {
     const { types } = parse(fromSchema, 'fromRows', options);
@@ -91,7 +101,7 @@ export function fromRows(rows: readonly object[], options?: FromOptions): arrow.
       }
     }
     for (const name of Object.keys(types)) if (!columns.has(name)) columns.set(name, new Array(rows.length).fill(null));
-    return tableFrom([...columns], types);
+    return tableFrom([...columns], types) as TableOf<Row & Types>;
   });
 }
 

@@ -46,6 +46,8 @@ import type {
 import { expectTypeOf } from 'vitest';
 import {
   type Engine,
+  fromColumns,
+  fromRows,
   isSorted,
   join,
   joinCount,
@@ -336,3 +338,16 @@ await sort(some, { by: 'nme' });
 toRows(generate());
 // @ts-expect-error an array of bytes is no table
 await sort([bytes], { by: 'id' });
+
+// Plain values give tables whose columns have names; their types are seen when the values are read.
+expectTypeOf(fromColumns({ id: [1], name: ['Ada'] })).toEqualTypeOf<Table<{ id: DataType; name: DataType }>>();
+expectTypeOf(fromRows([{ id: 1, name: 'Ada' }, { id: 2 }])).toEqualTypeOf<Table<{ id: DataType; name: DataType }>>();
+expectTypeOf(fromRows([{ id: 1 }], { types: { paid: of<Bool>() } })).toEqualTypeOf<Table<{ id: DataType; paid: DataType }>>();
+await sort(fromColumns(of<Record<string, unknown[]>>()), { by: 'any' });
+await sort(fromRows(of<Record<string, unknown>[]>()), { by: 'any' });
+// biome-ignore lint/suspicious/noExplicitAny: what JSON.parse() gives
+await sort(fromRows(of<any>()), { by: 'any' });
+// @ts-expect-error no such column
+await sort(fromColumns({ id: [1] }), { by: 'idd' });
+// @ts-expect-error no such column
+await join(fromRows([{ id: 1 }]), left, { on: 'idd' });
