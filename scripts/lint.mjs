@@ -81,6 +81,17 @@ forbid(
   native.filter((path) => path.startsWith('native/') && !path.startsWith('native/core/threads.')),
   /std::async|std::j?thread\(|std::thread [a-z_]+[({]|pthread_create/,
 );
+/** The folders of native/, each above those that it may include. A device has its primitives. */
+const layers = 'core device primitives engine transfer flow columns csv parquet sort join binding'.split(' ');
+for (const [index, layer] of layers.entries()) {
+  const above = layers.slice(index + 1).filter((other) => !(layer === 'device' && other === 'primitives'));
+  if (above.length === 0) continue;
+  forbid(
+    `native/${layer} includes nothing from above it`,
+    native.filter((path) => path.startsWith(`native/${layer}/`)),
+    new RegExp(`#include "(${above.join('|')})/`),
+  );
+}
 for (const path of tracked.filter((p) => /^(native|lib)\//.test(p))) {
   const lines = readFileSync(path, 'utf8').split('\n').length;
   if (lines > 600) {

@@ -21,8 +21,8 @@
 #include <string>
 #include <vector>
 
-#include "core/engine.h"
 #include "device/gpu_device.h"
+#include "engine/engine.h"
 #include "gpu_bench.h"
 #include "join/join_rows.h"
 #include "join/table_join.h"

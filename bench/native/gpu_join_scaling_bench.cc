@@ -229,7 +229,7 @@ void measure_resident(Engine& engine, const Options& options, Report& report) {
       HostCopy copy;
       for (const bool build : {true, false}) {
         const TupleView view = load.view(host, build, options.resident * d, options.resident * (d + 1));
-        const OwnedTuples& chunk = tuples.emplace_back(device, layout, view.size);
+        const OwnedTuples& chunk = tuples.emplace_back(device.memory(), layout, view.size);
         for (HostCopy::Stretch& stretch : host_copy(layout, chunk.span, view, nullptr).stretches)
           copy.stretches.push_back(stretch);
         sides[build ? 0 : 1].layout = layout;

@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
-#include "core/engine.h"
 #include "device/gpu_device.h"
+#include "engine/engine.h"
 #include "gpu_bench.h"
 #include "primitives/hash_groups.h"
 #include "primitives/primitives.h"

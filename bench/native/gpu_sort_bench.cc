@@ -25,8 +25,8 @@
 #include <thread>
 #include <vector>
 
-#include "core/engine.h"
 #include "device/gpu_device.h"
+#include "engine/engine.h"
 #include "gpu_bench.h"
 #include "plans.h"
 #include "primitives/primitives.h"

@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "core/engine.h"
+#include "engine/engine.h"
 #include "join/join.h"
 #include "primitives/primitives.h"
 

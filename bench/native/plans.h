@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "core/engine.h"
 #include "core/error.h"
 #include "core/format.h"
+#include "engine/engine.h"
 #include "join/join.h"
 #include "sort/sort.h"
 

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "core/engine.h"
 #include "core/error.h"
 #include "core/job.h"
+#include "engine/engine.h"
 #include "transfer/host_transfer.h"
 
 namespace warpjoin {

@@ -13,8 +13,8 @@
 #include "binding/row_source.h"
 #include "binding/step.h"
 #include "binding/step_values.h"
-#include "core/engine.h"
 #include "core/error.h"
+#include "engine/engine.h"
 
 namespace warpjoin::binding {
 

@@ -8,8 +8,8 @@
 
 #include "columns/bits.h"
 #include "core/column.h"
-#include "core/engine.h"
 #include "core/job.h"
+#include "engine/engine.h"
 
 namespace warpjoin::columns {
 

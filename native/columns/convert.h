@@ -5,8 +5,8 @@
 
 #include "columns/plain_keys.h"
 #include "core/column.h"
-#include "core/engine.h"
 #include "core/job.h"
+#include "engine/engine.h"
 
 namespace warpjoin::columns {
 

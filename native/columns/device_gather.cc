@@ -1,8 +1,8 @@
 #include "columns/device_gather.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,8 +10,11 @@
 #include "columns/column_source.h"
 #include "core/error.h"
 #include "core/sharding.h"
-#include "device/streams.h"
+#include "flow/budget.h"
+#include "flow/lanes.h"
+#include "flow/steps.h"
 #include "primitives/primitives.h"
+#include "transfer/arrival.h"
 #include "transfer/host_transfer.h"
 
 namespace warpjoin {
@@ -28,8 +31,8 @@ bool nullable(const Column& column) {
                      [](const ColumnChunk& chunk) { return chunk.length && chunk.validity; });
 }
 
-/// Sizes of what a device keeps.
-struct Room {
+/// How many rows go together, and bytes of what a device keeps.
+struct Sizes {
   uint64_t share = 0;  ///< row numbers
   uint64_t piece = 0;  ///< rows
   size_t slots = 0, outputs = 0;
@@ -37,7 +40,7 @@ struct Room {
   size_t slot_values = 0, slot_validity = 0;      // of each slot
   size_t output_values = 0, output_validity = 0;  // of each output
 
-  Room(const std::vector<const Column*>& columns, const RowList& list, size_t devices) {
+  Sizes(const std::vector<const Column*>& columns, const RowList& list, size_t devices) {
     size_t width = 1;
     share = rounded_up((list.size + devices - 1) / devices, kRowAlignment);
     for (const Column* column : columns) width = std::max<size_t>(width, column->type.width);
@@ -55,30 +58,34 @@ struct Room {
       output_validity = bitmap_bytes(piece);
     }
   }
+};
 
-  size_t bytes() const {
-    constexpr auto aligned = StackAllocator::aligned;
-    return aligned(rows) + slots * (aligned(slot_values) + aligned(slot_validity)) +
-           outputs * (aligned(output_values) + aligned(output_validity));
+/// Memory for a DeviceStretch.
+struct StretchRoom {
+  Buffer values, validity;
+
+  StretchRoom(StackAllocator& memory, size_t values, size_t validity)
+      : values(allocate(memory, values)), validity(allocate(memory, validity)) {}
+};
+
+/// What a device keeps.
+struct Room {
+  Buffer rows;  // numbers
+  std::vector<StretchRoom> slots, outputs;
+
+  Room(StackAllocator& memory, const Sizes& sizes) : rows(allocate(memory, sizes.rows)) {
+    for (size_t s = 0; s < sizes.slots; ++s) slots.emplace_back(memory, sizes.slot_values, sizes.slot_validity);
+    for (size_t o = 0; o < sizes.outputs; ++o) outputs.emplace_back(memory, sizes.output_values, sizes.output_validity);
   }
 };
 
-Buffer allocate(Device& device, size_t bytes) { return bytes ? device.memory().allocate(bytes) : Buffer(); }
-
-/// What holds a DeviceStretch.
-struct Stretch {
-  Buffer values, validity;
+/// A device's share of the row numbers.
+struct Share {
+  Room room;
+  uint64_t begin, size;
+  Events gathered;  // by output
 };
-
-/// One device's work. The stream comes last: it waits for its work before what that refers to goes.
-struct Lane {
-  Device* device = nullptr;
-  uint64_t begin = 0, size = 0;  // of the row numbers
-  Buffer rows;
-  std::vector<Stretch> slots, outputs;
-  std::vector<std::unique_ptr<Event>> gathered;  // by output
-  std::unique_ptr<Stream> compute;
-};
+using Lane = flow::Lane<Share>;
 
 /// A column on its way through the devices.
 struct Passage {
@@ -93,72 +100,52 @@ struct Passage {
 
 class DeviceGather {
  public:
-  DeviceGather(Engine& engine, const std::vector<Device*>& devices, const Room& room, RowList rows, Job& job)
-      : engine_(engine), room_(room), rows_(rows), job_(job), lanes_(devices.size()) {
-    for (size_t i = 0; i < devices.size(); ++i) {
-      Lane& lane = lanes_[i];
-      Device& device = *devices[i];
-      lane.device = &device;
-      lane.begin = std::min(rows.size, i * room.share);
-      lane.size = std::min(rows.size - lane.begin, room.share);
-      device.memory().reserve(room.bytes());
-      lane.rows = allocate(device, room.rows);
-      for (size_t s = 0; s < room.slots; ++s) {
-        lane.slots.push_back({allocate(device, room.slot_values), allocate(device, room.slot_validity)});
-      }
-      for (size_t o = 0; o < room.outputs; ++o) {
-        lane.outputs.push_back({allocate(device, room.output_values), allocate(device, room.output_validity)});
-        lane.gathered.push_back(device.create_event());
-      }
-      lane.compute = device.create_stream();
-    }
-  }
+  DeviceGather(Engine& engine, const std::vector<Device*>& devices, const Sizes& sizes, RowList rows, Job& job)
+      : engine_(engine), sizes_(sizes), rows_(rows), job_(job), lanes_(devices, 1, [&](Device& device, size_t i) {
+          const uint64_t begin = std::min(rows.size, i * sizes.share);
+          device.memory().reserve(bytes(sizes));
+          return Share{Room(device.memory(), sizes), begin, std::min(rows.size - begin, sizes.share),
+                       create_events(device, sizes.outputs)};
+        }) {}
 
-  // Before any lane's memory goes: the others read it.
-  ~DeviceGather() {
-    for (Lane& lane : lanes_) lane.compute.reset();
+  static size_t bytes(const Sizes& sizes) {
+    return flow::counted_bytes([&](StackAllocator& memory) { flow::count<Room>(memory, sizes); });
   }
 
   std::vector<OwnedColumn> run(const std::vector<const Column*>& columns) {
     std::vector<OwnedColumn> results;
-    std::optional<Passage> arriving, leaving;
-    for (size_t c = 0; c <= columns.size(); ++c) {
-      leaving = std::exchange(arriving, std::nullopt);
-      if (c < columns.size()) arriving.emplace(*columns[c], lanes_.size(), rows_.may_be_missing);
-      std::vector<HostQueue> queues;
+    std::array<std::optional<Passage>, 3> passages;  // one for each stage
+    const auto passage_of = [&](size_t c) -> std::optional<Passage>& { return passages[c % passages.size()]; };
+    const auto arrives = [&](size_t c, std::vector<HostQueue>& queues) {
+      Passage& passage = passage_of(c).emplace(*columns[c], lanes_.size(), rows_.may_be_missing);
+      passage.source.pack(engine_, job_);
+      for (size_t i = 0; i < lanes_.size(); ++i) arrive(passage, c, i, queues.emplace_back());
+    };
+    const auto leaves = [&](size_t c, std::vector<HostQueue>& queues) {
+      Passage& passage = *passage_of(c);
+      passage.source.take_bits();  // the devices have them
+      allocate_result(passage);
       queues.reserve(2 * lanes_.size());  // callbacks refer to them
-      if (arriving) {
-        arriving->source.pack(engine_, job_);
-        for (size_t i = 0; i < lanes_.size(); ++i) arrive(*arriving, c, i, queues.emplace_back());
-      }
-      if (leaving) {
-        allocate_result(*leaving);
-        for (Lane& lane : lanes_) leave(*leaving, c - 1, lane, queues.emplace_back());
-      }
-      transfer(engine_, queues, job_);
-      wait();
-      if (arriving) arriving->source.take_bits();  // the devices have them
-      if (leaving) results.push_back(finished(*leaving));
-    }
+      for (Lane& lane : lanes_) leave(passage, c, lane, queues.emplace_back());
+    };
+    const auto is_home = [&](size_t c, std::vector<HostQueue>&) {
+      results.push_back(finished(*passage_of(c)));
+      passage_of(c).reset();
+    };
+    flow::run_steps(engine_, columns.size(), {arrives, leaves, is_home}, job_, [&] { lanes_.wait(job_); });
     return results;
   }
 
  private:
-  void wait() const {
-    std::vector<Stream*> streams;
-    for (const Lane& lane : lanes_) streams.push_back(lane.compute.get());
-    synchronize_all(streams);
-  }
-
   // Takes a device's share of the row numbers, with the first column, and its shard of the column to it.
   void arrive(const Passage& passage, size_t c, size_t lane_index, HostQueue& queue) {
     Lane& lane = lanes_[lane_index];
-    const Stretch& shard = lane.slots[c % lane.slots.size()];
+    const StretchRoom& shard = lane.room.slots[c % sizes_.slots];
     queue.device = lane.device;
     queue.direction = HostQueue::Direction::to_device;
     if (c == 0) {
       const auto* rows = static_cast<const char*>(rows_.rows) + lane.begin * rows_.row_bytes;
-      queue.copies.push_back({{{lane.rows.data(), rows, lane.size * rows_.row_bytes}}});
+      queue.copies.push_back({{{lane.room.rows.data(), rows, lane.size * rows_.row_bytes}}});
     }
     const uint64_t total = passage.source.rows();
     const uint64_t begin = std::min(total, lane_index * passage.sharding.shard_rows);
@@ -181,11 +168,11 @@ class DeviceGather {
   void leave(Passage& passage, size_t c, Lane& lane, HostQueue& queue) {
     queue.device = lane.device;
     queue.direction = HostQueue::Direction::to_host;
-    queue.depth = std::max<size_t>(1, lane.outputs.size());
+    queue.depth = std::max<size_t>(1, sizes_.outputs);
     const ColumnType& type = passage.source.type();
-    for (uint64_t at = 0; at < lane.size; at += room_.piece) {
-      const Stretch& output = lane.outputs[queue.copies.size() % lane.outputs.size()];
-      const uint64_t rows = std::min(room_.piece, lane.size - at), begin = lane.begin + at;
+    for (uint64_t at = 0; at < lane.size; at += sizes_.piece) {
+      const StretchRoom& output = lane.room.outputs[queue.copies.size() % sizes_.outputs];
+      const uint64_t rows = std::min(sizes_.piece, lane.size - at), begin = lane.begin + at;
       HostCopy& home = queue.copies.emplace_back();
       home.stretches.push_back(
           {passage.result.values.as<char>() + values_bytes(type, begin), output.values.data(), values_bytes(type, rows)});
@@ -195,39 +182,39 @@ class DeviceGather {
     }
     const auto prepare = [this, &passage, c, &lane, &queue](size_t piece) {
       gather_piece(passage, c, lane, piece);
-      queue.copies[piece].after = lane.gathered[piece % lane.outputs.size()].get();
+      queue.copies[piece].after = lane.gathered[piece % sizes_.outputs].get();
     };
-    for (size_t piece = 0; piece < std::min(lane.outputs.size(), queue.copies.size()); ++piece) prepare(piece);
-    queue.enqueued = [&lane, &queue, prepare](size_t piece, std::span<Event* const> done) {
-      const size_t next = piece + lane.outputs.size();
+    for (size_t piece = 0; piece < std::min(sizes_.outputs, queue.copies.size()); ++piece) prepare(piece);
+    queue.enqueued = [this, &lane, &queue, prepare](size_t piece, std::span<Event* const> done) {
+      const size_t next = piece + sizes_.outputs;
       if (next >= queue.copies.size()) return;
-      for (Event* event : done) lane.compute->wait(*event);
+      for (Event* event : done) lane.stream().wait(*event);
       prepare(next);
     };
   }
 
   void gather_piece(const Passage& passage, size_t c, Lane& lane, size_t piece) {
-    const size_t slot = piece % lane.outputs.size();
-    const uint64_t begin = piece * room_.piece;
-    const RowNumbers rows{lane.rows.as<char>() + begin * rows_.row_bytes, rows_.row_bytes,
-                          std::min(room_.piece, lane.size - begin)};
+    const size_t slot = piece % sizes_.outputs;
+    const uint64_t begin = piece * sizes_.piece;
+    const RowNumbers rows{lane.room.rows.as<char>() + begin * rows_.row_bytes, rows_.row_bytes,
+                          std::min(sizes_.piece, lane.size - begin)};
     ShardedColumn values{passage.sharding, {}}, validity{passage.sharding, {}};
     for (const Lane& other : lanes_) {
-      const Stretch& shard = other.slots[c % other.slots.size()];
+      const StretchRoom& shard = other.room.slots[c % sizes_.slots];
       values.shards.push_back(shard.values.data());
       validity.shards.push_back(shard.validity.data());
     }
-    const Stretch& output = lane.outputs[slot];
-    Primitives& primitives = lane.device->primitives();
+    const StretchRoom& output = lane.room.outputs[slot];
+    Primitives& primitives = lane.primitives();
     const void* const valid = passage.source.nullable() ? output.validity.data() : nullptr;
-    if (valid) primitives.gather_bits(validity, rows, nullptr, output.validity.data(), job_, *lane.compute);
+    if (valid) primitives.gather_bits(validity, rows, nullptr, output.validity.data(), job_, lane.stream());
     if (passage.source.boolean()) {
-      primitives.gather_bits(values, rows, valid, output.values.data(), job_, *lane.compute);
+      primitives.gather_bits(values, rows, valid, output.values.data(), job_, lane.stream());
     } else {
       primitives.gather(values, static_cast<uint8_t>(passage.source.type().width), rows, valid, output.values.data(), job_,
-                        *lane.compute);
+                        lane.stream());
     }
-    lane.compute->record(*lane.gathered[slot]);
+    lane.stream().record(*lane.gathered[slot]);
     job_.add_done(rows.size);
   }
 
@@ -239,10 +226,10 @@ class DeviceGather {
   }
 
   Engine& engine_;
-  const Room room_;
+  const Sizes sizes_;
   const RowList rows_;
   Job& job_;
-  std::vector<Lane> lanes_;
+  flow::Lanes<Share> lanes_;
 };
 
 void check(const Engine& engine, const std::vector<Device*>& devices, const std::vector<const Column*>& columns) {
@@ -273,7 +260,7 @@ bool gathers_on_devices(const ColumnType& type) {
 }
 
 size_t device_gather_bytes(const std::vector<const Column*>& columns, RowList rows, size_t devices) {
-  return Room(columns, rows, devices).bytes();
+  return DeviceGather::bytes(Sizes(columns, rows, devices));
 }
 
 std::vector<OwnedColumn> gather_on_devices(Engine& engine, const std::vector<Device*>& devices,
@@ -281,8 +268,8 @@ std::vector<OwnedColumn> gather_on_devices(Engine& engine, const std::vector<Dev
   check(engine, devices, columns);
   job.check();
   job.add_planned(columns.size() * rows.size);
-  const Room room(columns, rows, devices.size());
-  return DeviceGather(engine, devices, room, rows, job).run(columns);
+  const Sizes sizes(columns, rows, devices.size());
+  return DeviceGather(engine, devices, sizes, rows, job).run(columns);
 }
 
 }  // namespace warpjoin

@@ -13,9 +13,9 @@
 
 #include "columns/plain_keys.h"
 #include "core/column.h"
-#include "core/engine.h"
 #include "core/key_types.h"
 #include "core/tuples.h"
+#include "engine/engine.h"
 
 namespace warpjoin {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/column.h"
-#include "core/engine.h"
+#include "engine/engine.h"
 
 namespace warpjoin {
 

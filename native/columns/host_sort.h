@@ -1,9 +1,9 @@
 // Sorting tuples where they are, in host memory, whatever the engine's devices.
 #pragma once
 
-#include "core/engine.h"
 #include "core/job.h"
 #include "core/tuples.h"
+#include "engine/engine.h"
 
 namespace warpjoin::columns {
 

@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "columns/encode.h"
-#include "core/engine.h"
 #include "core/job.h"
+#include "engine/engine.h"
 #include "primitives/host/group_keys.h"
 
 namespace warpjoin {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "core/column.h"
-#include "core/engine.h"
 #include "core/job.h"
+#include "engine/engine.h"
 
 namespace warpjoin::columns {
 

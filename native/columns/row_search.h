@@ -4,8 +4,8 @@
 #include <span>
 
 #include "columns/encode.h"
-#include "core/engine.h"
 #include "core/job.h"
+#include "engine/engine.h"
 
 namespace warpjoin {
 

@@ -23,6 +23,14 @@ inline void synchronize_all(std::span<Stream* const> streams) {
   if (error) std::rethrow_exception(error);
 }
 
+using Events = std::vector<std::unique_ptr<Event>>;
+
+inline Events create_events(Device& device, size_t count) {
+  Events events;
+  for (size_t e = 0; e < count; ++e) events.push_back(device.create_event());
+  return events;
+}
+
 /// One for each device.
 using Streams = std::vector<std::unique_ptr<Stream>>;
 

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "columns/encode.h"
-#include "core/engine.h"
 #include "core/job.h"
 #include "core/tuples.h"
+#include "engine/engine.h"
 #include "sort/sort.h"
 
 namespace warpjoin {

@@ -320,7 +320,7 @@ void LocalJoins::take_room() {
   for (const auto& local : locals_) {
     Device& device = *local->device;
     if (!resident() && locals_.size() > 1) {
-      for (Side* side : local->sides()) side->received = OwnedTuples(device, side->rows.layout, side->rows.joined);
+      for (Side* side : local->sides()) side->received = OwnedTuples(device.memory(), side->rows.layout, side->rows.joined);
     }
     size_t scratch = 0;
     for (Side* side : local->sides()) {
@@ -328,7 +328,7 @@ void LocalJoins::take_room() {
       const SideRows& rows = side->rows;
       scratch = std::max(scratch, device.primitives().partition_scratch_bytes(rows.layout, rows.piece, partition_digit(cut_)));
     }
-    local->partition_scratch = allocate(device, scratch);
+    local->partition_scratch = allocate(device.memory(), scratch);
   }
 }
 
@@ -358,7 +358,7 @@ void LocalJoins::partition(Side Local::*side, Waves* waves) {
 
 HostQueue LocalJoins::arrival(size_t device, Side& side, Waves* waves) {
   Local& local = *locals_[device];
-  for (size_t s = 0; s < kPieceSlots; ++s) side.slots.emplace_back(*local.device, side.rows.layout, side.rows.piece);
+  for (size_t s = 0; s < kPieceSlots; ++s) side.slots.emplace_back(local.device->memory(), side.rows.layout, side.rows.piece);
   return arrival_of(*local.device, side.rows.layout, side.pieces, side.slots, side.slot_free, local.arriving(),
                     [this, device, waves, &local, &side](Piece& piece, const TupleView& arrived) {
                       partition_piece(local, side, piece, arrived);
@@ -474,7 +474,7 @@ bool LocalJoins::has_room_for_parts() const {
 /// `out`: for pairs of each probe tuple, at most one.
 void LocalJoins::start_match(Local& local, size_t part, const std::optional<JoinOutput>& out) {
   Local::Match& match = local.matches[part];
-  match.scratch = allocate(*local.device, match_bytes(local, part));
+  match.scratch = allocate(local.device->memory(), match_bytes(local, part));
   Primitives& primitives = local.device->primitives();
   if (grouped()) {
     match.found = primitives.hash_groups()->match_groups(local.build.parts[part].grouped, local.probe.parts[part].grouped,

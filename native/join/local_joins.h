@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "core/engine.h"
+#include "engine/engine.h"
 #include "join/hash_cut.h"
 #include "primitives/hash_groups.h"
 #include "primitives/primitives.h"

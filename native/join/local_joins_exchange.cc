@@ -116,7 +116,7 @@ void LocalJoins::place(Side Local::*side) {
         own.parts[0].add(piece.out.view(), local->one_partition ? std::vector<uint64_t>{0, piece.in.size} : piece.offsets);
       }
     } else if (resident()) {
-      own.received = OwnedTuples(*local->device, own.rows.layout, own.size);
+      own.received = OwnedTuples(local->device->memory(), own.rows.layout, own.size);
     }
   }
   for (size_t p = 0; p < parts_ && g > 1; ++p) place_part(side, p, p, parts_, 0, 1);
@@ -182,7 +182,7 @@ void LocalJoins::place_split(Side Local::*side, const std::vector<bool>& split, 
     if (stay) split_rows_ += rows;
     if (rows == 0) continue;
     const bool fits = to.placed + rows <= to.received.span.size;
-    if (!fits) to.late = OwnedTuples(*locals_[d]->device, layout, rows);
+    if (!fits) to.late = OwnedTuples(locals_[d]->device->memory(), layout, rows);
     const TupleSpan room = fits ? to.received.span.slice(layout, to.placed, to.placed + rows) : to.late.span;
     if (fits) to.placed += rows;
     uint64_t at = 0;

@@ -101,10 +101,11 @@ void LocalJoins::group_chunks() {
   engine_.pool.parallel_for(locals_.size(), [&](uint64_t d) {
     Local& local = *locals_[d];
     HashGroups& groups = *local.device->primitives().hash_groups();
-    local.partition_scratch = allocate(*local.device, groups.hash_group_scratch_bytes(grouping_));
+    local.partition_scratch = allocate(local.device->memory(), groups.hash_group_scratch_bytes(grouping_));
     for (const auto& [side, relation] : {std::pair(&local.build, &build_), std::pair(&local.probe, &probe_)}) {
       const TupleView& chunk = relation->views[d];
-      side->chunk = OwnedTuples(*local.device, sent_layout(*side), groups.grouped_rows(relation->layout, chunk.size, grouping_));
+      side->chunk =
+          OwnedTuples(local.device->memory(), sent_layout(*side), groups.grouped_rows(relation->layout, chunk.size, grouping_));
       side->group_begins.resize(grouping_.groups());
       side->group_ends.resize(grouping_.groups());
       groups.hash_group(relation->layout, chunk, grouping_, side->chunk.keys.data(), side->group_begins.data(),
@@ -172,7 +173,7 @@ bool LocalJoins::place_groups(Side Local::*side, size_t owner) {
   if (to.size > to.rows.joined) return false;
   Device& device = *locals_[owner]->device;
   if (OwnedTuples::bytes(layout, received) > device.memory().room_bytes()) return false;
-  to.received = OwnedTuples(device, layout, received);
+  to.received = OwnedTuples(device.memory(), layout, received);
   const TupleSpan& room = to.received.span;
   for (size_t p = 0; p < parts_; ++p) to.parts[p].grouped.fragments[1].tuples = room.slice(layout, begins[p], received).keys;
   for (const Stretch& stretch : stretches) {

@@ -102,7 +102,7 @@ struct LocalJoins::Side {
   void place_chunk(Device& device) {
     uint64_t tuples = 0;
     for (const Piece& piece : pieces) tuples += piece.in.size;
-    chunk = OwnedTuples(device, rows.layout, tuples);
+    chunk = OwnedTuples(device.memory(), rows.layout, tuples);
     uint64_t at = 0;
     for (Piece& piece : pieces) {
       piece.out = chunk.span.slice(rows.layout, at, at + piece.in.size);

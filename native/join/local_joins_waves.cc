@@ -121,8 +121,9 @@ void LocalJoins::Waves::build() {
     }
     if (!primitives.shares_builds()) continue;
     const PartitionedTuples& tuples = local->build.parts[0].ready(joins_.build_.layout, local->partitions);
-    local->built.scratch = allocate(*local->device, primitives.hash_build_scratch_bytes(
-                                                        joins_.build_.layout, local->build.parts[0].size, joins_.count_only_));
+    local->built.scratch =
+        allocate(local->device->memory(),
+                 primitives.hash_build_scratch_bytes(joins_.build_.layout, local->build.parts[0].size, joins_.count_only_));
     local->built.found =
         primitives.hash_build(tuples, joins_.count_only_, local->built.scratch.data(), joins_.job_, *local->stream);
   }

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <memory>
 #include <optional>
 #include <utility>
 
-#include "device/streams.h"
+#include "flow/budget.h"
+#include "flow/lanes.h"
+#include "flow/steps.h"
 #include "primitives/primitives.h"
+#include "transfer/arrival.h"
 #include "transfer/host_transfer.h"
 
 namespace warpjoin {
@@ -97,60 +99,66 @@ class HostMatching : public Matching {
   using Matching::Matching;
 
   void run(const std::vector<Device*>& devices) {
-    std::vector<std::array<Lane, kStreams>> lanes(devices.size());
-    for (size_t g = 0; g < devices.size(); ++g) {
-      for (Lane& lane : lanes[g]) lane.stream = devices[g]->create_stream();
-    }
+    flow::Lanes<PartsUnderWay> lanes(devices, kStreams, [](Device&, size_t) { return PartsUnderWay(); });
     for (size_t n = 0; n < per_device_; ++n) {
-      for (size_t g = 0; g < devices.size(); ++g) {
-        Lane& lane = lanes[g][n % kStreams];
-        finish(lane);
-        if (const auto part = part_of(g, n)) start(lane, g, *part, devices[g]->primitives());
+      for (size_t g = 0; g < lanes.size(); ++g) {
+        finish(lanes[g], n % kStreams);
+        if (const auto part = part_of(g, n)) start(lanes[g], n % kStreams, g, *part);
       }
     }
-    for (auto& of_device : lanes) {
-      for (Lane& lane : of_device) finish(lane);
+    for (auto& lane : lanes) {
+      for (size_t s = 0; s < kStreams; ++s) finish(lane, s);
     }
   }
 
  private:
-  /// The stream comes last: it waits for its work before what that refers to goes.
-  struct Lane {
+  struct PartUnderWay {
     HostBuffer ranges;
     uint64_t count = 0;
-    std::optional<size_t> part;  // under way
-    std::unique_ptr<Stream> stream;
+    std::optional<size_t> part;
   };
+  struct PartsUnderWay {
+    std::array<PartUnderWay, kStreams> of_stream;
+  };
+  using Lane = flow::Lane<PartsUnderWay>;
 
-  void start(Lane& lane, size_t device, size_t part, Primitives& primitives) {
+  void start(Lane& lane, size_t stream, size_t device, size_t part) {
     const JoinPart& of = parts_[part];
-    // As many as there can be; what was too much goes back when the lane is done, before it takes the next part.
-    lane.ranges = engine_.memory->allocate(range_bytes(of, most_ranges(of)), kRanges);
-    match(device, part, build(of), probe(of), primitives, lane.ranges.data(), &lane.count, nullptr, *lane.stream);
-    lane.part = part;
+    PartUnderWay& begun = lane.of_stream[stream];
+    // As many as there can be; what was too much goes back when the part is done, before the stream takes the next one.
+    begun.ranges = engine_.memory->allocate(range_bytes(of, most_ranges(of)), kRanges);
+    match(device, part, build(of), probe(of), lane.primitives(), begun.ranges.data(), &begun.count, nullptr, lane.stream(stream));
+    begun.part = part;
   }
 
-  void finish(Lane& lane) {
-    if (!lane.part) return;
-    lane.stream->synchronize();
-    lane.ranges.shrink(range_bytes(parts_[*lane.part], lane.count));
-    keep(*lane.part, std::move(lane.ranges), lane.count);
-    lane.part.reset();
+  void finish(Lane& lane, size_t stream) {
+    PartUnderWay& done = lane.of_stream[stream];
+    if (!done.part) return;
+    lane.stream(stream).synchronize();
+    done.ranges.shrink(range_bytes(parts_[*done.part], done.count));
+    keep(*done.part, std::move(done.ranges), done.count);
+    done.part.reset();
   }
 };
 
-/// Sizes of what a device beyond a link keeps, in bytes.
+/// What a device beyond a link keeps, for parts of up to `most_rows` rows.
 struct Room {
-  size_t keys, ranges;  // of each slot
-  size_t scratch;
+  struct Slot {
+    Buffer keys, ranges;
+    TupleView build{}, probe{};
+    uint64_t count = 0;
+  };
+  std::vector<Slot> slots;
+  Buffer scratch;
 
-  Room(Device& device, TupleLayout build_layout, TupleLayout probe_layout, uint64_t most_rows)
-      : keys(StackAllocator::aligned(most_rows * build_layout.key_bytes) + StackAllocator::kAlignment),
-        ranges(StackAllocator::aligned(most_rows / 2 * 4 * match_row_bytes(most_rows, 0))),
-        scratch(StackAllocator::aligned(device.primitives().match_ranges_scratch_bytes(
-            keys_alone(build_layout), most_rows / 2, keys_alone(probe_layout), most_rows - most_rows / 2))) {}
-
-  size_t bytes() const { return kSlots * (keys + ranges) + scratch; }
+  Room(StackAllocator& memory, Primitives& primitives, TupleLayout build_layout, TupleLayout probe_layout, uint64_t most_rows) {
+    for (size_t s = 0; s < kSlots; ++s) {
+      Buffer keys = allocate(memory, StackAllocator::aligned(most_rows * build_layout.key_bytes) + StackAllocator::kAlignment);
+      slots.push_back({std::move(keys), allocate(memory, most_rows / 2 * 4 * match_row_bytes(most_rows, 0))});
+    }
+    scratch = allocate(memory, primitives.match_ranges_scratch_bytes(keys_alone(build_layout), most_rows / 2,
+                                                                     keys_alone(probe_layout), most_rows - most_rows / 2));
+  }
 };
 
 /// Devices beyond a link, in steps: while the keys of one part arrive, the one before is matched, and the ranges of the one
@@ -160,60 +168,34 @@ class LinkMatching : public Matching {
   using Matching::Matching;
 
   void run(const std::vector<Device*>& devices, uint64_t most_rows, bool count_only) {
-    std::vector<Lane> lanes;
-    lanes.reserve(devices.size());
-    for (Device* device : devices) {
-      lanes.emplace_back(*device, Room(*device, sides_.build_layout, sides_.probe_layout, most_rows));
-    }
-    for (size_t step = 0; step < per_device_ + 2; ++step) {
-      std::vector<HostQueue> queues;
-      std::vector<Stream*> streams;
-      for (size_t g = 0; g < lanes.size(); ++g) {
-        Lane& lane = lanes[g];
-        streams.push_back(lane.compute.get());
-        if (const auto part = part_of(g, step)) arrive(lane, step, *part, queues);
-        if (step < 1) continue;
-        if (const auto part = part_of(g, step - 1)) start(lane, g, step - 1, *part);
-        if (step < 2) continue;
-        if (const auto part = part_of(g, step - 2)) {
-          if (count_only && row_bytes(parts_[*part]) == sizeof(uint32_t)) {
-            add_up(lane, step - 2, *part);
-          } else {
-            leave(lane, step - 2, *part, queues);
-          }
+    flow::Lanes<Room> lanes(devices, 1, [&](Device& device, size_t) {
+      device.memory().reserve(match_parts_bytes(device, sides_.build_layout, sides_.probe_layout, most_rows));
+      return Room(device.memory(), device.primitives(), sides_.build_layout, sides_.probe_layout, most_rows);
+    });
+    const auto stage = [&](const auto& take) {
+      return [&](size_t n, std::vector<HostQueue>& queues) {
+        for (size_t g = 0; g < lanes.size(); ++g) {
+          if (const auto part = part_of(g, n)) take(lanes[g], g, n, *part, queues);
         }
+      };
+    };
+    const auto arrives = [&](Lane& lane, size_t, size_t n, size_t part, auto& queues) { arrive(lane, n, part, queues); };
+    const auto starts = [&](Lane& lane, size_t g, size_t n, size_t part, auto&) { start(lane, g, n, part); };
+    const auto leaves = [&](Lane& lane, size_t, size_t n, size_t part, auto& queues) {
+      if (count_only && row_bytes(parts_[part]) == sizeof(uint32_t)) {
+        add_up(lane, n, part);
+      } else {
+        leave(lane, n, part, queues);
       }
-      transfer(engine_, queues, job_);
-      synchronize_all(streams);
-    }
+    };
+    flow::run_steps(engine_, per_device_, {stage(arrives), stage(starts), stage(leaves)}, job_, [&] { lanes.wait(job_); });
   }
 
  private:
-  struct Slot {
-    Buffer keys, ranges;
-    TupleView build, probe;
-    uint64_t count = 0;
-  };
-  /// The stream comes last: it waits for its work before what that refers to goes.
-  struct Lane {
-    Device* device;
-    Slot slots[kSlots];
-    Buffer scratch;
-    std::unique_ptr<Stream> compute;
-
-    Lane(Device& on, const Room& room) : device(&on), compute(on.create_stream()) {
-      const auto allocate = [&](size_t bytes) { return bytes ? on.memory().allocate(bytes) : Buffer(); };
-      on.memory().reserve(room.bytes());
-      for (Slot& slot : slots) {
-        slot.keys = allocate(room.keys);
-        slot.ranges = allocate(room.ranges);
-      }
-      scratch = allocate(room.scratch);
-    }
-  };
+  using Lane = flow::Lane<Room>;
 
   void arrive(Lane& lane, size_t n, size_t part, std::vector<HostQueue>& queues) {
-    Slot& slot = lane.slots[n % kSlots];
+    Room::Slot& slot = lane.slots[n % kSlots];
     const TupleView from_build = build(parts_[part]), from_probe = probe(parts_[part]);
     const size_t key_bytes = sides_.build_layout.key_bytes, build_bytes = from_build.size * key_bytes;
     slot.build = {slot.keys.data(), nullptr, 0, from_build.size};
@@ -226,13 +208,13 @@ class LinkMatching : public Matching {
   }
 
   void start(Lane& lane, size_t device, size_t n, size_t part) {
-    Slot& slot = lane.slots[n % kSlots];
-    match(device, part, slot.build, slot.probe, lane.device->primitives(), slot.ranges.data(), &slot.count, lane.scratch.data(),
-          *lane.compute);
+    Room::Slot& slot = lane.slots[n % kSlots];
+    match(device, part, slot.build, slot.probe, lane.primitives(), slot.ranges.data(), &slot.count, lane.scratch.data(),
+          lane.stream());
   }
 
   void leave(Lane& lane, size_t n, size_t part, std::vector<HostQueue>& queues) {
-    const Slot& slot = lane.slots[n % kSlots];
+    const Room::Slot& slot = lane.slots[n % kSlots];
     const size_t bytes = range_bytes(parts_[part], slot.count);
     HostBuffer ranges = engine_.memory->allocate(bytes, kRanges);
     HostCopy copy;
@@ -242,10 +224,9 @@ class LinkMatching : public Matching {
   }
 
   void add_up(Lane& lane, size_t n, size_t part) {
-    const Slot& slot = lane.slots[n % kSlots];
+    const Room::Slot& slot = lane.slots[n % kSlots];
     keep(part, {}, slot.count);
-    lane.device->primitives().sum_ranges(slot.ranges.as<NarrowMatchRange>(), slot.count, &found_.lists[part].sums, job_,
-                                         *lane.compute);
+    lane.primitives().sum_ranges(slot.ranges.as<NarrowMatchRange>(), slot.count, &found_.lists[part].sums, job_, lane.stream());
   }
 
   static void add(std::vector<HostQueue>& queues, const Lane& lane, HostQueue::Direction direction, HostCopy copy) {
@@ -280,7 +261,8 @@ PartMatches match_parts(Engine& engine, const std::vector<Device*>& devices, con
 }
 
 size_t match_parts_bytes(Device& device, TupleLayout build_layout, TupleLayout probe_layout, uint64_t most_rows) {
-  return Room(device, build_layout, probe_layout, most_rows).bytes();
+  return flow::counted_bytes(
+      [&](StackAllocator& memory) { flow::count<Room>(memory, device.primitives(), build_layout, probe_layout, most_rows); });
 }
 
 }  // namespace warpjoin

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "core/engine.h"
 #include "core/job.h"
+#include "engine/engine.h"
 #include "join/join.h"
 
 namespace warpjoin {

@@ -5,10 +5,10 @@
 #include <span>
 #include <vector>
 
-#include "core/engine.h"
 #include "core/job.h"
 #include "core/tuples.h"
 #include "device/device.h"
+#include "engine/engine.h"
 #include "join/join.h"
 
 namespace warpjoin {

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <memory>
 #include <utility>
 
-#include "device/streams.h"
+#include "flow/budget.h"
+#include "flow/lanes.h"
+#include "flow/steps.h"
 
 namespace warpjoin {
 namespace {
@@ -30,46 +31,43 @@ struct Chunk {
   Piece* piece;
 };
 
-/// One device's work. The stream comes last: it waits for its work before what that refers to goes.
-struct Cutter {
-  Device* device;
-  bool in_place;
-  std::array<OwnedTuples, kBuffers> arrived, grouped;
+/// What a device keeps for chunks of up to `rows` tuples: slots only where they arrive.
+struct Cutting {
+  std::vector<OwnedTuples> arrived, grouped;
   Buffer scratch;
-  std::unique_ptr<Stream> stream;
 
-  Cutter(Device& on, const std::array<TupleLayout, 2>& layouts, uint64_t rows, uint32_t round_bits)
-      : device(&on), in_place(on.addresses_host_memory()) {
-    on.memory().reserve(cut_rounds_device_bytes(on, layouts, rows, round_bits));
-    if (!in_place) {
-      for (OwnedTuples& buffer : arrived) buffer = OwnedTuples(on, widest(layouts), rows);
-      for (OwnedTuples& buffer : grouped) buffer = OwnedTuples(on, widest(layouts), rows);
+  Cutting(StackAllocator& memory, Device& device, const std::array<TupleLayout, 2>& layouts, uint64_t rows, Digit digit) {
+    for (size_t b = 0; b < kBuffers && !device.addresses_host_memory(); ++b) {
+      arrived.emplace_back(memory, widest(layouts), rows);
+      grouped.emplace_back(memory, widest(layouts), rows);
     }
-    scratch = allocate(on, scratch_bytes(on, layouts, rows, round_digit(round_bits)));
-    stream = on.create_stream();
-  }
-
-  HostQueue arrival(const Chunk& chunk, size_t step) const {
-    const TupleSpan& to = arrived[step % kBuffers].span;
-    return {device, HostQueue::Direction::to_device, {host_copy(chunk.layout, to, chunk.piece->in, nullptr)}, 1, {}};
-  }
-  HostQueue way_home(const Chunk& chunk, size_t step) const {
-    const TupleView from = grouped[step % kBuffers].span.slice(chunk.layout, 0, chunk.piece->in.size).view();
-    return {device, HostQueue::Direction::to_host, {host_copy(chunk.layout, chunk.piece->out, from, nullptr)}, 1, {}};
-  }
-  void group(const Chunk& chunk, size_t step, Digit digit, const Job& job) const {
-    TupleView in = chunk.piece->in;
-    TupleSpan out = chunk.piece->out;
-    if (!in_place) {
-      in.keys = arrived[step % kBuffers].span.keys;
-      if (in.values) in.values = arrived[step % kBuffers].span.values;
-      out = grouped[step % kBuffers].span.slice(chunk.layout, 0, in.size);
-    }
-    std::vector<uint64_t>& offsets = chunk.piece->offsets;
-    offsets.resize(digit.count() + 1);
-    device->primitives().partition(chunk.layout, in, digit, out, offsets.data(), scratch.data(), job, *stream);
+    scratch = allocate(memory, scratch_bytes(device, layouts, rows, digit));
   }
 };
+using Cutter = flow::Lane<Cutting>;
+
+HostQueue arrival(const Cutter& cutter, const Chunk& chunk, size_t step) {
+  const TupleSpan& to = cutter.arrived[step % kBuffers].span;
+  return {cutter.device, HostQueue::Direction::to_device, {host_copy(chunk.layout, to, chunk.piece->in, nullptr)}, 1, {}};
+}
+
+HostQueue way_home(const Cutter& cutter, const Chunk& chunk, size_t step) {
+  const TupleView from = cutter.grouped[step % kBuffers].span.slice(chunk.layout, 0, chunk.piece->in.size).view();
+  return {cutter.device, HostQueue::Direction::to_host, {host_copy(chunk.layout, chunk.piece->out, from, nullptr)}, 1, {}};
+}
+
+void group(const Cutter& cutter, const Chunk& chunk, size_t step, Digit digit, const Job& job) {
+  TupleView in = chunk.piece->in;
+  TupleSpan out = chunk.piece->out;
+  if (!cutter.arrived.empty()) {
+    in.keys = cutter.arrived[step % kBuffers].span.keys;
+    if (in.values) in.values = cutter.arrived[step % kBuffers].span.values;
+    out = cutter.grouped[step % kBuffers].span.slice(chunk.layout, 0, in.size);
+  }
+  std::vector<uint64_t>& offsets = chunk.piece->offsets;
+  offsets.resize(digit.count() + 1);
+  cutter.primitives().partition(chunk.layout, in, digit, out, offsets.data(), cutter.scratch.data(), job, cutter.stream());
+}
 
 Rounds make_rounds(Engine& engine, const Relation& relation, uint64_t chunk_rows) {
   const TupleLayout layout = relation.layout;
@@ -103,8 +101,8 @@ uint64_t round_chunk_rows(const Device& device, uint64_t tuples, uint32_t rounds
 
 size_t cut_rounds_device_bytes(Device& device, const std::array<TupleLayout, 2>& layouts, uint64_t chunk_rows,
                                uint32_t round_bits) {
-  return (device.addresses_host_memory() ? 0 : 2 * kBuffers * OwnedTuples::bytes(widest(layouts), chunk_rows)) +
-         StackAllocator::aligned(scratch_bytes(device, layouts, chunk_rows, round_digit(round_bits)));
+  return flow::counted_bytes(
+      [&](StackAllocator& memory) { flow::count<Cutting>(memory, device, layouts, chunk_rows, round_digit(round_bits)); });
 }
 
 std::array<Rounds, 2> cut_rounds(Engine& engine, std::span<Device* const> devices,
@@ -120,37 +118,30 @@ std::array<Rounds, 2> cut_rounds(Engine& engine, std::span<Device* const> device
     }
   }
   const size_t g = std::min(devices.size(), chunks.size());
-  std::vector<Cutter> cutters;
-  std::vector<Stream*> streams;
-  for (size_t d = 0; d < g; ++d) {
-    cutters.emplace_back(*devices[d], std::array{sides[0].layout, sides[1].layout}, largest, round_bits);
-    streams.push_back(cutters[d].stream.get());
-  }
-  // In each step a chunk comes to each device, the one before it is grouped, and the one before that goes home. Relation follows
-  // relation, as a direction of the links rests in the first and the last steps.
+  const Digit digit = round_digit(round_bits);
+  flow::Lanes<Cutting> cutters(devices.first(g), 1, [&](Device& device, size_t) {
+    const std::array layouts{sides[0].layout, sides[1].layout};
+    device.memory().reserve(cut_rounds_device_bytes(device, layouts, largest, round_bits));
+    return Cutting(device.memory(), device, layouts, largest, digit);
+  });
+  // Relation follows relation, as a direction of the links rests in the first and the last steps.
   const size_t steps = g ? (chunks.size() + g - 1) / g : 0;
-  for (size_t step = 0; step < steps + 2; ++step) {
-    std::vector<HostQueue> queues;
-    for (size_t d = 0; d < g; ++d) {
-      const Cutter& cutter = cutters[d];
-      const auto chunk_of = [&](size_t which) {
-        return which < steps && which * g + d < chunks.size() ? &chunks[which * g + d] : nullptr;
-      };
-      const Chunk* const arriving = chunk_of(step);
-      const Chunk* const here = step > 0 ? chunk_of(step - 1) : nullptr;
-      const Chunk* const leaving = step > 1 ? chunk_of(step - 2) : nullptr;
-      if (here) {
-        cutter.group(*here, step - 1, round_digit(round_bits), job);
-        job.add_done(here->piece->in.size);
-      }
-      if (cutter.in_place) continue;
-      if (leaving) queues.push_back(cutter.way_home(*leaving, step - 2));
-      if (arriving) queues.push_back(cutter.arrival(*arriving, step));
-    }
-    transfer(engine, queues, job);
-    synchronize_all(streams);
-    job.check();
-  }
+  const auto stage = [&](const auto& take) {
+    return [&](size_t step, std::vector<HostQueue>& queues) {
+      for (size_t d = 0; d < g && step * g + d < chunks.size(); ++d) take(cutters[d], chunks[step * g + d], step, queues);
+    };
+  };
+  const auto arrives = [&](const Cutter& cutter, const Chunk& chunk, size_t step, auto& queues) {
+    if (!cutter.arrived.empty()) queues.push_back(arrival(cutter, chunk, step));
+  };
+  const auto is_grouped = [&](const Cutter& cutter, const Chunk& chunk, size_t step, auto&) {
+    group(cutter, chunk, step, digit, job);
+    job.add_done(chunk.piece->in.size);
+  };
+  const auto leaves = [&](const Cutter& cutter, const Chunk& chunk, size_t step, auto& queues) {
+    if (!cutter.arrived.empty()) queues.push_back(way_home(cutter, chunk, step));
+  };
+  flow::run_steps(engine, steps, {stage(arrives), stage(is_grouped), stage(leaves)}, job, [&] { cutters.wait(job); });
   return sides;
 }
 

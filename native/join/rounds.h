@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "core/engine.h"
 #include "core/job.h"
+#include "engine/engine.h"
 #include "join/local_joins.h"
 #include "transfer/arrival.h"
 

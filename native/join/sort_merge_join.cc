@@ -2,10 +2,13 @@
 // is in two of them, and what one device makes of it is on its way home while it works on the next.
 #include <algorithm>
 #include <array>
-#include <memory>
+#include <optional>
+#include <utility>
 
 #include "core/threads.h"
-#include "device/streams.h"
+#include "flow/budget.h"
+#include "flow/lanes.h"
+#include "flow/steps.h"
 #include "join/match_lists.h"
 #include "primitives/primitives.h"
 #include "sort/lanes.h"
@@ -58,65 +61,84 @@ OfSides<TupleSpan> spans_of(const Buffer& buffer, const OfSides<TupleLayout>& la
   return spans;
 }
 
-/// Bytes on a device, at most.
-struct Room {
+/// How many tuples go together.
+struct Sizes {
+  OfSides<TupleLayout> layouts;
   uint64_t range, most;  // tuples that a part should have, and may have
   OfSides<uint64_t> share, piece;
-  size_t chunks, slots, partition_scratch;                  // while tuples arrive
-  size_t part, ranges, sort_scratch, match_scratch, table;  // while parts are made
+  size_t pieces = 0;  // of all devices
 
-  Room(Device& device, const OfSides<TupleLayout>& layouts, const OfSides<uint64_t>& rows, size_t devices) {
+  Sizes(const OfSides<TupleLayout>& of, const OfSides<uint64_t>& rows, size_t devices) : layouts(of) {
     const TupleLayout widest = layouts[layouts[0].value_bytes < layouts[1].value_bytes];
     const uint64_t all = rows[0] + rows[1];
     range = sorting::range_tuples(widest, all, devices);
     most = sorting::most_in_part(all, range);
-    chunks = slots = partition_scratch = sort_scratch = table = 0;
-    Primitives& primitives = device.primitives();
-    size_t pieces = 0;
     for (size_t s = 0; s < 2; ++s) {
       share[s] = share_begin(rows[s], devices, 1);
       piece[s] = piece_tuples(layouts[s], share[s], kPieceBytes);
       pieces += devices * static_cast<size_t>(share[s] / std::max<uint64_t>(piece[s], 1) + 1);
-      chunks += OwnedTuples::bytes(layouts[s], share[s]);
-      slots += kArrivalSlots * OwnedTuples::bytes(layouts[s], piece[s]);
-      partition_scratch =
-          std::max(partition_scratch, primitives.partition_ranges_scratch_bytes(layouts[s], piece[s], Primitives::kMostRanges));
-      sort_scratch = std::max(sort_scratch, primitives.sort_scratch_bytes(layouts[s], most));
     }
-    part = part_bytes(layouts, most);
-    ranges = most / 2 * 4 * match_row_bytes(most, 0);
-    match_scratch = primitives.match_ranges_scratch_bytes(layouts[0], most / 2, layouts[1], most - most / 2);
-    table = primitives.concatenate_scratch_bytes(pieces);
-  }
-
-  size_t scratch() const { return std::max(sort_scratch, match_scratch); }
-  size_t bytes() const {
-    const auto aligned = StackAllocator::aligned;
-    return chunks + std::max(slots + aligned(partition_scratch),
-                             kSlots * (2 * aligned(part) + aligned(ranges)) + aligned(scratch()) + aligned(table));
   }
 };
 
-/// One device's work. Streams come last: they wait for their work before what it refers to goes.
-struct Lane {
+/// Device memory beside the chunks while tuples arrive and are partitioned.
+struct Arrival {
+  Buffer scratch;
+  OfSides<std::vector<OwnedTuples>> slots;
+
+  Arrival(StackAllocator& memory, Primitives& primitives, const Sizes& sizes) {
+    size_t bytes = 0;
+    for (size_t s = 0; s < 2; ++s) {
+      bytes =
+          std::max(bytes, primitives.partition_ranges_scratch_bytes(sizes.layouts[s], sizes.piece[s], Primitives::kMostRanges));
+      for (size_t i = 0; i < kArrivalSlots; ++i) slots[s].emplace_back(memory, sizes.layouts[s], sizes.piece[s]);
+    }
+    scratch = allocate(memory, bytes);
+  }
+};
+
+/// Device memory beside the chunks while parts are made.
+struct Making {
   struct Slot {
     Buffer a, b, ranges;
-    OfSides<TupleSpan> sorted;
+    OfSides<TupleSpan> sorted{};
     uint64_t count = 0;  // of the ranges
   };
-
-  Device* device = nullptr;
-  OfSides<OwnedTuples> chunk;
-  OfSides<std::vector<Piece>> pieces;
-  OfSides<std::vector<OwnedTuples>> arriving;
-  OfSides<std::array<std::unique_ptr<Event>, kArrivalSlots>> slot_free;
-  std::vector<JointPart> parts;
-  std::array<Slot, kSlots> slots;
+  std::vector<Slot> slots;
   Buffer scratch, table;
-  std::unique_ptr<Stream> compute;
 
-  Primitives& primitives() const { return device->primitives(); }
+  Making(StackAllocator& memory, Primitives& primitives, const Sizes& sizes) {
+    const size_t part = part_bytes(sizes.layouts, sizes.most);
+    for (size_t i = 0; i < kSlots; ++i) {
+      Buffer a = allocate(memory, part), b = allocate(memory, part);
+      slots.push_back({std::move(a), std::move(b), allocate(memory, sizes.most / 2 * 4 * match_row_bytes(sizes.most, 0))});
+    }
+    size_t bytes =
+        primitives.match_ranges_scratch_bytes(sizes.layouts[0], sizes.most / 2, sizes.layouts[1], sizes.most - sizes.most / 2);
+    for (const TupleLayout& layout : sizes.layouts) bytes = std::max(bytes, primitives.sort_scratch_bytes(layout, sizes.most));
+    scratch = allocate(memory, bytes);
+    table = allocate(memory, primitives.concatenate_scratch_bytes(sizes.pieces));
+  }
 };
+
+size_t device_bytes(Device& device, const Sizes& sizes) {
+  return flow::counted_bytes([&](StackAllocator& memory) {
+    const OwnedTuples build(memory, sizes.layouts[0], sizes.share[0]), probe(memory, sizes.layouts[1], sizes.share[1]);
+    flow::count<Arrival>(memory, device.primitives(), sizes);
+    flow::count<Making>(memory, device.primitives(), sizes);
+  });
+}
+
+/// A device's share of both relations, and later of the result.
+struct JointShare {
+  OfSides<OwnedTuples> chunk;
+  OfSides<Events> slot_free;
+  OfSides<std::vector<Piece>> pieces{};
+  std::vector<JointPart> parts{};
+  std::optional<Arrival> arrival{};
+  std::optional<Making> making{};
+};
+using Lane = flow::Lane<JointShare>;
 
 /// Where sorted tuples go: keys where they are wanted, values where tuples have some.
 struct Home {
@@ -135,33 +157,10 @@ class SortMergeJoin {
         home_(home),
         count_only_(count_only),
         job_(job),
-        lanes_(devices.size()) {
-    for (size_t g = 0; g < devices.size(); ++g) {
-      Lane& lane = lanes_[g];
-      const Room& room = rooms_.emplace_back(*devices[g], layouts_, rows(), devices.size());
-      lane.device = devices[g];
-      lane.device->memory().reserve(room.bytes());
-      for (size_t s = 0; s < 2; ++s) {
-        const TupleView& in = sides_[s].in;
-        const uint64_t begin = share_begin(in.size, devices.size(), g), end = share_begin(in.size, devices.size(), g + 1);
-        lane.chunk[s] = OwnedTuples(*lane.device, layouts_[s], end - begin);
-        for (uint64_t at = begin; at < end; at += room.piece[s]) {
-          const uint64_t last = std::min(end, at + room.piece[s]);
-          lane.pieces[s].push_back(
-              {in.slice(layouts_[s], at, last), lane.chunk[s].span.slice(layouts_[s], at - begin, last - begin), {}});
-        }
-        for (auto& event : lane.slot_free[s]) event = lane.device->create_event();
-      }
-      lane.compute = lane.device->create_stream();
-    }
-  }
+        sizes_(layouts_, rows(), devices.size()),
+        lanes_(devices, 1, [&](Device& device, size_t g) { return share(device, g, devices.size()); }) {}
 
-  /// Before any lane's memory goes: the others read it.
-  ~SortMergeJoin() {
-    for (Lane& lane : lanes_) lane.compute.reset();
-  }
-
-  uint64_t most_in_part() const { return rooms_[0].most; }
+  uint64_t most_in_part() const { return sizes_.most; }
 
   /// False where a part would be larger than there is room for: the ranges come from too small a sample.
   bool run(uint64_t oversampling) {
@@ -189,12 +188,29 @@ class SortMergeJoin {
   }
 
  private:
+  JointShare share(Device& device, size_t g, size_t devices) const {
+    device.memory().reserve(device_bytes(device, sizes_));
+    JointShare share{};
+    for (size_t s = 0; s < 2; ++s) {
+      const TupleView& in = sides_[s].in;
+      const uint64_t begin = share_begin(in.size, devices, g), end = share_begin(in.size, devices, g + 1);
+      share.chunk[s] = OwnedTuples(device.memory(), layouts_[s], end - begin);
+      share.slot_free[s] = create_events(device, kArrivalSlots);
+      for (uint64_t at = begin; at < end; at += sizes_.piece[s]) {
+        const uint64_t last = std::min(end, at + sizes_.piece[s]);
+        share.pieces[s].push_back(
+            {in.slice(layouts_[s], at, last), share.chunk[s].span.slice(layouts_[s], at - begin, last - begin), {}});
+      }
+    }
+    return share;
+  }
+
   OfSides<uint64_t> rows() const { return {sides_[0].in.size, sides_[1].in.size}; }
   uint64_t bytes() const { return sides_[0].in.size * layouts_[0].tuple_bytes() + sides_[1].in.size * layouts_[1].tuple_bytes(); }
 
   /// By a sample of both relations.
   KeyRanges choose(uint64_t oversampling) const {
-    const size_t most = sorting::ranges_of(size_, rooms_[0].range);
+    const size_t most = sorting::ranges_of(size_, sizes_.range);
     const uint64_t wanted = std::min(size_, most * oversampling);
     std::vector<uint64_t> keys;
     for (const SideIn& side : sides_) {
@@ -213,28 +229,23 @@ class SortMergeJoin {
   void partition(uint64_t oversampling) {
     const std::shared_future<void> chosen = run_beside([&] { ranges_ = choose(oversampling); });
     std::vector<HostQueue> queues;
-    for (size_t g = 0; g < lanes_.size(); ++g) {
-      Lane& lane = lanes_[g];
-      const Room& room = rooms_[g];
-      lane.slots = {};
-      lane.table = {};
-      lane.scratch = {};
-      lane.scratch = allocate(*lane.device, room.partition_scratch);
-      queues.push_back(one_after_the_other(arrival(lane, room, 0, chosen), arrival(lane, room, 1, chosen)));
+    for (Lane& lane : lanes_) {
+      lane.making.reset();
+      lane.arrival.emplace(lane.memory(), lane.primitives(), sizes_);
+      queues.push_back(one_after_the_other(arrival(lane, 0, chosen), arrival(lane, 1, chosen)));
     }
     transfer(engine_, queues, job_);
     chosen.get();
-    wait();
-    for (Lane& lane : lanes_) lane.arriving = {};
+    lanes_.wait(job_);
+    for (Lane& lane : lanes_) lane.arrival.reset();
   }
 
-  HostQueue arrival(Lane& lane, const Room& room, size_t s, const std::shared_future<void>& chosen) {
-    for (size_t i = 0; i < kArrivalSlots; ++i) lane.arriving[s].emplace_back(*lane.device, layouts_[s], room.piece[s]);
-    return arrival_of(*lane.device, layouts_[s], lane.pieces[s], lane.arriving[s], lane.slot_free[s], *lane.compute,
+  HostQueue arrival(Lane& lane, size_t s, const std::shared_future<void>& chosen) {
+    return arrival_of(*lane.device, layouts_[s], lane.pieces[s], lane.arrival->slots[s], lane.slot_free[s], lane.stream(),
                       [this, &lane, s, chosen](Piece& piece, const TupleView& arrived) {
                         chosen.get();
-                        sorting::partition_piece(lane.primitives(), layouts_[s], piece, arrived, ranges_, lane.scratch.data(),
-                                                 job_, *lane.compute);
+                        sorting::partition_piece(lane.primitives(), layouts_[s], piece, arrived, ranges_,
+                                                 lane.arrival->scratch.data(), job_, lane.stream());
                       });
   }
 
@@ -284,7 +295,7 @@ class SortMergeJoin {
     for (size_t s = 0; s < 2; ++s) {
       for (uint64_t at = 0; at < range.size[s];) {
         Lane& lane = device_at(row);
-        const size_t g = static_cast<size_t>(&lane - lanes_.data());
+        const size_t g = static_cast<size_t>(&lane - &lanes_[0]);
         const uint64_t rows = std::min({range.size[s] - at, most_in_part(), share_begin(size_, lanes_.size(), g + 1) - row});
         JointPart part{range.range, true, range.begin, {}, {}};
         part.begin[s] += at;
@@ -297,60 +308,48 @@ class SortMergeJoin {
     }
   }
 
-  /// In steps: while devices make their next parts, those before go home, with as many match ranges as there are, or are counted.
+  /// While devices make their next parts, those before go home, with as many match ranges as there are, or are counted.
   void make_parts() {
     size_t most_parts = 0;
-    std::vector<Stream*> streams;
-    for (size_t g = 0; g < lanes_.size(); ++g) {
-      Lane& lane = lanes_[g];
-      const Room& room = rooms_[g];
-      lane.scratch = {};
-      for (Lane::Slot& slot : lane.slots) {
-        slot.a = allocate(*lane.device, room.part);
-        slot.b = allocate(*lane.device, room.part);
-        slot.ranges = allocate(*lane.device, room.ranges);
-      }
-      lane.scratch = allocate(*lane.device, room.scratch());
-      lane.table = allocate(*lane.device, room.table);
+    for (Lane& lane : lanes_) {
+      lane.making.emplace(lane.memory(), lane.primitives(), sizes_);
       most_parts = std::max(most_parts, lane.parts.size());
-      streams.push_back(lane.compute.get());
     }
-    for (size_t step = 0; step <= most_parts; ++step) {
+    const auto make_all = [&](size_t k, std::vector<HostQueue>&) {
       engine_.pool.parallel_for(lanes_.size(), [&](uint64_t g) {
         Lane& lane = lanes_[g];
-        if (step < lane.parts.size()) make(lane, lane.parts[step], lane.slots[step % kSlots]);
+        if (k < lane.parts.size()) make(lane, lane.parts[k], lane.making->slots[k % kSlots]);
       });
-      std::vector<HostQueue> queues;
+    };
+    const auto send_home = [&](size_t k, std::vector<HostQueue>& queues) {
       for (Lane& lane : lanes_) {
-        if (step > 0 && step <= lane.parts.size()) {
-          queues.push_back(way_home(lane, lane.parts[step - 1], lane.slots[(step - 1) % kSlots]));
-        }
+        if (k < lane.parts.size()) queues.push_back(way_home(lane, lane.parts[k], lane.making->slots[k % kSlots]));
       }
-      transfer(engine_, queues, job_);
-      wait();
-    }
+    };
+    flow::run_steps(engine_, most_parts, {make_all, send_home}, job_, [&] { lanes_.wait(job_); });
   }
 
   /// Collects, sorts and matches a part.
-  void make(Lane& lane, const JointPart& part, Lane::Slot& slot) {
+  void make(Lane& lane, const JointPart& part, Making::Slot& slot) {
     Primitives& primitives = lane.primitives();
     const OfSides<TupleSpan> a = spans_of(slot.a, layouts_, part.size), b = spans_of(slot.b, layouts_, part.size);
     for (size_t s = 0; s < 2; ++s) {
-      primitives.concatenate(layouts_[s], part.from[s], a[s], lane.table.data(), job_, *lane.compute);
+      primitives.concatenate(layouts_[s], part.from[s], a[s], lane.making->table.data(), job_, lane.stream());
       const uint64_t bits = ranges_.varying_bits(part.range, sides_[s].varying_bits);
       slot.sorted[s] =
-          bits ? primitives.sort(layouts_[s], a[s].view(), a[s], b[s], bits, lane.scratch.data(), job_, *lane.compute) : a[s];
+          bits ? primitives.sort(layouts_[s], a[s].view(), a[s], b[s], bits, lane.making->scratch.data(), job_, lane.stream())
+               : a[s];
     }
     slot.count = 0;
     if (part.one_key) return;
     const auto keys = [](const TupleSpan& tuples) { return TupleView{tuples.keys, nullptr, 0, tuples.size}; };
     primitives.match_ranges({layouts_[0].key_bytes, 0}, keys(slot.sorted[0]), {layouts_[1].key_bytes, 0}, keys(slot.sorted[1]),
-                            slot.ranges.data(), match_row_bytes(part.size[0], part.size[1]), &slot.count, lane.scratch.data(),
-                            job_, *lane.compute);
+                            slot.ranges.data(), match_row_bytes(part.size[0], part.size[1]), &slot.count,
+                            lane.making->scratch.data(), job_, lane.stream());
   }
 
   /// Match ranges that are only counted are added up on the device.
-  HostQueue way_home(Lane& lane, const JointPart& part, const Lane::Slot& slot) {
+  HostQueue way_home(Lane& lane, const JointPart& part, const Making::Slot& slot) {
     HostCopy copy;
     const auto add = [&](const HostBuffer& to, uint64_t first, const void* from, uint64_t rows, size_t width) {
       if (to) copy.stretches.push_back({to.as<char>() + first * width, from, rows * width});
@@ -362,7 +361,7 @@ class SortMergeJoin {
     const uint8_t row_bytes = match_row_bytes(part.size[0], part.size[1]);
     if (slot.count && count_only_ && row_bytes == sizeof(uint32_t)) {
       lists_[part.range].count = slot.count;
-      lane.primitives().sum_ranges(slot.ranges.as<NarrowMatchRange>(), slot.count, &lists_[part.range].sums, job_, *lane.compute);
+      lane.primitives().sum_ranges(slot.ranges.as<NarrowMatchRange>(), slot.count, &lists_[part.range].sums, job_, lane.stream());
     } else if (slot.count) {
       HostBuffer ranges = engine_.memory->allocate(slot.count * 4 * row_bytes, "the match ranges of a merge join");
       add(ranges, 0, slot.ranges.data(), slot.count, size_t{4} * row_bytes);
@@ -376,13 +375,6 @@ class SortMergeJoin {
     return queue;
   }
 
-  void wait() {
-    std::vector<Stream*> streams;
-    for (Lane& lane : lanes_) streams.push_back(lane.compute.get());
-    synchronize_all(streams);
-    job_.check();
-  }
-
   Engine& engine_;
   const OfSides<SideIn>& sides_;
   const OfSides<TupleLayout> layouts_;
@@ -392,8 +384,8 @@ class SortMergeJoin {
   Job& job_;
   KeyRanges ranges_;
   std::vector<MatchList> lists_;  // of each range
-  std::vector<Room> rooms_;
-  std::vector<Lane> lanes_;
+  const Sizes sizes_;
+  flow::Lanes<JointShare> lanes_;
 };
 
 /// The values of a side are wanted on the devices where the result has them.
@@ -452,9 +444,9 @@ JoinRows sort_merge_join(Engine& engine, const JoinKeys& keys, const JoinRequest
 size_t sort_merge_join_device_bytes(TupleLayout left, uint64_t left_rows, TupleLayout right, uint64_t right_rows, size_t devices,
                                     const JoinRequest& request, Engine& engine) {
   const OfSides<TupleLayout> layouts{layout_of(left, wants_left(request)), layout_of(right, wants_right(request))};
+  const Sizes sizes(layouts, {left_rows, right_rows}, devices);
   size_t most = 0;
-  for (const auto& device : engine.devices)
-    most = std::max(most, Room(*device, layouts, {left_rows, right_rows}, devices).bytes());
+  for (const auto& device : engine.devices) most = std::max(most, device_bytes(*device, sizes));
   return most;
 }
 

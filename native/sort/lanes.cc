@@ -5,7 +5,7 @@
 
 #include "columns/encode.h"
 #include "core/error.h"
-#include "device/streams.h"
+#include "flow/budget.h"
 #include "sort/sample_sort.h"
 
 namespace warpjoin::sorting {
@@ -24,12 +24,11 @@ size_t scratch_bytes(Primitives& primitives, TupleLayout layout, uint64_t tuples
   return devices == 1 ? sort : std::max(sort, primitives.merge_scratch_bytes(layout, devices, tuples));
 }
 
-size_t lane_bytes(Device& device, bool in_place, TupleLayout layout, uint64_t tuples, size_t devices, SortAlgorithm algorithm) {
-  const uint64_t rows = capacity(tuples, devices, algorithm);
-  const size_t buffer = StackAllocator::aligned(std::max<size_t>(rows * layout.key_bytes, 1)) +
-                        (layout.value_bytes ? StackAllocator::aligned(std::max<size_t>(rows * layout.value_bytes, 1)) : 0);
-  return (in_place ? 1 : 2) * buffer +
-         StackAllocator::aligned(std::max<size_t>(scratch_bytes(device.primitives(), layout, rows, devices, algorithm), 1));
+size_t chunk_bytes(Device& device, bool in_place, TupleLayout layout, uint64_t tuples, size_t devices, SortAlgorithm algorithm) {
+  return flow::counted_bytes([&](StackAllocator& memory) {
+    flow::count<ChunkRoom>(memory, device.primitives(), layout, capacity(tuples, devices, algorithm), devices, algorithm,
+                           in_place);
+  });
 }
 
 }  // namespace
@@ -43,39 +42,32 @@ SortAlgorithm runnable(SortAlgorithm algorithm, const Engine& engine, const std:
   return algorithm;
 }
 
-Lanes::Lanes(Engine& engine, TupleLayout layout, const std::vector<Device*>& devices, uint64_t tuples, SortAlgorithm algorithm,
-             Job& job)
-    : engine(engine), layout(layout), job(job), in_place(all_address_host_memory(devices)), lanes_(devices.size()) {
-  const uint64_t rows = capacity(tuples, devices.size(), algorithm);
-  for (size_t i = 0; i < devices.size(); ++i) {
-    Device& device = *devices[i];
-    Lane& lane = lanes_[i];
-    lane.device = &device;
-    device.memory().reserve(lane_bytes(device, in_place, layout, tuples, devices.size(), algorithm));
-    size_t next = 0;
-    const auto allocate = [&](size_t bytes) { return (lane.memory[next++] = device.memory().allocate(bytes)).data(); };
-    const auto buffer = [&] {
-      void* keys = allocate(rows * layout.key_bytes);
-      return TupleSpan{keys, layout.value_bytes ? allocate(rows * layout.value_bytes) : nullptr, rows};
-    };
-    lane.x = buffer();
-    if (!in_place) lane.y = buffer();
-    lane.scratch = allocate(scratch_bytes(device.primitives(), layout, rows, devices.size(), algorithm));
-    lane.compute = device.create_stream();
-    lane.copies = device.create_stream();
-  }
-}
+ChunkRoom::ChunkRoom(StackAllocator& memory, Primitives& primitives, TupleLayout layout, uint64_t rows, size_t devices,
+                     SortAlgorithm algorithm, bool in_place)
+    : x(memory, layout, rows),
+      y(memory, layout, in_place ? 0 : rows),
+      scratch(allocate(memory, scratch_bytes(primitives, layout, rows, devices, algorithm))) {}
 
-Lanes::~Lanes() {
-  for (Lane& lane : lanes_) lane.compute.reset(), lane.copies.reset();
-}
+ChunkLanes::ChunkLanes(Engine& engine, TupleLayout layout, const std::vector<Device*>& devices, uint64_t tuples,
+                       SortAlgorithm algorithm, Job& job)
+    : flow::Lanes<Chunk>(devices, kChunkStreams,
+                         [&](Device& device, size_t) {
+                           const bool in_place = all_address_host_memory(devices);
+                           device.memory().reserve(chunk_bytes(device, in_place, layout, tuples, devices.size(), algorithm));
+                           return Chunk({device.memory(), device.primitives(), layout,
+                                         capacity(tuples, devices.size(), algorithm), devices.size(), algorithm, in_place});
+                         }),
+      engine(engine),
+      layout(layout),
+      job(job),
+      in_place(all_address_host_memory(devices)) {}
 
-void Lanes::for_each(const std::function<void(size_t)>& body) { engine.pool.parallel_for(lanes_.size(), body); }
+void ChunkLanes::for_each(const std::function<void(size_t)>& body) { engine.pool.parallel_for(size(), body); }
 
-void Lanes::move(const TupleView& next) {
+void ChunkLanes::move(const TupleView& next) {
   std::vector<HostQueue> queues;
   uint64_t bytes = 0;
-  const auto add = [&](Device* device, HostQueue::Direction direction, std::vector<HostCopy> copies) {
+  const auto add = [&](Device* device, HostQueue::Direction direction, std::deque<HostCopy> copies) {
     for (const HostCopy& copy : copies) {
       for (const HostCopy::Stretch& stretch : copy.stretches) bytes += stretch.bytes;
     }
@@ -83,7 +75,7 @@ void Lanes::move(const TupleView& next) {
     if (depth) queues.push_back({device, direction, std::move(copies), depth, {}});
   };
   for (size_t i = 0; i < size(); ++i) {
-    Lane& lane = lanes_[i];
+    Lane& lane = (*this)[i];
     lane.in = next.slice(layout, share_begin(next.size, size(), i), share_begin(next.size, size(), i + 1));
     if (in_place) continue;
     add(lane.device, HostQueue::Direction::to_host, std::exchange(lane.home, {}));
@@ -97,25 +89,19 @@ void Lanes::move(const TupleView& next) {
   transfer(engine, queues, job);
 }
 
-void Lanes::wait(std::unique_ptr<Stream> Lane::*stream) {
-  std::vector<Stream*> streams;
-  for (Lane& lane : lanes_) streams.push_back((lane.*stream).get());
-  synchronize_all(streams);
-  job.check();
+void ChunkLanes::sort_into(Lane& lane, TupleView in, TupleSpan a, TupleSpan b, const TupleSpan& wanted, uint64_t varying_bits) {
+  const TupleSpan sorted =
+      lane.primitives().sort(layout, in, a, b, varying_bits, lane.room.scratch.data(), job, lane.stream(kCompute));
+  if (sorted.keys != wanted.keys) copy(lane, wanted, sorted.view(), lane.stream(kCompute));
 }
 
-void Lanes::sort_into(Lane& lane, TupleView in, TupleSpan a, TupleSpan b, const TupleSpan& wanted, uint64_t varying_bits) {
-  const TupleSpan sorted = lane.primitives().sort(layout, in, a, b, varying_bits, lane.scratch, job, *lane.compute);
-  if (sorted.keys != wanted.keys) copy(lane, wanted, sorted.view(), *lane.compute);
-}
-
-void Lanes::copy(Lane& lane, TupleSpan target, TupleView source, Stream& stream) {
+void ChunkLanes::copy(Lane& lane, TupleSpan target, TupleView source, Stream& stream) {
   if (source.size == 0) return;
   lane.device->copy(target.keys, source.keys, source.size * layout.key_bytes, stream);
   if (layout.value_bytes) lane.device->copy(target.values, source.values, source.size * layout.value_bytes, stream);
 }
 
-void Lanes::copy_to_peer(Lane& lane, TupleSpan target, Lane& peer, TupleView source, Stream& stream) {
+void ChunkLanes::copy_to_peer(Lane& lane, TupleSpan target, Lane& peer, TupleView source, Stream& stream) {
   if (source.size == 0) return;
   lane.device->copy_to_peer(target.keys, *peer.device, source.keys, source.size * layout.key_bytes, stream);
   if (layout.value_bytes) {
@@ -123,7 +109,7 @@ void Lanes::copy_to_peer(Lane& lane, TupleSpan target, Lane& peer, TupleView sou
   }
 }
 
-void require_sorted(Lanes& lanes, const TupleView& tuples) {
+void require_sorted(ChunkLanes& lanes, const TupleView& tuples) {
   EncodedTuples sorted;
   sorted.layout = lanes.layout;
   sorted.view = tuples;
@@ -144,7 +130,7 @@ size_t sort_device_bytes(TupleLayout layout, uint64_t tuples, size_t devices, So
   for (Device* device : all) {
     const size_t count = std::max<size_t>(devices, 1);
     if (runs != SortAlgorithm::sample) {
-      most = std::max(most, sorting::lane_bytes(*device, in_place, layout, tuples, count, runs));
+      most = std::max(most, sorting::chunk_bytes(*device, in_place, layout, tuples, count, runs));
       continue;
     }
     most = std::max(most, sorting::sample_sort_bytes(*device, layout, tuples, count));

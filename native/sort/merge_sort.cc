@@ -5,14 +5,14 @@ namespace warpjoin::sorting {
 namespace {
 
 // Where to cut each device's sorted chunk: the parts between cuts[j] and cuts[j + 1] are device j's.
-std::vector<std::vector<uint64_t>> cut_chunks(Lanes& lanes, const std::vector<TupleView>& chunks, uint64_t size) {
+std::vector<std::vector<uint64_t>> cut_chunks(ChunkLanes& lanes, const std::vector<TupleView>& chunks, uint64_t size) {
   const size_t devices = lanes.size();
   std::vector<uint64_t> ranks;
   for (size_t j = 1; j < devices; ++j) ranks.push_back(share_begin(size, devices, j));
   Lane& first = lanes[0];
   first.results.assign(ranks.size() * devices, 0);
-  first.primitives().split_runs(lanes.layout, chunks, ranks, first.results.data(), *first.compute);
-  lanes.wait(&Lane::compute);
+  first.primitives().split_runs(lanes.layout, chunks, ranks, first.results.data(), first.stream(kCompute));
+  lanes.wait(kCompute);
 
   std::vector<std::vector<uint64_t>> cuts(1, std::vector<uint64_t>(devices, 0));
   for (size_t j = 0; j < ranks.size(); ++j) {
@@ -26,7 +26,7 @@ std::vector<std::vector<uint64_t>> cut_chunks(Lanes& lanes, const std::vector<Tu
 
 }  // namespace
 
-void merge_sort(Lanes& lanes, const Chunkset& set) {
+void merge_sort(ChunkLanes& lanes, const Chunkset& set) {
   const TupleLayout layout = lanes.layout;
   const size_t devices = lanes.size();
   const uint64_t size = set.in.size;
@@ -49,13 +49,13 @@ void merge_sort(Lanes& lanes, const Chunkset& set) {
           lanes.sort_into(lane, lane.in, run, x, x, set.varying_bits);
         }
       } else {
-        x = lane.primitives().sort(layout, lane.in, lane.y.slice(layout, 0, lane.in.size), x, set.varying_bits, lane.scratch,
-                                   lanes.job, *lane.compute);
+        x = lane.primitives().sort(layout, lane.in, lane.y.slice(layout, 0, lane.in.size), x, set.varying_bits,
+                                   lane.room.scratch.data(), lanes.job, lane.stream(kCompute));
         if (x.keys == lane.y.keys) std::swap(lane.x, lane.y);
       }
       chunks.push_back(x.view());
     }
-    lanes.wait(&Lane::compute);
+    lanes.wait(kCompute);
     lanes.job.add_done(size);
   }
 
@@ -87,23 +87,23 @@ void merge_sort(Lanes& lanes, const Chunkset& set) {
             const TupleView& to = arrived[j][i];
             const TupleSpan target{const_cast<void*>(to.keys), const_cast<void*>(to.values), to.size};
             if (i == j) {
-              lanes.copy(lanes[i], target, blocks[j][i], *lanes[i].copies);
+              lanes.copy(lanes[i], target, blocks[j][i], lanes[i].stream(kCopies));
             } else {
-              lanes.copy_to_peer(lanes[i], target, lanes[j], blocks[j][i], *lanes[i].compute);
+              lanes.copy_to_peer(lanes[i], target, lanes[j], blocks[j][i], lanes[i].stream(kCompute));
             }
           }
         });
-        lanes.wait(&Lane::copies);
-        lanes.wait(&Lane::compute);
+        lanes.wait(kCopies);
+        lanes.wait(kCompute);
         blocks = std::move(arrived);
       }
     }
     PhaseTimer timer(lanes.job, "merge", 2 * bytes);
     for (size_t j = 0; j < devices; ++j) {
       const TupleSpan out = lanes.in_place ? run_part(j) : lanes[j].x.slice(layout, 0, run_part(j).size);
-      lanes[j].primitives().merge(layout, blocks[j], out, lanes[j].scratch, lanes.job, *lanes[j].compute);
+      lanes[j].primitives().merge(layout, blocks[j], out, lanes[j].room.scratch.data(), lanes.job, lanes[j].stream(kCompute));
     }
-    lanes.wait(&Lane::compute);
+    lanes.wait(kCompute);
     lanes.job.add_done(size);
   }
 

@@ -117,7 +117,7 @@ std::vector<Group> form_groups(const std::vector<Bucket>& buckets, const std::ve
 }
 
 // Partitions the chunks into x, and spanning buckets further, until each device's part ends at the end of a bucket.
-std::vector<Bucket> partition_chunks(Lanes& lanes, const Chunkset& set, const std::vector<TupleSpan>& spare,
+std::vector<Bucket> partition_chunks(ChunkLanes& lanes, const Chunkset& set, const std::vector<TupleSpan>& spare,
                                      Distribution& found) {
   const TupleLayout layout = lanes.layout;
   const size_t devices = lanes.size();
@@ -133,10 +133,10 @@ std::vector<Bucket> partition_chunks(Lanes& lanes, const Chunkset& set, const st
     Lane& lane = lanes[i];
     all.rows.push_back({0, lane.in.size});
     lane.results.assign(kBuckets + 1, 0);
-    lane.primitives().partition(layout, lane.in, digit, lane.x.slice(layout, 0, lane.in.size), lane.results.data(), lane.scratch,
-                                lanes.job, *lane.compute);
+    lane.primitives().partition(layout, lane.in, digit, lane.x.slice(layout, 0, lane.in.size), lane.results.data(),
+                                lane.room.scratch.data(), lanes.job, lane.stream(kCompute));
   }
-  lanes.wait(&Lane::compute);
+  lanes.wait(kCompute);
   std::vector<Bucket> buckets;
   append_parts(buckets, all, digit, offsets_of(0));
 
@@ -151,11 +151,12 @@ std::vector<Bucket> partition_chunks(Lanes& lanes, const Chunkset& set, const st
         const TupleSpan here = lane.x.slice(layout, bucket.rows[i].begin, bucket.rows[i].end);
         const TupleSpan refined = spare[i].slice(layout, bucket.rows[i].begin, bucket.rows[i].end);
         lane.primitives().partition(layout, here.view(), leading_digit(bucket.rest), refined,
-                                    lane.results.data() + s * (kBuckets + 1), lane.scratch, lanes.job, *lane.compute);
-        lanes.copy(lane, here, refined.view(), *lane.compute);
+                                    lane.results.data() + s * (kBuckets + 1), lane.room.scratch.data(), lanes.job,
+                                    lane.stream(kCompute));
+        lanes.copy(lane, here, refined.view(), lane.stream(kCompute));
       }
     }
-    lanes.wait(&Lane::compute);
+    lanes.wait(kCompute);
     std::vector<Bucket> finer;
     size_t s = 0;
     for (size_t b = 0; b < buckets.size(); ++b) {
@@ -170,7 +171,7 @@ std::vector<Bucket> partition_chunks(Lanes& lanes, const Chunkset& set, const st
 }
 
 // Sends each group's tuples to its device, in the order of the devices they come from.
-void exchange_groups(Lanes& lanes, const std::vector<Group>& groups, const std::vector<TupleSpan>& parts,
+void exchange_groups(ChunkLanes& lanes, const std::vector<Group>& groups, const std::vector<TupleSpan>& parts,
                      const std::vector<uint64_t>& ends) {
   lanes.for_each([&](size_t i) {
     Lane& lane = lanes[i];
@@ -182,19 +183,19 @@ void exchange_groups(Lanes& lanes, const std::vector<Group>& groups, const std::
       const TupleView source = lane.x.slice(lanes.layout, rows.begin, rows.end).view();
       const TupleSpan target = parts[group.device].slice(lanes.layout, at, at + source.size);
       if (group.device == i) {
-        lanes.copy(lane, target, source, *lane.copies);
+        lanes.copy(lane, target, source, lane.stream(kCopies));
       } else {
-        lanes.copy_to_peer(lane, target, lanes[group.device], source, *lane.compute);
+        lanes.copy_to_peer(lane, target, lanes[group.device], source, lane.stream(kCompute));
       }
     }
   });
-  lanes.wait(&Lane::copies);
-  lanes.wait(&Lane::compute);
+  lanes.wait(kCopies);
+  lanes.wait(kCompute);
 }
 
 }  // namespace
 
-void radix_sort(Lanes& lanes, const Chunkset& set) {
+void radix_sort(ChunkLanes& lanes, const Chunkset& set) {
   const TupleLayout layout = lanes.layout;
   const size_t devices = lanes.size();
   const uint64_t size = set.in.size;
@@ -242,14 +243,14 @@ void radix_sort(Lanes& lanes, const Chunkset& set) {
       lanes.sort_into(lane, from.view(), from, other, wanted, own[k]->bits);
       if (lanes.in_place) continue;
       Event* const sorted = lane.events[k].get();
-      lane.compute->record(*sorted);
+      lane.stream(kCompute).record(*sorted);
       lane.y_free = sorted;
       const TupleSpan run = set.run.slice(layout, own[k]->begin, own[k]->begin + own[k]->size);
       lane.home.push_back(host_copy(layout, run, wanted.view(), sorted));
     }
   }
   lanes.move(set.next);
-  lanes.wait(&Lane::compute);
+  lanes.wait(kCompute);
   lanes.job.add_done(size);
 }
 

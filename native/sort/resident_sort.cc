@@ -2,14 +2,15 @@
 // its ranges from all of them while it sorts the ones before. Why the exchange is a copy and not the partition's own writes:
 // docs/decisions/0007. Tuples are sorted by few of their keys' bits, and then within ties: docs/decisions/0010.
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstring>
 #include <memory>
-#include <string>
+#include <optional>
+#include <utility>
 
 #include "core/error.h"
-#include "device/streams.h"
+#include "flow/budget.h"
+#include "flow/lanes.h"
 #include "primitives/primitives.h"
 #include "sort/leading_bits.h"
 #include "sort/parts.h"
@@ -119,22 +120,43 @@ class LocalSort {
   bool unsorted_ = false;
 };
 
-// One device's work. Streams come last: they wait for their work before what it refers to goes.
-struct ResidentLane {
-  Device* device = nullptr;
-  TupleSpan out;  // where its stretch of the result goes
+/// Device memory beside the partitioned tuples while parts of up to `part` tuples are collected and sorted.
+struct Sorting {
+  std::vector<OwnedTuples> buffers;
+  std::vector<Buffer> scratch;
+
+  Sorting(StackAllocator& memory, Primitives& primitives, TupleLayout layout, uint64_t part) {
+    for (size_t b = 0; b < kBuffers; ++b) buffers.emplace_back(memory, layout, part);
+    for (size_t s = 0; s < kSorts; ++s) scratch.push_back(allocate(memory, primitives.sort_scratch_bytes(layout, part)));
+  }
+};
+
+/// Device memory of the sort of all tuples on one device.
+struct Beside {
+  OwnedTuples tuples;
+  Buffer scratch;
+
+  Beside(StackAllocator& memory, Primitives& primitives, TupleLayout layout, uint64_t size)
+      : tuples(memory, layout, size), scratch(allocate(memory, primitives.sort_scratch_bytes(layout, size))) {}
+};
+
+OwnedTuples chunk_of(StackAllocator& memory, TupleLayout layout, uint64_t own) {
+  return {memory, layout, std::max<uint64_t>(own, 1)};  // holds the reserved memory
+}
+
+enum ResidentStream : size_t { kCollect, kSort, kResidentStreams = kSort + kSorts };
+
+/// One device's work.
+struct Stretch {
   OwnedTuples chunk;
   Piece piece;  // all of its tuples
-  std::vector<Part> parts;
-  std::array<OwnedTuples, kBuffers> buffers;
-  std::array<Buffer, kSorts> scratch;
-  std::vector<LocalSort> sorts;  // of the parts
-  std::array<std::unique_ptr<Event>, kBuffers> collected, sorted;
-  std::unique_ptr<Stream> collect;
-  std::array<std::unique_ptr<Stream>, kSorts> compute;
-
-  Primitives& primitives() const { return device->primitives(); }
+  Events collected, sorted;
+  TupleSpan out{};  // where its stretch of the result goes
+  std::vector<Part> parts{};
+  std::optional<Sorting> sorting{};
+  std::vector<LocalSort> sorts{};  // of the parts
 };
+using ResidentLane = flow::Lane<Stretch>;
 
 class ResidentSampleSort {
  public:
@@ -147,27 +169,11 @@ class ResidentSampleSort {
         flip_(flip),
         varying_bits_(varying_bits),
         job_(job),
-        lanes_(devices.size()) {
-    for (size_t i = 0; i < devices.size(); ++i) {
-      ResidentLane& lane = lanes_[i];
-      lane.device = devices[i];
-      lane.chunk = OwnedTuples(*lane.device, layout, std::max<uint64_t>(in[i].size, 1));  // holds the reserved memory
-      lane.piece = {in[i], lane.chunk.span, {}};
-      for (auto* events : {&lane.collected, &lane.sorted}) {
-        for (auto& event : *events) event = lane.device->create_event();
-      }
-      lane.collect = lane.device->create_stream();
-      for (auto& stream : lane.compute) stream = lane.device->create_stream();
-    }
-  }
-
-  // Before any lane's memory goes: the others read it.
-  ~ResidentSampleSort() {
-    for (ResidentLane& lane : lanes_) {
-      lane.collect.reset();
-      for (auto& stream : lane.compute) stream.reset();
-    }
-  }
+        lanes_(devices, kResidentStreams, [&](Device& device, size_t i) {
+          OwnedTuples chunk = chunk_of(device.memory(), layout, in[i].size);
+          const Piece piece{in[i], chunk.span, {}};
+          return Stretch{std::move(chunk), piece, create_events(device, kBuffers), create_events(device, kBuffers)};
+        }) {}
 
   uint64_t most_in_part() const { return sorting::most_in_part(size_, range_); }
 
@@ -213,15 +219,16 @@ class ResidentSampleSort {
       for (ResidentLane& lane : lanes_) {
         const uint64_t own = wanted * lane.piece.in.size / size_;
         lane.primitives().sample_keys(layout_, lane.piece.in, own,
-                                      last.chunk.span.slice(keys_of(layout_), count, count + own).keys, job_, *lane.collect);
-        lane.collect->record(*lane.collected[0]);
-        last.collect->wait(*lane.collected[0]);
+                                      last.chunk.span.slice(keys_of(layout_), count, count + own).keys, job_,
+                                      lane.stream(kCollect));
+        lane.stream(kCollect).record(*lane.collected[0]);
+        last.stream(kCollect).wait(*lane.collected[0]);
         count += own;
       }
-      const Buffer scratch = allocate(*last.device, last.primitives().sort_scratch_bytes(keys_of(layout_), count));
-      sampled =
-          sorted_sample(*last.device, layout_, last.chunk.span, count, flip_, varying_bits_, scratch.data(), job_, *last.collect);
-      wait();
+      const Buffer scratch = allocate(last.memory(), last.primitives().sort_scratch_bytes(keys_of(layout_), count));
+      sampled = sorted_sample(*last.device, layout_, last.chunk.span, count, flip_, varying_bits_, scratch.data(), job_,
+                              last.stream(kCollect));
+      lanes_.wait(job_);
     }
     ranges_ = KeyRanges::of_sample(layout_, sampled, most, flip_);
     distinguishing_bits_ = distinguishing_bits(sampled, size_, varying_bits_);
@@ -233,10 +240,10 @@ class ResidentSampleSort {
       ResidentLane& lane = lanes_[i];
       Piece& piece = lane.piece;
       scratch[i] =
-          allocate(*lane.device, lane.primitives().partition_ranges_scratch_bytes(layout_, piece.in.size, ranges_.size()));
-      partition_piece(lane.primitives(), layout_, piece, piece.in, ranges_, scratch[i].data(), job_, *lane.collect);
+          allocate(lane.memory(), lane.primitives().partition_ranges_scratch_bytes(layout_, piece.in.size, ranges_.size()));
+      partition_piece(lane.primitives(), layout_, piece, piece.in, ranges_, scratch[i].data(), job_, lane.stream(kCollect));
     });
-    wait();
+    lanes_.wait(job_);
   }
 
   void sort() {
@@ -244,20 +251,17 @@ class ResidentSampleSort {
       ResidentLane& lane = lanes_[i];
       uint64_t largest = 0;
       for (const Part& part : lane.parts) largest = std::max(largest, part.size);
-      for (OwnedTuples& buffer : lane.buffers) buffer = OwnedTuples(*lane.device, layout_, largest);
-      for (Buffer& scratch : lane.scratch) {
-        scratch = allocate(*lane.device, lane.primitives().sort_scratch_bytes(layout_, largest));
-      }
+      lane.sorting.emplace(lane.memory(), lane.primitives(), layout_, largest);
       lane.sorts.clear();
       lane.sorts.reserve(lane.parts.size());
       for (size_t k = 0; k < lane.parts.size(); ++k) sort_part(lane, i, k);
     });
-    wait();
+    lanes_.wait(job_);
     bool goes_on = false;
     for (ResidentLane& lane : lanes_) {
-      for (LocalSort& sort : lane.sorts) goes_on |= sort.goes_on(job_, *lane.compute[0]);  // one stream: they share buffers
+      for (LocalSort& sort : lane.sorts) goes_on |= sort.goes_on(job_, lane.stream(kSort));  // one stream: they share buffers
     }
-    if (goes_on) wait();
+    if (goes_on) lanes_.wait(job_);
   }
 
   void sort_part(ResidentLane& lane, size_t lane_number, size_t k) {
@@ -265,11 +269,11 @@ class ResidentSampleSort {
     const uint64_t at = part.begin - lane.parts.front().begin;
     LocalSort& sort = lane.sorts.emplace_back(
         *lane.device, layout_, flip_, part.bits, distinguishing_bits_, lane.out.slice(layout_, at, at + part.size),
-        lane.buffers[k % kBuffers].span.slice(layout_, 0, part.size), lane.scratch[k % kSorts].data());
-    Stream& compute = *lane.compute[k % kSorts];
-    if (k >= kBuffers) lane.collect->wait(*lane.sorted[k % kBuffers]);
+        lane.sorting->buffers[k % kBuffers].span.slice(layout_, 0, part.size), lane.sorting->scratch[k % kSorts].data());
+    Stream& compute = lane.stream(kSort + k % kSorts);
+    if (k >= kBuffers) lane.stream(kCollect).wait(*lane.sorted[k % kBuffers]);
     collect(lane, lane_number, part, sort.begin());
-    lane.collect->record(*lane.collected[k % kBuffers]);
+    lane.stream(kCollect).record(*lane.collected[k % kBuffers]);
     compute.wait(*lane.collected[k % kBuffers]);
     sort.enqueue(sort.begin().view(), job_, compute);
     compute.record(*lane.sorted[k % kBuffers]);
@@ -283,18 +287,8 @@ class ResidentSampleSort {
     for (const TupleView& from : part.from) begins.push_back(begins.back() + from.size);
     for (size_t i = 0; i < part.from.size(); ++i) {
       const size_t from = (lane_number + i) % part.from.size();
-      copy(*lane.device, layout_, to.slice(layout_, begins[from], begins[from + 1]), part.from[from], *lane.collect);
+      copy(*lane.device, layout_, to.slice(layout_, begins[from], begins[from + 1]), part.from[from], lane.stream(kCollect));
     }
-  }
-
-  void wait() {
-    std::vector<Stream*> streams;
-    for (ResidentLane& lane : lanes_) {
-      streams.push_back(lane.collect.get());
-      for (auto& stream : lane.compute) streams.push_back(stream.get());
-    }
-    synchronize_all(streams);
-    job_.check();
   }
 
   Engine& engine_;
@@ -303,7 +297,7 @@ class ResidentSampleSort {
   Job& job_;
   KeyRanges ranges_;
   uint64_t distinguishing_bits_ = ~uint64_t{0};
-  std::vector<ResidentLane> lanes_;
+  flow::Lanes<Stretch> lanes_;
 };
 
 // The bits that tell most of one device's keys apart, from a sample that is sorted in `room`: in the same bits whether flipped or
@@ -321,11 +315,10 @@ uint64_t sampled_bits(Device& device, TupleLayout layout, const TupleView& in, u
 void sort_alone(Device& device, TupleLayout layout, const TupleView& in, uint64_t flip, uint64_t varying_bits,
                 const TupleSpan& target, Job& job) {
   const PhaseTimer timer(job, "sort", 2 * in.size * layout.tuple_bytes());
-  const OwnedTuples beside(device, layout, in.size);
-  const Buffer scratch = allocate(device, device.primitives().sort_scratch_bytes(layout, in.size));
+  const Beside beside(device.memory(), device.primitives(), layout, in.size);
   LocalSort sort(device, layout, flip, varying_bits,
-                 sampled_bits(device, layout, in, varying_bits, beside.span, scratch.data(), job), target, beside.span,
-                 scratch.data());
+                 sampled_bits(device, layout, in, varying_bits, beside.tuples.span, beside.scratch.data(), job), target,
+                 beside.tuples.span, beside.scratch.data());
   const std::unique_ptr<Stream> stream = device.create_stream();  // last: it waits for its work
   TupleView flipped = in;
   if (flip) {
@@ -347,16 +340,16 @@ uint64_t most_in_stretch(uint64_t tuples, size_t devices) {
 
 size_t sort_resident_bytes(Device& device, TupleLayout layout, uint64_t own, uint64_t tuples, size_t devices) {
   Primitives& primitives = device.primitives();
-  const auto scratch_bytes = [&](TupleLayout of, uint64_t size) {
-    return StackAllocator::aligned(primitives.sort_scratch_bytes(of, size));
-  };
-  if (devices == 1) return OwnedTuples::bytes(layout, own) + scratch_bytes(layout, own);
-  const uint64_t part = most_in_part(tuples, resident_range_tuples(tuples, devices));
-  const size_t sample = scratch_bytes(keys_of(layout), most_sampled(own)),
-               partition =
-                   StackAllocator::aligned(primitives.partition_ranges_scratch_bytes(layout, own, Primitives::kMostRanges)),
-               sort = kBuffers * OwnedTuples::bytes(layout, part) + kSorts * scratch_bytes(layout, part);
-  return OwnedTuples::bytes(layout, std::max<uint64_t>(own, 1)) + std::max({sample, partition, sort});
+  return flow::counted_bytes([&](StackAllocator& memory) {
+    if (devices == 1) {
+      flow::count<Beside>(memory, primitives, layout, own);
+      return;
+    }
+    const OwnedTuples chunk = chunk_of(memory, layout, own);
+    allocate(memory, primitives.sort_scratch_bytes(keys_of(layout), most_sampled(own)));
+    allocate(memory, primitives.partition_ranges_scratch_bytes(layout, own, Primitives::kMostRanges));
+    flow::count<Sorting>(memory, primitives, layout, most_in_part(tuples, resident_range_tuples(tuples, devices)));
+  });
 }
 
 void sort_resident(Engine& engine, TupleLayout layout, const std::vector<Device*>& devices, const std::vector<TupleView>& in,

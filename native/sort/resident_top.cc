@@ -4,11 +4,14 @@
 #include <bit>
 #include <cmath>
 #include <memory>
+#include <optional>
 
 #include "columns/bits.h"
 #include "columns/chunks.h"
 #include "core/error.h"
 #include "device/streams.h"
+#include "flow/budget.h"
+#include "flow/lanes.h"
 #include "primitives/primitives.h"
 #include "transfer/arrival.h"
 
@@ -42,75 +45,83 @@ TupleLayout sample_layout(TupleLayout layout) { return {layout.key_bytes, 4}; }
 TupleLayout swapped(TupleLayout layout) { return {layout.value_bytes, layout.key_bytes}; }
 TupleSpan swapped(const TupleSpan& tuples) { return {tuples.values, tuples.keys, tuples.size}; }
 
-/// A device's part. The stream comes last: it waits for its work before what it refers to goes.
-class Lane {
+constexpr size_t kScratch = Primitives::kSelectScratchBytes;
+
+/// Device memory of a device's part: for a sample, for what is selected, and for `wanted` values.
+struct Room {
+  OwnedTuples sample, sample_beside, selected, beside;
+  Buffer scratch, payload;
+
+  /// `rows`: the layout of what is selected. `payload_bytes`: of a value, where values are gathered at the end.
+  Room(StackAllocator& memory, Primitives& primitives, TupleLayout layout, TupleLayout rows, const Selection& selection,
+       uint64_t wanted, uint8_t payload_bytes)
+      : sample(memory, sample_layout(layout), selection.sampled),
+        sample_beside(memory, sample_layout(layout), selection.sampled),
+        selected(memory, rows, selection.room),
+        beside(memory, rows, selection.room),
+        scratch(allocate(memory, std::max({primitives.sort_scratch_bytes(sample_layout(layout), selection.sampled),
+                                           primitives.sort_scratch_bytes(rows, selection.room),
+                                           primitives.sort_scratch_bytes(swapped(rows), selection.room), kScratch}))),
+        payload(allocate(memory, wanted * payload_bytes)) {}
+};
+
+/// Memory of the first device beside that, for what all devices selected.
+struct Merging {
+  OwnedTuples all, beside;
+  Buffer scratch;
+
+  Merging(StackAllocator& memory, Primitives& primitives, TupleLayout layout, uint64_t tuples)
+      : all(memory, layout, tuples),
+        beside(memory, layout, tuples),
+        scratch(allocate(memory, primitives.sort_scratch_bytes(layout, tuples))) {}
+};
+
+/// The first tuples of one device.
+class Top {
  public:
-  Lane(Device& device, TupleLayout layout, const TupleView& in, uint64_t wanted)
-      : device_(device),
-        layout_(layout),
+  Top(Device& device, TupleLayout layout, const TupleView& in, uint64_t wanted)
+      : layout_(layout),
         rows_{layout.key_bytes, carries_rows(in) ? layout.value_bytes : columns::row_bytes_for(in.size)},
         in_(in),
         wanted_(std::min(wanted, in.size)),
-        selection_(wanted_, in.size) {
+        selection_(wanted_, in.size),
+        sorted_(device.create_event()) {
     if (wanted_ == 0) return;
-    const Selection& s = selection_;
-    Primitives& primitives = device.primitives();
-    sample_ = OwnedTuples(device, sample_layout(layout), s.sampled);
-    sample_beside_ = OwnedTuples(device, sample_layout(layout), s.sampled);
-    selected_ = OwnedTuples(device, rows_, s.room);
-    beside_ = OwnedTuples(device, rows_, s.room);
-    scratch_ = allocate(device, std::max({primitives.sort_scratch_bytes(sample_layout(layout), s.sampled),
-                                          primitives.sort_scratch_bytes(rows_, s.room),
-                                          primitives.sort_scratch_bytes(swapped(rows_), s.room), kScratch}));
-    if (carries_payload()) payload_ = allocate(device, wanted_ * layout.value_bytes);
-    sorted_ = device.create_event();
-    stream_ = device.create_stream();
-  }
-
-  static size_t bytes(Device& device, TupleLayout layout, uint64_t own, uint64_t wanted) {
-    const Selection s(std::min(wanted, own), own);
-    const TupleLayout rows{layout.key_bytes, std::max(layout.value_bytes, columns::row_bytes_for(own))};
-    const uint64_t sampled = std::min(kSampled, own / 8);
-    Primitives& primitives = device.primitives();
-    return 2 * OwnedTuples::bytes(sample_layout(layout), sampled) + 2 * OwnedTuples::bytes(rows, s.room) +
-           StackAllocator::aligned(std::max({primitives.sort_scratch_bytes(sample_layout(layout), sampled),
-                                             primitives.sort_scratch_bytes(rows, s.room),
-                                             primitives.sort_scratch_bytes(swapped(rows), s.room), kScratch})) +
-           StackAllocator::aligned(std::min(wanted, own) * layout.value_bytes);
+    room_.emplace(device.memory(), device.primitives(), layout, rows_, selection_, wanted_,
+                  carries_payload() ? layout.value_bytes : uint8_t{0});
   }
 
   /// The first of its tuples, with key ^ flip for keys, once it is sorted.
   const TupleSpan& top() const { return top_; }
   Event& done() const { return *sorted_; }
-  Stream& stream() const { return *stream_; }
   bool is_empty() const { return wanted_ == 0; }
   bool was_misled() const { return count_ < wanted_ || count_ > selection_.room; }
 
-  void select(uint64_t flip, uint64_t bits, const Job& job) {
+  void select(Primitives& primitives, uint64_t flip, uint64_t bits, const Job& job, Stream& stream) {
     const Selection& s = selection_;
     SampleBound bound;
     if (s.sampled) {
       const TupleLayout keys = sample_layout(layout_);
-      TupleSpan sample = sample_.span;
-      primitives().sample_keys(keys, in_, s.sampled, sample.keys, job, stream());
-      if (flip) primitives().flip_keys(keys, sample.keys, sample.keys, s.sampled, flip, job, stream());
-      sample = primitives().sort(keys, {sample.keys, nullptr, 0, s.sampled}, sample, sample_beside_.span, bits, scratch_.data(),
-                                 job, stream());
+      TupleSpan sample = room_->sample.span;
+      primitives.sample_keys(keys, in_, s.sampled, sample.keys, job, stream);
+      if (flip) primitives.flip_keys(keys, sample.keys, sample.keys, s.sampled, flip, job, stream);
+      sample = primitives.sort(keys, {sample.keys, nullptr, 0, s.sampled}, sample, room_->sample_beside.span, bits,
+                               room_->scratch.data(), job, stream);
       const TupleSpan last = sample.slice(keys, s.rank, s.rank + 1);
       bound = {last.keys, last.values, s.sampled};
     }
     const TupleView numbered{in_.keys, nullptr, carries_rows(in_) ? in_.first_value : 0, in_.size};
-    primitives().select_up_to(rows_, numbered, flip, bound, selected_.span, &count_, scratch_.data(), job, stream());
+    primitives.select_up_to(rows_, numbered, flip, bound, room_->selected.span, &count_, room_->scratch.data(), job, stream);
   }
 
   /// By row, and then by key: what is selected comes in any order.
-  void sort(uint64_t bits, const Job& job) {
+  void sort(Primitives& primitives, uint64_t bits, const Job& job, Stream& stream) {
     const uint64_t first = carries_rows(in_) ? in_.first_value : 0, last = first + in_.size - 1;
     const uint64_t row_bits = columns::low_bits(static_cast<unsigned>(std::bit_width(first ^ last)));
-    top_ = selected_.span.slice(rows_, 0, count_);
-    TupleSpan other = beside_.span.slice(rows_, 0, count_);
+    top_ = room_->selected.span.slice(rows_, 0, count_);
+    TupleSpan other = room_->beside.span.slice(rows_, 0, count_);
     const auto sort_by = [&](TupleLayout layout, TupleSpan from, TupleSpan to, uint64_t by) {
-      const TupleSpan sorted = primitives().sort(layout, from.view(), from, to, by, scratch_.data(), job, stream());
+      const TupleSpan sorted = primitives.sort(layout, from.view(), from, to, by, room_->scratch.data(), job, stream);
       if (sorted.keys != from.keys) std::swap(top_, other);
     };
     sort_by(swapped(rows_), swapped(top_), swapped(other), row_bits);
@@ -118,34 +129,28 @@ class Lane {
     top_.size = wanted_;
     if (carries_payload()) {
       const ShardedColumn all{Sharding::of(in_.size, 1), {in_.values}};
-      primitives().gather(all, layout_.value_bytes, {top_.values, rows_.value_bytes, wanted_}, nullptr, payload_.data(), job,
-                          stream());
-      top_.values = payload_.data();
+      void* const payload = room_->payload.data();
+      primitives.gather(all, layout_.value_bytes, {top_.values, rows_.value_bytes, wanted_}, nullptr, payload, job, stream);
+      top_.values = payload;
     } else if (layout_.value_bytes == 0) {
       top_.values = nullptr;
     }
-    stream().record(*sorted_);
+    stream.record(*sorted_);
   }
 
  private:
-  static constexpr size_t kScratch = Primitives::kSelectScratchBytes;
-
   bool carries_payload() const { return layout_.value_bytes && in_.values; }
   // Others number their own rows: a payload takes the place of these later, or nothing does.
   bool carries_rows(const TupleView& in) const { return layout_.value_bytes && !in.values; }
-  Primitives& primitives() const { return device_.primitives(); }
 
-  Device& device_;
   TupleLayout layout_, rows_;
   TupleView in_;
   uint64_t wanted_;
   Selection selection_;
   uint64_t count_ = 0;
-  OwnedTuples sample_, sample_beside_, selected_, beside_;
-  Buffer scratch_, payload_;
+  std::optional<Room> room_;
   TupleSpan top_;
   std::unique_ptr<Event> sorted_;
-  std::unique_ptr<Stream> stream_;
 };
 
 void copy(Device& device, TupleLayout layout, const TupleSpan& to, const TupleView& from, Stream& stream) {
@@ -166,52 +171,41 @@ bool top_resident(TupleLayout layout, const std::vector<Device*>& devices, const
   uint64_t size = 0;
   for (const TupleView& tuples : in) size += tuples.size;
   const uint64_t wanted = window.end();
-  std::vector<std::unique_ptr<Lane>> lanes;
-  const auto wait = [&] {
-    std::vector<Stream*> streams;
-    for (const auto& lane : lanes) {
-      if (!lane->is_empty()) streams.push_back(&lane->stream());
-    }
-    synchronize_all(streams);
-    job.check();
-  };
+  flow::Lanes<Top> lanes(devices, 1, [&](Device& device, size_t d) { return Top(device, layout, in[d], wanted); });
   {
     const PhaseTimer timer(job, "select", size * layout.key_bytes);
-    for (size_t d = 0; d < devices.size(); ++d) lanes.push_back(std::make_unique<Lane>(*devices[d], layout, in[d], wanted));
-    for (const auto& lane : lanes) {
-      if (!lane->is_empty()) lane->select(flip, bits, job);
+    for (auto& lane : lanes) {
+      if (!lane.is_empty()) lane.select(lane.primitives(), flip, bits, job, lane.stream());
     }
-    wait();
+    lanes.wait(job);
   }
-  if (std::any_of(lanes.begin(), lanes.end(), [](const auto& lane) { return lane->was_misled(); })) return false;
+  if (std::any_of(lanes.begin(), lanes.end(), [](const auto& lane) { return lane.was_misled(); })) return false;
   const PhaseTimer timer(job, "sort");
   job.add_planned(size);
   Device& first = *devices[0];
   TupleSpan sorted;
-  OwnedTuples all, beside;
-  Buffer scratch;
+  std::optional<Merging> merging;
   std::unique_ptr<Event> ready = first.create_event();
   const Streams streams = create_streams(devices);  // last: they wait for their work, which reads the lanes' memory
   Stream& on_first = *streams[0];
   uint64_t found = 0;
-  for (const auto& lane : lanes) {
-    if (lane->is_empty()) continue;
-    lane->sort(bits, job);
-    on_first.wait(lane->done());
-    found += lane->top().size;
-    sorted = lane->top();
+  for (auto& lane : lanes) {
+    if (lane.is_empty()) continue;
+    lane.sort(lane.primitives(), bits, job, lane.stream());
+    on_first.wait(lane.done());
+    found += lane.top().size;
+    sorted = lane.top();
   }
   if (devices.size() > 1) {
-    all = OwnedTuples(first, layout, found);
-    beside = OwnedTuples(first, layout, found);
-    scratch = allocate(first, first.primitives().sort_scratch_bytes(layout, found));
+    merging.emplace(first.memory(), first.primitives(), layout, found);
+    const TupleSpan& all = merging->all.span;
     uint64_t at = 0;
     for (const auto& lane : lanes) {
-      if (lane->is_empty()) continue;
-      copy(first, layout, all.span.slice(layout, at, at + lane->top().size), lane->top().view(), on_first);
-      at += lane->top().size;
+      if (lane.is_empty()) continue;
+      copy(first, layout, all.slice(layout, at, at + lane.top().size), lane.top().view(), on_first);
+      at += lane.top().size;
     }
-    sorted = first.primitives().sort(layout, all.span.view(), all.span, beside.span, bits, scratch.data(), job, on_first);
+    sorted = first.primitives().sort(layout, all.view(), all, merging->beside.span, bits, merging->scratch.data(), job, on_first);
   }
   std::vector<std::pair<TupleSpan, TupleView>> copies;
   for (size_t d = 0; d < devices.size(); ++d) {
@@ -227,18 +221,20 @@ bool top_resident(TupleLayout layout, const std::vector<Device*>& devices, const
     copy(*devices[d], layout, copies[d].first, copies[d].second, *streams[d]);
   }
   synchronize_all(streams);
-  wait();
+  lanes.wait(job);
   job.add_done(size);
   return true;
 }
 
 size_t top_resident_bytes(Device& device, TupleLayout layout, uint64_t own, const RowWindow& window, size_t devices) {
-  const uint64_t wanted = std::min(window.end(), own), all = devices * wanted;
-  size_t bytes = Lane::bytes(device, layout, own, wanted);
-  if (devices > 1) {
-    bytes += 2 * OwnedTuples::bytes(layout, all) + StackAllocator::aligned(device.primitives().sort_scratch_bytes(layout, all));
-  }
-  return bytes;
+  const uint64_t wanted = std::min(window.end(), own);
+  const TupleLayout rows{layout.key_bytes, std::max(layout.value_bytes, columns::row_bytes_for(own))};
+  Selection selection(wanted, own);
+  selection.sampled = std::min(kSampled, own / 8);  // devices with fewer tuples may sample where this one would not
+  return flow::counted_bytes([&](StackAllocator& memory) {
+    const Room room(memory, device.primitives(), layout, rows, selection, wanted, layout.value_bytes);
+    if (devices > 1) flow::count<Merging>(memory, device.primitives(), layout, devices * wanted);
+  });
 }
 
 }  // namespace warpjoin::sorting

@@ -5,9 +5,9 @@
 #include <functional>
 #include <vector>
 
-#include "core/engine.h"
 #include "core/job.h"
 #include "core/tuples.h"
+#include "engine/engine.h"
 
 namespace warpjoin::sorting {
 

@@ -4,9 +4,9 @@
 #include <span>
 #include <vector>
 
-#include "core/engine.h"
 #include "core/job.h"
 #include "core/tuples.h"
+#include "engine/engine.h"
 
 namespace warpjoin {
 

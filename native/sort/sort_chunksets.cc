@@ -13,9 +13,9 @@
 namespace warpjoin {
 namespace {
 
+using sorting::ChunkLanes;
 using sorting::Chunkset;
 using sorting::Lane;
-using sorting::Lanes;
 
 void check_plan(const SortPlan& plan, TupleLayout layout, const TupleView& in) {
   if (std::set<int>(plan.devices.begin(), plan.devices.end()).size() != plan.devices.size() || plan.devices.empty()) {
@@ -65,15 +65,16 @@ void flip_run(Engine& engine, SortedRun& run, uint64_t flip, Job& job) {
 }
 
 // The bits that vary in the chunks that have arrived.
-uint64_t find_varying_bits(Lanes& lanes, const TupleView& in) {
+uint64_t find_varying_bits(ChunkLanes& lanes, const TupleView& in) {
   const uint64_t first_key =
       lanes.layout.key_bytes == 4 ? *static_cast<const uint32_t*>(in.keys) : *static_cast<const uint64_t*>(in.keys);
   for (size_t i = 0; i < lanes.size(); ++i) {
     Lane& lane = lanes[i];
     lane.results.assign({first_key, 0});
-    lane.primitives().varying_bits(lanes.layout, lane.in, &lane.results[0], &lane.results[1], lanes.job, *lane.compute);
+    lane.primitives().varying_bits(lanes.layout, lane.in, &lane.results[0], &lane.results[1], lanes.job,
+                                   lane.stream(sorting::kCompute));
   }
-  lanes.wait(&Lane::compute);
+  lanes.wait(sorting::kCompute);
   uint64_t bits = 0;
   for (size_t i = 0; i < lanes.size(); ++i) bits |= lanes[i].results[1];
   return bits;
@@ -140,7 +141,7 @@ std::vector<SortedRun> sort_chunksets(Engine& engine, TupleLayout layout, TupleV
   const bool one_step = algorithm == SortAlgorithm::merge && devices.size() == 1;
   job.add_planned(one_step ? in.size : 2 * in.size);
 
-  Lanes lanes(engine, layout, devices, largest, algorithm, job);
+  ChunkLanes lanes(engine, layout, devices, largest, algorithm, job);
   const uint64_t key_mask = layout.key_bytes == 4 ? UINT32_MAX : UINT64_MAX;
   lanes.move(parts[0]);
   for (size_t c = 0; c < parts.size(); ++c) {

@@ -1,15 +1,16 @@
 // The sample sort of what the devices can't hold at a time: one pass partitions it by key range and spills the pieces to
 // host memory, another takes range after range to a device, sorts it and sends it to its final place. Each pass moves every
-// tuple once in each direction, both directions at the same time; nothing is merged. A pass goes in steps: what one of them
-// brought goes home while the next one brings more. There are several in what a device holds, as the first and the last step
-// have one direction to themselves.
+// tuple once in each direction, both directions at the same time; nothing is merged. A pass is one transfer: pieces and ranges
+// take turns in slots of the device's memory, and the next one comes to a slot as soon as the one before has left it.
 #include <algorithm>
-#include <array>
+#include <deque>
 #include <functional>
-#include <string>
+#include <optional>
+#include <utility>
 
 #include "core/error.h"
-#include "device/streams.h"
+#include "flow/budget.h"
+#include "flow/lanes.h"
 #include "sort/lanes.h"
 #include "sort/parts.h"
 #include "sort/sample_sort.h"
@@ -20,29 +21,58 @@ namespace {
 
 // Larger than in one pass: a range of a piece is a copy of its own on the way back.
 constexpr size_t kPieceBytes = size_t{256} << 20;
-constexpr uint64_t kSteps = 4;  // in what a device holds
+constexpr uint64_t kRanges = 64;
+constexpr size_t kDepthHome = 2;  // copies of a link under way
 
-// One device's work. The stream comes last: it waits for its work before what it refers to goes.
-struct SpillLane {
-  Device* device = nullptr;
-  std::array<OwnedTuples, 2> areas;  // one is filled while the other is sent home
-  std::vector<OwnedTuples> buffers;  // slots of pieces, later the other buffer of sorts
+/// Device memory beside the areas while pieces of up to `piece` tuples arrive and are partitioned into `ranges`.
+struct Partitioning {
+  std::vector<OwnedTuples> slots;
   Buffer scratch;
-  std::array<std::unique_ptr<Event>, kArrivalSlots> slot_free;
-  std::vector<std::vector<Piece>> pieces;                    // of each step
-  std::vector<std::vector<Part>> batches;                    // of each step
-  std::array<std::vector<std::unique_ptr<Event>>, 2> ready;  // each piece or part of an area, to go home
-  std::unique_ptr<Stream> compute;
 
-  Primitives& primitives() const { return device->primitives(); }
-
-  /// Says that the kth piece or part of a step is ready, once what is enqueued now has been done.
-  void record_ready(size_t step, size_t k) {
-    std::vector<std::unique_ptr<Event>>& events = ready[step % 2];
-    while (events.size() <= k) events.push_back(device->create_event());
-    compute->record(*events[k]);
+  Partitioning(StackAllocator& memory, Primitives& primitives, TupleLayout layout, uint64_t piece, size_t ranges) {
+    for (size_t s = 0; s < kArrivalSlots; ++s) slots.emplace_back(memory, layout, piece);
+    scratch = allocate(memory, primitives.partition_ranges_scratch_bytes(layout, piece, ranges));
   }
 };
+
+/// Device memory beside the areas while parts of up to `part` tuples are sorted in them.
+struct Sorting {
+  OwnedTuples other;
+  Buffer scratch;
+
+  Sorting(StackAllocator& memory, Primitives& primitives, TupleLayout layout, uint64_t part)
+      : other(memory, layout, part), scratch(allocate(memory, primitives.sort_scratch_bytes(layout, part))) {}
+};
+
+enum SpillStream : size_t { kCompute, kLeave, kSpillStreams };
+
+/// One device's work.
+struct Spilling {
+  OwnedTuples area;  // of slots: partitioned pieces, later sorted parts
+  std::optional<Partitioning> partitioning{};
+  std::optional<Sorting> sorting{};
+  Events arrived_free;
+  std::vector<Piece> pieces{};
+  std::vector<Part> parts{};
+  Events ready{}, left{};  // of each slot: what is in it may go home, and has gone
+
+  Spilling(StackAllocator& memory, TupleLayout layout, uint64_t area, Events of_arrivals)
+      : area(memory, layout, 2 * area), arrived_free(std::move(of_arrivals)) {}
+};
+using SpillLane = flow::Lane<Spilling>;
+
+/// Tuples that a range should hold: so many that a piece's part of it is worth a copy, but a device must hold three such ranges
+/// in half an area, and the first range goes home soon where there are kRanges of them.
+uint64_t range_of(uint64_t tuples, uint64_t area) {
+  const uint64_t finest = finest_range(tuples);
+  return std::clamp(area / 6 - std::min<uint64_t>(area / 6, 1), finest, std::max(finest, tuples / kRanges));
+}
+
+uint64_t largest_of(const std::vector<uint64_t>& chunkset_ends) {
+  uint64_t largest = 0, begin = 0;
+  for (const uint64_t end : chunkset_ends) largest = std::max(largest, end - std::exchange(begin, end));
+  return largest;
+}
 
 class SpilledSampleSort {
  public:
@@ -56,26 +86,22 @@ class SpilledSampleSort {
         run_(run),
         varying_bits_(varying_bits),
         job_(job),
-        lanes_(devices.size()) {
-    uint64_t largest = 0;
-    for (size_t c = 0; c < chunkset_ends.size(); ++c)
-      largest = std::max(largest, chunkset_ends[c] - (c ? chunkset_ends[c - 1] : 0));
-    area_ = share_begin(largest, devices.size(), 1);
-    piece_ = piece_tuples(layout, area_, kPieceBytes);
-    for (size_t i = 0; i < devices.size(); ++i) {
-      SpillLane& lane = lanes_[i];
-      lane.device = devices[i];
-      lane.device->memory().reserve(spilled_sample_sort_bytes(*lane.device, layout, largest, devices.size()));
-      for (OwnedTuples& area : lane.areas) area = OwnedTuples(*lane.device, layout, area_);
-      for (auto& event : lane.slot_free) event = lane.device->create_event();
-      for (size_t c = 0; c < chunkset_ends.size(); ++c) cut_pieces(lane, i, c ? chunkset_ends[c - 1] : 0, chunkset_ends[c]);
-      lane.compute = lane.device->create_stream();
+        area_(share_begin(largest_of(chunkset_ends), devices.size(), 1)),
+        piece_(piece_tuples(layout, area_, kPieceBytes)),
+        range_(range_of(in.size, area_)),
+        lanes_(devices, kSpillStreams, [&](Device& device, size_t) {
+          device.memory().reserve(spilled_sample_sort_bytes(device, layout, largest_of(chunkset_ends), devices.size()));
+          return Spilling(device.memory(), layout, area_, create_events(device, kArrivalSlots));
+        }) {
+    uint64_t begin = 0;
+    for (const uint64_t end : chunkset_ends) {
+      for (size_t i = 0; i < lanes_.size(); ++i) cut_pieces(lanes_[i], i, begin, end);
+      begin = end;
     }
   }
 
-  ~SpilledSampleSort() {
-    for (SpillLane& lane : lanes_) lane.compute.reset();
-  }
+  uint64_t most_in_part() const { return sorting::most_in_part(in_.size, range_); }
+  size_t ranges() const { return ranges_of(in_.size, range_); }
 
   /// False where a part would be larger than there is room for: the ranges come from too small a sample.
   bool run(KeyRanges ranges) {
@@ -84,9 +110,9 @@ class SpilledSampleSort {
       PhaseTimer timer(job_, "partition", 2 * in_.size * layout_.tuple_bytes());
       spill_pieces();
     }
-    if (!make_batches()) return false;
+    if (!assign()) return false;
     PhaseTimer timer(job_, "sort", 2 * in_.size * layout_.tuple_bytes());
-    sort_batches();
+    sort_parts();
     return true;
   }
 
@@ -94,178 +120,162 @@ class SpilledSampleSort {
   void cut_pieces(SpillLane& lane, size_t device, uint64_t begin, uint64_t end) {
     const uint64_t first = begin + share_begin(end - begin, lanes_.size(), device);
     const uint64_t last = begin + share_begin(end - begin, lanes_.size(), device + 1);
-    uint64_t room = 0;
     for (uint64_t at = first; at < last; at += piece_) {
-      if (room < piece_) {
-        lane.pieces.emplace_back();
-        room = std::max(area_ / kSteps, piece_);
-      }
-      room -= piece_;
-      lane.pieces.back().push_back({in_.slice(layout_, at, std::min(last, at + piece_)), {}, {}});
+      lane.pieces.push_back({in_.slice(layout_, at, std::min(last, at + piece_)), {}, {}});
     }
   }
 
-  // Round s takes step s to the devices and sends step s - 1 home.
-  template <class Steps, class Home, class There>
-  void run_steps(Steps SpillLane::*steps, Home&& home, There&& there) {
-    size_t most = 0;
-    for (const SpillLane& lane : lanes_) most = std::max(most, (lane.*steps).size());
-    for (size_t s = 0; s <= most; ++s) {
-      std::vector<HostQueue> queues;
-      for (SpillLane& lane : lanes_) {
-        if (s > 0 && s <= (lane.*steps).size()) queues.push_back(home(lane, s - 1));
-        if (s < (lane.*steps).size()) queues.push_back(there(lane, s));
+  /// A pass of one device: what comes to its slots, is worked on there, and leaves.
+  struct Pass {
+    SpillLane& lane;
+    FedTransfer& transfer;
+    uint64_t slot_tuples;
+    size_t slots, items, there, home;
+    std::function<void(size_t item)> arrive;
+
+    Pass(SpillLane& on, FedTransfer& of, uint64_t tuples, size_t count, const TupleView& from, const TupleView& to)
+        : lane(on),
+          transfer(of),
+          slot_tuples(tuples),
+          slots(static_cast<size_t>(std::min<uint64_t>(lane.area.span.size / std::max<uint64_t>(tuples, 1), count))),
+          items(count),
+          there(of.open(*on.device, HostQueue::Direction::to_device, kArrivalSlots, from)),
+          home(of.open(*on.device, HostQueue::Direction::to_host, kDepthHome, to)) {
+      for (Events* events : {&lane.ready, &lane.left}) {
+        while (events->size() < slots) events->push_back(lane.device->create_event());
       }
-      transfer(engine_, queues, job_);
     }
-    std::vector<Stream*> streams;
-    for (SpillLane& lane : lanes_) streams.push_back(lane.compute.get());
-    synchronize_all(streams);
-    job_.check();
-  }
+
+    TupleSpan slot(TupleLayout layout, size_t item, uint64_t tuples) const {
+      const uint64_t begin = item % slots * slot_tuples;
+      return lane.area.span.slice(layout, begin, begin + tuples);
+    }
+    Event* left(size_t item) const { return item < slots ? nullptr : lane.left[item % slots].get(); }
+    void start() {
+      for (size_t item = 0; item < slots; ++item) arrive(item);
+      if (items == 0) transfer.close(there), transfer.close(home);
+    }
+    /// What is enqueued now makes the item ready; its slot is the next one's when it has left.
+    void leave(size_t item, HostCopy copy) {
+      Event& ready = *lane.ready[item % slots];
+      lane.stream(kCompute).record(ready);
+      copy.after = &ready;
+      transfer.push(home, std::move(copy), [this, item](std::span<Event* const> done) {
+        for (Event* event : done) lane.stream(kLeave).wait(*event);
+        lane.stream(kLeave).record(*lane.left[item % slots]);
+        if (item + slots < items) arrive(item + slots);
+      });
+      if (item + 1 == items) transfer.close(there), transfer.close(home);
+    }
+  };
 
   void spill_pieces() {
+    FedTransfer transfer(engine_, job_);
+    std::deque<Pass> passes;
     for (SpillLane& lane : lanes_) {
-      lane.buffers.clear();
-      lane.scratch = {};
-      for (size_t s = 0; s < kArrivalSlots; ++s) lane.buffers.emplace_back(*lane.device, layout_, piece_);
-      lane.scratch = allocate(*lane.device, lane.primitives().partition_ranges_scratch_bytes(layout_, piece_, ranges_.size()));
+      lane.sorting.reset();
+      lane.partitioning.emplace(lane.memory(), lane.primitives(), layout_, piece_, ranges_.size());
+      Pass& pass = passes.emplace_back(lane, transfer, piece_, lane.pieces.size(), in_, spill_.view());
+      pass.arrive = [this, &pass](size_t p) { bring_piece(pass, p); };
     }
-    run_steps(
-        &SpillLane::pieces, [&](SpillLane& lane, size_t step) { return spill_of(lane, step); },
-        [&](SpillLane& lane, size_t step) { return arrive(lane, step); });
+    for (Pass& pass : passes) pass.start();
+    transfer.run();
+    lanes_.wait(job_);
   }
 
-  HostQueue arrive(SpillLane& lane, size_t step) {
-    uint64_t at = 0;
-    std::vector<Piece>& pieces = lane.pieces[step];
-    for (Piece& piece : pieces) {
-      piece.out = lane.areas[step % 2].span.slice(layout_, at, at + piece.in.size);
-      at += piece.in.size;
-    }
-    return arrival_of(*lane.device, layout_, pieces, lane.buffers, lane.slot_free, *lane.compute,
-                      [this, &lane, step, first = pieces.data()](Piece& piece, const TupleView& arrived) {
-                        partition_piece(lane.primitives(), layout_, piece, arrived, ranges_, lane.scratch.data(), job_,
-                                        *lane.compute);
-                        lane.record_ready(step, static_cast<size_t>(&piece - first));
-                      });
+  void bring_piece(Pass& pass, size_t p) {
+    SpillLane& lane = pass.lane;
+    const TupleSpan& arrived = lane.partitioning->slots[p % kArrivalSlots].span;
+    Event* const free = p < kArrivalSlots ? nullptr : lane.arrived_free[p % kArrivalSlots].get();
+    pass.transfer.push(
+        pass.there, host_copy(layout_, arrived, lane.pieces[p].in, free),
+        [this, &pass, p, &arrived](std::span<Event* const> done) {
+          SpillLane& lane = pass.lane;
+          Piece& piece = lane.pieces[p];
+          Stream& compute = lane.stream(kCompute);
+          for (Event* event : done) compute.wait(*event);
+          if (Event* const left = pass.left(p)) compute.wait(*left);
+          piece.out = pass.slot(layout_, p, piece.in.size);
+          const TupleView there{arrived.keys, piece.in.values ? arrived.values : nullptr, piece.in.first_value, piece.in.size};
+          partition_piece(lane.primitives(), layout_, piece, there, ranges_, lane.partitioning->scratch.data(), job_, compute);
+          compute.record(*lane.arrived_free[p % kArrivalSlots]);
+          spill_piece(pass, p);
+        });
   }
 
   // A partitioned piece takes the rows of the input that it came from.
-  HostQueue spill_of(SpillLane& lane, size_t step) {
-    HostQueue queue{lane.device, HostQueue::Direction::to_host, {}, 2, {}};
-    for (Piece& piece : lane.pieces[step]) {
-      const uint64_t row = piece.in.first_value - in_.first_value;
-      const TupleSpan home = spill_.slice(layout_, row, row + piece.in.size);
-      queue.copies.push_back(copy_of(home, piece.out.view(), lane.ready[step % 2][queue.copies.size()].get()));
-      piece.out = home;
-    }
-    return queue;
+  void spill_piece(Pass& pass, size_t p) {
+    Piece& piece = pass.lane.pieces[p];
+    const uint64_t row = piece.in.first_value - in_.first_value;
+    const TupleSpan home = spill_.slice(layout_, row, row + piece.in.size);
+    HostCopy copy = host_copy(layout_, home, piece.out.view(), nullptr);
+    piece.out = home;
+    pass.leave(p, std::move(copy));
   }
 
-  HostCopy copy_of(const TupleSpan& target, const TupleView& source, Event* after) const {
-    HostCopy copy{{}, after};
-    copy.stretches.push_back({target.keys, source.keys, source.size * layout_.key_bytes});
-    if (layout_.value_bytes) copy.stretches.push_back({target.values, source.values, source.size * layout_.value_bytes});
-    return copy;
-  }
-
-  bool make_batches() {
+  bool assign() {
     std::vector<const Piece*> pieces;
     for (const SpillLane& lane : lanes_) {
-      for (const auto& step : lane.pieces) {
-        for (const Piece& piece : step) pieces.push_back(&piece);
-      }
+      for (const Piece& piece : lane.pieces) pieces.push_back(&piece);
     }
     const auto row = [](const Piece* piece) { return piece->in.first_value; };
     std::sort(pieces.begin(), pieces.end(), [&](const Piece* a, const Piece* b) { return row(a) < row(b); });
-    std::vector<std::vector<Part>> parts = assign_parts(layout_, pieces, ranges_, varying_bits_, in_.size,
-                                                        most_in_part(in_.size, finest_range(in_.size)), lanes_.size());
+    std::vector<std::vector<Part>> parts =
+        assign_parts(layout_, pieces, ranges_, varying_bits_, in_.size, most_in_part(), lanes_.size());
     if (parts.empty()) return false;
-    for (size_t i = 0; i < lanes_.size(); ++i) {
-      lanes_[i].batches.clear();
-      uint64_t room = 0;
-      for (Part& part : parts[i]) {
-        if (part.size > room) {
-          lanes_[i].batches.emplace_back();
-          room = std::max(area_ / kSteps, part.size);
-        }
-        room -= part.size;
-        lanes_[i].batches.back().push_back(std::move(part));
-      }
-    }
+    for (size_t i = 0; i < lanes_.size(); ++i) lanes_[i].parts = std::move(parts[i]);
     return true;
   }
 
-  void sort_batches() {
+  void sort_parts() {
+    FedTransfer transfer(engine_, job_);
+    std::deque<Pass> passes;
     for (SpillLane& lane : lanes_) {
       uint64_t largest = 0;
-      for (const auto& batch : lane.batches) {
-        for (const Part& part : batch) largest = std::max(largest, part.size);
-      }
-      lane.buffers.clear();
-      lane.scratch = {};
-      lane.buffers.emplace_back(*lane.device, layout_, largest);
-      lane.scratch = allocate(*lane.device, lane.primitives().sort_scratch_bytes(layout_, largest));
+      for (const Part& part : lane.parts) largest = std::max(largest, part.size);
+      lane.partitioning.reset();
+      lane.sorting.emplace(lane.memory(), lane.primitives(), layout_, largest);
+      Pass& pass = passes.emplace_back(lane, transfer, largest, lane.parts.size(), spill_.view(), run_.view());
+      pass.arrive = [this, &pass](size_t k) { bring_part(pass, k); };
     }
-    run_steps(
-        &SpillLane::batches, [&](SpillLane& lane, size_t step) { return way_home_of(lane, step); },
-        [&](SpillLane& lane, size_t step) { return return_of(lane, step); });
+    for (Pass& pass : passes) pass.start();
+    transfer.run();
+    lanes_.wait(job_);
   }
 
-  TupleSpan place_of(SpillLane& lane, size_t batch, const Part& part) const {
-    const uint64_t at = part.begin - lane.batches[batch].front().begin;
-    return lane.areas[batch % 2].span.slice(layout_, at, at + part.size);
-  }
-
-  HostQueue return_of(SpillLane& lane, size_t batch) {
-    const std::vector<Part>& parts = lane.batches[batch];
-    HostQueue queue{lane.device, HostQueue::Direction::to_device, {}, parts.size(), {}};
-    for (const Part& part : parts) {
-      HostCopy& copy = queue.copies.emplace_back();
-      uint64_t at = 0;
-      for (const TupleView& from : part.from) {
-        const HostCopy one = copy_of(place_of(lane, batch, part).slice(layout_, at, at + from.size), from, nullptr);
-        copy.stretches.insert(copy.stretches.end(), one.stretches.begin(), one.stretches.end());
-        at += from.size;
-      }
+  void bring_part(Pass& pass, size_t k) {
+    const Part& part = pass.lane.parts[k];
+    const TupleSpan slot = pass.slot(layout_, k, part.size);
+    HostCopy copy{{}, pass.left(k)};
+    uint64_t at = 0;
+    for (const TupleView& from : part.from) {
+      const HostCopy one = host_copy(layout_, slot.slice(layout_, at, at + from.size), from, nullptr);
+      copy.stretches.insert(copy.stretches.end(), one.stretches.begin(), one.stretches.end());
+      at += from.size;
     }
-    queue.enqueued = [this, &lane, &parts, batch](size_t k, std::span<Event* const> done) {
-      for (Event* event : done) lane.compute->wait(*event);
-      sort_part(lane, parts[k], place_of(lane, batch, parts[k]));
-      lane.record_ready(batch, k);
-    };
-    return queue;
+    pass.transfer.push(pass.there, std::move(copy), [this, &pass, k, slot](std::span<Event* const> done) {
+      SpillLane& lane = pass.lane;
+      const Part& part = lane.parts[k];
+      for (Event* event : done) lane.stream(kCompute).wait(*event);
+      const TupleSpan sorted = sort_part(lane, part, slot);
+      pass.leave(k, host_copy(layout_, run_.slice(layout_, part.begin, part.begin + part.size), sorted.view(), nullptr));
+    });
   }
 
-  void sort_part(SpillLane& lane, const Part& part, const TupleSpan& at) {
+  TupleSpan sort_part(SpillLane& lane, const Part& part, const TupleSpan& at) {
     job_.add_done(part.size);
+    Stream& compute = lane.stream(kCompute);
     if (part.bits != 0) {
-      const TupleSpan other = lane.buffers[0].span.slice(layout_, 0, part.size);
+      const TupleSpan other = lane.sorting->other.span.slice(layout_, 0, part.size);
       const TupleSpan sorted =
-          lane.primitives().sort(layout_, at.view(), at, other, part.bits, lane.scratch.data(), job_, *lane.compute);
+          lane.primitives().sort(layout_, at.view(), at, other, part.bits, lane.sorting->scratch.data(), job_, compute);
       if (sorted.keys != at.keys) {
-        lane.device->copy(at.keys, sorted.keys, part.size * layout_.key_bytes, *lane.compute);
-        if (layout_.value_bytes) lane.device->copy(at.values, sorted.values, part.size * layout_.value_bytes, *lane.compute);
+        lane.device->copy(at.keys, sorted.keys, part.size * layout_.key_bytes, compute);
+        if (layout_.value_bytes) lane.device->copy(at.values, sorted.values, part.size * layout_.value_bytes, compute);
       }
     }
-    if (ranges_.flip() != 0) lane.primitives().flip_keys(layout_, at.keys, at.keys, at.size, ranges_.flip(), job_, *lane.compute);
-  }
-
-  HostQueue way_home_of(SpillLane& lane, size_t batch) {
-    const std::vector<Part>& parts = lane.batches[batch];
-    HostQueue queue{lane.device, HostQueue::Direction::to_host, {}, 2, {}};
-    const uint64_t begin = parts.front().begin, size = parts.back().begin + parts.back().size - begin;
-    // In copies of a piece each, so that a cancelled job stops early and staging has something to share.
-    size_t last = 0;
-    for (uint64_t at = 0; at < size; at += piece_) {
-      const uint64_t end = std::min(size, at + piece_);
-      while (parts[last].begin + parts[last].size < begin + end) ++last;
-      queue.copies.push_back(copy_of(run_.slice(layout_, begin + at, begin + end),
-                                     lane.areas[batch % 2].span.slice(layout_, at, end).view(),
-                                     lane.ready[batch % 2][last].get()));
-    }
-    return queue;
+    if (ranges_.flip() != 0) lane.primitives().flip_keys(layout_, at.keys, at.keys, at.size, ranges_.flip(), job_, compute);
+    return at;
   }
 
   Engine& engine_;
@@ -274,21 +284,20 @@ class SpilledSampleSort {
   const TupleSpan spill_, run_;
   const uint64_t varying_bits_;
   Job& job_;
-  uint64_t area_ = 0, piece_ = 0;  // tuples
+  const uint64_t area_, piece_, range_;  // tuples
   KeyRanges ranges_;
-  std::vector<SpillLane> lanes_;
+  flow::Lanes<Spilling> lanes_;
 };
 
 }  // namespace
 
 size_t spilled_sample_sort_bytes(Device& device, TupleLayout layout, uint64_t tuples, size_t devices) {
   const uint64_t area = share_begin(tuples, devices, 1), piece = piece_tuples(layout, area, kPieceBytes), part = area / 2 + 1;
-  Primitives& primitives = device.primitives();
-  const size_t partition =
-      kArrivalSlots * OwnedTuples::bytes(layout, piece) +
-      StackAllocator::aligned(primitives.partition_ranges_scratch_bytes(layout, piece, Primitives::kMostRanges));
-  const size_t sort = OwnedTuples::bytes(layout, part) + StackAllocator::aligned(primitives.sort_scratch_bytes(layout, part));
-  return 2 * OwnedTuples::bytes(layout, area) + std::max(partition, sort);
+  return flow::counted_bytes([&](StackAllocator& memory) {
+    const Spilling areas(memory, layout, area, {});
+    flow::count<Partitioning>(memory, device.primitives(), layout, piece, Primitives::kMostRanges);
+    flow::count<Sorting>(memory, device.primitives(), layout, part);
+  });
 }
 
 bool can_spill(const std::vector<Device*>& devices, uint64_t tuples, uint64_t largest_chunkset) {
@@ -300,8 +309,8 @@ void spilled_sample_sort(Engine& engine, TupleLayout layout, const std::vector<D
                          const std::vector<uint64_t>& chunkset_ends, TupleSpan spill, TupleSpan run, uint64_t varying_bits,
                          Job& job) {
   SpilledSampleSort sort(engine, layout, devices, in, chunkset_ends, spill, run, varying_bits, job);
-  sort_with_samples(most_in_part(in.size, finest_range(in.size)), layout, [&](uint64_t oversampling) {
-    return sort.run(KeyRanges::choose(engine.pool, layout, in, flip, ranges_of(in.size, finest_range(in.size)), oversampling));
+  sort_with_samples(sort.most_in_part(), layout, [&](uint64_t oversampling) {
+    return sort.run(KeyRanges::choose(engine.pool, layout, in, flip, sort.ranges(), oversampling));
   });
 }
 

@@ -25,7 +25,7 @@ inline uint64_t piece_tuples(TupleLayout layout, uint64_t share, size_t most_byt
   return std::min(share, std::clamp<uint64_t>(share / 8, kLeastTuples, most_bytes / layout.tuple_bytes()));
 }
 
-inline Buffer allocate(Device& device, size_t bytes) { return bytes ? device.memory().allocate(bytes) : Buffer(); }
+inline Buffer allocate(StackAllocator& memory, size_t bytes) { return bytes ? memory.allocate(bytes) : Buffer(); }
 
 /// Tuples in a device's memory.
 struct OwnedTuples {
@@ -33,9 +33,9 @@ struct OwnedTuples {
   TupleSpan span;
 
   OwnedTuples() = default;
-  OwnedTuples(Device& device, TupleLayout layout, uint64_t size)
-      : keys(allocate(device, size * layout.key_bytes)),
-        values(allocate(device, size * layout.value_bytes)),
+  OwnedTuples(StackAllocator& memory, TupleLayout layout, uint64_t size)
+      : keys(allocate(memory, size * layout.key_bytes)),
+        values(allocate(memory, size * layout.value_bytes)),
         span{keys.data(), values.data(), size} {}
 
   static size_t bytes(TupleLayout layout, uint64_t size) {

@@ -71,14 +71,14 @@ class Worker {
 
   // Moves as much of a block as goes at once.
   void start(Slot& slot, Block& rest, size_t turn) {
-    const Block block = rest.cut(schedule_.copy(rest), rest.at_once);
+    const Block block = rest.cut(rest.at_once);
     Device& device = *schedule_.queue(block).device;
     const bool to_device = schedule_.queue(block).direction == HostQueue::Direction::to_device;
     TransferStream& own = streams_.of(index_, device, to_device);
     Stream& stream = block.direct ? streams_.direct(device, to_device) : *own.stream;
     if (std::find(used_.begin(), used_.end(), &stream) == used_.end()) used_.push_back(&stream);
     if (block.after) stream.wait(*block.after);
-    transferring::for_each_part(schedule_.copy(block), block, [&](char* target, const char* source, size_t bytes, size_t at) {
+    transferring::for_each_part(block, [&](char* target, const char* source, size_t bytes, size_t at) {
       if (!block.direct && to_device) {
         copy_through_caches(slot.buffer + at, source, bytes);
         source = slot.buffer + at;
@@ -99,7 +99,7 @@ class Worker {
     slot.moved = nullptr;
     schedule_.arrived(slot.block);
     if (slot.block.direct || schedule_.queue(slot.block).direction == HostQueue::Direction::to_device) return;
-    transferring::for_each_part(schedule_.copy(slot.block), slot.block, [&](char* target, const char*, size_t bytes, size_t at) {
+    transferring::for_each_part(slot.block, [&](char* target, const char*, size_t bytes, size_t at) {
       copy_past_caches(target, slot.buffer + at, bytes);
     });
   }
@@ -112,21 +112,48 @@ class Worker {
   std::vector<Stream*> used_;
 };
 
+/// Runs what is scheduled, by at most so many workers; those that stage need buffers of so many bytes (0: none does).
+void run(Engine& engine, Schedule& schedule, size_t workers, size_t buffer_bytes, Device& staging, const Job& job) {
+  // Borrowed even where no buffer is needed: transfers share the streams too.
+  const size_t buffers = buffer_bytes ? kSlots * workers : 0;
+  const PinnedPool::Loan ring = engine.pinned.lend(buffers, buffer_bytes, staging);
+  if (buffers) workers = std::min(workers, ring.count() / kSlots);
+  engine.transfer_streams.reserve(workers);
+  schedule.begin(kSlots * workers, ring.buffer_bytes());
+  engine.pool.parallel_for(workers, [&](uint64_t worker) { Worker(worker, schedule, engine.transfer_streams, ring, job).run(); });
+  if (schedule.error()) std::rethrow_exception(schedule.error());
+}
+
 }  // namespace
 
 void transfer(Engine& engine, std::span<HostQueue> queues, const Job& job) {
   if (queues.empty()) return;
-  const Survey survey(queues, engine.pinned.most_buffer_bytes());
+  Survey survey(queues, engine.pinned.most_buffer_bytes());
+  Schedule schedule;
+  for (size_t q = 0; q < queues.size(); ++q) schedule.add(queues[q], std::move(survey.direct[q]), false);
   const size_t useful = survey.staged_blocks + std::min(survey.direct_blocks, kDirectBlocks / kSlots * queues.size());
-  size_t workers = std::clamp<size_t>(useful, 1, engine.transfer_threads());
-  // Borrowed even where no buffer is needed: transfers share the streams too.
-  const size_t buffers = survey.staged_blocks ? kSlots * workers : 0;
-  const PinnedPool::Loan ring = engine.pinned.lend(buffers, survey.buffer_bytes, *survey.staging);
-  if (buffers) workers = std::min(workers, ring.count() / kSlots);
-  engine.transfer_streams.reserve(workers);
-  Schedule schedule(queues, survey, kSlots * workers, ring.buffer_bytes());
-  engine.pool.parallel_for(workers, [&](uint64_t worker) { Worker(worker, schedule, engine.transfer_streams, ring, job).run(); });
-  if (schedule.error()) std::rethrow_exception(schedule.error());
+  run(engine, schedule, std::clamp<size_t>(useful, 1, engine.transfer_threads()), survey.buffer_bytes, *survey.staging, job);
+}
+
+FedTransfer::FedTransfer(Engine& engine, const Job& job) : engine_(engine), job_(job), schedule_(std::make_unique<Schedule>()) {}
+FedTransfer::~FedTransfer() = default;
+
+size_t FedTransfer::open(Device& device, HostQueue::Direction direction, size_t depth, const TupleView& host) {
+  for (const void* memory : {host.keys, host.values}) staged_ = staged_ || (memory && !device.copies_directly(memory));
+  schedule_->add(queues_.emplace_back(HostQueue{&device, direction, {}, depth}), {}, true);
+  return queues_.size() - 1;
+}
+
+void FedTransfer::push(size_t queue, HostCopy copy, Enqueued enqueued) {
+  schedule_->push(queue, std::move(copy), std::move(enqueued));
+}
+
+void FedTransfer::close(size_t queue) { schedule_->close(queue); }
+
+void FedTransfer::run() {
+  if (queues_.empty()) return;
+  const size_t buffer_bytes = staged_ ? engine_.pinned.most_buffer_bytes() : 0;
+  warpjoin::run(engine_, *schedule_, std::max(1u, engine_.transfer_threads()), buffer_bytes, *queues_.front().device, job_);
 }
 
 }  // namespace warpjoin

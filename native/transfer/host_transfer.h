@@ -5,13 +5,16 @@
 #pragma once
 
 #include <cstddef>
+#include <deque>
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
-#include "core/engine.h"
 #include "core/job.h"
+#include "core/tuples.h"
 #include "device/device.h"
+#include "engine/engine.h"
 
 namespace warpjoin {
 
@@ -39,7 +42,7 @@ struct HostQueue {
 
   Device* device = nullptr;  ///< one of the engine's
   Direction direction = Direction::to_device;
-  std::vector<HostCopy> copies;
+  std::deque<HostCopy> copies;
   /// A copy does not begin, nor are its `after` and its device memory looked at, before `enqueued` has returned for the copy
   /// `depth` before it: the callback may set them. At least 1.
   size_t depth = 2;
@@ -48,7 +51,7 @@ struct HostQueue {
   /// written again (to_host); host memory is complete when transfer() returns. Streams must be made to wait for `done`
   /// within the call, as the events are used again. Other threads go on meanwhile. It must not call transfer().
   /// May be empty.
-  std::function<void(size_t copy, std::span<Event* const> done)> enqueued;
+  std::function<void(size_t copy, std::span<Event* const> done)> enqueued{};
 };
 
 /// Runs all queues at the same time; returns when every copy is complete. Throws what a copy, a callback or the cancelled
@@ -58,5 +61,40 @@ struct HostQueue {
 /// Until a copy's `after` is done, one thread waits for it, or two where it is direct, and the others serve the other queues. The
 /// threads are those of engine.pool; the ring has two buffers for each of them that has something to do.
 void transfer(Engine& engine, std::span<HostQueue> queues, const Job& job);
+
+namespace transferring {
+class Schedule;
+}
+
+/// A transfer that is fed while it runs: what one copy brings is worked on and sent away while others come, and nothing waits for
+/// a step of all of them. Where many copies are known before, transfer() is simpler.
+class FedTransfer {
+ public:
+  /// As HostQueue::enqueued, of one copy. It may push further copies, and close queues.
+  using Enqueued = std::function<void(std::span<Event* const> done)>;
+
+  FedTransfer(Engine& engine, const Job& job);
+  ~FedTransfer();
+  FedTransfer(const FedTransfer&) = delete;
+  FedTransfer& operator=(const FedTransfer&) = delete;
+
+  /// Opens a queue over a device's link: its number. `depth` as HostQueue's. `host`: the keys and values that its copies read or
+  /// write on the host. Before run().
+  size_t open(Device& device, HostQueue::Direction direction, size_t depth, const TupleView& host);
+  /// Adds a copy behind those of a queue. What it waits for (HostCopy::after) has been recorded when it may begin. By any thread,
+  /// before run() and during it.
+  void push(size_t queue, HostCopy copy, Enqueued enqueued = {});
+  /// No more copies come. By any thread.
+  void close(size_t queue);
+  /// Returns when all queues are closed and their copies complete; throws as transfer() does. Once.
+  void run();
+
+ private:
+  Engine& engine_;
+  const Job& job_;
+  std::deque<HostQueue> queues_;
+  std::unique_ptr<transferring::Schedule> schedule_;
+  bool staged_ = false;
+};
 
 }  // namespace warpjoin

@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "core/engine.h"
 #include "core/job.h"
+#include "engine/engine.h"
 
 namespace warpjoin {
 

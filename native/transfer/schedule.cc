@@ -18,17 +18,24 @@ size_t staged_at_once(size_t copy_bytes, size_t buffer_bytes) {
 
 }  // namespace
 
+std::vector<bool> direct_stretches(const HostQueue& queue, const HostCopy& copy) {
+  std::vector<bool> direct;
+  direct.reserve(copy.stretches.size());
+  for (const HostCopy::Stretch& stretch : copy.stretches) {
+    const void* const host = queue.direction == HostQueue::Direction::to_device ? stretch.source : stretch.target;
+    direct.push_back(stretch.bytes != 0 && queue.device->copies_directly(host));
+  }
+  return direct;
+}
+
 Survey::Survey(std::span<const HostQueue> queues, size_t most_buffer_bytes) {
   for (const HostQueue& queue : queues) {
     if (!staging) staging = queue.device;
-    std::vector<bool>& own = direct.emplace_back();
+    std::deque<std::vector<bool>>& own = direct.emplace_back();
     for (const HostCopy& copy : queue.copies) {
+      const std::vector<bool>& of_copy = own.emplace_back(direct_stretches(queue, copy));
       size_t staged_bytes = 0, direct_bytes = 0;
-      for (const HostCopy::Stretch& stretch : copy.stretches) {
-        const void* host = queue.direction == HostQueue::Direction::to_device ? stretch.source : stretch.target;
-        own.push_back(stretch.bytes != 0 && queue.device->copies_directly(host));
-        (own.back() ? direct_bytes : staged_bytes) += stretch.bytes;
-      }
+      for (size_t s = 0; s < of_copy.size(); ++s) (of_copy[s] ? direct_bytes : staged_bytes) += copy.stretches[s].bytes;
       if (staged_bytes) {
         staging = queue.device;
         const size_t at_once = staged_at_once(staged_bytes, most_buffer_bytes);
@@ -40,30 +47,54 @@ Survey::Survey(std::span<const HostQueue> queues, size_t most_buffer_bytes) {
   }
 }
 
-Block Block::cut(const HostCopy& of, size_t most) {
+Block Block::cut(size_t most) {
   Block front = *this;
   front.bytes = std::min(most, bytes);
   bytes -= front.bytes;
   offset += front.bytes;
-  for (; bytes && offset >= of.stretches[stretch].bytes; ++stretch) offset -= of.stretches[stretch].bytes;
+  for (; bytes && offset >= of->stretches[stretch].bytes; ++stretch) offset -= of->stretches[stretch].bytes;
   return front;
 }
 
-Schedule::Schedule(std::span<const HostQueue> queues, const Survey& survey, size_t slots, size_t buffer_bytes)
-    : queues_(queues), survey_(survey), buffer_bytes_(buffer_bytes), states_(queues.size()) {
-  for (size_t q = 0; q < queues.size(); ++q) {
-    if (queues[q].depth == 0) throw Error(ErrorCode::internal, "The depth of a transfer's queue is at least 1");
-    states_[q].flights.resize(std::min(queues[q].depth, queues[q].copies.size()));
-    for (Flight& flight : states_[q].flights) flight.done.resize(slots);
+void Schedule::add(HostQueue& queue, std::deque<std::vector<bool>> direct, bool fed) {
+  if (queue.depth == 0) throw Error(ErrorCode::internal, "The depth of a transfer's queue is at least 1");
+  State& state = states_.emplace_back();
+  state.queue = &queue;
+  state.direct = std::move(direct);
+  state.open = fed;
+}
+
+void Schedule::begin(size_t slots, size_t buffer_bytes) {
+  const std::lock_guard lock(mutex_);
+  buffer_bytes_ = buffer_bytes;
+  for (State& state : states_) {
+    state.flights.resize(state.open ? state.queue->depth : std::min(state.queue->depth, state.queue->copies.size()));
+    for (Flight& flight : state.flights) flight.done.resize(slots);
   }
+}
+
+void Schedule::push(size_t queue, HostCopy copy, FedTransfer::Enqueued enqueued) {
+  State& state = states_[queue];
+  std::vector<bool> direct = direct_stretches(*state.queue, copy);
+  const std::lock_guard lock(mutex_);
+  state.queue->copies.push_back(std::move(copy));
+  state.direct.push_back(std::move(direct));
+  state.callbacks.push_back(std::move(enqueued));
+  changed_.notify_one();
+}
+
+void Schedule::close(size_t queue) {
+  const std::lock_guard lock(mutex_);
+  states_[queue].open = false;
+  changed_.notify_all();
 }
 
 std::optional<Block> Schedule::take(size_t worker, bool wait) {
   std::unique_lock lock(mutex_);
   for (;;) {
     if (error_) return {};
-    for (size_t i = 0; i < queues_.size(); ++i) {
-      if (auto block = next_block((worker + i) % queues_.size())) return block;
+    for (size_t i = 0; i < states_.size(); ++i) {
+      if (auto block = next_block((worker + i) % states_.size())) return block;
     }
     if (!wait || all_taken()) return {};
     changed_.wait(lock);
@@ -72,25 +103,26 @@ std::optional<Block> Schedule::take(size_t worker, bool wait) {
 
 std::optional<Block> Schedule::next_block(size_t q) {
   State& state = states_[q];
-  if (state.copy == queues_[q].copies.size() || state.copy - state.called >= state.flights.size()) return {};
+  const HostQueue& queue = *state.queue;
+  if (state.copy == queue.copies.size() || state.copy - state.called >= state.flights.size()) return {};
   Flight& own = flight(state, state.copy);
   const bool first = own.copy != state.copy;
   if (first) {
     size_t bytes = 0;
-    for (const HostCopy::Stretch& stretch : queues_[q].copies[state.copy].stretches) bytes += stretch.bytes;
+    for (const HostCopy::Stretch& stretch : queue.copies[state.copy].stretches) bytes += stretch.bytes;
     // Half a buffer on the way to a device: those of all threads stay in the last-level cache then, which the copy engines read.
-    const bool to_device = queues_[q].direction == HostQueue::Direction::to_device;
+    const bool to_device = queue.direction == HostQueue::Direction::to_device;
     state.at_once = staged_at_once(bytes, buffer_bytes_) / (to_device ? 2 : 1);
     state.share = std::clamp<size_t>(bytes / kLeastShares / state.at_once, 1, kMostBuffers) * state.at_once;
-    state.after = queues_[q].copies[state.copy].after;
+    state.after = queue.copies[state.copy].after;
     if (state.after && state.after->done()) state.after = nullptr;
     own.copy = state.copy;
     own.taken = false;
     std::fill(own.done.begin(), own.done.end(), nullptr);
   }
   if (own.held_back || state.direct_blocks == kDirectBlocks) return {};
-  Block block = cut_block(q, first && state.after ? state.at_once : state.share);
-  own.taken = state.stretch == queues_[q].copies[state.copy].stretches.size();
+  Block block = cut_block(state, q, first && state.after ? state.at_once : state.share);
+  own.taken = state.stretch == block.of->stretches.size();
   if (block.bytes) block.after = state.after;
   if (block.direct) {
     ++state.direct_blocks;
@@ -99,7 +131,6 @@ std::optional<Block> Schedule::next_block(size_t q) {
   }
   ++own.enqueueing;
   if (own.taken) {
-    state.first += state.stretch;
     state.stretch = 0;
     ++state.copy;
   }
@@ -107,15 +138,16 @@ std::optional<Block> Schedule::next_block(size_t q) {
 }
 
 // Moves the state's position past the block, and past the empty stretches before and behind it.
-Block Schedule::cut_block(size_t q, size_t most_staged) {
-  State& state = states_[q];
-  const std::vector<HostCopy::Stretch>& stretches = queues_[q].copies[state.copy].stretches;
+Block Schedule::cut_block(State& state, size_t q, size_t most_staged) const {
+  const HostCopy& copy = state.queue->copies[state.copy];
+  const std::vector<HostCopy::Stretch>& stretches = copy.stretches;
+  const std::vector<bool>& direct = state.direct[state.copy];
   const auto skip_empty = [&] {
     while (state.stretch < stretches.size() && stretches[state.stretch].bytes == 0) ++state.stretch;
   };
-  const auto is_direct = [&] { return survey_.direct[q][state.first + state.stretch]; };
+  const auto is_direct = [&] { return direct[state.stretch]; };
   skip_empty();
-  Block block{.queue = q, .copy = state.copy, .stretch = state.stretch, .offset = state.offset};
+  Block block{.queue = q, .copy = state.copy, .of = &copy, .stretch = state.stretch, .offset = state.offset};
   if (state.stretch == stretches.size()) return block;
   block.direct = is_direct();
   block.at_once = block.direct ? kDirectBytes : state.at_once;
@@ -133,15 +165,13 @@ Block Schedule::cut_block(size_t q, size_t most_staged) {
 }
 
 bool Schedule::all_taken() const {
-  for (size_t q = 0; q < queues_.size(); ++q) {
-    if (states_[q].copy < queues_[q].copies.size()) return false;
-  }
-  return true;
+  return std::all_of(states_.begin(), states_.end(),
+                     [](const State& state) { return !state.open && state.copy == state.queue->copies.size(); });
 }
 
 void Schedule::enqueued(const Block& block, size_t slot, Event* done) {
-  const HostQueue& queue = queues_[block.queue];
   State& state = states_[block.queue];
+  const HostQueue& queue = *state.queue;
   std::unique_lock lock(mutex_);
   Flight& own = flight(state, block.copy);
   if (done) own.done[slot] = done;
@@ -154,8 +184,11 @@ void Schedule::enqueued(const Block& block, size_t slot, Event* done) {
     if (next.copy != state.called || !next.taken || next.enqueueing) break;
     events.clear();
     std::copy_if(next.done.begin(), next.done.end(), std::back_inserter(events), [](Event* event) { return event != nullptr; });
+    const FedTransfer::Enqueued callback =
+        state.callbacks.empty() ? FedTransfer::Enqueued() : std::move(state.callbacks[state.called]);
     lock.unlock();
     if (queue.enqueued) queue.enqueued(state.called, events);
+    if (callback) callback(events);
     lock.lock();
     ++state.called;
     changed_.notify_all();

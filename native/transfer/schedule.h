@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <cstddef>
+#include <deque>
 #include <exception>
 #include <mutex>
 #include <optional>
@@ -29,15 +30,19 @@ inline constexpr size_t kLeastBlocks = 8;
 struct Survey {
   Survey(std::span<const HostQueue> queues, size_t most_buffer_bytes);
 
-  std::vector<std::vector<bool>> direct;  ///< for each queue, the stretches of all its copies
+  std::vector<std::deque<std::vector<bool>>> direct;  ///< stretches of each queue's copies
   size_t staged_blocks = 0, direct_blocks = 0;
   size_t buffer_bytes = 0;    ///< of a ring for all that is staged
   Device* staging = nullptr;  ///< one of the devices that need a ring, or any
 };
 
+/// Which stretches of a copy go directly.
+std::vector<bool> direct_stretches(const HostQueue& queue, const HostCopy& copy);
+
 /// A part of a copy, all staged or all direct: `bytes` from `offset` in `stretch` on, across as many stretches as it takes.
 struct Block {
   size_t queue = 0, copy = 0;
+  const HostCopy* of = nullptr;
   size_t stretch = 0, offset = 0;
   size_t bytes = 0;  ///< 0: the whole copy is empty
   bool direct = false;
@@ -46,15 +51,15 @@ struct Block {
   bool opens = false;      ///< the copy's other blocks are held back until this one, which is staged, has arrived
 
   /// Cuts off the first of it, at most so many bytes.
-  Block cut(const HostCopy& of, size_t most);
+  Block cut(size_t most);
 };
 
 /// Calls move(target, source, bytes, position in the block) for the block's part of each stretch.
 template <class Move>
-void for_each_part(const HostCopy& copy, const Block& block, Move&& move) {
+void for_each_part(const Block& block, Move&& move) {
   size_t offset = block.offset;
   for (size_t s = block.stretch, done = 0; done < block.bytes; ++s, offset = 0) {
-    const HostCopy::Stretch& stretch = copy.stretches[s];
+    const HostCopy::Stretch& stretch = block.of->stretches[s];
     const size_t bytes = std::min(block.bytes - done, stretch.bytes - offset);
     if (bytes) move(static_cast<char*>(stretch.target) + offset, static_cast<const char*>(stretch.source) + offset, bytes, done);
     done += bytes;
@@ -64,12 +69,15 @@ void for_each_part(const HostCopy& copy, const Block& block, Move&& move) {
 /// Thread-safe.
 class Schedule {
  public:
-  /// `queues` and `survey` must live as long. What is under way takes one of `slots`, which are the workers', with a buffer of
-  /// `buffer_bytes` each.
-  Schedule(std::span<const HostQueue> queues, const Survey& survey, size_t slots, size_t buffer_bytes);
+  /// A queue, which must live as long; with those of its copies' stretches that go directly. Fed: more copies come until close().
+  void add(HostQueue& queue, std::deque<std::vector<bool>> direct, bool fed);
+  /// What is under way takes one of `slots`, which are the workers', with a buffer of `buffer_bytes` each. After all queues.
+  void begin(size_t slots, size_t buffer_bytes);
 
-  const HostQueue& queue(const Block& block) const { return queues_[block.queue]; }
-  const HostCopy& copy(const Block& block) const { return queues_[block.queue].copies[block.copy]; }
+  void push(size_t queue, HostCopy copy, FedTransfer::Enqueued enqueued);
+  void close(size_t queue);
+
+  const HostQueue& queue(const Block& block) const { return *states_[block.queue].queue; }
 
   /// The worker's next block, of the first queue from its own on that has one. With `wait` it waits until there is one;
   /// nothing means then that all have been taken, or that the transfer has failed. A worker must not wait while it has a
@@ -95,24 +103,25 @@ class Schedule {
     std::vector<Event*> done;  // by slot; null: it has had none
   };
   struct State {
-    size_t copy = 0, stretch = 0, offset = 0;  // where the next block begins
-    size_t at_once = 0, share = 0;             // of the copy's staged blocks: what is moved at a time, and most bytes
-    Event* after = nullptr;                    // to wait for before them; null where it is done
-    size_t first = 0;                          // the copy's first stretch among the queue's
-    size_t called = 0;                         // copies whose callback has returned
-    size_t direct_blocks = 0;                  // under way
+    HostQueue* queue = nullptr;
+    std::deque<std::vector<bool>> direct;         // stretches of its copies
+    std::deque<FedTransfer::Enqueued> callbacks;  // of copies that were pushed
+    bool open = false;                            // for more of them
+    size_t copy = 0, stretch = 0, offset = 0;     // where the next block begins
+    size_t at_once = 0, share = 0;                // of the copy's staged blocks: what is moved at a time, and most bytes
+    Event* after = nullptr;                       // to wait for before them; null where it is done
+    size_t called = 0;                            // copies whose callback has returned
+    size_t direct_blocks = 0;                     // under way
     bool calling = false;
     std::vector<Flight> flights;  // copy c has flights[c % size]
   };
 
   std::optional<Block> next_block(size_t queue);
-  Block cut_block(size_t queue, size_t most_staged);
+  Block cut_block(State& state, size_t queue, size_t most_staged) const;
   bool all_taken() const;
   Flight& flight(State& state, size_t copy) const { return state.flights[copy % state.flights.size()]; }
 
-  const std::span<const HostQueue> queues_;
-  const Survey& survey_;
-  const size_t buffer_bytes_;
+  size_t buffer_bytes_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<State> states_;

@@ -11,9 +11,9 @@
 #include <thread>
 #include <vector>
 
-#include "core/engine.h"
 #include "core/error.h"
 #include "device/host_device.h"
+#include "engine/engine.h"
 
 namespace warpjoin {
 namespace {

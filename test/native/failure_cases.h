@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/engine.h"
 #include "core/error.h"
+#include "engine/engine.h"
 
 namespace warpjoin::testing {
 

@@ -14,9 +14,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/engine.h"
 #include "core/error.h"
 #include "device/host_device.h"
+#include "engine/engine.h"
 #include "primitives/hash_groups.h"
 #include "primitives/primitives.h"
 #include "words.h"

@@ -5,8 +5,8 @@
 #include <map>
 #include <random>
 
-#include "core/engine.h"
 #include "core/error.h"
+#include "engine/engine.h"
 
 namespace warpjoin::host {
 namespace {

@@ -7,8 +7,8 @@
 #include <numeric>
 #include <vector>
 
-#include "core/engine.h"
 #include "device/gpu_device.h"
+#include "engine/engine.h"
 
 #define SKIP_WITHOUT_GPUS(count)                                                                           \
   if (::warpjoin::visible_gpus().size() < static_cast<size_t>(count)) {                                    \

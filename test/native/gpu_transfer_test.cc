@@ -54,6 +54,7 @@ TEST_P(GpuTransfer, OverwritesNothingBeforeItIsConsumed) {
       for (const size_t bytes : {size_t{100'000}, size_t{3'000'001}}) {
         check_consumers(*engine, depth, 20, bytes, kind, slow_down);
         check_producers(*engine, depth, 20, bytes, kind, slow_down);
+        check_round_trips(*engine, depth, 20, bytes, kind, slow_down);
       }
     }
   }

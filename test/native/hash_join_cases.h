@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/engine.h"
+#include "engine/engine.h"
 #include "primitives/primitives.h"
 #include "words.h"
 

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/engine.h"
+#include "engine/engine.h"
 #include "failure_cases.h"
 #include "join/join.h"
 #include "words.h"

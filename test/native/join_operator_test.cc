@@ -9,7 +9,7 @@
 #include <tuple>
 #include <vector>
 
-#include "core/engine.h"
+#include "engine/engine.h"
 #include "far_device.h"
 #include "join/join.h"
 #include "join_cases.h"

@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "core/engine.h"
+#include "engine/engine.h"
 #include "join/join.h"
 #include "join/waiting_rows.h"
 #include "join_cases.h"

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/engine.h"
+#include "engine/engine.h"
 
 namespace warpjoin::testing {
 

@@ -131,7 +131,7 @@ inline void check_large_resident_counts(Engine& engine, const LargeSides& sides,
     relation.layout = layout;
     for (size_t d = 0; d < devices.size(); ++d) {
       const uint64_t begin = share_begin(side.rows, devices.size(), d), end = share_begin(side.rows, devices.size(), d + 1);
-      const TupleSpan& chunk = chunks.emplace_back(*devices[d], layout, end - begin).span;
+      const TupleSpan& chunk = chunks.emplace_back(devices[d]->memory(), layout, end - begin).span;
       const auto stream = devices[d]->create_stream();
       devices[d]->copy(chunk.keys, side.tuples.keys.as<uint32_t>() + begin, (end - begin) * 4, *stream);
       stream->synchronize();

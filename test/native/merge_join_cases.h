@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "core/engine.h"
 #include "core/error.h"
+#include "engine/engine.h"
 #include "join/join.h"
 #include "words.h"
 

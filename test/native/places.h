@@ -7,7 +7,7 @@
 #include <string>
 #include <tuple>
 
-#include "core/engine.h"
+#include "engine/engine.h"
 #include "far_device.h"
 
 namespace warpjoin::testing {

@@ -33,7 +33,7 @@ class ResidentSide {
       const uint64_t size = ends[d] - begin;
       TupleLayout written = layout;
       if (implied) written.value_bytes = 0;
-      const OwnedTuples& tuples = chunks_.emplace_back(device, written, size);
+      const OwnedTuples& tuples = chunks_.emplace_back(device.memory(), written, size);
       std::vector<char> keys(size * layout.key_bytes), values(size * written.value_bytes);
       for (uint64_t i = 0; i < size; ++i) {
         const uint64_t row = begin + i, value = payload ? payload_of(row) : row;
@@ -382,7 +382,7 @@ inline void check_announced_resident_bytes(Engine& engine, size_t left_rows, siz
     sides[s].layout = layout;
     for (size_t d = 0; d < g; ++d) {
       const uint64_t begin = share_begin(rows.size(), g, d), size = share_begin(rows.size(), g, d + 1) - begin;
-      const OwnedTuples& chunk = tuples.emplace_back(*devices[d], TupleLayout{8, 0}, size);
+      const OwnedTuples& chunk = tuples.emplace_back(devices[d]->memory(), TupleLayout{8, 0}, size);
       std::vector<uint64_t> keys(size);
       for (uint64_t i = 0; i < size; ++i) keys[i] = *rows[begin + i];
       const auto stream = devices[d]->create_stream();

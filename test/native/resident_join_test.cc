@@ -6,7 +6,7 @@
 #include <string>
 #include <tuple>
 
-#include "core/engine.h"
+#include "engine/engine.h"
 #include "far_device.h"
 #include "places.h"
 #include "resident_join_cases.h"

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "core/engine.h"
+#include "engine/engine.h"
 #include "failure_cases.h"
 #include "sort/sort.h"
 #include "words.h"

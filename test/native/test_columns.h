@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "core/column.h"
-#include "core/engine.h"
+#include "engine/engine.h"
 
 namespace warpjoin::test {
 

@@ -5,13 +5,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "core/engine.h"
+#include "engine/engine.h"
 #include "transfer/host_transfer.h"
 
 namespace warpjoin::testing {
@@ -161,7 +162,7 @@ class RandomQueue {
   std::vector<Bytes> host_bytes_;  // what must be there once the transfer is done
   Bytes device_bytes_;
   Buffer memory_;
-  std::vector<HostCopy> copies_;
+  std::deque<HostCopy> copies_;
   size_t called_ = 0;
 };
 
@@ -286,6 +287,77 @@ inline void check_producers(Engine& engine, size_t depth, size_t copies, size_t 
   for (size_t d = 0; d < producers.size(); ++d) {
     EXPECT_TRUE(host[d].read(copies * bytes) == producers[d].made) << d;
   }
+}
+
+/// Copies that come to each device, are copied on there by a slow stream, and leave it again. All share `slots`; the next one is
+/// pushed once the one before in its slot is on its way home.
+inline void check_round_trips(Engine& engine, size_t slots, size_t copies, size_t bytes, HostKind kind,
+                              const SlowDown& slow_down) {
+  SCOPED_TRACE(std::to_string(slots) + " slots, " + std::to_string(copies) + " trips of " + std::to_string(bytes));
+  struct Trips {
+    Buffer arriving, leaving;
+    Bytes sent;
+    std::vector<std::unique_ptr<Event>> ready, left;
+    std::unique_ptr<Stream> compute, leave;
+    size_t there = 0, home = 0;
+    std::function<void(size_t)> arrive;
+  };
+  std::deque<HostStripes> from, to;
+  const Job job;
+  FedTransfer transfer(engine, job);
+  std::vector<Trips> trips(engine.devices.size());
+  const auto view = [&](const HostStripes& host) {
+    std::vector<const void*> memory;
+    host.for_stretches(0, copies * bytes, [&](const void* at, size_t, size_t) { memory.push_back(at); });
+    return TupleView{memory.at(0), memory.size() > 1 ? memory[1] : nullptr, 0, 0};
+  };
+  for (size_t d = 0; d < trips.size(); ++d) {
+    Device& device = *engine.devices[d];
+    Trips& own = trips[d];
+    own.sent = random_bytes(copies * bytes, d + 1);
+    from.emplace_back(engine, device, copies * bytes, kind).write(own.sent);
+    to.emplace_back(engine, device, copies * bytes, kind).write(Bytes(copies * bytes, 0xA5));
+    device.memory().reserve(2 * StackAllocator::aligned(slots * bytes));
+    own.arriving = device.memory().allocate(slots * bytes);
+    own.leaving = device.memory().allocate(slots * bytes);
+    own.compute = device.create_stream();
+    own.leave = device.create_stream();
+    for (auto* events : {&own.ready, &own.left}) {
+      for (size_t s = 0; s < slots; ++s) events->push_back(device.create_event());
+    }
+    own.there = transfer.open(device, Direction::to_device, slots, view(from.back()));
+    own.home = transfer.open(device, Direction::to_host, 2, view(to.back()));
+    own.arrive = [&, d](size_t c) {
+      Trips& mine = trips[d];
+      const size_t slot = c % slots;
+      char* const in = mine.arriving.as<char>() + slot * bytes;
+      char* const out = mine.leaving.as<char>() + slot * bytes;
+      HostCopy there{{}, c < slots ? nullptr : mine.left[slot].get()}, home{{}, mine.ready[slot].get()};
+      from[d].for_stretches(c * bytes, bytes, [&](const void* at, size_t begin, size_t here) {
+        there.stretches.push_back({in + begin, at, here});
+      });
+      to[d].for_stretches(c * bytes, bytes, [&](void* at, size_t begin, size_t here) {
+        home.stretches.push_back({at, out + begin, here});
+      });
+      transfer.push(mine.there, std::move(there), [&, d, c, slot, in, out, home](std::span<Event* const> done) {
+        Trips& mine = trips[d];
+        for (Event* event : done) mine.compute->wait(*event);
+        slow_down(*engine.devices[d], *mine.compute);
+        engine.devices[d]->copy(out, in, bytes, *mine.compute);
+        mine.compute->record(*mine.ready[slot]);
+        transfer.push(mine.home, home, [&, d, c, slot](std::span<Event* const> done) {
+          Trips& mine = trips[d];
+          for (Event* event : done) mine.leave->wait(*event);
+          mine.leave->record(*mine.left[slot]);
+          if (c + slots < copies) mine.arrive(c + slots);
+        });
+        if (c + 1 == copies) transfer.close(mine.there), transfer.close(mine.home);
+      });
+    };
+    for (size_t c = 0; c < std::min(slots, copies); ++c) own.arrive(c);
+  }
+  transfer.run();
+  for (size_t d = 0; d < trips.size(); ++d) EXPECT_TRUE(to[d].read(copies * bytes) == trips[d].sent) << d;
 }
 
 }  // namespace warpjoin::testing

@@ -69,6 +69,7 @@ TEST_P(Transfer, OverwritesNothingBeforeItIsConsumed) {
         for (const HostKind kind : kinds(pinned)) {
           check_consumers(*engine, depth, 12, bytes, kind, slow_down);
           check_producers(*engine, depth, 12, bytes, kind, slow_down);
+          check_round_trips(*engine, depth, 12, bytes, kind, slow_down);
         }
       }
     }
@@ -85,6 +86,7 @@ TEST_P(Transfer, GivesAllEventsOfACopy) {
         for (const HostKind kind : kinds(pinned)) {
           check_consumers(*engine, depth, 6, bytes, kind, [](Device&, Stream&) {});
           check_producers(*engine, depth, 6, bytes, kind, [](Device&, Stream&) {});
+          check_round_trips(*engine, depth, 6, bytes, kind, [](Device&, Stream&) {});
         }
       }
     }
@@ -158,17 +160,27 @@ ErrorCode code_of(const std::function<void()>& call) {
   return ErrorCode::internal;
 }
 
+/// One queue, and what moves it with two slots.
+struct Scheduled {
+  transferring::Survey survey;
+  transferring::Schedule schedule;
+
+  Scheduled(HostQueue& queue, size_t most_buffer_bytes) : survey({&queue, 1}, most_buffer_bytes) {
+    schedule.add(queue, survey.direct[0], false);
+    schedule.begin(2, survey.buffer_bytes);
+  }
+};
+
 // The larger a copy the more of it is staged at a time, while it is in eight blocks at least.
 TEST(TransferBlocks, GrowWithTheCopy) {
   const auto engine = make_engine(1, 1);
   const auto buffer_mib = [&](Direction direction, size_t copy, size_t most) {
     HostQueue queue{.device = engine->devices[0].get(), .direction = direction};
     queue.copies = {{{{nullptr, nullptr, copy << 20}}}};
-    const transferring::Survey survey({&queue, 1}, most << 20);
-    transferring::Schedule schedule({&queue, 1}, survey, 2, survey.buffer_bytes);
-    const size_t block = schedule.take(0, true)->at_once;
-    EXPECT_EQ(block, direction == Direction::to_device ? survey.buffer_bytes / 2 : survey.buffer_bytes);
-    return survey.buffer_bytes >> 20;
+    Scheduled only(queue, most << 20);
+    const size_t block = only.schedule.take(0, true)->at_once, buffer = only.survey.buffer_bytes;
+    EXPECT_EQ(block, direction == Direction::to_device ? buffer / 2 : buffer);
+    return buffer >> 20;
   };
   for (const Direction direction : {Direction::to_host, Direction::to_device}) {
     for (const size_t copy : {1, 15, 16, 31}) EXPECT_EQ(buffer_mib(direction, copy, 8), 2u) << copy;
@@ -269,6 +281,82 @@ TEST(TransferErrors, OfACancelledJobStopIt) {
   }
 }
 
+/// Copies of 3 blocks to a device, that are pushed one by one.
+class Fed {
+ public:
+  static constexpr size_t kCopies = 40, kBytes = 3 * kBlock;
+
+  explicit Fed(Engine& engine) : device_(*engine.devices[0]) {
+    device_.memory().reserve(kCopies * kBytes);
+    memory_ = device_.memory().allocate(kCopies * kBytes);
+  }
+  void run(Engine& engine, const Job& job, const std::function<void(FedTransfer& transfer, size_t queue)>& feed) {
+    FedTransfer transfer(engine, job);
+    const size_t queue = transfer.open(device_, Direction::to_device, 2, {sent_.data(), nullptr, 0, sent_.size()});
+    std::thread feeder([&] { feed(transfer, queue); });
+    try {
+      transfer.run();
+    } catch (...) {
+      feeder.join();
+      throw;
+    }
+    feeder.join();
+  }
+  HostCopy copy(size_t c) { return {{{memory_.as<unsigned char>() + c * kBytes, sent_.data() + c * kBytes, kBytes}}, nullptr}; }
+  void check() const { EXPECT_TRUE(read_device(device_, memory_.data(), sent_.size()) == sent_); }
+
+ private:
+  Device& device_;
+  Bytes sent_ = random_bytes(kCopies * kBytes, 5);
+  Buffer memory_;
+};
+
+TEST(FedTransfers, AreFedByAnotherThread) {
+  for (const unsigned threads : {1, 4}) {
+    const auto engine = make_engine(2, threads);
+    Fed fed(*engine);
+    for (const size_t pause : {size_t{1}, size_t{7}, Fed::kCopies}) {
+      std::atomic<size_t> called = 0;
+      fed.run(*engine, Job(), [&](FedTransfer& transfer, size_t queue) {
+        for (size_t c = 0; c < Fed::kCopies; ++c) {
+          if (c % pause == 0) std::this_thread::sleep_for(std::chrono::microseconds(200));
+          transfer.push(queue, fed.copy(c), [&, c](std::span<Event* const>) { EXPECT_EQ(c, called++); });
+        }
+        transfer.close(queue);
+      });
+      EXPECT_EQ(called, Fed::kCopies);
+      fed.check();
+    }
+    fed.run(*engine, Job(), [](FedTransfer& transfer, size_t queue) { transfer.close(queue); });
+  }
+}
+
+TEST(FedTransfers, StopWhenACallbackFailsOrTheJobIsCancelled) {
+  for (const unsigned threads : {1, 4}) {
+    const auto engine = make_engine(1, threads);
+    Fed fed(*engine);
+    for (const bool cancels : {false, true}) {
+      Job job;
+      const auto feed = [&](FedTransfer& transfer, size_t queue) {
+        for (size_t c = 0; c < Fed::kCopies; ++c) {
+          transfer.push(queue, fed.copy(c), [&, c](std::span<Event* const>) {
+            if (c != 3) return;
+            if (!cancels) throw Error(ErrorCode::key_type, "no");
+            job.cancel();
+          });
+        }
+        transfer.close(queue);
+      };
+      EXPECT_EQ(code_of([&] { fed.run(*engine, job, feed); }), cancels ? ErrorCode::aborted : ErrorCode::key_type);
+    }
+    fed.run(*engine, Job(), [&](FedTransfer& transfer, size_t queue) {
+      for (size_t c = 0; c < Fed::kCopies; ++c) transfer.push(queue, fed.copy(c));
+      transfer.close(queue);
+    });
+    fed.check();
+  }
+}
+
 // A callback that waits for the other queue's: the other one goes on meanwhile.
 TEST(TransferCallbacks, HoldUpNoOtherQueue) {
   const auto engine = make_engine(2, 2);
@@ -329,8 +417,8 @@ TEST(TransferEvents, HoldBackWhatWouldWaitForThem) {
     if (!late) stream->synchronize();
     HostQueue queue{.device = &device};
     queue.copies = {{{{nullptr, nullptr, 16 * kBlock}}, after.get()}};
-    const transferring::Survey survey({&queue, 1}, kBlock);
-    transferring::Schedule schedule({&queue, 1}, survey, 2, kBlock);
+    Scheduled only(queue, kBlock);
+    transferring::Schedule& schedule = only.schedule;
     const transferring::Block first = *schedule.take(0, false);
     EXPECT_EQ(first.opens, late);
     EXPECT_EQ(first.after, late ? after.get() : nullptr);

@@ -14,7 +14,7 @@ const most = onGpus ? native().gpus().length : Number.POSITIVE_INFINITY;
 const COUNTS = [1, 2, 3, 4, 8];
 
 /** The least device memory limit that an engine can be made with: GPUs copy a pattern to each other at the start. */
-export const LEAST_DEVICE_LIMIT = onGpus ? 8192 : 0;
+export const LEAST_DEVICE_LIMIT = onGpus ? 8192 : 128;
 
 /** The numbers of devices that operators are tested on, as far as the host has them. */
 export const DEVICE_COUNTS = COUNTS.filter((count) => count <= most);

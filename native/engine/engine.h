@@ -9,7 +9,7 @@
 #include "core/thread_pool.h"
 #include "device/device.h"
 #include "device/pinned_pool.h"
-#include "transfer/transfer_streams.h"
+#include "engine/transfer_streams.h"
 
 namespace warpjoin {
 
