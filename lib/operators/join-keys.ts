@@ -3,7 +3,7 @@ import { canBeCarried, type Input, infoOf } from '../columns/input.js';
 import { type KeyPair, type ResultColumn, sameBytes } from '../columns/layout.js';
 import type { JoinKeysHandle, NativePayload, RelationHandle, Side } from '../native.js';
 import type { Call } from './call.js';
-import type { JoinTask } from './join.js';
+import type { JoinTask } from './join-task.js';
 
 /** How keys were made of the columns. */
 export function keysInWords({ made, bits, keyBytes, rowsAreKeysOf }: JoinKeysHandle): string {

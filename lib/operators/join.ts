@@ -1,7 +1,7 @@
 /** Joining two tables: validate, encode keys, plan, run the plan's steps, hand the columns over. */
 import { whenRead } from '../columns/batches.js';
 import { type Input, infoOf, stretchesForDevices } from '../columns/input.js';
-import { joinKeyColumns, joinLayout, type KeyPair, type ResultColumn } from '../columns/layout.js';
+import { joinKeyColumns, joinLayout, type ResultColumn } from '../columns/layout.js';
 import { buildTable, checkArrayRows, checkTableRows, rowNumbers } from '../columns/result.js';
 import { WarpjoinError } from '../errors.js';
 import type {
@@ -27,6 +27,7 @@ import {
   type JoinDeviceBytes,
   type JoinPlan,
   type JoinRequestShape,
+  type JoinStep,
   joinWork,
   planColumns,
   planCrossJoin,
@@ -37,22 +38,15 @@ import { checkHostBytes, columnBlocks, hostBlock, madeBytes } from '../plan/memo
 import { rowsTaken } from '../plan/order.js';
 import { type ColumnOrigin, type ColumnStep, isHandedOver, type PlannedColumn, type Resources } from '../plan/plan.js';
 import { quote } from '../suggest.js';
-import type { JoinIndices, ResidentTable, ResultTable, Stats } from '../types.js';
+import type { JoinIndices, ResidentTable, ResultTable } from '../types.js';
 import { type Call, type EngineCore, placed, runCall, tooManyRows } from './call.js';
 import { encodeKeys, givesKeys, keysInWords, pairOf } from './join-keys.js';
-import { type LoadedTable, loadResult, readInput } from './load.js';
+import { type Joined, type JoinTask, plannedCoalesced, rightOf } from './join-task.js';
+import { loadResult, readInput } from './load.js';
 import { executeResident, prepareResident, type ResidentJoin } from './resident-join.js';
-import { asResult, conversionBytes, fromHostMemory, isOutOfDeviceMemory, leastWidth, plannedWidth } from './shared.js';
+import { asResult, fromHostMemory, isOutOfDeviceMemory, plannedWidth } from './shared.js';
+import { runSteps } from './steps.js';
 import { checkUniqueKeys } from './validate.js';
-
-/** What a join works on, and what it is to give: columns, row numbers or the number of rows. */
-export interface JoinTask {
-  left: Input;
-  right: Input;
-  keys: readonly KeyPair[] | null;
-  settings: JoinSettings;
-  want: { columns: ResultColumn[] } | 'indices' | 'count';
-}
 
 interface Prepared {
   /** null: no column of this side is needed in host memory. */
@@ -75,17 +69,6 @@ interface Keyed {
   keys: JoinKeysHandle;
   shape: JoinRequestShape;
   deviceBytes: JoinDeviceBytes;
-}
-
-export interface Joined {
-  columns: NativeResultColumn[];
-  /** Row numbers, where these are asked for. */
-  left: NativeResultColumn | null;
-  right: NativeResultColumn | null;
-  /** A result that stays on the devices, in place of the columns. */
-  table: LoadedTable | null;
-  rows: number;
-  stats: Stats;
 }
 
 export async function joinTables(
@@ -219,18 +202,6 @@ async function prepareRows(call: Call, task: JoinTask, joined: ResidentJoin): Pr
     (request.wantLeft ? 8 : 0) +
     (request.wantRight ? 8 : 0);
   return { ...(await relationsOf(call, task, made)), keyed: null, joined, request, planned, rowBytes, plan, resources };
-}
-
-/** The right column that a left key column is equal to. */
-const rightOf = (keys: JoinTask['keys'], left: number): number => keys!.find((key) => key.left === left)!.right;
-
-/** A full join's coalesced key, with the host memory that making both columns one type takes meanwhile. */
-export function plannedCoalesced({ left, right, keys }: JoinTask, { name, column, common }: ResultColumn): PlannedColumn {
-  const planned: PlannedColumn = { name, from: 'coalesced', width: plannedWidth(left, column), stretches: null, side: null };
-  if (!common) return planned;
-  const { info, as } = common;
-  const scratchBytes = conversionBytes(left, column, as.left) + conversionBytes(right, rightOf(keys, column), as.right);
-  return { ...planned, width: leastWidth(info), scratchBytes };
 }
 
 /** The columns of both inputs that `columns` of the result are made of, checked. */
@@ -402,89 +373,85 @@ function shapeOf(
 }
 
 async function execute(call: Call, task: JoinTask, prepared: Prepared): Promise<Joined> {
-  const { keyed, request, plan } = prepared;
+  const { keyed, request, plan, relations, position } = prepared;
   const { native, job } = call;
   const keys = keyed?.keys ?? null;
   const runs: Record<Side, RunHandle[]> = { left: [], right: [] };
-  let rows: RowsHandle | undefined;
-  call.follow(plan);
-  for (const step of plan.steps) {
-    switch (step.op) {
-      case 'sort': {
-        const { algorithm, devices, chunksetEnds, spill } = step;
-        const side = step.side!;
-        runs[side] = await call.step(step, () =>
-          native.sortJoinSide(job, keys!, side, { algorithm, devices, chunksetEnds, spill }),
-        );
-        for (const run of runs[side]) call.keep(run);
-        break;
+  const columns: NativeResultColumn[] = [];
+  let rows!: RowsHandle;
+  let size = 0;
+  /** What is behind the join is planned anew for the rows that there are. */
+  const found = (made: RowsHandle): void => {
+    rows = call.keep(made);
+    call.free(keys);
+    size = task.keys ? rowsTaken(task.settings, rows.size) : rows.size;
+    checkRows(call, size, task, prepared);
+    if (keyed && task.want !== 'count') planColumns(plan, rows.size, keyed.shape, keyed.deviceBytes, prepared.resources);
+  };
+  const instead = await runSteps<JoinStep, () => Promise<Prepared>>(call, plan, {
+    async sort({ side, algorithm, devices, chunksetEnds, spill }) {
+      runs[side!] = await native.sortJoinSide(job, keys!, side!, { algorithm, devices, chunksetEnds, spill });
+      for (const run of runs[side!]) call.keep(run);
+    },
+    async merge({ side }) {
+      const merged = call.keep(await native.mergeRuns(job, runs[side!]));
+      call.free(...runs[side!]);
+      runs[side!] = [merged];
+    },
+    async hashJoin({ buildLeft, devices, rounds, partitions }) {
+      try {
+        found(await native.hashJoin(job, keys!, { ...request, buildLeft }, { devices, rounds, partitions }));
+      } catch (error) {
+        if (!isOutOfDeviceMemory(error)) throw error;
+        return async () => ({ ...prepared, ...(await planInstead(call, prepared, (error as Error).message)) });
       }
-      case 'merge': {
-        const side = step.side!;
-        const merged = call.keep(await call.step(step, () => native.mergeRuns(job, runs[side])));
-        call.free(...runs[side]);
-        runs[side] = [merged];
-        break;
-      }
-      case 'hashJoin': {
-        const { buildLeft, devices, rounds, partitions } = step;
-        try {
-          rows = await call.step(step, () =>
-            native.hashJoin(job, keys!, { ...request, buildLeft }, { devices, rounds, partitions }),
-          );
-        } catch (error) {
-          if (!isOutOfDeviceMemory(error)) throw error;
-          const { shape, deviceBytes } = keyed!;
-          const resources = { ...call.resources, links: prepared.resources.links };
-          const without = async (of: JoinRequestShape): Promise<Planned> => {
-            const instead = planWithoutHash(of, deviceBytes, resources, (error as Error).message);
-            return { plan: { ...instead, loaded: plan.loaded }, resources };
-          };
-          return execute(call, task, { ...prepared, ...(await planInOrder(call, keys!, shape, without)) });
-        }
-        break;
-      }
-      case 'mergeJoin': {
-        const { buildLeft, devices, subpartitions } = step;
-        const [left, right] = [runs.left[0] ?? null, runs.right[0] ?? null];
-        rows = await call.step(step, () =>
-          native.mergeJoin(job, keys!, left, right, { ...request, buildLeft }, { devices, subpartitions }),
-        );
-        call.free(left, right);
-        break;
-      }
-      case 'sortMergeJoin': {
-        const { buildLeft, devices } = step;
-        rows = await call.step(step, () => native.sortMergeJoin(job, keys!, { ...request, buildLeft }, devices));
-        break;
-      }
-      case 'residentJoin': {
-        const { tables, lent } = prepared.joined!;
-        rows = await call.step(step, () => native.joinTablesHome(job, tables, request));
-        call.free(tables.keys, ...lent);
-        break;
-      }
-      case 'lookupJoin':
-        rows = await call.step(step, () => native.lookupJoin(job, keys!, request));
-        break;
-      case 'crossJoin':
-        rows = await call.step(step, () => {
-          const { order, offset, limit } = task.settings;
-          return native.crossJoin(job, task.left.rows, task.right.rows, request.maxRows, order ?? 'left', offset, limit);
-        });
-        break;
-    }
-  }
-  call.keep(rows!);
-  call.free(keys);
-  const size = task.keys ? rowsTaken(task.settings, rows!.size) : rows!.size;
-  checkRows(call, size, task, prepared);
-  await takeRows(call, task, prepared, rows!);
-  const columns = await makeColumns(call, task, prepared, rows!);
-  const { skew, splitRows } = rows!;
-  const left = task.want === 'indices' ? native.takeJoinValues(job, rows!, 'left') : null;
-  const right = task.want === 'indices' && request.wantRight ? native.takeJoinValues(job, rows!, 'right') : null;
-  call.free(rows!, prepared.relations.left, prepared.relations.right);
+      return undefined;
+    },
+    async mergeJoin({ buildLeft, devices, subpartitions }) {
+      const [left, right] = [runs.left[0] ?? null, runs.right[0] ?? null];
+      const made = await native.mergeJoin(job, keys!, left, right, { ...request, buildLeft }, { devices, subpartitions });
+      call.free(left, right);
+      found(made);
+    },
+    async sortMergeJoin({ buildLeft, devices }) {
+      found(await native.sortMergeJoin(job, keys!, { ...request, buildLeft }, devices));
+    },
+    async residentJoin() {
+      const { tables, lent } = prepared.joined!;
+      const made = await native.joinTablesHome(job, tables, request);
+      call.free(tables.keys, ...lent);
+      found(made);
+    },
+    async lookupJoin() {
+      found(await native.lookupJoin(job, keys!, request));
+    },
+    async crossJoin() {
+      const { order, offset, limit } = task.settings;
+      const [left, right] = [task.left.rows, task.right.rows];
+      found(await native.crossJoin(job, left, right, request.maxRows, order ?? 'left', offset, limit));
+    },
+    async orderRows({ side }) {
+      checkHostBytes(`Ordering ${rows.size} rows`, orderBytes(call, task, request, rows.size), call.resources);
+      await native.orderRows(job, rows, side);
+    },
+    async sliceRows({ offset, limit }) {
+      await native.sliceRows(job, rows, offset, limit);
+    },
+    async gather({ side, columns: gathered, devices }) {
+      const wanted = (task.want as { columns: ResultColumn[] }).columns;
+      const inputs = gathered.map((index) => position[side!].get(wanted[index]!.column)!);
+      const made = await native.gatherOnDevices(job, relations[side!]!, inputs, rows, side!, devices);
+      for (const [index, column] of gathered.entries()) columns[column] = made[index]!;
+    },
+    async column(step) {
+      columns[step.column] = await makeColumn(call, task, prepared, rows, step);
+    },
+  });
+  if (instead) return execute(call, task, await instead());
+  const { skew, splitRows } = rows;
+  const left = task.want === 'indices' ? native.takeJoinValues(job, rows, 'left') : null;
+  const right = task.want === 'indices' && request.wantRight ? native.takeJoinValues(job, rows, 'right') : null;
+  call.free(rows, relations.left, relations.right);
   return {
     columns,
     left,
@@ -495,16 +462,14 @@ async function execute(call: Call, task: JoinTask, prepared: Prepared): Promise<
   };
 }
 
-/** Brings the rows of a join into the order that was asked for, and drops those that are not of the result. */
-async function takeRows(call: Call, task: JoinTask, { plan, request }: Prepared, rows: RowsHandle): Promise<void> {
-  const { native, job } = call;
-  for (const step of plan.steps) {
-    if (step.op === 'orderRows') {
-      checkHostBytes(`Ordering ${rows.size} rows`, orderBytes(call, task, request, rows.size), call.resources);
-      await call.step(step, () => native.orderRows(job, rows, step.side));
-    }
-    if (step.op === 'sliceRows') await call.step(step, () => native.sliceRows(job, rows, step.offset, step.limit));
-  }
+/** A join without hashing, once the devices turn out too small for it. */
+async function planInstead(call: Call, { keyed, plan, resources }: Prepared, why: string): Promise<Planned> {
+  const { keys, shape, deviceBytes } = keyed!;
+  const left = { ...call.resources, links: resources.links };
+  return planInOrder(call, keys, shape, async (of) => ({
+    plan: { ...planWithoutHash(of, deviceBytes, left, why), loaded: plan.loaded },
+    resources: left,
+  }));
 }
 
 /** Host memory of ordering so many rows, beside them. */
@@ -553,25 +518,6 @@ function checkHolds(call: Call, { left, right, want }: JoinTask, rows: number): 
 }
 
 const rowNumberBytes = ({ rows }: Input): number => (rows < 2 ** 32 - 1 ? 4 : 8);
-
-/** Makes the result's columns, as planned anew for the rows that there are. */
-async function makeColumns(call: Call, task: JoinTask, prepared: Prepared, rows: RowsHandle): Promise<NativeResultColumn[]> {
-  const { keyed, plan, relations, position, resources } = prepared;
-  if (keyed) planColumns(plan, rows.size, keyed.shape, keyed.deviceBytes, resources);
-  const columns: NativeResultColumn[] = [];
-  for (const step of plan.steps) {
-    if (step.op === 'column') columns[step.column] = await call.step(step, () => makeColumn(call, task, prepared, rows, step));
-    if (step.op !== 'gather') continue;
-    const side = step.side!;
-    const wanted = (task.want as { columns: ResultColumn[] }).columns;
-    const inputs = step.columns.map((index) => position[side].get(wanted[index]!.column)!);
-    const made = await call.step(step, () =>
-      call.native.gatherOnDevices(call.job, relations[side]!, inputs, rows, side, step.devices),
-    );
-    for (const [index, column] of step.columns.entries()) columns[column] = made[index]!;
-  }
-  return columns;
-}
 
 async function makeColumn(
   call: Call,

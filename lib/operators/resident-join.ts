@@ -9,6 +9,7 @@ import { type TypeInfo, typeName } from '../columns/types.js';
 import type {
   KeyedTables,
   NativeJoinRequest,
+  NativeResultColumn,
   ResidentHandle,
   ResidentOrigin,
   Side,
@@ -22,10 +23,11 @@ import { ALL_ROWS, takesAll } from '../plan/order.js';
 import { type ColumnOrigin, type PlannedColumn, type Resources, readEachOther } from '../plan/plan.js';
 import { planResidentJoin } from '../plan/resident.js';
 import type { Call } from './call.js';
-import { type Joined, type JoinTask, plannedCoalesced } from './join.js';
+import { type Joined, type JoinTask, plannedCoalesced } from './join-task.js';
 import type { Resident } from './load.js';
 import { carriedThere, lend, planThere, stayingTable, useThere } from './resident.js';
 import { isOutOfDeviceMemory, plannedWidth } from './shared.js';
+import { runSteps } from './steps.js';
 
 /** A join that runs where its tables lie. */
 export interface ResidentJoin {
@@ -279,22 +281,25 @@ export async function executeResident(
   origins: ResidentOrigin[],
 ): Promise<Joined> {
   const { native, job } = call;
-  const [join, home] = plan.steps;
-  call.follow(plan);
-  const made = call.keep(await call.step(join!, () => native.joinTables(job, tables, request, origins, order)));
-  call.free(tables.keys, ...lent);
+  const columns: NativeResultColumn[] = [];
+  let made!: ResidentHandle;
+  await runSteps(call, plan, {
+    async residentJoin() {
+      made = call.keep(await native.joinTables(job, tables, request, origins, order));
+      call.free(tables.keys, ...lent);
+      if (task.settings.resident) return;
+      checkTableRows(made.rows, 'Join the left table in parts, or leave the result on the GPUs with resident: true.');
+      const bytes = planned.reduce((sum, { width }) => sum + made.rows * width, 0);
+      checkHostBytes(`Making the columns of a result of ${made.rows} rows`, bytes, resources);
+    },
+    async bringHome() {
+      columns.push(...(await native.bringHome(job, made, [...origins.keys()])));
+      call.free(made);
+    },
+  });
   const { rows } = made;
-  const inputRows = [task.left.rows, task.right.rows];
-  const result = { columns: [], left: null, right: null, table: null, rows };
-  if (task.settings.resident) {
-    const { columns } = task.want as { columns: ResultColumn[] };
-    const table = stayingTable(call, columns, task.left, made);
-    return { ...result, table, stats: call.stats(plan, inputRows, rows, made) };
-  }
-  checkTableRows(rows, 'Join the left table in parts, or leave the result on the GPUs with resident: true.');
-  const bytes = planned.reduce((sum, { width }) => sum + rows * width, 0);
-  checkHostBytes(`Making the columns of a result of ${rows} rows`, bytes, resources);
-  const columns = await call.step(home!, () => native.bringHome(job, made, [...origins.keys()]));
-  call.free(made);
-  return { ...result, columns, stats: call.stats(plan, inputRows, rows, made) };
+  const wanted = (task.want as { columns: ResultColumn[] }).columns;
+  const table = task.settings.resident ? stayingTable(call, wanted, task.left, made) : null;
+  const stats = call.stats(plan, [task.left.rows, task.right.rows], rows, made);
+  return { columns, left: null, right: null, table, rows, stats };
 }

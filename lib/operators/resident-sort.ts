@@ -1,6 +1,6 @@
 /** Sorts of a loaded table where it lies, from which nothing but what is asked for comes home. */
 import { canBeDecoded, isForDevices } from '../columns/input.js';
-import type { RowWindow, TableSortKeysHandle } from '../native.js';
+import type { NativeResultColumn, ResidentHandle, RowWindow, TableSortKeysHandle } from '../native.js';
 import { type ColumnOrigin, type PlannedColumn, type Resources, readEachOther } from '../plan/plan.js';
 import { planResidentSort } from '../plan/resident.js';
 import type { SortPlan } from '../plan/sort.js';
@@ -10,6 +10,7 @@ import type { Resident } from './load.js';
 import { carriedThere, planThere, stayingTable, useThere } from './resident.js';
 import { plannedWidth } from './shared.js';
 import type { Sorted, SortTask } from './sort.js';
+import { runSteps } from './steps.js';
 
 /** A sort that runs where its table lies. */
 export interface ResidentSort {
@@ -88,16 +89,19 @@ function carriedOf({ table, keys, columns }: SortTask, resident: Resident): numb
 export async function executeResidentSort(call: Call, task: SortTask, prepared: ResidentSort): Promise<Sorted> {
   const { keys, positions, window, plan } = prepared;
   const { native, job } = call;
-  const [sort, home] = plan.steps;
-  call.follow(plan);
-  const made = call.keep(await call.step(sort!, () => native.sortTable(job, keys, positions, window)));
-  call.free(keys);
+  const columns: NativeResultColumn[] = [];
+  let made!: ResidentHandle;
+  await runSteps(call, plan, {
+    async residentSort() {
+      made = call.keep(await native.sortTable(job, keys, positions, window));
+      call.free(keys);
+    },
+    async bringHome() {
+      columns.push(...(await native.bringHome(job, made, [...positions.keys()])));
+      call.free(made);
+    },
+  });
   const { rows } = made;
-  if (task.resident) {
-    const table = stayingTable(call, task.columns, task.table, made);
-    return { columns: [], table, rows, stats: call.stats(plan, [task.table.rows], rows) };
-  }
-  const columns = await call.step(home!, () => native.bringHome(job, made, [...positions.keys()]));
-  call.free(made);
-  return { columns, table: null, rows, stats: call.stats(plan, [task.table.rows], rows) };
+  const table = task.resident ? stayingTable(call, task.columns, task.table, made) : null;
+  return { columns, table, rows, stats: call.stats(plan, [task.table.rows], rows) };
 }

@@ -24,6 +24,7 @@ import {
   rowRange,
   type SortDeviceBytes,
   type SortPlan,
+  type SortPlanStep,
   sortWork,
 } from '../plan/sort.js';
 import { quote } from '../suggest.js';
@@ -32,6 +33,7 @@ import { type Call, type EngineCore, placed, runCall } from './call.js';
 import { type LoadedTable, loadResult, readInput } from './load.js';
 import { executeResidentSort, prepareResidentSort, type ResidentSort } from './resident-sort.js';
 import { asResult, fromHostMemory, isOutOfDeviceMemory, plannedWidth, textBytes } from './shared.js';
+import { runSteps } from './steps.js';
 
 /** What a sort works on. */
 export interface SortTask {
@@ -277,7 +279,6 @@ async function encodeAndPlan(
 async function execute(call: Call, task: SortTask, prepared: Prepared): Promise<Sorted> {
   const { relation, keys, position, plan } = prepared;
   const { native, job } = call;
-  call.follow(plan);
   let runs: RunHandle[] = [];
   const columns: NativeResultColumn[] = [];
   const handsOverKeys = plan.steps.some((step) => step.op === 'column' && step.from === 'keys');
@@ -286,71 +287,63 @@ async function execute(call: Call, task: SortTask, prepared: Prepared): Promise<
     call.free(keys);
     if (keys && !handsOverKeys) native.dropKeys(runs[0]!);
   };
-  for (const step of plan.steps) {
-    switch (step.op) {
-      case 'sort': {
-        const { algorithm, devices, chunksetEnds, spill } = step;
-        runs = await call.step(step, () => native.sortChunksets(job, keys!, { algorithm, devices, chunksetEnds, spill }));
-        for (const run of runs) call.keep(run);
-        break;
-      }
-      case 'copy':
-        runs = [call.keep(await call.step(step, () => native.copyRun(job, keys!)))];
-        break;
-      case 'top': {
-        const specs = task.by.map(({ descending, nullsLast }, index) => {
-          return { column: position.get(task.keys[index]!)!, descending, nullsLast };
-        });
-        runs = [call.keep(await call.step(step, () => native.topRows(job, relation, specs, step.skip, step.count)))];
-        break;
-      }
-      case 'cut': {
-        const cut = call.keep(await call.step(step, () => native.cutRun(job, runs[0]!, step.begin, step.end)));
-        call.free(...runs);
-        runs = [cut];
-        break;
-      }
-      case 'merge': {
-        const merged = call.keep(await call.step(step, () => native.mergeRuns(job, runs)));
-        call.free(...runs);
-        runs = [merged];
-        break;
-      }
-      case 'refine':
-        await call.step(step, () => native.refineTies(job, keys!, runs[0]!));
-        break;
-      case 'gather': {
-        dropKeys();
-        const inputs = step.columns.map((index) => position.get(task.columns[index]!.column)!);
-        const made = await call.step(step, () => native.gatherOnDevices(job, relation, inputs, runs[0]!, 'left', step.devices));
-        for (const [index, column] of step.columns.entries()) columns[column] = made[index]!;
-        break;
-      }
-      case 'column': {
-        const run = runs[0]!;
-        const { column } = task.columns[step.column]!;
-        const gather = (): Promise<NativeResultColumn> => native.gather(job, relation, position.get(column)!, run, 'left');
-        if (step.from === 'decoded') {
-          const made = await call.step(step, async () => {
-            const exact = await native.decodeKeys(job, keys!, task.keys.indexOf(column), run);
-            return exact ?? (keys!.carriesPayload ? null : gather());
-          });
-          if (!made) {
-            // The carried payload took the place of the row numbers that this column turns out to need.
-            call.free(keys, relation, ...runs);
-            return execute(call, task, await prepareFromHost(call, task, false, prepared.why));
-          }
-          columns[step.column] = made;
-        } else {
-          dropKeys();
-          const take = async (): Promise<NativeResultColumn> =>
-            step.from === 'keys' ? native.takeKeys(job, run) : native.takeValues(job, run);
-          columns[step.column] = await call.step(step, step.from === 'gathered' ? gather : take);
+  /** One run in place of those before it. */
+  const goOnWith = (run: RunHandle): void => {
+    call.keep(run);
+    call.free(...runs);
+    runs = [run];
+  };
+  const instead = await runSteps<SortPlanStep, () => Promise<Prepared>>(call, plan, {
+    async sort({ algorithm, devices, chunksetEnds, spill }) {
+      runs = await native.sortChunksets(job, keys!, { algorithm, devices, chunksetEnds, spill });
+      for (const run of runs) call.keep(run);
+    },
+    async copy() {
+      goOnWith(await native.copyRun(job, keys!));
+    },
+    async top({ skip, count }) {
+      const specs = task.by.map(({ descending, nullsLast }, index) => {
+        return { column: position.get(task.keys[index]!)!, descending, nullsLast };
+      });
+      goOnWith(await native.topRows(job, relation, specs, skip, count));
+    },
+    async cut({ begin, end }) {
+      goOnWith(await native.cutRun(job, runs[0]!, begin, end));
+    },
+    async merge() {
+      goOnWith(await native.mergeRuns(job, runs));
+    },
+    async refine() {
+      await native.refineTies(job, keys!, runs[0]!);
+    },
+    async gather({ columns: gathered, devices }) {
+      dropKeys();
+      const inputs = gathered.map((index) => position.get(task.columns[index]!.column)!);
+      const made = await native.gatherOnDevices(job, relation, inputs, runs[0]!, 'left', devices);
+      for (const [index, column] of gathered.entries()) columns[column] = made[index]!;
+    },
+    async column({ column: index, from }) {
+      const run = runs[0]!;
+      const { column } = task.columns[index]!;
+      const gather = (): Promise<NativeResultColumn> => native.gather(job, relation, position.get(column)!, run, 'left');
+      if (from === 'decoded') {
+        const exact = await native.decodeKeys(job, keys!, task.keys.indexOf(column), run);
+        const made = exact ?? (keys!.carriesPayload ? null : await gather());
+        if (!made) {
+          // The carried payload took the place of the row numbers that this column turns out to need.
+          call.free(keys, relation, ...runs);
+          return () => prepareFromHost(call, task, false, prepared.why);
         }
-        break;
+        columns[index] = made;
+        return undefined;
       }
-    }
-  }
+      dropKeys();
+      columns[index] =
+        from === 'gathered' ? await gather() : from === 'keys' ? native.takeKeys(job, run) : native.takeValues(job, run);
+      return undefined;
+    },
+  });
+  if (instead) return execute(call, task, await instead());
   const rows = runs[0]!.size;
   if (rows !== task.rows.end - task.rows.begin)
     throw new WarpjoinError('ERR_INTERNAL', `Sorted ${rows} rows of ${task.table.rows}.`);

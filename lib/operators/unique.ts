@@ -4,7 +4,7 @@ import { type Input, stretchesForDevices } from '../columns/input.js';
 import { type ResultColumn, sortLayout, uniqueKeyColumns } from '../columns/layout.js';
 import { buildTable, checkTableRows } from '../columns/result.js';
 import { NO_FACTOR } from '../columns/types.js';
-import type { JoinKeysHandle, NativeResultColumn, RelationHandle } from '../native.js';
+import type { JoinKeysHandle, NativeResultColumn, RelationHandle, RowsHandle } from '../native.js';
 import { explainUniqueSchema, uniqueSchema } from '../options.js';
 import { explain } from '../plan/explain.js';
 import { checkHostBytes, columnBlocks } from '../plan/memory.js';
@@ -16,6 +16,7 @@ import type { ResultTable, Stats } from '../types.js';
 import { type Call, type EngineCore, runCall } from './call.js';
 import { readInput } from './load.js';
 import { asResult, fromHostMemory, plannedWidth } from './shared.js';
+import { runSteps } from './steps.js';
 
 interface UniqueTask {
   table: Input;
@@ -129,19 +130,21 @@ interface Unique {
 async function execute(call: Call, task: UniqueTask, prepared: Prepared): Promise<Unique> {
   const { relation, keys, position, planned, plan } = prepared;
   const { native, job } = call;
-  call.follow(plan);
-  const [find, ...made] = plan.steps as [UniqueRowsStep, ...UniquePlan['steps']];
-  const rows = call.keep(await call.step(find, () => native.uniqueRows(job, keys, task.keep)));
-  call.free(keys);
-  checkTableRows(rows.size, 'Take the unique rows of the table in parts.');
-  const bytes = planned.reduce((sum, column) => sum + columnBlocks(rows.size, column), 0);
-  checkHostBytes(`Making the columns of ${rows.size} unique rows`, bytes, call.resources);
   const columns: NativeResultColumn[] = [];
-  for (const step of made) {
-    if (step.op !== 'column') continue;
-    const { column } = task.columns[step.column]!;
-    columns[step.column] = await call.step(step, () => native.gather(job, relation, position.get(column)!, rows, 'left'));
-  }
+  let rows!: RowsHandle;
+  await runSteps(call, plan, {
+    async uniqueRows() {
+      rows = call.keep(await native.uniqueRows(job, keys, task.keep));
+      call.free(keys);
+      checkTableRows(rows.size, 'Take the unique rows of the table in parts.');
+      const bytes = planned.reduce((sum, column) => sum + columnBlocks(rows.size, column), 0);
+      checkHostBytes(`Making the columns of ${rows.size} unique rows`, bytes, call.resources);
+    },
+    async column(step) {
+      const { column } = task.columns[step.column]!;
+      columns[step.column] = await native.gather(job, relation, position.get(column)!, rows, 'left');
+    },
+  });
   call.free(rows, relation);
   return { columns, rows: rows.size, stats: call.stats(plan, [task.table.rows], rows.size) };
 }

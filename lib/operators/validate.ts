@@ -5,7 +5,7 @@ import { WarpjoinError } from '../errors.js';
 import type { RelationHandle, Side } from '../native.js';
 import { quote, show } from '../suggest.js';
 import type { Call } from './call.js';
-import type { JoinTask } from './join.js';
+import type { JoinTask } from './join-task.js';
 import { selfKeys } from './unique.js';
 
 /** Rejects with ERR_DUPLICATE_KEY where two rows of a side that has to be unique share a key. */

@@ -74,7 +74,8 @@ export interface JoinDeviceBytes {
   gather(side: Side, columns: readonly number[], rows: number, devices: number): number;
 }
 
-export type JoinPlan = Plan<Exclude<Step, RefineStep>>;
+export type JoinStep = Exclude<Step, RefineStep>;
+export type JoinPlan = Plan<JoinStep>;
 
 /** Rows that a join surely gives. */
 export function leastRows(how: JoinKind, left: number, right: number): number {

@@ -305,9 +305,18 @@ export function columnStep(
   return { op: 'column', label: `column ${name} (${how})`, column: index, from, estimate: made() };
 }
 
-export type SortPlan = Plan<
-  SortStep | CopyStep | TopStep | CutStep | MergeStep | RefineStep | ColumnStep | GatherStep | ResidentSortStep | BringHomeStep
->;
+export type SortPlanStep =
+  | SortStep
+  | CopyStep
+  | TopStep
+  | CutStep
+  | MergeStep
+  | RefineStep
+  | ColumnStep
+  | GatherStep
+  | ResidentSortStep
+  | BringHomeStep;
+export type SortPlan = Plan<SortPlanStep>;
 
 /** In place of sorting: a copy of tuples that are in order already. */
 function copySteps(relation: Tuples, { threads }: Resources) {
