@@ -13,7 +13,7 @@ import { escaped } from './width.js';
 /** Shows or writes the first rows. */
 export async function head(context: Context, operands: readonly string[]): Promise<void> {
   const { options, progress, signal } = context;
-  const rows = options.count('rows') ?? DEFAULT_ROWS;
+  const rows = options.count('limit') ?? DEFAULT_ROWS;
   const target = { ...targetOf(options), shownRows: rows };
   const input = new Input(operands, context);
   const check = ({ name, schema }: KnownInput) => {

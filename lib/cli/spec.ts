@@ -199,7 +199,7 @@ export const commands = {
     several: true,
     summary: 'show or write the first rows of files',
     options: {
-      rows: { short: 'n', value: 'N', kind: 'count', help: 'how many rows (default: 10)' },
+      limit: { short: 'n', value: 'N', kind: 'count', help: 'how many rows (default: 10)' },
       select,
       ...output,
       ...files,

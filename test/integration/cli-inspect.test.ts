@@ -41,7 +41,7 @@ describe('head', () => {
   });
 
   it('knows when there are no more', async () => {
-    expect((await printed('head', at('t.csv'), '-n', '25')).trim().split('\n').at(-1)).toBe('25 rows');
+    expect((await printed('head', at('t.csv'), '--limit', '25')).trim().split('\n').at(-1)).toBe('25 rows');
     expect((await printed('head', at('t.json'), '-n', '0')).trim().split('\n').at(-1)).toBe('first 0 rows; there are more');
   });
 });
