@@ -7,6 +7,8 @@ export type CsvType = 'empty' | 'bool' | 'int64' | 'float64' | 'date' | 'timesta
 export interface CsvReaderOptions {
   /** 1 to 256. */
   threads: number;
+  /** The most memory that the rows and the reader take. */
+  memoryBytes: number;
   /** An ASCII code that is neither a quote nor a line end. */
   delimiter: number;
   header: boolean;

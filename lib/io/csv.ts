@@ -20,6 +20,7 @@ import {
 import Papa from 'papaparse';
 import { untilAborted } from '../abort.js';
 import { WarpjoinError } from '../errors.js';
+import { physicalMemory } from '../machine.js';
 import { type NativeResultColumn, native } from '../native.js';
 import { asAddonError } from './addon-errors.js';
 import { emptyBatch } from './batches.js';
@@ -54,6 +55,7 @@ export interface CsvSizes {
   /** Bytes that one thread parses at a time. */
   partBytes?: number;
   threads?: number;
+  memoryBytes?: number;
 }
 
 const typeNames: readonly CsvTypeName[] = ['bool', 'int64', 'float64', 'date', 'timestamp', 'timestamptz', 'utf8'];
@@ -207,9 +209,14 @@ class Pass {
     known: CsvType[] = [],
   ) {
     signal?.throwIfAborted();
-    const { threads = Math.min(availableParallelism(), mostThreads), partBytes = bytesPerPart } = sizes;
+    const {
+      threads = Math.min(availableParallelism(), mostThreads),
+      partBytes = bytesPerPart,
+      memoryBytes = physicalMemory(),
+    } = sizes;
     this.reader = new (native().CsvReader)({
       threads,
+      memoryBytes,
       delimiter: (options.delimiter ?? delimiterOf(source.name)).charCodeAt(0),
       header: options.header ?? true,
       nullValues: options.nullValues ?? [],
@@ -287,7 +294,8 @@ async function* withSource<T>(
  * UTC where values have an offset) or utf8; a column without values is utf8. A number counts as one only if it is written as
  * numbers are: 007 is text. An empty field is null, quoted or not. In a file of one column a blank line is a null; elsewhere it is
  * skipped. Text that follows numbers is found late: a regular file is then read twice, and what can't be read twice is kept in
- * memory for that. Throws ERR_FILE with the file and line, and ERR_OPTION. `onProgress` is called after each block with
+ * memory for that. Throws ERR_FILE with the file and line, ERR_MEMORY_LIMIT where the rows take more memory than this
+ * process may use, and ERR_OPTION. `onProgress` is called after each block with
  * the fraction that was read; undefined where the size is not known.
  */
 export async function readCsv(

@@ -32,6 +32,8 @@ export interface ParquetField extends ParquetType {
 export interface ParquetWriterOptions {
   /** 1 to 256. */
   threads: number;
+  /** The most memory that it takes. */
+  memoryBytes: number;
   fields: readonly ParquetField[];
   metadata: readonly (readonly [key: string, value: string])[];
   /** The most rows of a row group, and about the most bytes of its values. */

@@ -5,6 +5,7 @@ import type { RecordBatch as WasmBatch } from 'parquet-wasm/esm';
 import { HeldBuffers } from '../columns/held-buffers.js';
 import { type Input, nativeColumns, readTable } from '../columns/input.js';
 import { type ForeignType, ownType } from '../columns/types.js';
+import { physicalMemory } from '../machine.js';
 import { type NativeAddon, native } from '../native.js';
 import { asWriteError, writeWhole } from './files.js';
 import { parquetLibrary } from './parquet-decoder.js';
@@ -92,6 +93,7 @@ async function writeNative(
       const groupRows = Math.min(mostRowsPerGroup, Math.max(leastRowsPerGroup, Math.ceil(input.rows / threads)));
       writer = new addon.ParquetWriter({
         threads,
+        memoryBytes: physicalMemory(),
         fields,
         metadata: metadataOf(input),
         groupRows: sizes.groupRows ?? groupRows,

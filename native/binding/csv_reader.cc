@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "binding/convert.h"
-#include "binding/file_class.h"
 #include "binding/step_values.h"
 #include "core/error.h"
 
@@ -63,11 +62,11 @@ Napi::Value CsvReaderWrap::define(Napi::Env env) {
                                            method<&CsvReaderWrap::cancel>("cancel")});
 }
 
-CsvReaderWrap::CsvReaderWrap(Napi::Env env, unsigned threads, csv::ReaderOptions options)
-    : memory_(HostMemory::create(SIZE_MAX / 2)), pool_(threads), reader_(std::move(options), memory_, pool_), queue_(env) {}
+CsvReaderWrap::CsvReaderWrap(Napi::Env env, FileRoom room, csv::ReaderOptions options)
+    : memory_(std::move(room.memory)), pool_(room.threads), reader_(std::move(options), memory_, pool_), queue_(env) {}
 
-std::shared_ptr<CsvReaderWrap> CsvReaderWrap::make(Napi::Env env, unsigned threads, const Napi::Object& options) {
-  return std::make_shared<CsvReaderWrap>(env, threads, to_reader_options(options));
+std::shared_ptr<CsvReaderWrap> CsvReaderWrap::make(Napi::Env env, FileRoom room, const Napi::Object& options) {
+  return std::make_shared<CsvReaderWrap>(env, std::move(room), to_reader_options(options));
 }
 
 Napi::Value CsvReaderWrap::cancel(const Napi::CallbackInfo& info) {

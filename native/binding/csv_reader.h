@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "binding/handles.h"
+#include "binding/file_class.h"
 #include "binding/step.h"
 #include "core/host_memory.h"
 #include "core/job.h"
@@ -17,8 +17,8 @@ namespace warpjoin::binding {
 class CsvReaderWrap : public std::enable_shared_from_this<CsvReaderWrap> {
  public:
   static Napi::Value define(Napi::Env env);
-  static std::shared_ptr<CsvReaderWrap> make(Napi::Env env, unsigned threads, const Napi::Object& options);
-  CsvReaderWrap(Napi::Env env, unsigned threads, csv::ReaderOptions options);
+  static std::shared_ptr<CsvReaderWrap> make(Napi::Env env, FileRoom room, const Napi::Object& options);
+  CsvReaderWrap(Napi::Env env, FileRoom room, csv::ReaderOptions options);
   /// Results live on, and would keep memory that only the reader needs.
   ~CsvReaderWrap() { memory_->close(); }
   CsvReaderWrap(const CsvReaderWrap&) = delete;

@@ -12,19 +12,27 @@
 #include "binding/convert.h"
 #include "binding/entry.h"
 #include "binding/handles.h"
+#include "core/host_memory.h"
 
 namespace warpjoin::binding {
 
-/// `new Class(options)`: wraps what Self::make(env, options.threads, options) gives.
+/// What each of these classes has of its own.
+struct FileRoom {
+  unsigned threads;
+  std::shared_ptr<HostMemory> memory;
+};
+
+/// `new Class(options)`: wraps what Self::make(env, room, options) gives. options.threads and .memoryBytes say how much room.
 template <class Self>
 Napi::Value construct(const Napi::CallbackInfo& info) {
   if (!info.IsConstructCall()) {
     throw Napi::TypeError::New(info.Env(), std::string("Expected new ") + kHandleName<Self> + "()");
   }
-  constexpr uint64_t kMostThreads = 256;
+  constexpr uint64_t kMostThreads = 256, kMostBytes = uint64_t{1} << 53;
   const Napi::Object options = to_object(info[0], "options");
   const auto threads = static_cast<unsigned>(to_count(options.Get("threads"), "options.threads", 1, kMostThreads));
-  std::shared_ptr<Self> made = Self::make(info.Env(), threads, options);
+  const uint64_t bytes = to_count(options.Get("memoryBytes"), "options.memoryBytes", 0, kMostBytes);
+  std::shared_ptr<Self> made = Self::make(info.Env(), {threads, HostMemory::create(bytes)}, options);
   detail::wrap(info.This().As<Napi::Object>(), std::make_unique<detail::BoxOf<Self>>(std::move(made)));
   return info.This();
 }

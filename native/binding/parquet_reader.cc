@@ -6,14 +6,11 @@
 #include <vector>
 
 #include "binding/convert.h"
-#include "binding/file_class.h"
 #include "binding/step_values.h"
 #include "core/error.h"
 
 namespace warpjoin::binding {
 namespace {
-
-constexpr uint64_t kMostCount = uint64_t{1} << 53;
 
 Napi::Array to_array(const Napi::Value& value, const char* what) {
   if (!value.IsArray()) throw Napi::TypeError::New(value.Env(), std::string("Expected an array for ") + what);
@@ -127,14 +124,13 @@ Napi::Value ParquetReaderWrap::define(Napi::Env env) {
                                                method<&ParquetReaderWrap::cancel>("cancel")});
 }
 
-ParquetReaderWrap::ParquetReaderWrap(Napi::Env env, unsigned threads, uint64_t memory_bytes, std::string path)
-    : memory_(HostMemory::create(memory_bytes)), pool_(threads), reader_(std::move(path), memory_, pool_), queue_(env) {}
+ParquetReaderWrap::ParquetReaderWrap(Napi::Env env, FileRoom room, std::string path)
+    : memory_(std::move(room.memory)), pool_(room.threads), reader_(std::move(path), memory_, pool_), queue_(env) {}
 
-std::shared_ptr<ParquetReaderWrap> ParquetReaderWrap::make(Napi::Env env, unsigned threads, const Napi::Object& options) {
-  const uint64_t bytes = to_count(options.Get("memoryBytes"), "options.memoryBytes", 0, kMostCount);
+std::shared_ptr<ParquetReaderWrap> ParquetReaderWrap::make(Napi::Env env, FileRoom room, const Napi::Object& options) {
   std::string path = to_string(options.Get("path"), "options.path");
   if (path.find('\0') != std::string::npos) throw Napi::RangeError::New(env, "options.path has a null character");
-  return std::make_shared<ParquetReaderWrap>(env, threads, bytes, std::move(path));
+  return std::make_shared<ParquetReaderWrap>(env, std::move(room), std::move(path));
 }
 
 Napi::Value ParquetReaderWrap::cancel(const Napi::CallbackInfo& info) {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "binding/handles.h"
+#include "binding/file_class.h"
 #include "binding/step.h"
 #include "core/host_memory.h"
 #include "core/job.h"
@@ -18,8 +18,8 @@ namespace warpjoin::binding {
 class ParquetReaderWrap : public std::enable_shared_from_this<ParquetReaderWrap> {
  public:
   static Napi::Value define(Napi::Env env);
-  static std::shared_ptr<ParquetReaderWrap> make(Napi::Env env, unsigned threads, const Napi::Object& options);
-  ParquetReaderWrap(Napi::Env env, unsigned threads, uint64_t memory_bytes, std::string path);
+  static std::shared_ptr<ParquetReaderWrap> make(Napi::Env env, FileRoom room, const Napi::Object& options);
+  ParquetReaderWrap(Napi::Env env, FileRoom room, std::string path);
   /// Results live on, and would keep memory that only the reader needs.
   ~ParquetReaderWrap() { memory_->close(); }
   ParquetReaderWrap(const ParquetReaderWrap&) = delete;

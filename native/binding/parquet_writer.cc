@@ -4,7 +4,6 @@
 #include <string>
 #include <utility>
 
-#include "binding/file_class.h"
 #include "binding/step_values.h"
 #include "core/error.h"
 
@@ -116,11 +115,11 @@ Napi::Value ParquetWriterWrap::define(Napi::Env env) {
             method<&ParquetWriterWrap::cancel>("cancel")});
 }
 
-ParquetWriterWrap::ParquetWriterWrap(Napi::Env env, unsigned threads, parquet::WriterOptions options)
-    : memory_(HostMemory::create(SIZE_MAX / 2)), pool_(threads), writer_(std::move(options), memory_, pool_), queue_(env) {}
+ParquetWriterWrap::ParquetWriterWrap(Napi::Env env, FileRoom room, parquet::WriterOptions options)
+    : memory_(std::move(room.memory)), pool_(room.threads), writer_(std::move(options), memory_, pool_), queue_(env) {}
 
-std::shared_ptr<ParquetWriterWrap> ParquetWriterWrap::make(Napi::Env env, unsigned threads, const Napi::Object& options) {
-  return std::make_shared<ParquetWriterWrap>(env, threads, to_writer_options(options));
+std::shared_ptr<ParquetWriterWrap> ParquetWriterWrap::make(Napi::Env env, FileRoom room, const Napi::Object& options) {
+  return std::make_shared<ParquetWriterWrap>(env, std::move(room), to_writer_options(options));
 }
 
 Napi::Value ParquetWriterWrap::cancel(const Napi::CallbackInfo& info) {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "binding/convert.h"
-#include "binding/handles.h"
+#include "binding/file_class.h"
 #include "binding/step.h"
 #include "core/host_memory.h"
 #include "core/job.h"
@@ -21,8 +21,8 @@ namespace warpjoin::binding {
 class ParquetWriterWrap : public std::enable_shared_from_this<ParquetWriterWrap> {
  public:
   static Napi::Value define(Napi::Env env);
-  static std::shared_ptr<ParquetWriterWrap> make(Napi::Env env, unsigned threads, const Napi::Object& options);
-  ParquetWriterWrap(Napi::Env env, unsigned threads, parquet::WriterOptions options);
+  static std::shared_ptr<ParquetWriterWrap> make(Napi::Env env, FileRoom room, const Napi::Object& options);
+  ParquetWriterWrap(Napi::Env env, FileRoom room, parquet::WriterOptions options);
   /// Bytes live on, and would keep memory that only the writer needs.
   ~ParquetWriterWrap() { memory_->close(); }
   ParquetWriterWrap(const ParquetWriterWrap&) = delete;

@@ -824,6 +824,7 @@ const csvBytes = () => Buffer.from(times(below(200), () => pick(CSV_PIECES)).joi
 const CSV_TYPES = ['bool', 'int64', 'float64', 'date', 'timestamp', 'timestamptz', 'utf8', 'empty', 'int'];
 const csvOptions = () => ({
   threads: mostly(() => 1 + below(3)),
+  memoryBytes: mostly(() => pick([2 ** 30, 2 ** 30, 2 ** 30, count(10_000)])),
   delimiter: mostly(() => pick([44, 44, 44, 59, 34, 10, 200])),
   header: flag(),
   nullValues: mostly(() => times(below(2), () => mostly(() => pick(['x', '-'])))),
@@ -969,6 +970,7 @@ function parquetField({ kind, order, width }, index) {
 }
 const parquetOptions = (fields) => ({
   threads: mostly(() => 1 + below(3)),
+  memoryBytes: mostly(() => pick([2 ** 30, 2 ** 30, 2 ** 30, count(10_000)])),
   fields: mostly(() => fields.map((field) => mostly(() => field))),
   metadata: mostly(() => times(below(3), () => mostly(() => ['key', mostly(() => 'value')]))),
   groupRows: mostly(() => 1 + below(500)),

@@ -174,6 +174,17 @@ describe('readCsv', () => {
     expect(typesOf(table)).toEqual(['Utf8', 'Float64']);
   });
 
+  it('refuses what the memory does not hold, while it is read and once its types are known', async () => {
+    const text = `a,b\n${numbers(20_000)}`;
+    for (const memoryBytes of [0, 10_000, 100_000, 400_000]) {
+      await expect(readCsv(file('large.csv', text), {}, undefined, undefined, { ...small, memoryBytes })).rejects.toMatchObject({
+        code: 'ERR_MEMORY_LIMIT',
+        message: /large\.csv.*memory/,
+      });
+    }
+    expect((await readCsv(file('large.csv', text), {}, undefined, undefined, { memoryBytes: 2 ** 26 })).numRows).toBe(20_000);
+  });
+
   it('takes the types that are given, and refuses other values by line', async () => {
     const types = { a: 'utf8', c: 'float64' } as const;
     const table = await read('a,b,c\n007,007,1\n8,8,2\n', { types });
