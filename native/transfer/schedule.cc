@@ -80,7 +80,7 @@ void Schedule::push(size_t queue, HostCopy copy, FedTransfer::Enqueued enqueued)
   state.queue->copies.push_back(std::move(copy));
   state.direct.push_back(std::move(direct));
   state.callbacks.push_back(std::move(enqueued));
-  changed_.notify_one();
+  changed_.notify_all();
 }
 
 void Schedule::close(size_t queue) {
