@@ -399,12 +399,14 @@ async function execute(call: Call, task: JoinTask, prepared: Prepared): Promise<
       runs[side!] = [merged];
     },
     async hashJoin({ buildLeft, devices, rounds, partitions }) {
+      let made: RowsHandle;
       try {
-        found(await native.hashJoin(job, keys!, { ...request, buildLeft }, { devices, rounds, partitions }));
+        made = await native.hashJoin(job, keys!, { ...request, buildLeft }, { devices, rounds, partitions });
       } catch (error) {
         if (!isOutOfDeviceMemory(error)) throw error;
         return async () => ({ ...prepared, ...(await planInstead(call, prepared, (error as Error).message)) });
       }
+      found(made);
       return undefined;
     },
     async mergeJoin({ buildLeft, devices, subpartitions }) {

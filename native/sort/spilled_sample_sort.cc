@@ -24,7 +24,7 @@ constexpr size_t kPieceBytes = size_t{256} << 20;
 constexpr uint64_t kRanges = 64;
 constexpr size_t kDepthHome = 2;  // copies of a link under way
 
-/// Device memory beside the areas while pieces of up to `piece` tuples arrive and are partitioned into `ranges`.
+/// Device memory beside the slots while pieces of up to `piece` tuples arrive and are partitioned into `ranges`.
 struct Partitioning {
   std::vector<OwnedTuples> slots;
   Buffer scratch;
@@ -35,7 +35,7 @@ struct Partitioning {
   }
 };
 
-/// Device memory beside the areas while parts of up to `part` tuples are sorted in them.
+/// Device memory beside the slots while parts of up to `part` tuples are sorted in them.
 struct Sorting {
   OwnedTuples other;
   Buffer scratch;
@@ -48,7 +48,7 @@ enum SpillStream : size_t { kCompute, kLeave, kSpillStreams };
 
 /// One device's work.
 struct Spilling {
-  OwnedTuples area;  // of slots: partitioned pieces, later sorted parts
+  OwnedTuples area;  // twice a device's share of a chunkset, cut into slots: of partitioned pieces, later of sorted parts
   std::optional<Partitioning> partitioning{};
   std::optional<Sorting> sorting{};
   Events arrived_free;
@@ -62,7 +62,7 @@ struct Spilling {
 using SpillLane = flow::Lane<Spilling>;
 
 /// Tuples that a range should hold: so many that a piece's part of it is worth a copy, but a device must hold three such ranges
-/// in half an area, and the first range goes home soon where there are kRanges of them.
+/// in half of its share of a chunkset, `area`, and the first range goes home soon where there are kRanges of them.
 uint64_t range_of(uint64_t tuples, uint64_t area) {
   const uint64_t finest = finest_range(tuples);
   return std::clamp(area / 6 - std::min<uint64_t>(area / 6, 1), finest, std::max(finest, tuples / kRanges));
@@ -284,7 +284,7 @@ class SpilledSampleSort {
   const TupleSpan spill_, run_;
   const uint64_t varying_bits_;
   Job& job_;
-  const uint64_t area_, piece_, range_;  // tuples
+  const uint64_t area_, piece_, range_;  // tuples: of a device's share of a chunkset, of a piece, of a range
   KeyRanges ranges_;
   flow::Lanes<Spilling> lanes_;
 };
@@ -294,7 +294,7 @@ class SpilledSampleSort {
 size_t spilled_sample_sort_bytes(Device& device, TupleLayout layout, uint64_t tuples, size_t devices) {
   const uint64_t area = share_begin(tuples, devices, 1), piece = piece_tuples(layout, area, kPieceBytes), part = area / 2 + 1;
   return flow::counted_bytes([&](StackAllocator& memory) {
-    const Spilling areas(memory, layout, area, {});
+    const Spilling slots(memory, layout, area, {});
     flow::count<Partitioning>(memory, device.primitives(), layout, piece, Primitives::kMostRanges);
     flow::count<Sorting>(memory, device.primitives(), layout, part);
   });
