@@ -111,8 +111,11 @@ export const machine: Machine = {
     }, undefined),
 };
 
-/** What x86-64-v3, which the addon is compiled for, has more than the first x86-64, as /proc/cpuinfo names it. */
-const NEEDED_FLAGS = ['avx', 'avx2', 'bmi1', 'bmi2', 'f16c', 'fma', 'abm', 'movbe'];
+/**
+ * What x86-64-v3, which the addon is compiled for, has more than the first x86-64, as /proc/cpuinfo names it. Its LZCNT (abm) isn't
+ * here: every processor with the others has it, and some virtual machines don't show it.
+ */
+const NEEDED_FLAGS = ['avx', 'avx2', 'bmi1', 'bmi2', 'f16c', 'fma', 'movbe'];
 
 /** Which of the addon's instructions this processor lacks; empty also where /proc/cpuinfo does not tell. */
 export function missingInstructions({ arch, readFile }: Pick<Machine, 'arch' | 'readFile'>): string[] {

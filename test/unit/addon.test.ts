@@ -38,6 +38,10 @@ describe('platformProblem', () => {
     expect(platformProblem(machine)).toBeNull();
   });
 
+  it('has none on a virtual machine that does not show LZCNT', () => {
+    expect(platformProblem(on({ readFile: () => flags('abm') }))).toBeNull();
+  });
+
   it.each<[string, Partial<Machine>, RegExp]>([
     ['macOS', { platform: 'darwin' }, /runs on Linux, and this is darwin\. Use it in a Linux container/],
     ['Windows', { platform: 'win32' }, /this is win32\. Use it within WSL2/],
