@@ -79,6 +79,11 @@ class Device {
   /// True where copy() moves the host memory at `data` by itself: pinned memory on a GPU, all memory on a host device. A
   /// copy of other memory blocks the thread that enqueues it, and runs at a fraction of the link's speed.
   virtual bool copies_directly(const void* /*data*/) const { return true; }
+  /// Whether it copies all of such memory directly. Memory that is pinned in part, as what has grown is, begins or ends with
+  /// memory that is not.
+  bool copies_all_directly(const void* data, size_t bytes) const {
+    return copies_directly(data) && (bytes == 0 || copies_directly(static_cast<const char*>(data) + bytes - 1));
+  }
   /// Makes host memory such that this device and its peers copy it directly, until unpin(). Slow (2 to 5 GB/s). Throws
   /// Error(memory_limit), naming device and bytes, where the system has too little memory that can be pinned.
   virtual void pin(void* /*data*/, size_t /*bytes*/) {}

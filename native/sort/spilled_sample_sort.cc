@@ -133,14 +133,14 @@ class SpilledSampleSort {
     size_t slots, items, there, home;
     std::function<void(size_t item)> arrive;
 
-    Pass(SpillLane& on, FedTransfer& of, uint64_t tuples, size_t count, const TupleView& from, const TupleView& to)
+    Pass(SpillLane& on, FedTransfer& of, uint64_t tuples, size_t count, bool direct_there, bool direct_home)
         : lane(on),
           transfer(of),
           slot_tuples(tuples),
           slots(static_cast<size_t>(std::min<uint64_t>(lane.area.span.size / std::max<uint64_t>(tuples, 1), count))),
           items(count),
-          there(of.open(*on.device, HostQueue::Direction::to_device, kArrivalSlots, from)),
-          home(of.open(*on.device, HostQueue::Direction::to_host, kDepthHome, to)) {
+          there(of.open(*on.device, HostQueue::Direction::to_device, kArrivalSlots, direct_there)),
+          home(of.open(*on.device, HostQueue::Direction::to_host, kDepthHome, direct_home)) {
       for (Events* events : {&lane.ready, &lane.left}) {
         while (events->size() < slots) events->push_back(lane.device->create_event());
       }
@@ -169,13 +169,16 @@ class SpilledSampleSort {
     }
   };
 
+  bool direct(const SpillLane& lane, const TupleView& tuples) const { return copies_directly(*lane.device, layout_, tuples); }
+
   void spill_pieces() {
     FedTransfer transfer(engine_, job_);
     std::deque<Pass> passes;
     for (SpillLane& lane : lanes_) {
       lane.sorting.reset();
       lane.partitioning.emplace(lane.memory(), lane.primitives(), layout_, piece_, ranges_.size());
-      Pass& pass = passes.emplace_back(lane, transfer, piece_, lane.pieces.size(), in_, spill_.view());
+      Pass& pass =
+          passes.emplace_back(lane, transfer, piece_, lane.pieces.size(), direct(lane, in_), direct(lane, spill_.view()));
       pass.arrive = [this, &pass](size_t p) { bring_piece(pass, p); };
     }
     for (Pass& pass : passes) pass.start();
@@ -235,7 +238,8 @@ class SpilledSampleSort {
       for (const Part& part : lane.parts) largest = std::max(largest, part.size);
       lane.partitioning.reset();
       lane.sorting.emplace(lane.memory(), lane.primitives(), layout_, largest);
-      Pass& pass = passes.emplace_back(lane, transfer, largest, lane.parts.size(), spill_.view(), run_.view());
+      Pass& pass =
+          passes.emplace_back(lane, transfer, largest, lane.parts.size(), direct(lane, spill_.view()), direct(lane, run_.view()));
       pass.arrive = [this, &pass](size_t k) { bring_part(pass, k); };
     }
     for (Pass& pass : passes) pass.start();

@@ -13,6 +13,11 @@ HostCopy host_copy(TupleLayout layout, const TupleSpan& target, const TupleView&
   return copy;
 }
 
+bool copies_directly(const Device& device, TupleLayout layout, const TupleView& tuples) {
+  return device.copies_all_directly(tuples.keys, tuples.size * layout.key_bytes) &&
+         (!layout.value_bytes || !tuples.values || device.copies_all_directly(tuples.values, tuples.size * layout.value_bytes));
+}
+
 HostQueue arrival_of(Device& device, TupleLayout layout, std::span<Piece> pieces, const std::vector<OwnedTuples>& slots,
                      std::span<const std::unique_ptr<Event>> slot_free, Stream& compute,
                      std::function<void(Piece& piece, const TupleView& arrived)> partition) {

@@ -55,6 +55,9 @@ struct Piece {
 /// The copy of tuples, with values where the source has some, between host memory and a device.
 HostCopy host_copy(TupleLayout layout, const TupleSpan& target, const TupleView& source, Event* after);
 
+/// Whether a device copies all of these tuples' memory directly.
+bool copies_directly(const Device& device, TupleLayout layout, const TupleView& tuples);
+
 /// The way of `pieces` to a device, over `slots` that they take turns in; the event of a slot says when it is free again.
 /// Each piece, in order, is given to `partition` with the place where it will be on `compute`, which waits for it: what is
 /// enqueued there then may read it.

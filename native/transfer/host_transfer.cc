@@ -138,8 +138,8 @@ void transfer(Engine& engine, std::span<HostQueue> queues, const Job& job) {
 FedTransfer::FedTransfer(Engine& engine, const Job& job) : engine_(engine), job_(job), schedule_(std::make_unique<Schedule>()) {}
 FedTransfer::~FedTransfer() = default;
 
-size_t FedTransfer::open(Device& device, HostQueue::Direction direction, size_t depth, const TupleView& host) {
-  for (const void* memory : {host.keys, host.values}) staged_ = staged_ || (memory && !device.copies_directly(memory));
+size_t FedTransfer::open(Device& device, HostQueue::Direction direction, size_t depth, bool direct) {
+  staged_ = staged_ || !direct;
   schedule_->add(queues_.emplace_back(HostQueue{&device, direction, {}, depth}), {}, true);
   return queues_.size() - 1;
 }

@@ -78,9 +78,9 @@ class FedTransfer {
   FedTransfer(const FedTransfer&) = delete;
   FedTransfer& operator=(const FedTransfer&) = delete;
 
-  /// Opens a queue over a device's link: its number. `depth` as HostQueue's. `host`: the keys and values that its copies read or
-  /// write on the host. Before run().
-  size_t open(Device& device, HostQueue::Direction direction, size_t depth, const TupleView& host);
+  /// Opens a queue over a device's link: its number. `depth` as HostQueue's. `direct`: the device copies all of the host memory
+  /// by itself that its copies will read or write; otherwise a ring is borrowed. Before run().
+  size_t open(Device& device, HostQueue::Direction direction, size_t depth, bool direct);
   /// Adds a copy behind those of a queue. What it waits for (HostCopy::after) has been recorded when it may begin. By any thread,
   /// before run() and during it.
   void push(size_t queue, HostCopy copy, Enqueued enqueued = {});

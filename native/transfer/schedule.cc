@@ -23,7 +23,7 @@ std::vector<bool> direct_stretches(const HostQueue& queue, const HostCopy& copy)
   direct.reserve(copy.stretches.size());
   for (const HostCopy::Stretch& stretch : copy.stretches) {
     const void* const host = queue.direction == HostQueue::Direction::to_device ? stretch.source : stretch.target;
-    direct.push_back(stretch.bytes != 0 && queue.device->copies_directly(host));
+    direct.push_back(stretch.bytes != 0 && queue.device->copies_all_directly(host, stretch.bytes));
   }
   return direct;
 }

@@ -453,7 +453,7 @@ class FarPrimitives final : public Primitives, public HashGroups {
 class FarPinning {
  public:
   explicit FarPinning(bool everything) : everything_(everything) {}
-  bool covers(const void* data) const { return everything_ || memory_.holds(data, 1); }
+  bool covers(const void* data, size_t bytes = 1) const { return everything_ || memory_.holds(data, bytes); }
   void add(const void* data, size_t bytes) { memory_.add(data, bytes); }
   void remove(const void* data) { memory_.remove(data); }
   size_t ranges() const { return memory_.ranges(); }
@@ -519,7 +519,9 @@ class FarDevice : public Device {
   void copy(void* target, const void* source, size_t bytes, Stream& stream) override {
     check();
     for (const void* end : {static_cast<const void*>(target), source}) {
-      if (!all_->holds(end, bytes) && !pinning_->covers(end)) ++pinning_->slow_copies;
+      if (all_->holds(end, bytes) || pinning_->covers(end, bytes)) continue;
+      if (pinning_->covers(end)) throw Error(ErrorCode::internal, "A far device was told to copy memory that is pinned in part");
+      ++pinning_->slow_copies;
     }
     if (copies_until_failure_.fetch_sub(1) == 1) fail(stream);
     if (copy_delay_.count()) {

@@ -49,7 +49,7 @@ TEST_P(GpuTransfer, OverwritesNothingBeforeItIsConsumed) {
     void* data = busy[static_cast<size_t>(device.info().ordinal)].data();
     for (unsigned char i = 0; i < 20; ++i) device.fill(data, i, kBusy, stream);
   };
-  for (const HostKind kind : {HostKind::ordinary, HostKind::pinned, HostKind::mixed}) {
+  for (const HostKind kind : {HostKind::ordinary, HostKind::pinned, HostKind::half, HostKind::mixed}) {
     for (const size_t depth : {1, 2, 3}) {
       for (const size_t bytes : {size_t{100'000}, size_t{3'000'001}}) {
         check_consumers(*engine, depth, 20, bytes, kind, slow_down);
@@ -114,7 +114,7 @@ TEST(GpuTransferErrors, LeaveTheRingUsable) {
   for (const bool pinned : {false, true}) {
     constexpr size_t copies = 50, bytes = 1'000'000;
     const Bytes sent = random_bytes(copies * bytes, 3);
-    const HostArray host(*engine, device, sent.size(), pinned);
+    const HostArray host(*engine, device, sent.size(), pinned ? sent.size() : 0);
     host.write(sent);
     const Buffer memory = device.memory().allocate(sent.size());
     std::vector<HostQueue> queues(1);

@@ -44,12 +44,12 @@ inline Bytes read_device(Device& device, const void* source, size_t size) {
   return bytes;
 }
 
-/// Host memory that is pinned, or is ordinary memory.
+/// Host memory whose first `pinned` bytes are pinned.
 class HostArray {
  public:
-  HostArray(Engine& engine, Device& device, size_t bytes, bool pinned)
+  HostArray(Engine& engine, Device& device, size_t bytes, size_t pinned)
       : buffer_(engine.memory->allocate(bytes, "a test")), device_(pinned ? &device : nullptr) {
-    if (device_) device_->pin(buffer_.data(), bytes);
+    if (device_) device_->pin(buffer_.data(), pinned);
   }
   HostArray(HostArray&& other) noexcept : buffer_(std::move(other.buffer_)), device_(std::exchange(other.device_, nullptr)) {}
   ~HostArray() {
@@ -64,14 +64,15 @@ class HostArray {
   Device* device_;
 };
 
-enum class HostKind { ordinary, pinned, mixed };
+enum class HostKind { ordinary, pinned, half, mixed };
 
 /// Host memory of a kind; mixed is ordinary and pinned in turns.
 class HostStripes {
  public:
   HostStripes(Engine& engine, Device& device, size_t bytes, HostKind kind) {
-    if (kind != HostKind::pinned) arrays_.emplace_back(engine, device, bytes, false);
-    if (kind != HostKind::ordinary) arrays_.emplace_back(engine, device, bytes, true);
+    if (kind == HostKind::ordinary || kind == HostKind::mixed) arrays_.emplace_back(engine, device, bytes, 0);
+    if (kind == HostKind::pinned || kind == HostKind::mixed) arrays_.emplace_back(engine, device, bytes, bytes);
+    if (kind == HostKind::half) arrays_.emplace_back(engine, device, bytes, bytes / 2);
   }
   void write(const Bytes& bytes) const {
     for (const HostArray& array : arrays_) array.write(bytes);
@@ -119,7 +120,7 @@ class RandomQueue {
       }
     }
     for (const bool pinned : {false, true}) {
-      host_.emplace_back(engine, device, host_size[pinned] + 70, pinned);
+      host_.emplace_back(engine, device, host_size[pinned] + 70, pinned ? host_size[pinned] + 70 : 0);
       host_bytes_.push_back(random_bytes(host_size[pinned] + 70, seed * 3 + pinned));
       host_.back().write(host_bytes_.back());
     }
@@ -306,10 +307,11 @@ inline void check_round_trips(Engine& engine, size_t slots, size_t copies, size_
   const Job job;
   FedTransfer transfer(engine, job);
   std::vector<Trips> trips(engine.devices.size());
-  const auto view = [&](const HostStripes& host) {
-    std::vector<const void*> memory;
-    host.for_stretches(0, copies * bytes, [&](const void* at, size_t, size_t) { memory.push_back(at); });
-    return TupleView{memory.at(0), memory.size() > 1 ? memory[1] : nullptr, 0, 0};
+  const auto direct = [&](Device& device, const HostStripes& host) {
+    bool all = true;
+    host.for_stretches(0, copies * bytes,
+                       [&](const void* at, size_t, size_t here) { all &= device.copies_all_directly(at, here); });
+    return all;
   };
   for (size_t d = 0; d < trips.size(); ++d) {
     Device& device = *engine.devices[d];
@@ -325,8 +327,8 @@ inline void check_round_trips(Engine& engine, size_t slots, size_t copies, size_
     for (auto* events : {&own.ready, &own.left}) {
       for (size_t s = 0; s < slots; ++s) events->push_back(device.create_event());
     }
-    own.there = transfer.open(device, Direction::to_device, slots, view(from.back()));
-    own.home = transfer.open(device, Direction::to_host, 2, view(to.back()));
+    own.there = transfer.open(device, Direction::to_device, slots, direct(device, from.back()));
+    own.home = transfer.open(device, Direction::to_host, 2, direct(device, to.back()));
     own.arrive = [&, d](size_t c) {
       Trips& mine = trips[d];
       const size_t slot = c % slots;

@@ -30,7 +30,7 @@ std::unique_ptr<Engine> make_engine(int devices, unsigned threads, bool pinned =
 /// What an engine that copies all memory directly, or pinned memory alone, tells apart.
 std::vector<HostKind> kinds(bool pinned) {
   if (pinned) return {HostKind::pinned};
-  return {HostKind::ordinary, HostKind::mixed};
+  return {HostKind::ordinary, HostKind::half, HostKind::mixed};
 }
 
 FarDevice& far(Device& device) { return static_cast<FarDevice&>(device); }
@@ -292,7 +292,7 @@ class Fed {
   }
   void run(Engine& engine, const Job& job, const std::function<void(FedTransfer& transfer, size_t queue)>& feed) {
     FedTransfer transfer(engine, job);
-    const size_t queue = transfer.open(device_, Direction::to_device, 2, {sent_.data(), nullptr, 0, sent_.size()});
+    const size_t queue = transfer.open(device_, Direction::to_device, 2, false);
     std::thread feeder([&] { feed(transfer, queue); });
     try {
       transfer.run();
