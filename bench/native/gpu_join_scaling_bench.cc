@@ -16,7 +16,8 @@
 //
 // Home: workload B of N = 2.5x10^8 tuples a side (0: not at all), from host memory to host memory, on all GPUs. The result, both
 // payloads of each pair, goes to host memory, or pairs are counted; all of it is pinned, or in ordinary memory. The floor is all
-// bytes to the devices, and then the result home.
+// bytes to the devices, and then the result home; on one GPU, the build side to it, and then the probe side while the result goes
+// home.
 //
 // Out of core: the same, each GPU with a quarter of the memory that the join takes in one round, in as few rounds as that holds.
 // The floor is that of two passes: all bytes go to the devices and back, both ways at once; then they go there again, while the
@@ -283,12 +284,14 @@ struct Pass {
   }
 };
 
-/// Of a hash join into host memory.
-std::vector<Pass> passes_of(const Workload& load, uint32_t rounds, bool count_only) {
-  const uint64_t bytes = (load.build + load.probe) * load.bytes * (count_only ? 1 : 2);
+/// Of a hash join into host memory. One device sends rows home while the probe side comes.
+std::vector<Pass> passes_of(const Workload& load, size_t devices, uint32_t rounds, bool count_only) {
+  const uint64_t tuple_bytes = load.bytes * (count_only ? 1 : 2);
+  const uint64_t build = load.build * tuple_bytes, probe = load.probe * tuple_bytes;
   const uint64_t home = count_only ? 0 : 2 * load.probe * load.bytes;
-  if (rounds > 1) return {{"cut rounds", bytes, bytes}, {"join rounds", bytes, home}};
-  return {{"arrive", bytes, 0}, {"go home", 0, home}};
+  if (rounds > 1) return {{"cut rounds", build + probe, build + probe}, {"join rounds", build + probe, home}};
+  if (devices == 1) return {{"build side", build, 0}, {"probe side and rows", probe, home}};
+  return {{"arrive", build + probe, 0}, {"go home", 0, home}};
 }
 
 double floor_of(const std::vector<Pass>& passes, const Ceilings& best) {
@@ -424,7 +427,7 @@ Case home_case(Engine& engine, std::string algorithm, const char* memory, const 
     rows_seen.look(engine.pool, rows.left.data(), rows.right.data(), nullptr, rows.size);
     return rows_seen.right();
   };
-  return {std::move(algorithm), memory, plan.rounds, passes_of(load, plan.rounds, request.count_only), run};
+  return {std::move(algorithm), memory, plan.rounds, passes_of(load, plan.devices.size(), plan.rounds, request.count_only), run};
 }
 
 /// Whether each device holds its part of the join, in one round, and of a result of both payloads of each probe tuple's pair.

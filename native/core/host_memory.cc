@@ -74,6 +74,15 @@ void HostBuffer::grow(size_t size, const char* purpose) {
   size_ = size;
 }
 
+bool HostBuffer::grow_here(size_t size) noexcept {
+  if (size <= size_) return true;
+  const size_t wanted = capacity_for(size);
+  if (wanted > capacity_ && !memory_->extend_here(data_, capacity_, wanted)) return false;
+  capacity_ = std::max(capacity_, wanted);
+  size_ = size;
+  return true;
+}
+
 void HostBuffer::shrink(size_t size) {
   if (size >= size_) return;
   const size_t capacity = capacity_for(size);
@@ -147,17 +156,12 @@ void* HostMemory::extend(void* data, size_t capacity, size_t wanted, size_t size
   {
     const std::lock_guard lock(mutex_);
     check_room(more, size, purpose);
+    if (use_surplus(data, capacity, wanted)) return data;
     const size_t surplus = take_surplus(data);
-    if (surplus > more) {
-      surpluses_.push_back({data, wanted, surplus - more});
-      kept_bytes_ += surplus - more;
-    }
-    const bool moves = surplus < more;
-    if (moves) dropped = drop_kept(more);
-    if (moves && surplus) dropped.push_back({static_cast<char*>(data) + capacity, surplus});
+    dropped = drop_kept(more);
+    if (surplus) dropped.push_back({static_cast<char*>(data) + capacity, surplus});
     used_ += more;
     peak_ = std::max(peak_, used_);
-    if (!moves) return data;
   }
   for (const Block& block : dropped) unmap_block(block.data, block.capacity);
   void* const moved = remap_block(data, capacity, wanted);
@@ -165,6 +169,24 @@ void* HostMemory::extend(void* data, size_t capacity, size_t wanted, size_t size
   const std::lock_guard lock(mutex_);
   used_ -= more;
   throw Error(ErrorCode::memory_limit, "The system has no " + format_bytes(size) + " of memory left for " + purpose);
+}
+
+bool HostMemory::extend_here(void* data, size_t capacity, size_t wanted) noexcept {
+  const std::lock_guard lock(mutex_);
+  const size_t more = wanted - capacity;
+  return more <= limit_bytes() && used_ <= limit_bytes() - more && use_surplus(data, capacity, wanted);
+}
+
+bool HostMemory::use_surplus(void* data, size_t capacity, size_t wanted) noexcept {
+  const size_t more = wanted - capacity;
+  const auto surplus = std::find_if(surpluses_.begin(), surpluses_.end(), [&](const Surplus& of) { return of.data == data; });
+  if (surplus == surpluses_.end() || surplus->bytes < more) return false;
+  kept_bytes_ -= more;
+  used_ += more;
+  peak_ = std::max(peak_, used_);
+  *surplus = {data, wanted, surplus->bytes - more};
+  if (surplus->bytes == 0) surpluses_.erase(surplus);
+  return true;
 }
 
 void HostMemory::give_back_for(size_t bytes) {

@@ -36,6 +36,8 @@ class HostBuffer {
   /// Makes room for `size` bytes; what is there stays, perhaps at another address. Pages are moved, not copied. Throws like
   /// HostMemory::allocate(); then nothing has changed.
   void grow(size_t size, const char* purpose);
+  /// Makes room where the buffer is. False, and nothing has changed, where its block has no more, or the limit is in the way.
+  bool grow_here(size_t size) noexcept;
   /// Gives up the bytes past `size`; they count no longer.
   void shrink(size_t size);
 
@@ -107,6 +109,9 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   void check_room(size_t bytes, size_t size, const char* purpose);
   void release(void* data, size_t capacity) noexcept;
   void* extend(void* data, size_t capacity, size_t wanted, size_t size, const char* purpose);
+  bool extend_here(void* data, size_t capacity, size_t wanted) noexcept;
+  /// Takes what a block in use needs to have `wanted` bytes from its surplus. False where that has less.
+  bool use_surplus(void* data, size_t capacity, size_t wanted) noexcept;
   /// Forgets the surplus of a block in use; tells its bytes.
   size_t take_surplus(void* data) noexcept;
   /// Takes blocks, and surpluses, off those kept until so many bytes are free; the caller unmaps them.

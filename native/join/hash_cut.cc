@@ -12,15 +12,6 @@ namespace {
 
 constexpr uint32_t kMostBits = 12;
 
-/// Whether the join asks which rows of a side match, which no device knows alone if each has them all.
-bool asks(const JoinRequest& request, bool left) {
-  switch (request.kind) {
-    case JoinKind::inner: return false;
-    case JoinKind::full: return true;
-    case JoinKind::right: return !left;
-    default: return left;
-  }
-}
 bool asks_build(const JoinRequest& request) { return asks(request, request.build_left); }
 bool asks_probe(const JoinRequest& request) { return asks(request, !request.build_left); }
 
@@ -55,6 +46,15 @@ constexpr Cutting kWaves{8, uint64_t{1} << 22};  // from the host, whose links a
 constexpr Cutting kParts{4, uint64_t{1} << 24};  // from other devices, where most of the time is that of the matches
 
 }  // namespace
+
+bool asks(const JoinRequest& request, bool left) {
+  switch (request.kind) {
+    case JoinKind::inner: return false;
+    case JoinKind::full: return true;
+    case JoinKind::right: return !left;
+    default: return left;
+  }
+}
 
 uint32_t bits_of(uint32_t count, const char* what) {
   if (!std::has_single_bit(count) || count > 1u << kMostBits) {

@@ -19,6 +19,10 @@ struct HashCut {
   bool splits_build = false, splits_probe = false;
 };
 
+/// Whether a join asks which rows of a side match, which no device knows alone if each has them all, and no wave of the other
+/// side.
+bool asks(const JoinRequest& request, bool left);
+
 /// The bits of a number of rounds or partitions; throws Error(option), naming `what`, for one that is no power of two up to 2^12.
 uint32_t bits_of(uint32_t count, const char* what);
 

@@ -7,6 +7,7 @@
 #include "join/local_joins.h"
 #include "join/rounds.h"
 #include "join/row_writer.h"
+#include "join/streamed_join.h"
 #include "join/waiting_rows.h"
 
 namespace warpjoin {
@@ -42,6 +43,10 @@ JoinRows join_tuples(Engine& engine, const JoinKeys& keys, const JoinRequest& re
   const uint64_t tuples = build.size() + probe.size();
   const HashCut cut = cut_for(request, round_bits, plan.partitions, build.size() >> round_bits, probe.size() >> round_bits,
                               devices.size(), false, *devices[0]);
+  if (can_stream(*devices[0], devices.size(), plan.rounds)) {
+    job.add_planned(tuples);
+    return streamed_join(engine, *devices[0], build, probe, keys, request, plan.partitions != 0, job);
+  }
   JoinRows rows;
   double skew = 1;
   uint64_t split_rows = 0;
@@ -70,12 +75,13 @@ JoinRows join_tuples(Engine& engine, const JoinKeys& keys, const JoinRequest& re
       const uint64_t most = round_chunk_rows(*devices[0], tuples, plan.rounds, devices.size());
       sides = cut_rounds(engine, devices, {&build, &probe}, round_bits, most, job);
     }
-    GrowingRows growing(engine, keys, request, plan.rounds);
+    GrowingRows growing(engine, keys, request);
     WaitingRows waiting(engine, devices, round_rows_bytes(keys, request, plan.rounds, devices.size()), job);
     const bool waits = !request.count_only && !devices[0]->addresses_host_memory();
     for (uint32_t r = 0; r < plan.rounds; ++r) {
-      join(sides[0].part(r), sides[1].part(r), waits ? &waiting : nullptr,
-           [&](LocalJoins& joins, const JoinSections& found) { growing.write(joins, found); });
+      join(sides[0].part(r), sides[1].part(r), waits ? &waiting : nullptr, [&](LocalJoins& joins, const JoinSections& found) {
+        write_rows(joins, request, found, growing.add(found, (r + 1.0) / plan.rounds));
+      });
     }
     if (waits) {
       const PhaseTimer timer(job, "write");
@@ -99,6 +105,7 @@ JoinRows hash_join(Engine& engine, const JoinKeys& keys, const JoinRequest& requ
 size_t hash_join_device_bytes(TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows, size_t devices,
                               const JoinRequest& request, uint32_t rounds, Engine& engine) {
   Device& device = *engine.devices.at(0);
+  if (can_stream(device, devices, rounds)) return streamed_join_bytes(device, build, build_rows, probe, probe_rows, request);
   const uint32_t round_bits = bits_of(rounds, "Rounds");
   const auto largest_round = [&](uint64_t rows) { return rounds == 1 ? rows : rows / rounds + rows / rounds / 8 + 1024; };
   const HashCut cut = cut_for(request, round_bits, 0, build_rows >> round_bits, probe_rows >> round_bits, devices, false, device);

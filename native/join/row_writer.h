@@ -29,20 +29,26 @@ inline RowPlaces places_in(const JoinRows& rows, const JoinSections& sections) {
           place(rows.right, rows.right_layout.value_bytes, sections.right_begin())};
 }
 
-inline void write_rows(LocalJoins& joins, const JoinRequest& request, const JoinSections& sections, const RowPlaces& to) {
+/// Calls emit(which rows, where to) for the sections that have rows and a place.
+template <class Emit>
+void write_rows(const JoinRequest& request, const JoinSections& sections, const RowPlaces& to, Emit&& emit) {
   const auto alone = [&](bool build, bool matched, void* values) {
     if (!values) return;
     if (build) {
-      joins.emit(matched ? JoinEmit::build_matched : JoinEmit::build_unmatched, {nullptr, values, nullptr});
+      emit(matched ? JoinEmit::build_matched : JoinEmit::build_unmatched, JoinOutput{nullptr, values, nullptr});
     } else {
-      joins.emit(matched ? JoinEmit::probe_matched : JoinEmit::probe_unmatched, {nullptr, nullptr, values});
+      emit(matched ? JoinEmit::probe_matched : JoinEmit::probe_unmatched, JoinOutput{nullptr, nullptr, values});
     }
   };
-  if (sections.pairs) {
-    joins.emit(JoinEmit::pairs, {to.keys, request.build_left ? to.left : to.right, request.build_left ? to.right : to.left});
+  if (sections.pairs && (to.keys || to.left || to.right)) {
+    emit(JoinEmit::pairs, JoinOutput{to.keys, request.build_left ? to.left : to.right, request.build_left ? to.right : to.left});
   }
   if (sections.left) alone(request.build_left, request.kind == JoinKind::semi, to.left_alone);
   if (sections.right) alone(!request.build_left, false, to.right_alone);
+}
+
+inline void write_rows(LocalJoins& joins, const JoinRequest& request, const JoinSections& sections, const RowPlaces& to) {
+  write_rows(request, sections, to, [&](JoinEmit what, const JoinOutput& out) { joins.emit(what, out); });
 }
 
 }  // namespace warpjoin

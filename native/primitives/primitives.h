@@ -297,7 +297,8 @@ class Primitives {
                                                 const Job& job, Stream& stream, const HashMatch* built = nullptr) = 0;
   /// Prepares a build side that several probe sides are matched with, one after the other on this stream: a match without probe
   /// tuples, to be completed first, with the count_only of those. Each match with it says then how many build tuples it and those
-  /// before it found, and emits those. Only where shares_builds(); elsewhere each match with a part of a probe side knows only of
+  /// before it found, and emits those. Other rows of a match may be emitted, on another stream, beside later matches. Only where
+  /// shares_builds(); elsewhere each match with a part of a probe side knows only of
   /// its own.
   virtual std::unique_ptr<HashMatch> hash_build(const PartitionedTuples& /*build*/, bool /*count_only*/, void* /*scratch*/,
                                                 const Job& /*job*/, Stream& /*stream*/) {

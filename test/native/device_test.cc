@@ -291,6 +291,31 @@ TEST(HostMemory, GrowsBuffersWithinItsLimit) {
   EXPECT_NO_THROW(memory->allocate(16 << 20, "a test"));
 }
 
+TEST(HostMemory, GrowsWhereABufferIsWhileItsBlockLasts) {
+  constexpr size_t kMiB = size_t{1} << 20;
+  const auto memory = HostMemory::create(30 * kMiB);
+  memory->allocate(12 * kMiB, "a test");
+  HostBuffer buffer = memory->allocate(10 * kMiB, "a test");
+  const void* const address = buffer.data();
+  std::memset(buffer.data(), 7, buffer.size());
+  EXPECT_TRUE(buffer.grow_here(9 * kMiB)) << "less than it has";
+  EXPECT_EQ(buffer.size(), 10 * kMiB);
+  EXPECT_FALSE(buffer.grow_here(12 * kMiB + 1));
+  EXPECT_EQ(buffer.size(), 10 * kMiB);
+  EXPECT_TRUE(buffer.grow_here(12 * kMiB - 1));
+  EXPECT_EQ(buffer.size(), 12 * kMiB - 1);
+  EXPECT_EQ(buffer.data(), address);
+  EXPECT_EQ(memory->used_bytes(), 12 * kMiB);
+  EXPECT_TRUE(buffer.grow_here(12 * kMiB));
+  std::memset(buffer.data(), 8, buffer.size());
+  buffer = HostBuffer();
+  EXPECT_EQ(memory->used_bytes(), 0u);
+  buffer = memory->allocate(10 * kMiB, "a test");
+  const HostBuffer rest = memory->allocate(19 * kMiB, "a test");
+  EXPECT_FALSE(buffer.grow_here(12 * kMiB)) << "the limit is in the way";
+  EXPECT_EQ(memory->used_bytes(), 30 * kMiB);
+}
+
 TEST(HostMemory, CountsReusedBlocksForWhatIsAskedFor) {
   constexpr size_t kMiB = size_t{1} << 20;
   const auto memory = HostMemory::create(30 * kMiB);

@@ -139,6 +139,48 @@ TEST_P(FarJoinOperator, SurvivesCopiesThatFail) {
   }
 }
 
+/// Waves that find nothing, and later ones that find far more rows than those let expect: what has been written moves.
+TEST(StreamedJoin, MovesRowsThatOutgrowTheirRoom) {
+  const auto engine = make_engine(1, Place::far);
+  Rows build(300), probe(8000);
+  for (uint64_t i = 0; i < build.size(); ++i) build[i] = i % 100 + (i % 7 == 0 ? 5000 : 0);
+  for (uint64_t i = 0; i < probe.size(); ++i) probe[i] = i < 2500 ? 100000 + i : i % 100;
+  for (const JoinKind kind : kKinds) {
+    for (const bool build_left : {false, true}) {
+      const Rows &left = build_left ? build : probe, &right = build_left ? probe : build;
+      check(*engine, left, right, {8, 4, 8}, {.kind = kind, .build_left = build_left}, {.partitions = 16});
+      check(*engine, left, right, {4, 8, 4}, {.kind = kind, .build_left = build_left}, {.partitions = 16});
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+/// More rows than all parts hold that go home at a time, and many of one wave.
+TEST(StreamedJoin, SendsManyRowsOfAWaveHome) {
+  const auto engine = make_engine(1, Place::far);
+  Rows build(40, 7), probe(9000, 7);
+  build[0] = 8;
+  check(*engine, build, probe, {8, 8, 8}, {.kind = JoinKind::full, .build_left = true}, {.partitions = 16});
+  check(*engine, build, probe, {8, 8, 8}, {.kind = JoinKind::inner, .build_left = true, .want_keys = true}, {});
+}
+
+TEST(StreamedJoin, TakesTheProbeSideWholeWhereWavesDoNotFit) {
+  std::mt19937_64 random(31);
+  const Rows build = draw(random, 20000, 30000, 0, 8), probe = draw(random, 30000, 30000, 0, 8);
+  const JoinRequest request{.kind = JoinKind::left, .build_left = true};
+  const size_t bytes =
+      hash_join_device_bytes({8, 4}, build.size(), {8, 4}, probe.size(), 1, request, 1, *make_engine(1, Place::far));
+  check(*make_engine(1, Place::far, bytes), build, probe, {8, 4, 4}, request, {.partitions = 16});
+}
+
+TEST(StreamedJoin, KeepsTheProbeSideNowhere) {
+  const auto engine = make_engine(1, Place::far);
+  const auto bytes = [&](uint64_t probe) {
+    return hash_join_device_bytes({8, 8}, 1 << 20, {8, 8}, probe, 1, {.kind = JoinKind::inner, .build_left = true}, 1, *engine);
+  };
+  EXPECT_EQ(bytes(uint64_t{1} << 30), bytes(uint64_t{1} << 33));
+}
+
 TEST(JoinOperators, GiveTheSameRowsInTheSameOrderOnEveryRun) {
   for (const Place place : {Place::host, Place::far}) {
     const auto engine = make_engine(3, place);
