@@ -320,7 +320,8 @@ describe('the warpjoin command', () => {
     const writer = await writerOf(at('silent.csv'));
     child.kill('SIGTERM');
     expect((await ended).err).toBe('warpjoin: interrupted\n');
-    expect(child.signalCode ?? child.exitCode).toBe('SIGTERM');
+    // By itself, where the signal comes before the first read.
+    expect(['SIGTERM', 143]).toContain(child.signalCode ?? child.exitCode);
     closeSync(writer);
   });
 
