@@ -1,4 +1,5 @@
 // Builds and runs the C++ tests, but those of GPUs, under ASan + UBSan and under TSan: npm run test:native [-- asan|tsan|plain ...]
+// WARPJOIN_NATIVE_SHARE: how much of the tests is run, others each time (1: all).
 import { spawn, spawnSync } from 'node:child_process';
 import { availableParallelism } from 'node:os';
 
@@ -19,14 +20,17 @@ function run(command, args, env = {}) {
 }
 
 /** Runs the tests in small shares, one on each core at a time: most tests use one thread at a time. Resolves whether all passed. */
-async function runShards(command, args, env) {
+async function runShards(command, args, env, share) {
   const cores = availableParallelism();
   const shards = 8 * cores;
+  const first = Math.floor(Math.random() * shards);
+  const end = Math.ceil(share * shards);
+  if (end < shards) console.log(`-- ${end} of ${shards} shares, from share ${first} on`);
   let next = 0;
   let passed = true;
   const runOnCore = async () => {
-    while (passed && next < shards) {
-      const own = { GTEST_TOTAL_SHARDS: String(shards), GTEST_SHARD_INDEX: String(next++) };
+    while (passed && next < end) {
+      const own = { GTEST_TOTAL_SHARDS: String(shards), GTEST_SHARD_INDEX: String((first + next++) % shards) };
       const child = spawn(command, args, { stdio: 'inherit', env: { ...process.env, ...env, ...own } });
       passed = (await new Promise((resolve) => child.on('close', resolve))) === 0 && passed;
     }
@@ -50,11 +54,14 @@ for (const name of named.length ? named : ['asan', 'tsan']) {
   ]);
   run('cmake', ['--build', directory, '--parallel', String(availableParallelism())]);
   const built = performance.now();
-  const passed = await runShards(`${directory}/warpjoin_tests`, ['--gtest_brief=1', `--gtest_filter=${filters[name] ?? '*'}`], {
+  const filter = ['--gtest_brief=1', `--gtest_filter=${filters[name] ?? '*'}`];
+  const options = {
     ASAN_OPTIONS: 'detect_leaks=1:strict_string_checks=1',
     UBSAN_OPTIONS: 'halt_on_error=1:print_stacktrace=1',
     TSAN_OPTIONS: 'halt_on_error=1',
-  });
+  };
+  const share = Number(process.env.WARPJOIN_NATIVE_SHARE ?? 1);
+  const passed = await runShards(`${directory}/warpjoin_tests`, filter, options, share);
   const seconds = (from, to) => ((to - from) / 1000).toFixed(0);
   console.log(`-- native tests: ${name}: built in ${seconds(start, built)} s, ran in ${seconds(built, performance.now())} s`);
   if (!passed) process.exit(1);
