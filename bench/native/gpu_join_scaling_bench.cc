@@ -1,6 +1,7 @@
 // Joins on several GPUs, each beside what bounds it in the same run:
 //
-//   warpjoin_gpu_join_scaling_bench [--resident N] [--b N] [--a N] [--merge N] [--home N] [--ooc N] [--runs N] [--json FILE]
+//   warpjoin_gpu_join_scaling_bench [--resident N] [--b N] [--a N] [--merge N] [--home N] [--ooc N] [--limit BYTES] [--runs N]
+//   [--json FILE]
 //
 // Resident: 2^27 tuples a side a GPU (N; 0: not at all), 8-byte keys and payloads, unique build keys, each probe tuple with a
 // match, from device memory to device memory, key and both payloads written. On 1, 2, 4 and 8 GPUs, compared with as many times
@@ -37,6 +38,7 @@
 #include "gpu_bench.h"
 #include "join/join.h"
 #include "join/resident_join.h"
+#include "join/streamed_shape.h"
 #include "plans.h"
 #include "several_gpus.h"
 #include "sort/sort.h"
@@ -46,7 +48,7 @@ namespace warpjoin {
 namespace {
 
 struct Options {
-  uint64_t resident = uint64_t{1} << 27, b = 2'000'000'000, a = 10'000'000'000, home = 250'000'000, ooc = 250'000'000;
+  uint64_t resident = uint64_t{1} << 27, b = 2'000'000'000, a = 10'000'000'000, home = 250'000'000, ooc = 250'000'000, limit = 0;
   unsigned merge = 1, runs = 3;
   std::string json;
 };
@@ -284,14 +286,20 @@ struct Pass {
   }
 };
 
-/// Of a hash join into host memory. One device sends rows home while the probe side comes.
-std::vector<Pass> passes_of(const Workload& load, size_t devices, uint32_t rounds, bool count_only) {
+/// Of a hash join into host memory, with device memory of `budget` bytes. One device sends rows home while the probe side comes,
+/// and spills what it can't keep: three quarters of its memory hold build tuples, at 1.15 times their size, as they are joined.
+std::vector<Pass> passes_of(const Workload& load, size_t devices, uint32_t rounds, bool count_only, size_t budget) {
   const uint64_t tuple_bytes = load.bytes * (count_only ? 1 : 2);
   const uint64_t build = load.build * tuple_bytes, probe = load.probe * tuple_bytes;
   const uint64_t home = count_only ? 0 : 2 * load.probe * load.bytes;
-  if (rounds > 1) return {{"cut rounds", build + probe, build + probe}, {"join rounds", build + probe, home}};
-  if (devices == 1) return {{"build side", build, 0}, {"probe side and rows", probe, home}};
-  return {{"arrive", build + probe, 0}, {"go home", 0, home}};
+  if (devices > 1 && rounds > 1) return {{"cut rounds", build + probe, build + probe}, {"join rounds", build + probe, home}};
+  if (devices > 1) return {{"arrive", build + probe, 0}, {"go home", 0, home}};
+  const double spilled = std::max(0.0, 1 - 0.75 / 1.15 * static_cast<double>(budget) / static_cast<double>(build));
+  const auto spilled_of = [&](uint64_t bytes) { return static_cast<uint64_t>(spilled * static_cast<double>(bytes)); };
+  std::vector<Pass> passes{{"build side", build, spilled_of(build)},
+                           {"probe side and rows", probe, spilled_of(probe) + home - spilled_of(home)}};
+  if (spilled > 0) passes.push_back({"spilled partitions", spilled_of(build + probe), spilled_of(home)});
+  return passes;
 }
 
 double floor_of(const std::vector<Pass>& passes, const Ceilings& best) {
@@ -357,10 +365,10 @@ void report_case(const std::string& join, const std::string& name, const Case& o
 /// Blocks that an engine keeps for what it allocates next; pinned, unless they are ordinary memory.
 class KeptMemory {
  public:
-  KeptMemory(Engine& engine, size_t blocks, size_t bytes, bool pinned) : device_(*engine.devices[0]) {
+  KeptMemory(Engine& engine, const std::vector<size_t>& blocks, bool pinned) : device_(*engine.devices[0]) {
     std::vector<HostBuffer> held;
     held.push_back(engine.memory->allocate(size_t{1} << 30, "room beside them"));  // the first to go when something else needs it
-    for (size_t b = 0; b < blocks; ++b) {
+    for (const size_t bytes : blocks) {
       const HostBuffer& block = held.emplace_back(engine.memory->allocate(bytes, "kept memory"));
       engine.pool.for_blocks(bytes, size_t{2} << 20, Job(),
                              [&](uint64_t begin, uint64_t end) { std::memset(block.as<char>() + begin, 0, end - begin); });
@@ -379,6 +387,21 @@ class KeptMemory {
   Device& device_;
   std::vector<void*> pinned_;
 };
+
+/// What a hash join by `plan` takes at once of host memory: the columns of its result, and of what lies there between its rounds.
+std::vector<size_t> host_blocks(Engine& engine, const Workload& load, const HashJoinPlan& plan, const JoinRequest& request) {
+  std::vector<size_t> blocks(request.count_only ? 0 : 2, load.probe * load.bytes);
+  if (plan.rounds == 1) return blocks;
+  if (plan.devices.size() > 1) return std::vector<size_t>(6, load.probe * load.bytes);
+  const streaming::Shape whole(load.layout(), load.build, load.layout(), load.probe, request.count_only);
+  const streaming::Shape shape = streaming::shape_for(*engine.devices[0], whole, plan.rounds);
+  for (const uint64_t rows : {load.build, load.probe}) {
+    for (size_t column = 0; column < (request.count_only ? 1 : 2); ++column) {
+      blocks.push_back(shape.spilled_rows(rows) * load.bytes);
+    }
+  }
+  return blocks;
+}
 
 SortedRun sort_side(Engine& engine, const std::vector<Device*>& devices, TupleLayout layout, const TupleView& tuples, Job& job) {
   const SortPlan plan = bench::sort_plan(engine, devices, layout, tuples.size);
@@ -415,9 +438,9 @@ JoinKeys keys_of(const Workload& load, const Pinned& in) {
   return keys;
 }
 
-/// A hash join into host memory, by `plan`.
+/// A hash join into host memory, by `plan` for devices of `budget` bytes.
 Case home_case(Engine& engine, std::string algorithm, const char* memory, const Workload& load, const JoinKeys& keys,
-               const JoinRequest& request, const HashJoinPlan& plan) {
+               const JoinRequest& request, const HashJoinPlan& plan, size_t budget) {
   const auto run = [&engine, &load, &keys, request, plan](Job& job, bool check, double& milliseconds) {
     JoinRows rows;
     milliseconds = milliseconds_of([&] { rows = hash_join(engine, keys, request, plan, job); });
@@ -427,7 +450,8 @@ Case home_case(Engine& engine, std::string algorithm, const char* memory, const 
     rows_seen.look(engine.pool, rows.left.data(), rows.right.data(), nullptr, rows.size);
     return rows_seen.right();
   };
-  return {std::move(algorithm), memory, plan.rounds, passes_of(load, plan.devices.size(), plan.rounds, request.count_only), run};
+  return {std::move(algorithm), memory, plan.rounds,
+          passes_of(load, plan.devices.size(), plan.rounds, request.count_only, budget), run};
 }
 
 /// Whether each device holds its part of the join, in one round, and of a result of both payloads of each probe tuple's pair.
@@ -463,16 +487,17 @@ void measure_pinned(Engine& engine, const char* name, const Workload& load, cons
   };
   std::vector<Case> cases;
   std::optional<KeptMemory> kept;
+  const size_t budget = bench::device_budget(devices);
   if (result_stays(engine, devices, load)) {
     cases.push_back(staying_case(engine, devices, load, keys));
   } else {
-    const HashJoinPlan plan = bench::hash_join_plan(engine, devices, keys, {}, bench::device_budget(devices));
-    kept.emplace(engine, plan.rounds > 1 ? 6 : 2, load.probe * load.bytes, true);
-    cases.push_back(home_case(engine, in_rounds("hash, payloads home", plan), "pinned", load, keys, {}, plan));
+    const HashJoinPlan plan = bench::hash_join_plan(engine, devices, keys, {}, budget);
+    kept.emplace(engine, host_blocks(engine, load, plan, {}), true);
+    cases.push_back(home_case(engine, in_rounds("hash, payloads home", plan), "pinned", load, keys, {}, plan, budget));
   }
   const JoinRequest count{.count_only = true};
-  const HashJoinPlan count_plan = bench::hash_join_plan(engine, devices, keys, count, bench::device_budget(devices));
-  cases.push_back(home_case(engine, in_rounds("hash, count", count_plan), "device", load, keys, count, count_plan));
+  const HashJoinPlan count_plan = bench::hash_join_plan(engine, devices, keys, count, budget);
+  cases.push_back(home_case(engine, in_rounds("hash, count", count_plan), "device", load, keys, count, count_plan, budget));
   if (options.merge) {
     const auto run = [&](Job& job, bool, double& milliseconds) {
       uint64_t pairs = 0;
@@ -492,7 +517,7 @@ void measure_pinned(Engine& engine, const char* name, const Workload& load, cons
   for (const Case& each : cases) report_case("pinned", std::string("pinned ") + name, each, load, best, workload, report);
 }
 
-/// `out_of_core`: on a quarter of the memory that it takes.
+/// `out_of_core`: on a quarter of the memory that it takes, or the one given.
 void measure_home(Engine& whole, EngineConfig config, bool out_of_core, const Options& options, Report& report) {
   const char* const name = out_of_core ? "out of core" : "home";
   const uint64_t side = (out_of_core ? options.ooc : options.home) / 2 * 2;
@@ -501,6 +526,7 @@ void measure_home(Engine& whole, EngineConfig config, bool out_of_core, const Op
   size_t budget = bench::device_budget(devices);
   if (out_of_core) {
     budget = hash_join_device_bytes(load.layout(), load.build, load.layout(), load.probe, devices.size(), {}, 1, whole) / 4;
+    if (options.limit) budget = options.limit;
     config.device_memory_limit_bytes = budget;
   }
   Pinned in(*devices[0], load.words() * 8), out(*devices[0], std::min(load.words() * 8, devices.size() << 31));
@@ -515,15 +541,14 @@ void measure_home(Engine& whole, EngineConfig config, bool out_of_core, const Op
     Engine engine(config);
     const std::vector<Device*> own = first_devices(engine, engine.devices.size());
     const auto plan_of = [&](const JoinRequest& request) { return bench::hash_join_plan(engine, own, keys, request, budget); };
-    // The columns of both sides' rounds, where there are several, and of the result.
-    const KeptMemory kept(engine, plan_of({}).rounds > 1 ? 6 : 2, load.probe * load.bytes, pinned);
     for (const bool count_only : {false, true}) {
       const JoinRequest request{.count_only = count_only};
       const HashJoinPlan plan = plan_of(request);
+      const KeptMemory kept(engine, host_blocks(engine, load, plan, request), pinned);
       Case each = home_case(engine, count_only ? "hash, count" : "hash, payloads", pinned ? "pinned" : "ordinary", load, keys,
-                            request, plan);
+                            request, plan, budget);
       best.measure(whole, in, out);
-      if (!pinned && !out_of_core) in.unpin();
+      if (!pinned) in.unpin();
       each.measure(options.runs);
       each.run = nullptr;  // it refers to this engine
       cases.push_back(std::move(each));
@@ -565,6 +590,7 @@ int main(int argc, char** argv) {
                          {"--merge", &options.merge, 0},
                          {"--home", &options.home, 0},
                          {"--ooc", &options.ooc, 0},
+                         {"--limit", &options.limit, 0},
                          {"--runs", &options.runs},
                          {"--json", &options.json}},
                         [&] { return run(options); });

@@ -204,12 +204,12 @@ class Bench {
     Primitives& primitives = device_.primitives();
     const PartitionedTuples build{layout, {from_.span(layout, options_.tuples).view()}, {}}, probe{{layout.key_bytes, 0}, {}, {}};
     const Buffer scratch =
-        device_.memory().allocate(primitives.hash_match_scratch_bytes(layout, options_.tuples, probe.layout, 0, 1, false, false));
+        device_.memory().allocate(primitives.hash_match_scratch_bytes(layout, options_.tuples, probe.layout, 0, 1, false));
     const double once = tuple_bytes(layout).once;
     std::vector<std::unique_ptr<HashMatch>> matches;
     measure(
         "hash_match " + name_of(layout) + ", nothing to probe", {once, 2 * once},
-        [&] { matches.push_back(primitives.hash_match(build, probe, 1, 0, false, scratch.data(), job_, *stream_, nullptr)); },
+        [&] { matches.push_back(primitives.hash_match(build, probe, 1, 0, false, scratch.data(), job_, *stream_)); },
         [&] { matches.clear(); });
   }
 

@@ -234,16 +234,22 @@ function hashJoin(context: Context): JoinPlan {
 }
 
 /**
- * What a hash join on GPUs should take: its links, and the passes over what they bring. Rounds are cut on the devices first,
- * and come once more to be joined.
+ * What a hash join on GPUs should take: its links, and the passes over what they bring. Several GPUs cut rounds first, and send
+ * rows home when all has come. One sends them while its probe side comes, and spills what it can't keep.
  */
 function gpuHashEstimate(request: JoinRequestShape, traffic: Traffic, rounds: number, { devices, links }: Resources): Estimate {
   const { there, home } = traffic;
   const { h2d, d2h, both } = transferSpeeds(devices, links);
-  const cut = rounds > 1 ? 2 * there : 0;
+  const spilled = (devices.length === 1 ? 1 - 1 / rounds : Math.min(rounds - 1, 1)) * there;
   const passes = gpuPassSeconds(COSTS.gpuHashJoinPasses, there, devices.length);
-  const seconds = cut / both + there / h2d + passes + home / d2h;
-  return { rows: request.left.tuples + request.right.tuples, bytes: cut + there + home, milliseconds: seconds * 1e3 };
+  const overlapped = (to: number, from: number): number => Math.max(to / h2d, from / d2h, (to + from) / both);
+  const spilledHome = (home * spilled) / there || 0;
+  const seconds =
+    devices.length === 1
+      ? overlapped(there, spilled + home - spilledHome) + overlapped(spilled, spilledHome)
+      : (2 * spilled) / both + there / h2d + home / d2h;
+  const bytes = there + 2 * spilled + home;
+  return { rows: request.left.tuples + request.right.tuples, bytes, milliseconds: (seconds + passes) * 1e3 };
 }
 
 /** What a hash join that gives `out` rows should take on host devices. */

@@ -71,10 +71,7 @@ HashCut cut_for(const JoinRequest& request, uint32_t round_bits, uint32_t partit
   HashCut cut{.round_bits = round_bits};
   cut.partition_bits = partitions ? bits_of(partitions, "Partitions")
                                   : partition_bits_for(build_rows, device.primitives().hash_partition_tuples());
-  // Only a match that knows what those before it found can tell which build tuples match.
-  if (!resident && (!asks_build(request) || device.primitives().shares_builds())) {
-    cut.waves = partitions ? kWaves.most : kWaves.count(probe_rows / devices);
-  }
+  if (!resident) cut.waves = partitions ? kWaves.most : kWaves.count(probe_rows / devices);
   if (cut.partition_bits == 0 &&
       (devices == 1 || (!asks_build(request) && worth_replicating(build_rows, probe_rows, devices, resident)))) {
     cut.replicate = true;

@@ -43,10 +43,8 @@ JoinRows join_tuples(Engine& engine, const JoinKeys& keys, const JoinRequest& re
   const uint64_t tuples = build.size() + probe.size();
   const HashCut cut = cut_for(request, round_bits, plan.partitions, build.size() >> round_bits, probe.size() >> round_bits,
                               devices.size(), false, *devices[0]);
-  if (can_stream(*devices[0], devices.size(), plan.rounds)) {
-    job.add_planned(tuples);
-    return streamed_join(engine, *devices[0], build, probe, keys, request, plan.partitions != 0, job);
-  }
+  if (can_stream(*devices[0], devices.size()))
+    return streamed_join(engine, *devices[0], build, probe, keys, request, plan.rounds, plan.partitions != 0, job);
   JoinRows rows;
   double skew = 1;
   uint64_t split_rows = 0;
@@ -105,8 +103,8 @@ JoinRows hash_join(Engine& engine, const JoinKeys& keys, const JoinRequest& requ
 size_t hash_join_device_bytes(TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows, size_t devices,
                               const JoinRequest& request, uint32_t rounds, Engine& engine) {
   Device& device = *engine.devices.at(0);
-  if (can_stream(device, devices, rounds)) return streamed_join_bytes(device, build, build_rows, probe, probe_rows, request);
   const uint32_t round_bits = bits_of(rounds, "Rounds");
+  if (can_stream(device, devices)) return streamed_join_bytes(device, build, build_rows, probe, probe_rows, request, rounds);
   const auto largest_round = [&](uint64_t rows) { return rounds == 1 ? rows : rows / rounds + rows / rounds / 8 + 1024; };
   const HashCut cut = cut_for(request, round_bits, 0, build_rows >> round_bits, probe_rows >> round_bits, devices, false, device);
   const size_t join = LocalJoins::device_bytes(build, largest_round(build_rows), probe, largest_round(probe_rows), devices, cut,

@@ -44,10 +44,11 @@ struct HashJoinPlan {
 };
 
 /// Radix-partitioned hash join: each device partitions its chunks by hash, sends every partition to its owner, and joins
-/// the partitions that it owns. One device beyond a link keeps the build side, and matches the probe side as it arrives. Device
-/// memory: see hash_join_device_bytes, and with rounds > 1 the rows of a round where there is room for them: they go home while
-/// the next round arrives. Host memory: the result, and with rounds > 1 the partitioned inputs; where one device, or several
-/// rounds, join, rows alone beside pairs are there twice at the end.
+/// the partitions that it owns. One device beyond a link keeps the build side, and matches the probe side as it arrives; with
+/// rounds > 1 it keeps a part of it and spills the rest of both. Device memory: see hash_join_device_bytes, and with rounds > 1
+/// the rows of a round where there is room for them: they go home while the next round arrives. Host memory: the result, and with
+/// rounds > 1 the partitioned inputs, or what one device spills; where one device, or several rounds, join, rows alone beside
+/// pairs are there twice at the end.
 JoinRows hash_join(Engine& engine, const JoinKeys& keys, const JoinRequest& request, const HashJoinPlan& plan, Job& job);
 /// Device memory of a hash join in `rounds` rounds, on each device, where hashing spreads the keys evenly. Where one key
 /// has most of the tuples more may be needed, and the join throws Error(device_memory) if the device has no more.

@@ -33,10 +33,15 @@ size_t local_bytes(Device& device, const SideRows& build, const SideRows& probe,
   };
   const size_t share = both(&SideRows::share), joined = both(&SideRows::joined);
   size_t leave = in_place || count_only ? 0 : std::clamp(joined, kLeastStagedBytes, kPlannedStagedBytes);
-  leave += waves * StackAllocator::aligned(primitives.hash_match_scratch_bytes(build.layout, build.joined, probe.layout,
-                                                                               probe.joined / waves + 1, partitions, count_only,
-                                                                               waves > 1 && primitives.shares_builds()));
-  if (waves > 1) leave += StackAllocator::aligned(primitives.hash_build_scratch_bytes(build.layout, build.joined, count_only));
+  if (waves > 1) {
+    const HashBuildPlan plan{build.layout, probe.layout, build.joined, build.joined, most_in_a_wave(probe.joined, waves), 1,
+                             partitions,   count_only};
+    leave += StackAllocator::aligned(primitives.hash_build_scratch_bytes(plan)) +
+             waves * StackAllocator::aligned(primitives.hash_probe_scratch_bytes(plan));
+  } else {
+    leave += StackAllocator::aligned(
+        primitives.hash_match_scratch_bytes(build.layout, build.joined, probe.layout, probe.joined, partitions, count_only));
+  }
   if (cut.replicate) {
     const size_t collected = resident && devices > 1 ? OwnedTuples::bytes(build.layout, build.share) : 0;
     return (in_place ? 0 : resident ? collected : share) + leave;
@@ -457,9 +462,15 @@ size_t LocalJoins::match_bytes(const Local& local, size_t part) const {
     return local.device->primitives().hash_groups()->match_groups_scratch_bytes(
         build_.layout, build.size, probe_.layout, probe.size, grouping_, build.grouped.groups, locals_.size(), count_only_);
   }
+  if (local.built.table) return local.device->primitives().hash_probe_scratch_bytes(build_plan(local));
   return local.device->primitives().hash_match_scratch_bytes(build_.layout, local.build_part(part).size, probe_.layout,
-                                                             local.probe.parts[part].size, local.partitions, count_only_,
-                                                             local.built.found != nullptr);
+                                                             local.probe.parts[part].size, local.partitions, count_only_);
+}
+
+/// Of what waves share.
+HashBuildPlan LocalJoins::build_plan(const Local& local) const {
+  const uint64_t build = local.build.parts[0].size, wave = most_in_a_wave(local.probe.rows.joined, waves_);
+  return {build_.layout, probe_.layout, build, build, wave, 1, local.partitions, count_only_};
 }
 
 /// Whether all parts can be matched beside what is on its way.
@@ -484,10 +495,15 @@ void LocalJoins::start_match(Local& local, size_t part, const std::optional<Join
   const PartitionedTuples& build = local.build_part(part).ready(build_.layout, local.partitions);
   const PartitionedTuples& probe = local.probe.parts[part].ready(probe_.layout, local.partitions);
   const uint32_t common_bits = cut_.round_bits + (local.partitions == 1 ? 0 : cut_.partition_bits);
-  match.found = out ? primitives.hash_match_into(*out, local.probe.parts[part].size, build, probe, local.partitions, common_bits,
-                                                 match.scratch.data(), job_, *local.stream)
-                    : primitives.hash_match(build, probe, local.partitions, common_bits, count_only_, match.scratch.data(), job_,
-                                            *local.stream, local.built.found.get());
+  void* const scratch = match.scratch.data();
+  if (local.built.table) {
+    match.found = primitives.hash_probe(*local.built.table, probe, common_bits, scratch, job_, *local.stream);
+  } else if (out) {
+    match.found = primitives.hash_match_into(*out, local.probe.parts[part].size, build, probe, local.partitions, common_bits,
+                                             scratch, job_, *local.stream);
+  } else {
+    match.found = primitives.hash_match(build, probe, local.partitions, common_bits, count_only_, scratch, job_, *local.stream);
+  }
 }
 
 void LocalJoins::wait() {

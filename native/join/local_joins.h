@@ -115,6 +115,7 @@ class LocalJoins {
   uint64_t match_bytes_read() const;
   bool has_room_for_parts() const;
   size_t match_bytes(const Local& local, size_t part) const;
+  HashBuildPlan build_plan(const Local& local) const;
   void start_match(Local& local, size_t part, const std::optional<JoinOutput>& out = {});
   void emit_columns(JoinEmit what, JoinOutput host_out);
   HostQueue way_home(Local& local, JoinEmit what, const std::vector<Column>& columns, JoinOutput host_out);

@@ -45,6 +45,12 @@ struct SideRows {
   }
 };
 
+/// Of so many tuples that a device joins, the most that come in a wave: as many as in others, and a quarter more.
+inline uint64_t most_in_a_wave(uint64_t joined, size_t waves) {
+  const uint64_t mean = joined / waves;
+  return std::min(joined, mean + mean / 4 + kLeastTuples);
+}
+
 /// Bytes of device memory for the join of a resident build side of so many rows in all, where devices group tuples where they
 /// lie; 0 where they don't.
 size_t grouped_bytes(Device& device, const SideRows& build, const SideRows& probe, uint64_t build_rows, size_t devices,
@@ -118,6 +124,10 @@ struct LocalJoins::Local {
     Buffer scratch;
     std::unique_ptr<HashMatch> found;
   };
+  struct Built {
+    Buffer scratch, more;
+    std::unique_ptr<HashBuild> table;
+  };
 
   Device* device = nullptr;
   uint32_t partitions = 1;
@@ -129,7 +139,7 @@ struct LocalJoins::Local {
   std::array<Buffer, kHomeParts> staged;
   std::array<std::unique_ptr<Event>, kHomeParts> emitted;
   std::vector<std::unique_ptr<Event>> sent;  ///< each part, to all owners
-  Match built;                               ///< what waves share, if the device prepares anything
+  Built built;                               ///< what waves share, if there are any
   std::vector<std::unique_ptr<Event>> here;  ///< the build side, and each wave
   std::unique_ptr<Stream> stream, sends;
   std::unique_ptr<Stream> arrivals;  ///< from host memory, and what cuts them: where matches are to run beside them

@@ -119,38 +119,34 @@ void LocalJoins::Waves::build() {
     } else {
       for (const auto& sender : joins_.locals_) local->stream->wait(*sender->here[0]);
     }
-    if (!primitives.shares_builds()) continue;
     const PartitionedTuples& tuples = local->build.parts[0].ready(joins_.build_.layout, local->partitions);
-    local->built.scratch =
-        allocate(local->device->memory(),
-                 primitives.hash_build_scratch_bytes(joins_.build_.layout, local->build.parts[0].size, joins_.count_only_));
-    local->built.found =
-        primitives.hash_build(tuples, joins_.count_only_, local->built.scratch.data(), joins_.job_, *local->stream);
-  }
-  complete([](const Local& local) { return local.built.found.get(); });
-}
-
-/// Waits until a match of each device that has one is complete.
-template <class Of>
-void LocalJoins::Waves::complete(Of match_of) {
-  std::vector<Stream*> streams;
-  for (const auto& local : joins_.locals_) {
-    if (match_of(*local)) streams.push_back(local->stream.get());
-  }
-  for (bool going = !streams.empty(); going;) {
-    synchronize_all(streams);
-    going = false;
-    for (const auto& local : joins_.locals_) {
-      HashMatch* const match = match_of(*local);
-      going |= match && local->device->primitives().hash_match_goes_on(*match, joins_.job_, *local->stream);
+    const HashBuildPlan plan = joins_.build_plan(*local);
+    const size_t bytes = primitives.hash_build_scratch_bytes(plan);
+    if (bytes > local->device->memory().room_bytes()) {
+      gave_up_ = true;
+      return;
     }
+    local->built.scratch = allocate(local->device->memory(), bytes);
+    local->built.table = primitives.hash_build(plan, local->built.scratch.data());
+    local->built.table->add(tuples, joins_.job_, *local->stream);
+    local->built.table->finish(joins_.job_, *local->stream);
+  }
+  for (const auto& local : joins_.locals_) local->stream->synchronize();
+  for (const auto& local : joins_.locals_) {
+    const size_t more = local->built.table->more_bytes();
+    if (more > local->device->memory().room_bytes()) {
+      gave_up_ = true;
+      return;
+    }
+    local->built.more = allocate(local->device->memory(), more);
+    local->built.table->go_on(local->built.more.data(), joins_.job_, *local->stream);
   }
 }
 
 /// Has the pairs of a wave written where they stay, while the next one is on its way.
 void LocalJoins::Waves::write_pairs(size_t wave) {
   if (!joins_.kept_ || !joins_.kept_->takes_pairs()) return;
-  complete([wave](const Local& local) { return local.matches[wave].found.get(); });
+  for (const auto& local : joins_.locals_) local->stream->synchronize();
   uint64_t probed = 0;
   for (const auto& local : joins_.locals_) probed += local->probe.parts[wave].size;
   for (size_t d = 0; d < joins_.locals_.size(); ++d) {
@@ -179,6 +175,7 @@ bool LocalJoins::Waves::exchange(size_t wave) {
   for (size_t d = 0; d < locals.size(); ++d) {
     const Side &build = locals[d]->build, &probe = locals[d]->probe;
     if (probe.placed + rows[d] > probe.received.span.size) return false;
+    if (rows[d] > most_in_a_wave(probe.rows.joined, joins_.waves_)) return false;
     if (wave > 0 || !joins_.cut_.splits_probe) continue;
     // As the first wave is, the others will be.
     const double expected = static_cast<double>(rows[d]) / static_cast<double>(std::max<uint64_t>(all, 1)) *

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <condition_variable>
+#include <deque>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -12,110 +14,43 @@
 #include <vector>
 
 #include "core/threads.h"
-#include "flow/budget.h"
 #include "flow/lanes.h"
 #include "join/growing_rows.h"
 #include "join/join_rows.h"
 #include "join/row_writer.h"
+#include "join/spilled_tuples.h"
+#include "join/streamed_shape.h"
 #include "transfer/arrival.h"
 #include "transfer/host_transfer.h"
 
 namespace warpjoin {
 namespace {
 
-/// Waves that arrive, are matched or leave at a time.
-constexpr size_t kSlots = 3;
-/// While a wave is matched, rows of the one before are written and go home.
-constexpr size_t kMatches = 2;
-/// A match reads the whole build side, so that much smaller waves cost more than they hide.
-constexpr size_t kWavesOfBuild = 12;
-constexpr size_t kLeastWaveBytes = size_t{256} << 20, kMostWaveBytes = size_t{1} << 30;
-/// The waves of a join that is to have some, however small it is.
-constexpr uint64_t kForcedWaves = 8;
-/// Of rows on their way home. Plans don't count on the most.
-constexpr size_t kLeastStagedBytes = size_t{1} << 20, kPlannedStagedBytes = size_t{64} << 20;
-constexpr size_t kMostStagedBytes = kHomeParts * kHomePartBytes;
+using streaming::kMatches;
+using streaming::Room;
+using streaming::Shape;
 
 enum JoinStream : size_t { kMatch, kWrite, kArrive, kLeave, kJoinStreams };
-
-/// How a join is cut.
-struct Shape {
-  TupleLayout build, probe;
-  uint64_t build_rows, probe_rows, wave_rows;
-  bool count_only;
-  bool shares_build;  ///< the device prepares the build side once
-  bool may_have_waves;
-
-  /// With the whole probe side as one wave.
-  Shape(Device& device, TupleLayout build_layout, uint64_t build_size, TupleLayout probe_layout, uint64_t probe_size,
-        const JoinRequest& request)
-      : build(build_layout),
-        probe(probe_layout),
-        build_rows(build_size),
-        probe_rows(probe_size),
-        wave_rows(probe_size),
-        count_only(request.count_only),
-        shares_build(device.primitives().shares_builds()),
-        // Only a match that knows what those before it found can tell which build tuples match.
-        may_have_waves(shares_build || !asks(request, request.build_left)) {}
-
-  /// In waves, if it may come in some.
-  Shape in_waves(bool forced) const {
-    Shape shape = *this;
-    const size_t bytes = std::clamp(build_rows * build.tuple_bytes() / kWavesOfBuild, kLeastWaveBytes, kMostWaveBytes);
-    const uint64_t rows = forced ? probe_rows / kForcedWaves + 1 : bytes / probe.tuple_bytes();
-    if (may_have_waves) shape.wave_rows = std::min(probe_rows, rows);
-    return shape;
-  }
-
-  /// At least one: what the build side has alone is known after a match.
-  uint64_t waves() const { return wave_rows ? (probe_rows + wave_rows - 1) / wave_rows : 1; }
-  uint64_t wave_begin(uint64_t wave) const { return std::min(probe_rows, wave * wave_rows); }
-  size_t at_a_time(size_t most) const { return static_cast<size_t>(std::min<uint64_t>(most, waves())); }
-  size_t planned_staged_bytes() const {
-    if (count_only) return 0;
-    return std::clamp(OwnedTuples::bytes(build, build_rows) + OwnedTuples::bytes(probe, probe_rows), kLeastStagedBytes,
-                      kPlannedStagedBytes);
-  }
-};
-
-/// What a device keeps of a join.
-struct Room {
-  struct Slot {
-    OwnedTuples tuples;  ///< of a wave, until its last rows are written
-    std::unique_ptr<Event> here{}, free{};
-  };
-  struct Part {
-    Buffer rows;
-    std::unique_ptr<Event> written{}, left{};
-  };
-  OwnedTuples build;
-  Buffer built;                 // scratch of the build side
-  std::vector<Buffer> scratch;  // of matches
-  std::vector<Slot> slots;
-  std::array<Part, kHomeParts> parts;  // of rows on their way home
-
-  Room(StackAllocator& memory, Primitives& primitives, const Shape& shape, size_t staged_bytes)
-      : build(memory, shape.build, shape.build_rows) {
-    if (shape.shares_build)
-      built = allocate(memory, primitives.hash_build_scratch_bytes(shape.build, shape.build_rows, shape.count_only));
-    const size_t match_bytes = primitives.hash_match_scratch_bytes(shape.build, shape.build_rows, shape.probe, shape.wave_rows, 1,
-                                                                   shape.count_only, shape.shares_build);
-    for (size_t m = 0; m < shape.at_a_time(kMatches); ++m) scratch.push_back(allocate(memory, match_bytes));
-    for (size_t s = 0; s < shape.at_a_time(kSlots); ++s) slots.push_back({OwnedTuples(memory, shape.probe, shape.wave_rows)});
-    for (Part& part : parts) part.rows = allocate(memory, staged_bytes / kHomeParts);
-  }
-
-  static size_t planned_bytes(Primitives& primitives, const Shape& shape) {
-    return flow::counted_bytes(
-        [&](StackAllocator& memory) { flow::count<Room>(memory, primitives, shape, shape.planned_staged_bytes()); });
-  }
-};
 
 /// What is written of each row.
 struct Column {
   void* JoinOutput::*data;
   uint8_t width;
+};
+
+/// Tuples of one side that come to the device together.
+struct Arrival {
+  bool of_build;
+  PartitionRange round;  ///< what is joined with it
+  std::vector<TupleView> from;
+  bool closes_round = false;   ///< the last ones of the probe side
+  Room::Slot* slot = nullptr;  ///< where they come
+
+  uint64_t rows() const {
+    uint64_t rows = 0;
+    for (const TupleView& view : from) rows += view.size;
+    return rows;
+  }
 };
 
 /// One use.
@@ -130,52 +65,160 @@ class StreamedJoin {
         shape_(shape),
         job_(job),
         rows_(engine, keys, request),
-        build_here_(device.create_event()),
-        lanes_(std::array{&device}, kJoinStreams, [&](Device& on, size_t) { return make_room(on); }),
-        lane_(lanes_[0]) {}
+        device_(device) {
+    for (Match& match : matches_) match.written = device.create_event();
+    begin(shape);
+  }
 
   JoinRows run() {
-    const PhaseTimer timer(job_, "stream",
-                           2 * (shape_.build_rows * shape_.build.tuple_bytes() + shape_.probe_rows * shape_.probe.tuple_bytes()));
-    while (!stream()) places_ = rows_.add(found_, share());
+    for (plan_first_round(); !run_planned(); plan_first_round()) begin_again();
+    for (uint32_t next = cached_; build_spilled_->size() || probe_spilled_->size();) {
+      plan_spilled_rounds(next);
+      if (run_planned()) break;
+      next = arrivals_[next_].round.begin;
+      shape_.crowded = true;
+    }
+    phase_.reset();
     return rows_.finish(job_);
   }
 
  private:
   struct Match {
-    std::vector<uint64_t> offsets;
-    PartitionedTuples tuples;  ///< of the wave
+    std::vector<uint64_t> offsets;  ///< of the wave
     std::unique_ptr<HashMatch> found;
+    std::unique_ptr<Event> written;  ///< all of its rows are, or will be
+  };
+  /// Of a round.
+  struct Build {
+    std::unique_ptr<HashBuild> table;
+    Buffer crowd;  ///< memory that it takes beside, as keys crowd
+    std::deque<std::array<uint64_t, 2>> offsets;
+    uint64_t rows = 0;
+    bool ready = false;
+  };
+  enum class Stop {
+    done,
+    rows_move,  ///< to where there is room for more
+    crowded     ///< build tuples have no room in the device's memory
   };
 
-  Room make_room(Device& device) const {
-    StackAllocator& memory = device.memory();
-    const size_t planned = shape_.planned_staged_bytes(), needed = Room::planned_bytes(device.primitives(), shape_);
-    memory.reserve(needed);
-    constexpr size_t kStep = kHomeParts * StackAllocator::kAlignment;
-    const size_t more = (memory.room_bytes() - needed) / kStep * kStep;
-    Room room(memory, device.primitives(), shape_, planned ? std::clamp(planned + more, planned, kMostStagedBytes) : 0);
-    for (Room::Slot& slot : room.slots) slot.here = device.create_event(), slot.free = device.create_event();
-    for (Room::Part& part : room.parts) part.written = device.create_event(), part.left = device.create_event();
-    return room;
+  // --- What comes, and in what order
+
+  /// The relations as they are.
+  void plan_first_round() {
+    const PartitionRange round{0, cached_};
+    plan_waves(shape_.build, {build_}, true, round);
+    plan_waves(shape_.probe, {probe_}, false, round);
+    first_round_arrivals_ = arrivals_.size();
   }
 
-  /// Brings what is still to come, beside a thread that matches it and sends its rows home. False where it ends before, as rows
-  /// have to move for those of the wave: nothing is on its way to them then.
-  bool stream() {
+  /// Takes memory for the shape, of the device and for what should be spilled. Nothing has been joined yet.
+  void begin(const Shape& shape) {
+    const auto work = [](const Shape& of) { return (of.spills() ? 2 : 1) * (of.build_rows + of.probe_rows); };
+    job_.add_planned(work(shape) - (lanes_ ? work(shape_) : 0));
+    shape_ = shape;
+    cached_ = shape.cached;
+    build_spilled_.reset(), probe_spilled_.reset();
+    build_spilled_.emplace(*engine_.memory, shape.build, shape.spilled_rows(shape.build_rows));
+    probe_spilled_.emplace(*engine_.memory, shape.probe, shape.spilled_rows(shape.probe_rows));
+    take_room();
+    drop_arrivals(0);
+  }
+
+  /// Keys crowd, so that build tuples had no room. Partitions that had too many are joined in rounds that go by what each has;
+  /// for keys that repeat there is room from now on.
+  void begin_again() {
+    for (size_t a = 0; a <= next_; ++a) job_.add_planned(shape_.spills() ? arrivals_[a].rows() : 0);  // which are done once more
+    const bool overflowed = arrivals_[next_].of_build;
+    begin(overflowed ? shape_ : streaming::crowded_shape_for(device_, shape_));
+    if (overflowed) cached_ = 0;
+  }
+
+  /// What was spilled, from partition `next` on, in rounds of as many as the device keeps the build side of: at least one,
+  /// however large it is.
+  void plan_spilled_rounds(uint32_t next) {
+    drop_arrivals(next_);
+    const uint64_t kept = shape_.crowded ? shape_.crowded_rows(lane().primitives()) : shape_.kept_rows;
+    uint64_t most = 0;
+    for (PartitionRange round{next, next}; round.begin < shape_.partitions(); round.begin = round.end) {
+      uint64_t rows = build_spilled_->size_of({round.begin, ++round.end});
+      for (uint64_t more; round.end < shape_.partitions(); rows += more, ++round.end) {
+        more = build_spilled_->size_of({round.end, round.end + 1});
+        if (rows + more > kept) break;
+      }
+      most = std::max(most, rows);
+      plan_waves(shape_.build, build_spilled_->views_of(round), true, round);
+      plan_waves(shape_.probe, probe_spilled_->views_of(round), false, round);
+    }
+    if (most > kept) shape_.keep(lane().primitives(), most);
+    take_room();
+  }
+
+  void drop_arrivals(size_t from) {
+    arrivals_.resize(from);
+    next_ = brought_ = here_ = from;
+  }
+
+  /// One side of a round, a wave at a time: of the probe side once at least, for what the build side has alone is
+  /// known after a match.
+  void plan_waves(TupleLayout layout, const std::vector<TupleView>& views, bool of_build, PartitionRange round) {
+    std::vector<TupleView> from;
+    uint64_t room = shape_.wave_rows;
+    const auto plan = [&] { arrivals_.push_back({of_build, round, std::exchange(from, {})}), room = shape_.wave_rows; };
+    for (const TupleView& view : views) {
+      for (uint64_t at = 0, end; at < view.size; at = end) {
+        if (room == 0) plan();
+        end = std::min(view.size, at + room);
+        from.push_back(view.slice(layout, at, end));
+        room -= end - at;
+      }
+    }
+    if (!of_build || !from.empty()) plan();
+    if (!of_build) arrivals_.back().closes_round = true;
+  }
+
+  bool first_round() const { return next_ < first_round_arrivals_; }
+
+  /// Takes the device's memory for the shape, in place of what it had.
+  void take_room() {
+    lanes_.reset();  // which ends what refers to the others
+    for (Match& match : matches_) match.found.reset();
+    built_ = {}, finished_ = {};
+    lanes_.emplace(std::array{&device_}, kJoinStreams, [&](Device& device, size_t) { return Room::take(device, shape_); });
+    slots_taken_ = slots_given_back_ = cuts_ = 0;
+  }
+  flow::Lane<Room>& lane() { return (*lanes_)[0]; }
+
+  // --- Transfers, and the thread beside them
+
+  /// Lets all arrivals come that are planned. False where build tuples have no room.
+  bool run_planned() {
+    for (;;) {
+      const Stop stop = stream();
+      if (stop == Stop::rows_move) {
+        places_ = rows_.add(found_, share());
+      } else {
+        return stop == Stop::done;
+      }
+    }
+  }
+
+  /// Brings what is still to come, beside a thread that matches it and sends its rows home. Where it stops before, nothing is on
+  /// its way any more.
+  Stop stream() {
     FedTransfer transfer(engine_, job_);
-    Device& device = *lane_.device;
     transfer_ = &transfer;
-    there_ = transfer.open(device, HostQueue::Direction::to_device, kSlots + 1,
-                           copies_directly(device, shape_.build, build_) && copies_directly(device, shape_.probe, probe_));
-    home_ = transfer.open(device, HostQueue::Direction::to_host, kHomeParts, shape_.count_only);
-    if (brought_ == 0) bring_all();
-    bool done = false;
+    there_ = transfer.open(
+        device_, HostQueue::Direction::to_device, kMostArriving,
+        !shape_.spills() && copies_directly(device_, shape_.build, build_) && copies_directly(device_, shape_.probe, probe_));
+    home_ = transfer.open(device_, HostQueue::Direction::to_host, kHomeParts, shape_.count_only && !shape_.spills());
+    bring();
+    Stop stop = Stop::done;
     std::exception_ptr error;
     // It only launches and waits, so it goes before the threads that copy.
     std::thread matching = start_thread("the waves of a join", [&] {
       try {
-        done = match_waves();
+        stop = take_arrivals();
       } catch (...) {
         error = std::current_exception();
       }
@@ -185,49 +228,14 @@ class StreamedJoin {
     try {
       transfer.run();
     } catch (...) {
-      stop();
+      end_waits();
       matching.join();
       throw;
     }
     matching.join();
     if (error) std::rethrow_exception(error);
-    return done;
+    return stop;
   }
-
-  // --- On its way to the device
-
-  Room::Slot& slot(uint64_t wave) const { return lane_.slots[wave % lane_.slots.size()]; }
-  TupleView wave(uint64_t w) const { return probe_.slice(shape_.probe, shape_.wave_begin(w), shape_.wave_begin(w + 1)); }
-
-  void bring_all() {
-    transfer_->push(there_, host_copy(shape_.build, lane_.build.span, build_, nullptr), [this](std::span<Event* const> done) {
-      arrived(done, *build_here_);
-      count_up(&StreamedJoin::builds_here_);
-    });
-    for (size_t s = 0; s < lane_.slots.size(); ++s) bring_wave();
-  }
-
-  void bring_wave() {
-    const uint64_t w = brought_++;
-    Room::Slot& to = slot(w);
-    transfer_->push(there_, host_copy(shape_.probe, to.tuples.span, wave(w), w < lane_.slots.size() ? nullptr : to.free.get()),
-                    [this, &to](std::span<Event* const> done) {
-                      arrived(done, *to.here);
-                      count_up(&StreamedJoin::waves_here_);
-                    });
-  }
-
-  void arrived(std::span<Event* const> done, Event& here) {
-    for (Event* event : done) lane_.stream(kArrive).wait(*event);
-    lane_.stream(kArrive).record(here);
-  }
-
-  /// Tuples of the host where they are on the device.
-  static TupleView there(TupleLayout layout, const OwnedTuples& tuples, const TupleView& from) {
-    return {tuples.keys.data(), layout.value_bytes && from.values ? tuples.values.data() : nullptr, from.first_value, from.size};
-  }
-
-  // --- Between the thread and the callbacks of copies
 
   void count_up(uint64_t StreamedJoin::*what) {
     {
@@ -244,7 +252,7 @@ class StreamedJoin {
     job_.check();
   }
   /// Ends what the thread waits for.
-  void stop() {
+  void end_waits() {
     {
       const std::lock_guard lock(mutex_);
       stopping_ = true;
@@ -252,90 +260,236 @@ class StreamedJoin {
     changed_.notify_one();
   }
 
+  // --- On its way to the device
+
+  /// Tells arrivals to come for which there are slots.
+  void bring() {
+    for (; brought_ < arrivals_.size(); ++brought_) {
+      Arrival& arrival = arrivals_[brought_];
+      if (slots_taken_ == slots_given_back_ + lane().slots.size()) return;
+      const TupleLayout layout = arrival.of_build ? shape_.build : shape_.probe;
+      HostCopy copy;
+      arrival.slot = &lane().slots[slots_taken_ % lane().slots.size()];
+      if (slots_taken_++ >= lane().slots.size()) copy.after = arrival.slot->free.get();
+      uint64_t at = 0;
+      for (const TupleView& view : arrival.from) {
+        const HostCopy one = host_copy(layout, arrival.slot->tuples.span.slice(layout, at, at + view.size), view, nullptr);
+        copy.stretches.insert(copy.stretches.end(), one.stretches.begin(), one.stretches.end());
+        at += view.size;
+      }
+      Event& here = *arrival.slot->here;
+      transfer_->push(there_, std::move(copy), [this, &here](std::span<Event* const> done) {
+        for (Event* event : done) lane().stream(kArrive).wait(*event);
+        lane().stream(kArrive).record(here);
+        count_up(&StreamedJoin::here_);
+      });
+    }
+  }
+
+  /// The slot is the next arrival's once what is on the stream by now is done.
+  void give_back(Room::Slot& slot, JoinStream stream) {
+    lane().stream(stream).record(*slot.free);
+    ++slots_given_back_;
+    bring();
+  }
+
+  /// Tuples of the host, in memory of the device.
+  static TupleView in(const TupleSpan& tuples, TupleLayout layout, const Arrival& arrival) {
+    if (arrival.from.empty()) return {tuples.keys, tuples.values, 0, 0};
+    const TupleView& first = arrival.from.front();  // values are implied in all of them, or in none
+    return {tuples.keys, layout.value_bytes && first.values ? tuples.values : nullptr, first.first_value, arrival.rows()};
+  }
+
   // --- On the thread
 
-  /// Matches and writes all waves from the current one on. False where the rows of one have no room.
-  bool match_waves() {
+  /// Takes all arrivals from the next one on, until it has to stop.
+  Stop take_arrivals() {
     if (places_) {
       write_wave();
-      ++wave_;
-    } else {
-      prepare_build();
+      ++next_;
     }
-    for (; wave_ < shape_.waves(); ++wave_) {
-      match_wave();
-      found_ = found_in_wave();
+    for (; next_ < arrivals_.size(); ++next_) {
+      begin_phase(!first_round() ? "spilled" : arrivals_[next_].of_build ? "build side" : "probe side");
+      await(&StreamedJoin::here_, next_ + 1);
+      if (arrivals_[next_].of_build) {
+        if (!take_build(arrivals_[next_])) return Stop::crowded;
+        continue;
+      }
+      const std::optional<TupleView> wave = take_wave(arrivals_[next_]);
+      if (!wave) continue;
+      if (!built_.ready && !prepare_build()) return Stop::crowded;
+      match_wave(*wave);
+      found_ = found_in_wave(wave->size);
       places_ = rows_.add_here(found_, share());
-      if (!places_) return false;
+      if (!places_) return Stop::rows_move;
       write_wave();
     }
+    places_.reset();
+    return Stop::done;
+  }
+
+  void begin_phase(const char* name) {
+    if (phase_name_ == name) return;
+    phase_.reset();
+    phase_.emplace(job_, phase_name_ = name);
+  }
+
+  /// What of it is joined now stays, and the rest leaves. False where more stay than there is room for.
+  bool take_build(Arrival& arrival) {
+    Stream& stream = lane().stream(kMatch);
+    if (!shape_.spills() || !first_round()) {
+      stream.wait(*arrival.slot->here);
+      keep(in(arrival.slot->tuples.span, shape_.build, arrival));
+      give_back(*arrival.slot, kMatch);
+      return true;
+    }
+    Room::Cut& cut = cut_arrival(arrival, shape_.build);
+    if (built_.rows + cut.offsets[cached_] > shape_.kept_rows) return false;
+    if (cached_) keep(cut.tuples.span.slice(shape_.build, 0, cut.offsets[cached_]).view());
+    spill(*build_spilled_, cut, shape_.build);
     return true;
   }
 
-  void prepare_build() {
-    await(&StreamedJoin::builds_here_, 1);
-    Stream& stream = lane_.stream(kMatch);
-    stream.wait(*build_here_);
-    build_offsets_ = {0, shape_.build_rows};
-    build_tuples_ = {shape_.build, {there(shape_.build, lane_.build, build_)}, {build_offsets_.data()}};
-    if (shape_.shares_build) {
-      built_ = lane_.primitives().hash_build(build_tuples_, shape_.count_only, lane_.built.data(), job_, stream);
-      complete(*built_);
-    }
-    job_.add_done(shape_.build_rows);
+  /// Adds tuples to the round's build side.
+  void keep(const TupleView& tuples) {
+    begin_build();
+    const std::array<uint64_t, 2>& offsets = built_.offsets.emplace_back(std::array<uint64_t, 2>{0, tuples.size});
+    built_.table->add({shape_.build, {tuples}, {offsets.data()}}, job_, lane().stream(kMatch));
+    built_.rows += tuples.size;
   }
 
-  Match& match() { return matches_[wave_ % kMatches]; }
+  void begin_build() {
+    if (built_.table) return;
+    for (const Match& match : matches_) lane().stream(kMatch).wait(*match.written);  // what that of the round before is read for
+    built_.table = lane().primitives().hash_build(shape_.build_plan(), lane().built.data());
+  }
+
+  /// Groups an arrival by partition.
+  Room::Cut& cut_arrival(Arrival& arrival, TupleLayout layout) {
+    Room::Cut& cut = lane().cuts[cuts_++ % lane().cuts.size()];
+    await(&StreamedJoin::spills_leaving_, cut.spills);
+    Stream& stream = lane().stream(kMatch);
+    stream.wait(*cut.left);
+    stream.wait(*cut.written);
+    stream.wait(*arrival.slot->here);
+    cut.offsets.assign(shape_.partitions() + 1, 0);
+    lane().primitives().partition(layout, in(arrival.slot->tuples.span, layout, arrival), shape_.digit(), cut.tuples.span,
+                                  cut.offsets.data(), lane().cut_scratch.data(), job_, stream);
+    stream.record(*cut.ready);
+    give_back(*arrival.slot, kMatch);
+    stream.synchronize();
+    job_.add_done(arrival.rows());
+    return cut;
+  }
+
+  /// Sends home what is not joined now.
+  void spill(SpilledTuples& spilled, Room::Cut& cut, TupleLayout layout) {
+    const TupleView tuples = cut.tuples.span.slice(layout, cut.offsets[cached_], cut.offsets.back()).view();
+    if (tuples.size == 0) return;
+    HostCopy copy = spilled.add({cached_, shape_.partitions()}, cut.offsets, tuples);
+    copy.after = cut.ready.get();
+    cut.spills = ++spills_;
+    transfer_->push(home_, std::move(copy), [this, &cut](std::span<Event* const> done) {
+      for (Event* event : done) lane().stream(kLeave).wait(*event);
+      lane().stream(kLeave).record(*cut.left);
+      count_up(&StreamedJoin::spills_leaving_);
+    });
+  }
+
+  /// What of it is joined now, if anything may be.
+  std::optional<TupleView> take_wave(Arrival& arrival) {
+    cut_ = nullptr;
+    if (!shape_.spills() || !first_round()) {
+      lane().stream(kMatch).wait(*arrival.slot->here);
+      return in(arrival.slot->tuples.span, shape_.probe, arrival);
+    }
+    cut_ = &cut_arrival(arrival, shape_.probe);
+    spill(*probe_spilled_, *cut_, shape_.probe);
+    if (cached_ == 0) return {};
+    return cut_->tuples.span.slice(shape_.probe, 0, cut_->offsets[cached_]).view();
+  }
+
+  /// Of the mixed keys of a round's tuples: topmost bits that all have.
+  uint32_t common_bits() const {
+    const PartitionRange round = arrivals_[next_].round;
+    const uint32_t others = round.begin < round.end ? round.begin ^ (round.end - 1) : 0;
+    return shape_.bits - static_cast<uint32_t>(std::bit_width(others));
+  }
+
+  Match& match() { return matches_[(matched_ - 1) % kMatches]; }
 
   /// The host knows what was found when this returns.
-  void match_wave() {
-    await(&StreamedJoin::waves_here_, wave_ + 1);
-    if (wave_ >= kMatches) slot(wave_ - kMatches).free->synchronize();  // rows are written that refer to this match
-    Match& own = match();
+  void match_wave(const TupleView& wave) {
+    Match& own = matches_[matched_++ % kMatches];
+    own.written->synchronize();  // the rows that refer to this match
     own.found.reset();
-    const TupleView from = wave(wave_);
-    own.offsets = {0, from.size};
-    own.tuples = {shape_.probe, {there(shape_.probe, slot(wave_).tuples, from)}, {own.offsets.data()}};
-    Stream& stream = lane_.stream(kMatch);
-    stream.wait(*slot(wave_).here);
-    own.found = lane_.primitives().hash_match(build_tuples_, own.tuples, 1, 0, shape_.count_only,
-                                              lane_.scratch[wave_ % kMatches].data(), job_, stream, built_.get());
-    complete(*own.found);
-    job_.add_done(from.size);
+    own.offsets = {0, wave.size};
+    own.found = lane().primitives().hash_probe(*built_.table, {shape_.probe, {wave}, {own.offsets.data()}}, common_bits(),
+                                               lane().scratch[(matched_ - 1) % lane().scratch.size()].data(), job_,
+                                               lane().stream(kMatch));
+    lane().stream(kMatch).synchronize();
+    joined_rows_ += wave.size;
+    job_.add_done(wave.size);
   }
 
-  void complete(HashMatch& match) {
-    Stream& stream = lane_.stream(kMatch);
-    do {
-      stream.synchronize();
-    } while (lane_.primitives().hash_match_goes_on(match, job_, stream));
+  /// False where keys crowd, and the device has no more memory for that.
+  bool prepare_build() {
+    for (Match& match : matches_) {  // of the round before
+      match.written->synchronize();
+      match.found.reset();
+    }
+    finished_ = {};
+    begin_build();
+    Stream& stream = lane().stream(kMatch);
+    built_.table->finish(job_, stream);
+    stream.synchronize();
+    if (const size_t more = built_.table->more_bytes()) {
+      StackAllocator& memory = lane().memory();
+      const size_t beside = memory.resident_bytes() + memory.reserved_bytes() + memory.resident_size(more);
+      if (more <= memory.room_bytes()) {
+        built_.crowd = memory.allocate(more);
+      } else if (beside <= memory.limit_bytes() && memory.resident_size(more) <= memory.free_bytes()) {
+        built_.crowd = memory.allocate_resident(more);
+      } else {
+        return false;
+      }
+    }
+    built_.table->go_on(built_.crowd.data(), job_, stream);
+    built_.ready = true;
+    job_.add_done(built_.rows);
+    return true;
   }
 
-  /// How much of the probe side is matched.
+  /// How much of the probe side is joined.
   double share() const {
-    if (shape_.probe_rows == 0) return 1;
-    return static_cast<double>(shape_.wave_begin(wave_ + 1)) / static_cast<double>(shape_.probe_rows);
+    if (joined_rows_ == 0) return 1;  // and has found nothing
+    return static_cast<double>(joined_rows_) / static_cast<double>(shape_.probe_rows);
   }
 
-  /// What the wave adds to the result: build tuples alone with the last one, which knows what all have found.
-  JoinSections found_in_wave() {
-    const bool last = wave_ + 1 == shape_.waves();
+  /// What the wave adds to the result: build tuples alone with the last one of a round, which knows what all have found.
+  JoinSections found_in_wave(uint64_t probe) {
+    const bool last = arrivals_[next_].closes_round;
     JoinTally tally = match().found->tally();
     if (!last) tally.build_matched = 0;
-    const uint64_t build = last ? shape_.build_rows : 0, probe = wave(wave_).size;
+    const uint64_t build = last ? built_.rows : 0;
     return tuple_sections(request_.kind, request_.build_left ? build : probe, request_.build_left ? probe : build,
                           counts_of(tally, request_));
   }
 
-  /// Has the wave's rows written and sent home; then its slot is the next one's.
+  /// Has the wave's rows written and sent home.
   void write_wave() {
     write_rows(request_, found_, *places_, [this](JoinEmit what, const JoinOutput& home) {
       const bool of_build = what == JoinEmit::build_matched || what == JoinEmit::build_unmatched;
       const uint64_t alone = of_build == request_.build_left ? found_.left : found_.right;
       write(what, what == JoinEmit::pairs ? found_.pairs : alone, home);
     });
-    lane_.stream(kWrite).record(*slot(wave_).free);
-    if (brought_ < shape_.waves()) bring_wave();
+    lane().stream(kWrite).record(*match().written);
+    if (arrivals_[next_].closes_round) finished_ = std::exchange(built_, {});
+    if (cut_) {
+      lane().stream(kWrite).record(*cut_->written);
+    } else {
+      give_back(*arrivals_[next_].slot, kWrite);
+    }
   }
 
   void write(JoinEmit what, uint64_t rows, const JoinOutput& home) {
@@ -345,17 +499,17 @@ class StreamedJoin {
     std::erase_if(columns, [&](const Column& column) { return !(home.*column.data); });
     uint64_t row_bytes = 0;
     for (const Column& column : columns) row_bytes += column.width;
-    const uint64_t most = (lane_.parts[0].rows.size() - columns.size() * StackAllocator::kAlignment) / row_bytes;
+    const uint64_t most = (lane().parts[0].rows.size() - columns.size() * StackAllocator::kAlignment) / row_bytes;
     for (uint64_t first = 0; first < rows; first += most) {
       write_part(what, first, std::min(most, rows - first), columns, home);
     }
   }
 
   void write_part(JoinEmit what, uint64_t first, uint64_t rows, const std::vector<Column>& columns, const JoinOutput& home) {
-    Room::Part& part = lane_.parts[written_ % kHomeParts];
+    Room::Part& part = lane().parts[written_ % kHomeParts];
     if (written_ >= kHomeParts) await(&StreamedJoin::parts_leaving_, written_ - kHomeParts + 1);
     ++written_;
-    Stream& stream = lane_.stream(kWrite);
+    Stream& stream = lane().stream(kWrite);
     stream.wait(*part.left);
     JoinOutput out;
     HostCopy copy{{}, part.written.get()};
@@ -365,67 +519,72 @@ class StreamedJoin {
       copy.stretches.push_back({static_cast<char*>(home.*column.data) + first * column.width, at, rows * column.width});
       at += StackAllocator::aligned(rows * column.width);
     }
-    lane_.primitives().hash_emit(*match().found, what, first, rows, out, job_, stream);
+    lane().primitives().hash_emit(*match().found, what, first, rows, out, job_, stream);
     stream.record(*part.written);
     transfer_->push(home_, std::move(copy), [this, &part](std::span<Event* const> done) {
-      for (Event* event : done) lane_.stream(kLeave).wait(*event);
-      lane_.stream(kLeave).record(*part.left);
+      for (Event* event : done) lane().stream(kLeave).wait(*event);
+      lane().stream(kLeave).record(*part.left);
       count_up(&StreamedJoin::parts_leaving_);
     });
   }
 
+  static constexpr size_t kMostArriving = streaming::kSlots + 1;
+
   Engine& engine_;
   const TupleView build_, probe_;
   const JoinRequest& request_;
-  const Shape shape_;
+  Shape shape_;
   Job& job_;
   GrowingRows rows_;
+  std::optional<SpilledTuples> build_spilled_, probe_spilled_;
+  uint32_t cached_ = 0;  // partitions that are joined in the first round
+  Device& device_;
   // What the lane's streams refer to: they end before it goes.
-  std::vector<uint64_t> build_offsets_;
-  PartitionedTuples build_tuples_;
-  std::unique_ptr<HashMatch> built_;
-  std::array<Match, kMatches> matches_;  // wave w has matches_[w % kMatches]
-  const std::unique_ptr<Event> build_here_;
-  flow::Lanes<Room> lanes_;
-  flow::Lane<Room>& lane_;
+  Build built_, finished_;               // of the round, and of the one before, whose rows may still be written
+  std::array<Match, kMatches> matches_;  // the n-th match of all is matches_[n % kMatches]
+  std::optional<flow::Lanes<Room>> lanes_;
 
-  FedTransfer* transfer_ = nullptr;
-  size_t there_ = 0, home_ = 0;      // its queues
-  uint64_t wave_ = 0;                // that is matched and written
-  uint64_t brought_ = 0;             // waves that were told to come
-  uint64_t written_ = 0;             // parts
+  std::vector<Arrival> arrivals_;
+  size_t first_round_arrivals_ = 0;
+  size_t next_ = 0;     // arrival that is taken
+  size_t brought_ = 0;  // that were told to come
+  uint64_t slots_taken_ = 0, slots_given_back_ = 0, cuts_ = 0, matched_ = 0, written_ = 0, spills_ = 0;
+  Room::Cut* cut_ = nullptr;         // that has the wave's tuples; null: its slot has
+  uint64_t joined_rows_ = 0;         // of the probe side
   JoinSections found_;               // in the wave
   std::optional<RowPlaces> places_;  // of its rows
+  const char* phase_name_ = nullptr;
+  std::optional<PhaseTimer> phase_;
+  FedTransfer* transfer_ = nullptr;
+  size_t there_ = 0, home_ = 0;  // its queues
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  uint64_t builds_here_ = 0, waves_here_ = 0, parts_leaving_ = 0;  // copies that have been enqueued
+  uint64_t here_ = 0, parts_leaving_ = 0, spills_leaving_ = 0;  // copies that have been enqueued
   bool stopping_ = false;
 };
 
 }  // namespace
 
-bool can_stream(const Device& device, size_t devices, uint32_t rounds) {
-  return devices == 1 && rounds == 1 && !device.addresses_host_memory();
-}
+bool can_stream(const Device& device, size_t devices) { return devices == 1 && !device.addresses_host_memory(); }
 
 JoinRows streamed_join(Engine& engine, Device& device, const Relation& build, const Relation& probe, const JoinKeys& keys,
-                       const JoinRequest& request, bool force_waves, Job& job) {
-  const Shape whole(device, build.layout, build.size(), probe.layout, probe.size(), request);
-  const Shape waves = whole.in_waves(force_waves);
-  const StackAllocator& memory = device.memory();
-  const size_t wanted = Room::planned_bytes(device.primitives(), waves);
-  const bool fits =
-      wanted + memory.resident_bytes() <= memory.limit_bytes() && wanted <= memory.reserved_bytes() + memory.free_bytes();
-  const bool in_waves = fits || wanted <= Room::planned_bytes(device.primitives(), whole);
-  return StreamedJoin(engine, device, build, probe, keys, request, in_waves ? waves : whole, job).run();
+                       const JoinRequest& request, uint32_t rounds, bool force_waves, Job& job) {
+  Shape whole(build.layout, build.size(), probe.layout, probe.size(), request.count_only);
+  whole.forced = force_waves;
+  const Shape shape = streaming::shape_for(device, whole, rounds);
+  return StreamedJoin(engine, device, build, probe, keys, request, shape, job).run();
 }
 
 size_t streamed_join_bytes(Device& device, TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows,
-                           const JoinRequest& request) {
-  const Shape whole(device, build, build_rows, probe, probe_rows, request);
-  return std::min(Room::planned_bytes(device.primitives(), whole),
-                  Room::planned_bytes(device.primitives(), whole.in_waves(false)));
+                           const JoinRequest& request, uint32_t rounds) {
+  Shape whole(build, build_rows, probe, probe_rows, request.count_only);
+  Primitives& primitives = device.primitives();
+  const auto bytes = [&](const Shape& shape) { return Room::planned_bytes(primitives, shape); };
+  if (rounds > 1) return bytes(whole.in_rounds(primitives, rounds, Shape::partitions_of_round(rounds)));
+  const Shape waves = whole.in_waves(primitives);
+  whole.keep(primitives, build_rows);
+  return std::min(bytes(whole), bytes(waves));
 }
 
 }  // namespace warpjoin

@@ -1,5 +1,6 @@
-// A hash join that keeps its build side alone on the device: the probe side is matched as it arrives, and its rows go home
-// meanwhile (the streamed probe side of fast-interconnects 4, without its spilling). Internal to native/join.
+// A hash join on one device beyond a link, after the Triton join (fast-interconnects 4): the build side stays there, the probe
+// side is matched as it arrives, and its rows go home meanwhile. Of what the device can't keep, both sides are spilled by
+// partition as they arrive, and joined afterwards, round after round. Internal to native/join.
 #pragma once
 
 #include "join/hash_cut.h"
@@ -8,17 +9,20 @@
 
 namespace warpjoin {
 
-/// Whether so many devices like this one join so many rounds this way: one that is beyond a link from host memory, in one round.
-bool can_stream(const Device& device, size_t devices, uint32_t rounds);
+/// Whether so many devices like this one join this way.
+bool can_stream(const Device& device, size_t devices);
 
-/// Joins relations in host memory, one view each. `force_waves`: the probe side comes in several waves however small it is.
-/// Device memory: streamed_join_bytes(), and where there is more, waves of a small probe side and more rows on their way home at
-/// a time. Host memory: the result, which grows with what is found, and twice the rows alone of joins that have pairs, too.
+/// Joins relations in host memory, one view each. `rounds`: a power of two; with more than one a part of both sides is spilled,
+/// so that the device keeps about 1/rounds of the build side at a time, or more where it has room. `force_waves`: tuples come in
+/// several waves however few they are. Device memory: streamed_join_bytes(), and where there is more, waves of a small probe side
+/// and more rows on their way home at a time. Host memory: the result, which grows with what is found, twice the rows alone of
+/// joins that have pairs, too, and what is spilled. Throws Error(device_memory) where a round's build side does not fit, as keys
+/// crowd.
 JoinRows streamed_join(Engine& engine, Device& device, const Relation& build, const Relation& probe, const JoinKeys& keys,
-                       const JoinRequest& request, bool force_waves, Job& job);
-/// Device memory that it takes at least: the build side and its tables, and a few waves of the probe side or, where that is less,
-/// all of it.
+                       const JoinRequest& request, uint32_t rounds, bool force_waves, Job& job);
+/// Device memory that it takes at least: a round's build side and its tables, and a few waves of tuples or, where that is less
+/// and there is one round, the whole probe side.
 size_t streamed_join_bytes(Device& device, TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows,
-                           const JoinRequest& request);
+                           const JoinRequest& request, uint32_t rounds);
 
 }  // namespace warpjoin

@@ -161,6 +161,33 @@ class HashMatch {
   virtual bool written() const { return false; }
 };
 
+/// Of a build side that several probe sides are matched with: the most tuples that there are.
+struct HashBuildPlan {
+  TupleLayout build, probe;
+  uint64_t build_rows;                    ///< in all
+  uint64_t build_at_once, probe_at_once;  ///< in a piece, and in a match
+  uint32_t pieces;                        ///< up to kMostPieces
+  uint32_t partitions;
+  bool count_only;
+
+  static constexpr uint32_t kMostPieces = 256;
+};
+
+/// A build side that several probe sides are matched with, one after the other on one stream, which is that of all calls. It
+/// takes its tuples piece by piece, and keeps them its own way.
+class HashBuild {
+ public:
+  virtual ~HashBuild() = default;
+  /// Adds tuples, which may go once the stream has got past this. Offsets are read when the stream gets there.
+  virtual void add(const PartitionedTuples& tuples, const Job& job, Stream& stream) = 0;
+  /// Prepares for matches, as no more tuples come.
+  virtual void finish(const Job& job, Stream& stream) = 0;
+  /// Once the stream has been synchronized after finish(): how much memory it takes beside its scratch, as keys crowd.
+  virtual size_t more_bytes() const { return 0; }
+  /// Goes on then, with so much memory, which must stay untouched until it is destroyed. Matches may follow on the stream.
+  virtual void go_on(void* /*memory*/, const Job& /*job*/, Stream& /*stream*/) {}
+};
+
 class HashGroups;
 
 class Primitives {
@@ -291,20 +318,15 @@ class Primitives {
   /// of the same number (at least one partition). Within a partition all keys have the same topmost `common_bits` bits
   /// of mix_key(key), so tables take the bits below. With count_only nothing is kept and only the tally may be used.
   /// `scratch` must stay untouched until the returned object is destroyed. Offsets are read when the stream gets there.
-  /// `built`: what hash_build made of the same build side, complete, if anything; it must outlive the match.
   virtual std::unique_ptr<HashMatch> hash_match(const PartitionedTuples& build, const PartitionedTuples& probe,
                                                 uint32_t partitions, uint32_t common_bits, bool count_only, void* scratch,
-                                                const Job& job, Stream& stream, const HashMatch* built = nullptr) = 0;
-  /// Prepares a build side that several probe sides are matched with, one after the other on this stream: a match without probe
-  /// tuples, to be completed first, with the count_only of those. Each match with it says then how many build tuples it and those
-  /// before it found, and emits those. Other rows of a match may be emitted, on another stream, beside later matches. Only where
-  /// shares_builds(); elsewhere each match with a part of a probe side knows only of
-  /// its own.
-  virtual std::unique_ptr<HashMatch> hash_build(const PartitionedTuples& /*build*/, bool /*count_only*/, void* /*scratch*/,
-                                                const Job& /*job*/, Stream& /*stream*/) {
-    return nullptr;
-  }
-  virtual bool shares_builds() const { return false; }
+                                                const Job& job, Stream& stream) = 0;
+  /// Without tuples yet. `scratch` must stay untouched until it is destroyed.
+  virtual std::unique_ptr<HashBuild> hash_build(const HashBuildPlan& plan, void* scratch) = 0;
+  /// hash_match with one that is ready and must outlive the match. The match says how many build tuples it and those before it
+  /// found, and emits those. Its other rows may be emitted, on another stream, beside later matches.
+  virtual std::unique_ptr<HashMatch> hash_probe(HashBuild& built, const PartitionedTuples& probe, uint32_t common_bits,
+                                                void* scratch, const Job& job, Stream& stream) = 0;
   /// hash_match for pairs that `out` has room for, `most` of them, in memory that the device addresses: where hash_match_writes()
   /// and each build key is there once, they are written as soon as they are found, in no order. No emit of them is needed nor
   /// allowed then, and the tally knows nothing of build tuples. Tuples must stay in memory until the match is complete: it may
@@ -325,8 +347,11 @@ class Primitives {
   virtual uint64_t hash_partition_tuples() const = 0;
   /// Sizes are those of all fragments together. Enough for smaller sides too.
   virtual size_t hash_match_scratch_bytes(TupleLayout build, uint64_t build_size, TupleLayout probe, uint64_t probe_size,
-                                          uint32_t partitions, bool count_only, bool built = false) = 0;
-  virtual size_t hash_build_scratch_bytes(TupleLayout /*build*/, uint64_t /*build_size*/, bool /*count_only*/) { return 0; }
+                                          uint32_t partitions, bool count_only) = 0;
+  virtual size_t hash_build_scratch_bytes(const HashBuildPlan& plan) = 0;
+  virtual size_t hash_probe_scratch_bytes(const HashBuildPlan& plan) = 0;
+  /// For how many tuples a build side has to be planned so that all keys of `rows` may crowd, and no more memory is taken.
+  virtual uint64_t hash_build_crowded_room(TupleLayout /*build*/, uint64_t rows, bool /*count_only*/) { return rows; }
 
   /// Writes rows [first, first + rows) of a complete match, which has as many as the tally says: pairs, or one side's matched or
   /// unmatched tuples (keys and that side's values). Their order is that of the match. Several emits of a match may run at

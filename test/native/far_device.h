@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -261,14 +262,30 @@ class FarPrimitives final : public Primitives, public HashGroups {
     return host_.match_ranges_scratch_bytes(build, build_size, probe, probe_size);
   }
   std::unique_ptr<HashMatch> hash_match(const PartitionedTuples& build, const PartitionedTuples& probe, uint32_t partitions,
-                                        uint32_t common_bits, bool count_only, void* scratch, const Job& job, Stream& stream,
-                                        const HashMatch* built) override {
+                                        uint32_t common_bits, bool count_only, void* scratch, const Job& job,
+                                        Stream& stream) override {
     for (const TupleView& part : build.fragments) own(build.layout, part);
     for (const TupleView& part : probe.fragments) own(probe.layout, part);
     require(!scratch || own_.holds(scratch, host_.hash_match_scratch_bytes(build.layout, size_of(build), probe.layout,
-                                                                           size_of(probe), partitions, count_only, false)));
-    return host_.hash_match(build, probe, partitions, common_bits, count_only, scratch, job, stream, built);
+                                                                           size_of(probe), partitions, count_only)));
+    return host_.hash_match(build, probe, partitions, common_bits, count_only, scratch, job, stream);
   }
+  std::unique_ptr<HashBuild> hash_build(const HashBuildPlan& plan, void* scratch) override {
+    require(scratch ? own_.holds(scratch, hash_build_scratch_bytes(plan)) : hash_build_scratch_bytes(plan) == 0);
+    return std::make_unique<Build>(*this, plan, scratch);
+  }
+  std::unique_ptr<HashMatch> hash_probe(HashBuild& built, const PartitionedTuples& probe, uint32_t common_bits, void* scratch,
+                                        const Job& job, Stream& stream) override {
+    auto& build = static_cast<Build&>(built);
+    for (const TupleView& part : probe.fragments) own(probe.layout, part);
+    require(size_of(probe) <= build.plan.probe_at_once);
+    require(!scratch || own_.holds(scratch, hash_probe_scratch_bytes(build.plan)));
+    require(build.more_bytes() == 0 || build.more);
+    return host_.hash_probe(*build.host, probe, common_bits, scratch, job, stream);
+  }
+  size_t hash_build_scratch_bytes(const HashBuildPlan& plan) override { return host_.hash_build_scratch_bytes(plan); }
+  size_t hash_probe_scratch_bytes(const HashBuildPlan& plan) override { return host_.hash_probe_scratch_bytes(plan); }
+  uint64_t hash_build_crowded_room(TupleLayout, uint64_t rows, bool) override { return 3 * rows; }
   bool hash_match_writes(TupleLayout build, TupleLayout probe) const override { return build.value_bytes && probe.value_bytes; }
   /// Writes them where there is room for all.
   std::unique_ptr<HashMatch> hash_match_into(JoinOutput out, uint64_t most, const PartitionedTuples& build,
@@ -276,7 +293,7 @@ class FarPrimitives final : public Primitives, public HashGroups {
                                              void* scratch, const Job& job, Stream& stream) override {
     own_rows(out, most);
     auto match = std::make_unique<MatchInto>();
-    match->found = hash_match(build, probe, partitions, common_bits, false, scratch, job, stream, nullptr);
+    match->found = hash_match(build, probe, partitions, common_bits, false, scratch, job, stream);
     match->out = out;
     match->most = most;
     return match;
@@ -292,8 +309,8 @@ class FarPrimitives final : public Primitives, public HashGroups {
   }
   uint64_t hash_partition_tuples() const override { return UINT64_MAX; }  // as GPUs do
   size_t hash_match_scratch_bytes(TupleLayout build, uint64_t build_size, TupleLayout probe, uint64_t probe_size,
-                                  uint32_t partitions, bool count_only, bool built) override {
-    return host_.hash_match_scratch_bytes(build, build_size, probe, probe_size, partitions, count_only, built);
+                                  uint32_t partitions, bool count_only) override {
+    return host_.hash_match_scratch_bytes(build, build_size, probe, probe_size, partitions, count_only);
   }
   void hash_emit(const HashMatch& match, JoinEmit what, uint64_t first, uint64_t rows, JoinOutput out, const Job& job,
                  Stream& stream) override {
@@ -341,7 +358,7 @@ class FarPrimitives final : public Primitives, public HashGroups {
     auto match = std::make_unique<MatchInto>();
     match->found = host_.hash_match(ungrouped(build, match->columns[0], match->columns[1], match->offsets[0], stream),
                                     ungrouped(probe, match->columns[2], match->columns[3], match->offsets[1], stream), 1, 0,
-                                    count_only, scratch, job, stream, nullptr);
+                                    count_only, scratch, job, stream);
     grouped_tuples += build.size + probe.size;
     if (!out || !hash_match_writes(build.layout, probe.layout)) return match;
     own_rows(*out, probe.size);
@@ -351,12 +368,46 @@ class FarPrimitives final : public Primitives, public HashGroups {
   }
   size_t match_groups_scratch_bytes(TupleLayout build, uint64_t build_size, TupleLayout probe, uint64_t probe_size, HashGrouping,
                                     uint32_t, size_t, bool count_only) const override {
-    return host_.hash_match_scratch_bytes(build, build_size, probe, probe_size, 1, count_only, false);
+    return host_.hash_match_scratch_bytes(build, build_size, probe, probe_size, 1, count_only);
   }
 
   std::atomic<uint64_t> emitted_rows{0}, written_pairs{0}, summed_ranges{0}, grouped_tuples{0};
 
  private:
+  /// Takes more memory where keys repeat, as GPUs do.
+  struct Build final : HashBuild {
+    Build(FarPrimitives& far, const HashBuildPlan& planned, void* scratch)
+        : on(far), plan(planned), host(far.host_.hash_build(planned, scratch)) {}
+
+    void add(const PartitionedTuples& tuples, const Job& job, Stream& stream) override {
+      rows += size_of(tuples);
+      on.require(++pieces <= plan.pieces && size_of(tuples) <= plan.build_at_once && rows <= plan.build_rows);
+      for (const TupleView& part : tuples.fragments) {
+        on.own(plan.build, part);
+        static_cast<HostStream&>(stream).enqueue([this, part] {
+          for (uint64_t i = 0; i < part.size; ++i)
+            repeats |= !keys.insert(words::read(part.keys, plan.build.key_bytes, i)).second;
+        });
+      }
+      host->add(tuples, job, stream);
+    }
+    void finish(const Job& job, Stream& stream) override { host->finish(job, stream); }
+    size_t more_bytes() const override { return repeats && 3 * rows > plan.build_rows ? 8 * rows : 0; }
+    void go_on(void* memory, const Job&, Stream&) override {
+      on.require(more_bytes() == 0 || on.own_.holds(memory, more_bytes()));
+      more = memory;
+    }
+
+    FarPrimitives& on;
+    const HashBuildPlan plan;
+    const std::unique_ptr<HashBuild> host;
+    uint64_t rows = 0;
+    uint32_t pieces = 0;
+    std::set<uint64_t> keys;
+    bool repeats = false;
+    void* more = nullptr;
+  };
+
   static constexpr uint32_t kGap = 3;
   struct GroupedTuple {
     uint64_t key, value;

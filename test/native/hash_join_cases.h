@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <numeric>
 #include <random>
 #include <tuple>
@@ -114,7 +115,18 @@ inline void check(Engine& engine, const Side& build_side, const Side& probe_side
   const Expected expected = naive(build_side, probe_side);
   const uint64_t rows = build_side.rows.size() + probe_side.rows.size(),
                  most_rows = std::max<uint64_t>(rows, expected.pairs.size());
-  device.memory().reserve((size_t{1} << 20) + 24 * (rows + 2 * most_rows) +
+  constexpr uint32_t kSlices = 3;
+  const HashBuildPlan plan{build_side.layout,
+                           probe_side.layout,
+                           build_side.rows.size(),
+                           build_side.rows.size(),
+                           probe_side.rows.size(),
+                           kSlices,
+                           1u << bits,
+                           false};
+  device.memory().reserve((size_t{1} << 20) + 24 * (rows + 2 * most_rows) + primitives.hash_build_scratch_bytes(plan) +
+                          kSlices * primitives.hash_probe_scratch_bytes(plan) +
+                          16 * primitives.hash_build_crowded_room(plan.build, plan.build_rows, false) +
                           5 * primitives.hash_match_scratch_bytes(build_side.layout, build_side.rows.size(), probe_side.layout,
                                                                   probe_side.rows.size(), 1u << bits, false));
   const SideOnDevice build(build_side, device, *stream), probe(probe_side, device, *stream);
@@ -209,31 +221,38 @@ inline void check(Engine& engine, const Side& build_side, const Side& probe_side
     emit_all({{match.get(), probe_side.rows.size()}});
 
     // A build side that was prepared for several probe sides.
-    if (primitives.shares_builds()) {
-      constexpr size_t kSlices = 3;
+    {
       std::vector<Buffer> rooms;
       const auto room = [&](size_t size) {
         device.fill(rooms.emplace_back(device.memory().allocate(size)).data(), 0xA5, size, *stream);
         return rooms.back().data();
       };
       std::vector<std::unique_ptr<HashMatch>> matches;
-      const auto built = primitives.hash_build(
-          build.tuples, false, room(primitives.hash_build_scratch_bytes(build_layout, build_side.rows.size(), false)), job,
-          *stream);
-      do stream->synchronize();
-      while (primitives.hash_match_goes_on(*built, job, *stream));
+      const auto built = primitives.hash_build(plan, room(primitives.hash_build_scratch_bytes(plan)));
+      std::deque<std::vector<uint64_t>> offsets;
+      const auto slice = [&](PartitionedTuples part, size_t s) {
+        for (size_t f = 0; f < part.fragments.size(); ++f) {
+          TupleView& tuples = part.fragments[f];
+          const uint64_t begin = tuples.size * s / kSlices, end = tuples.size * (s + 1) / kSlices;
+          std::vector<uint64_t>& own = offsets.emplace_back();
+          for (uint32_t p = 0; p <= partitions; ++p) own.push_back(std::clamp(part.host_offsets[f][p], begin, end) - begin);
+          part.host_offsets[f] = own.data();
+          tuples = tuples.slice(part.layout, begin, end);
+        }
+        return part;
+      };
+      for (size_t s = 0; s < kSlices; ++s) built->add(slice(build.tuples, s), job, *stream);
+      built->finish(job, *stream);
+      stream->synchronize();
+      const size_t more = built->more_bytes();
+      built->go_on(more ? room(more) : nullptr, job, *stream);
       std::vector<Slice> slices;
       for (size_t s = 0; s < kSlices; ++s) {
-        PartitionedTuples part = probe.tuples;
+        const PartitionedTuples part = slice(probe.tuples, s);
         uint64_t rows = 0;
-        for (TupleView& tuples : part.fragments) {
-          tuples = tuples.slice(probe_layout, tuples.size * s / kSlices, tuples.size * (s + 1) / kSlices);
-          rows += tuples.size;
-        }
-        const size_t size = primitives.hash_match_scratch_bytes(build_layout, build_side.rows.size(), probe_layout, rows,
-                                                                partitions, false, true);
+        for (const TupleView& tuples : part.fragments) rows += tuples.size;
         matches.push_back(
-            primitives.hash_match(build.tuples, part, partitions, bits, false, room(size), job, *stream, built.get()));
+            primitives.hash_probe(*built, part, bits, room(primitives.hash_probe_scratch_bytes(plan)), job, *stream));
         slices.push_back({matches.back().get(), rows});
       }
       stream->synchronize();

@@ -173,6 +173,62 @@ TEST(StreamedJoin, TakesTheProbeSideWholeWhereWavesDoNotFit) {
   check(*make_engine(1, Place::far, bytes), build, probe, {8, 4, 4}, request, {.partitions = 16});
 }
 
+/// Of both relations the device keeps a part of the first, as much as the limit leaves, and spills the rest.
+TEST(StreamedJoin, SpillsWhatTheDeviceCannotKeep) {
+  std::mt19937_64 random(37);
+  for (const uint32_t rounds : {2u, 8u, 64u}) {
+    for (const bool payload : {false, true}) {
+      const Rows build = draw(random, 40000, 60000, payload ? 0 : 0.02, 8),
+                 probe = draw(random, 50000, 60000, payload ? 0 : 0.02, 8);
+      const Shape shape{8, 4, 8, payload};
+      for (const JoinKind kind : kKinds) {
+        const bool build_left = random() % 2;
+        const Rows &left = build_left ? build : probe, &right = build_left ? probe : build;
+        const JoinRequest request{.kind = kind, .build_left = build_left, .want_keys = kind == JoinKind::inner};
+        const size_t limit =
+            hash_join_device_bytes({8, 8}, build.size(), {8, 8}, probe.size(), 1, request, rounds, *make_engine(1, Place::far));
+        const auto engine = make_engine(1, Place::far, limit);
+        check(*engine, left, right, shape, request, {.rounds = rounds});
+        check(*engine, left, right, shape, request, {.rounds = rounds, .partitions = 16});
+        if (HasFatalFailure()) return;
+        EXPECT_LE(engine->devices[0]->memory().peak_bytes(), limit);
+      }
+    }
+  }
+}
+
+/// So many build tuples have one key that the first round, which was to keep some partitions, keeps none; and then the round that
+/// joins them needs more memory than the others. With a limit that is in the way it says so.
+TEST(StreamedJoin, StandsBuildSidesThatCrowd) {
+  Rows build(40000), probe(3000);
+  for (uint64_t i = 0; i < build.size(); ++i) build[i] = i % 10 ? 7 : i;
+  for (uint64_t i = 0; i < probe.size(); ++i) probe[i] = i < 5 ? 7 : i * 10;
+  for (const JoinKind kind : kKinds) {
+    for (const uint32_t rounds : {8u, 64u}) {
+      check(*make_engine(1, Place::far), build, probe, {8, 4, 4}, {.kind = kind, .build_left = true},
+            {.rounds = rounds, .partitions = 16});
+      if (HasFatalFailure()) return;
+    }
+  }
+  const auto any = make_engine(1, Place::far);
+  const size_t limit = hash_join_device_bytes({8, 4}, build.size(), {8, 4}, probe.size(), 1, {}, 64, *any);
+  const auto engine = make_engine(1, Place::far, limit);
+  const JoinKeys keys = make_keys(*engine, build, probe, {8, 4, 4});
+  size_t used = 0;
+  for (int again = 0; again < 2; ++again) {
+    Job job;
+    try {
+      hash_join(*engine, keys, {}, {{0}, 64, 16}, job);
+      FAIL() << "one key has more rows than fit";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::device_memory) << error.what();
+    }
+    if (again) EXPECT_EQ(engine->memory->used_bytes(), used);  // which the ring takes some of, and keeps
+    used = engine->memory->used_bytes();
+  }
+  EXPECT_EQ(engine->devices[0]->memory().used_bytes(), 0u);
+}
+
 TEST(StreamedJoin, KeepsTheProbeSideNowhere) {
   const auto engine = make_engine(1, Place::far);
   const auto bytes = [&](uint64_t probe) {

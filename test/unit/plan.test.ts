@@ -617,8 +617,11 @@ describe('joins on GPUs', () => {
     const usual = COSTS.linkBytesPerSecond * COSTS.transferShare;
     const passes = (COSTS.gpuHashJoinPasses * 16e9) / COSTS.gpuPassBytesPerSecond;
     expect(milliseconds(gpus(1, null))[0]![1]).toBeCloseTo(((8e9 + 9.6e9) / usual + passes) * 1e3);
-    // Cut in rounds on the device first, then joined.
-    expect(milliseconds(gpus(1, null, 20e9))[0]![1]).toBeCloseTo(((16e9 + 8e9 + 9.6e9) / usual + passes) * 1e3);
+    // Of two rounds, one is joined as it comes, and the other goes home and comes back.
+    expect(milliseconds(gpus(1, null, 20e9))[0]![1]).toBeCloseTo(((8e9 + 2 * 4e9 + 9.6e9) / usual + passes) * 1e3);
+    // Several GPUs cut both first, then join them.
+    const one = milliseconds(gpus(2, null))[0]![1];
+    expect(milliseconds(gpus(2, null, 6e9))[0]![1] - one).toBeCloseTo((16e9 / usual / 2) * 1e3);
     const merged = milliseconds(gpus(1, null), { algorithm: 'sort-merge' });
     expect(merged.map(([label]) => label)).toEqual(['sort left', 'sort right', 'merge join']);
     expect(merged[0]![1]).toBeCloseTo((2 * 1.6e9 * 1e3) / usual);

@@ -12,8 +12,11 @@ namespace warpjoin {
 
 namespace gpu {
 inline namespace WARPJOIN_BLOCKS {
+class GpuHashBuild;
 class GpuHashMatch;
+struct BuildSide;
 struct HashSide;
+struct SplitRoom;
 }  // namespace WARPJOIN_BLOCKS
 }  // namespace gpu
 
@@ -85,11 +88,14 @@ class GpuPrimitives final : public Primitives, public HashGroups {
 
   // hash_match.cu
   std::unique_ptr<HashMatch> hash_match(const PartitionedTuples& build, const PartitionedTuples& probe, uint32_t partitions,
-                                        uint32_t common_bits, bool count_only, void* scratch, const Job& job, Stream& stream,
-                                        const HashMatch* built) override;
-  std::unique_ptr<HashMatch> hash_build(const PartitionedTuples& build, bool count_only, void* scratch, const Job& job,
+                                        uint32_t common_bits, bool count_only, void* scratch, const Job& job,
                                         Stream& stream) override;
-  bool shares_builds() const override { return true; }
+  std::unique_ptr<HashBuild> hash_build(const HashBuildPlan& plan, void* scratch) override;
+  std::unique_ptr<HashMatch> hash_probe(HashBuild& built, const PartitionedTuples& probe, uint32_t common_bits, void* scratch,
+                                        const Job& job, Stream& stream) override;
+  size_t hash_build_scratch_bytes(const HashBuildPlan& plan) override;
+  size_t hash_probe_scratch_bytes(const HashBuildPlan& plan) override;
+  uint64_t hash_build_crowded_room(TupleLayout build, uint64_t rows, bool count_only) override;
   bool hash_match_writes(TupleLayout build, TupleLayout probe) const override { return build.value_bytes && probe.value_bytes; }
   std::unique_ptr<HashMatch> hash_match_into(JoinOutput out, uint64_t most, const PartitionedTuples& build,
                                              const PartitionedTuples& probe, uint32_t partitions, uint32_t common_bits,
@@ -97,8 +103,7 @@ class GpuPrimitives final : public Primitives, public HashGroups {
   bool hash_match_goes_on(HashMatch& match, const Job& job, Stream& stream) override;
   uint64_t hash_partition_tuples() const override { return UINT64_MAX; }
   size_t hash_match_scratch_bytes(TupleLayout build, uint64_t build_size, TupleLayout probe, uint64_t probe_size,
-                                  uint32_t partitions, bool count_only, bool built) override;
-  size_t hash_build_scratch_bytes(TupleLayout build, uint64_t build_size, bool count_only) override;
+                                  uint32_t partitions, bool count_only) override;
   // hash_groups.cu
   HashGroups* hash_groups() override { return this; }
   HashGrouping hash_grouping(TupleLayout build, uint64_t build_size, size_t devices, uint32_t parts) const override;
@@ -117,19 +122,23 @@ class GpuPrimitives final : public Primitives, public HashGroups {
                  Stream& stream) override;
 
  private:
-  void start_match(gpu::GpuHashMatch& match, const PartitionedTuples& build, const PartitionedTuples& probe, gpu_stream_t on);
-  void split_build(gpu::GpuHashMatch& match, const PartitionedTuples& build, gpu_stream_t on);
+  friend class gpu::GpuHashBuild;
+  void add_piece(gpu::GpuHashBuild& build, const PartitionedTuples& tuples, const Job& job, Stream& stream);
+  void finish_build(gpu::GpuHashBuild& build, const Job& job, Stream& stream);
+  void go_on_with_build(gpu::GpuHashBuild& build, void* memory, const Job& job, Stream& stream);
+  void clear(gpu::BuildSide& build, gpu_stream_t on);
+  void sort_partitions(gpu::BuildSide& build, gpu_stream_t on);
+  void build_small(gpu::BuildSide& build, gpu_stream_t on, const gpu::GpuHashMatch* match = nullptr);
+  void count_crowded(gpu::BuildSide& build, const gpu::SplitRoom& split, gpu_stream_t on);
+  void sort_crowd(gpu::BuildSide& build, gpu_stream_t on);
+
+  void start_match(gpu::GpuHashMatch& match, const PartitionedTuples* own, const PartitionedTuples& probe, gpu_stream_t on);
   void split_groups(gpu::GpuHashMatch& match, gpu::HashSide& side, const GroupedTuples& tuples, HashGrouping grouping,
                     gpu_stream_t on);
   void hash_probe(gpu::GpuHashMatch& match, gpu_stream_t on);
-  void clear(gpu::GpuHashMatch& match, gpu_stream_t on);
   void match_tables(gpu::GpuHashMatch& match, gpu_stream_t on);
   void match_in_tables(gpu::GpuHashMatch& match, gpu_stream_t on);
-  void find_crowded(gpu::GpuHashMatch& match, gpu_stream_t on);
   void match_small(gpu::GpuHashMatch& match, gpu_stream_t on);
-  void build_small(gpu::GpuHashMatch& match, gpu_stream_t on);
-  void count_crowded(gpu::GpuHashMatch& match, gpu_stream_t on);
-  void sort_crowd(gpu::GpuHashMatch& match, gpu_stream_t on);
   void match_crowd(gpu::GpuHashMatch& match, gpu_stream_t on);
   void count_matches(gpu::GpuHashMatch& match, gpu_stream_t on);
   void fetch_counts(gpu::GpuHashMatch& match, gpu_stream_t on);

@@ -36,11 +36,22 @@ struct Window {
 
 /// Probe tuples with each of their build tuples.
 struct Pairs {
-  const uint32_t *first_match, *key_rows;
+  const uint32_t* first_match;
+  gpu::CrowdRows crowd;
+  HashTuples crowd_tuples;
 
   __device__ uint32_t count(uint64_t row) const {
     const uint32_t match = first_match[row];
-    return match == kNoRow ? 0 : key_rows ? key_rows[match] : 1;
+    return match == kNoRow ? 0 : crowd.rows_with_key(match);
+  }
+  /// The n-th build tuple of a probe tuple.
+  __device__ void write_build_value(void* values, uint64_t to, const HashTuples& build, uint64_t from, uint64_t n) const {
+    const uint32_t match = first_match[from];
+    if (match < crowd.first) {
+      gpu::write_value(values, to, build, match);
+    } else {
+      gpu::write_value(values, to, crowd_tuples, match - crowd.first + n);
+    }
   }
 };
 /// Probe tuples that have a match, or have none.
@@ -111,7 +122,7 @@ __global__ void __launch_bounds__(kThreads)
         gpu::write_key<Key>(out.keys, to, probe, from);
         gpu::write_value(out.probe_values, to, probe, from);
         if constexpr (std::is_same_v<Rows, Pairs>) {
-          gpu::write_value(out.build_values, to, build, rows.first_match[from] + (i + skipped - begins[row]));
+          rows.write_build_value(out.build_values, to, build, from, i + skipped - begins[row]);
         }
       }
     }
@@ -139,13 +150,13 @@ void GpuPrimitives::hash_emit(const HashMatch& found, JoinEmit what, uint64_t fi
   switch (what) {
     case JoinEmit::pairs:
       return emit(match.probe, match.pairs_before, false,
-                  Pairs{match.first_match, match.sorted_crowd ? match.key_rows : nullptr});
+                  Pairs{match.first_match, match.build.crowd_rows(), match.build.crowd.tuples});
     case JoinEmit::probe_matched:
     case JoinEmit::probe_unmatched:
       return emit(match.probe, match.probe_matched_before, !wanted, ProbeRows{match.first_match, wanted});
     case JoinEmit::build_matched:
     case JoinEmit::build_unmatched:
-      return emit(match.build, match.build_matched_before, !wanted, BuildRows{match.matched, wanted});
+      return emit(match.build, match.build_matched_before, !wanted, BuildRows{match.build.matched, wanted});
   }
 }
 

@@ -72,7 +72,7 @@ void GpuPrimitives::split_groups(GpuHashMatch& match, gpu::HashSide& side, const
   check_launch("copy_few");
   results_.finish(slot, [] {});
   gpu::hash_split_groups(side.layout, runs, tuples.groups, grouping.group_bits, grouping.bits, side.tuples, side.offsets,
-                         match.split_scratch, on, id_.name);
+                         match.split.split_scratch, on, id_.name);
 }
 
 std::unique_ptr<HashMatch> GpuPrimitives::match_groups(const GroupedTuples& build, const GroupedTuples& probe,
@@ -82,8 +82,8 @@ std::unique_ptr<HashMatch> GpuPrimitives::match_groups(const GroupedTuples& buil
   job.check();
   id_.select();
   const gpu::GroupCut cut{grouping, build.first_group, build.groups, std::max(build.stretches(), probe.stretches())};
-  auto match = std::make_unique<GpuHashMatch>(build.layout, build.size, probe.layout, probe.size, count_only, false, nullptr,
-                                              &cut, scratch, id_.name);
+  auto match =
+      std::make_unique<GpuHashMatch>(build.layout, build.size, probe.layout, probe.size, count_only, &cut, scratch, id_.name);
   if (out && hash_match_writes(build.layout, probe.layout)) {
     match->out = *out;
     match->most_written = probe.size;
@@ -100,7 +100,7 @@ size_t GpuPrimitives::match_groups_scratch_bytes(TupleLayout build, uint64_t bui
                                                  HashGrouping grouping, uint32_t groups, size_t devices, bool count_only) const {
   id_.select();
   const gpu::GroupCut cut{grouping, 0, groups, groups * devices};
-  return GpuHashMatch(build, build_size, probe, probe_size, count_only, false, nullptr, &cut, nullptr, id_.name).bytes;
+  return GpuHashMatch(build, build_size, probe, probe_size, count_only, &cut, nullptr, id_.name).bytes;
 }
 
 }  // namespace warpjoin

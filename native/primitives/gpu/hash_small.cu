@@ -278,57 +278,58 @@ using gpu::kThreads;
 namespace {
 
 template <class Key, class Stored>
-gpu::SmallTable<Key, Stored> table_of(const GpuHashMatch& match) {
+gpu::SmallTable<Key, Stored> table_of(const gpu::BuildSide& build) {
   using Table = gpu::SmallTable<Key, Stored>;
-  return {reinterpret_cast<typename Table::Entry*>(match.small_table), static_cast<uint32_t>(match.small_slots / Table::kBucket)};
+  return {reinterpret_cast<typename Table::Entry*>(build.small_table), static_cast<uint32_t>(build.small_slots / Table::kBucket)};
 }
 
 }  // namespace
 
-void GpuPrimitives::build_small(GpuHashMatch& match, gpu_stream_t on) {
-  GPU_CHECK(id_.name, gpu_memset_async(match.small_rows, 0xFF, match.small_slots * sizeof(uint32_t), on));
-  const auto build = [&]<bool rows_stored>(const auto& table) {
-    gpu::place_build<<<match.build.size / kThreads + 1, kThreads, 0, on>>>(table, match.small_rows, match.build.tuples,
-                                                                           match.build.size, match.crowded);
+/// `match`: that writes pairs as it finds them, if there is one.
+void GpuPrimitives::build_small(gpu::BuildSide& build, gpu_stream_t on, const GpuHashMatch* match) {
+  GPU_CHECK(id_.name, gpu_memset_async(build.small_rows, 0xFF, build.small_slots * sizeof(uint32_t), on));
+  const auto fill = [&]<bool rows_stored>(const auto& table) {
+    gpu::place_build<<<build.size / kThreads + 1, kThreads, 0, on>>>(table, build.small_rows, build.tuples, build.size,
+                                                                     build.crowded);
     check_launch("place_build");
     gpu::fill_slots<rows_stored>
-        <<<gpu::loop_blocks(match.small_slots), kThreads, 0, on>>>(table, match.small_rows, match.build.tuples, match.crowded);
+        <<<gpu::loop_blocks(build.small_slots), kThreads, 0, on>>>(table, build.small_rows, build.tuples, build.crowded);
     check_launch("fill_slots");
   };
-  if (match.written()) {
-    gpu::with_values(match, [&]<class Key, class BuildValue, class ProbeValue>(Key, BuildValue, ProbeValue) {
-      build.template operator()<false>(table_of<Key, BuildValue>(match));
+  if (match && match->written()) {
+    gpu::with_values(*match, [&]<class Key, class BuildValue, class ProbeValue>(Key, BuildValue, ProbeValue) {
+      fill.template operator()<false>(table_of<Key, BuildValue>(build));
     });
   } else {
-    gpu::with_key(match.build.layout, [&]<class Key>(Key) { build.template operator()<true>(table_of<Key, uint32_t>(match)); });
+    gpu::with_key(build.layout, [&]<class Key>(Key) { fill.template operator()<true>(table_of<Key, uint32_t>(build)); });
   }
 }
 
 void GpuPrimitives::match_small(GpuHashMatch& match, gpu_stream_t on) {
   if (match.written()) {
     gpu::with_values(match, [&]<class Key, class BuildValue, class ProbeValue>(Key, BuildValue, ProbeValue) {
-      const auto table = table_of<Key, BuildValue>(match);
+      const auto table = table_of<Key, BuildValue>(match.build);
       for (const TupleView& fragment : match.probe_fragments) {
         gpu::write_small<<<gpu::probe_blocks(fragment.size), kThreads, 0, on>>>(
-            table, gpu::Run<Key, ProbeValue>(fragment), match.crowded, gpu::PairColumns<Key, BuildValue, ProbeValue>(match.out),
-            match.most_written, &match.counts->by_table);
+            table, gpu::Run<Key, ProbeValue>(fragment), match.build.crowded,
+            gpu::PairColumns<Key, BuildValue, ProbeValue>(match.out), match.most_written, &match.counts->by_table);
         check_launch("write_small");
       }
     });
   } else {
     gpu::with_layout(match.probe.layout, [&]<class Key, class Value>(Key, Value) {
-      const auto table = table_of<Key, uint32_t>(match);
+      const auto table = table_of<Key, uint32_t>(match.build);
       auto* tuples = reinterpret_cast<gpu::HashTuple<Key, Value>*>(match.probe.tuples.data);
       uint32_t* first_match = match.first_match;
       for (const TupleView& fragment : match.probe_fragments) {
         gpu::keep_small<<<gpu::probe_blocks(fragment.size), kThreads, 0, on>>>(
-            table, gpu::Run<Key, Value>(fragment), match.crowded, tuples, first_match, match.table_matches);
+            table, gpu::Run<Key, Value>(fragment), match.build.crowded, tuples, first_match, match.table_matches);
         check_launch("keep_small");
         if (!first_match) continue;
         first_match += fragment.size;
         tuples += fragment.size;
       }
-      gpu::mark_build<<<gpu::loop_blocks(match.small_slots), kThreads, 0, on>>>(table, match.matched);
+      gpu::mark_build<<<gpu::loop_blocks(match.build.small_slots), kThreads, 0, on>>>(table, match.build.matched);
       check_launch("mark_build");
     });
   }

@@ -15,6 +15,10 @@ constexpr uint32_t kBuckets = 1u << kBucketBits;
 constexpr size_t kEntryBytes = 160 * kMatchThreads;  // of a table: two blocks share a multiprocessor
 constexpr uint64_t kTaskRows = 128 << 10;            // probe tuples
 constexpr unsigned kProbes = 8;                      // of a thread, under way
+constexpr unsigned kSortedThreads = 256;             // that look matches up without a table
+constexpr unsigned kSlotBits = 9;                    // a slot has up to ten tuples
+/// A table of a partition costs more than lookups without one where there are so many build tuples for a probe tuple.
+constexpr uint64_t kSortedShare = 4;
 
 template <class Entry>
 constexpr unsigned kEntries = kEntryBytes / (sizeof(Entry) <= 8 ? 8 : 16);
@@ -27,13 +31,58 @@ __global__ void count_tasks(const uint32_t* offsets, uint64_t partitions, uint32
   }
 }
 
-/// What is stored by hash: a build tuple's value, or its row in the partition.
+/// The rows of a partition of a build side, for a block: they are numbered one after the other, through all pieces.
+struct PartitionRows {
+  static constexpr uint32_t kMostPieces = HashBuildPlan::kMostPieces;
+  uint32_t before[kMostPieces + 1];  // of each piece: rows of those before it
+  uint32_t begins[kMostPieces];      // added to a number, gives the row; wraps
+
+  /// What is kept of a row in a table: its number, and its piece above that.
+  static constexpr unsigned kNumberBits = 16;
+  static_assert(kMostPieces <= 1u << (32 - kNumberBits));
+  __device__ static uint32_t number_of(uint32_t place) { return place & ((1u << kNumberBits) - 1); }
+
+  /// All threads of the block call it, which synchronizes them. How many rows there are.
+  template <unsigned threads = kMatchThreads>
+  __device__ uint32_t find(const HashPieces& pieces, uint64_t partition) {
+    static_assert(kMostPieces <= threads);
+    uint32_t begin = 0, rows = 0;
+    if (threadIdx.x < pieces.count) {
+      const uint32_t* const offsets = pieces.at(threadIdx.x, partition);
+      begin = offsets[0], rows = offsets[1] - begin;
+    }
+    uint32_t first = 0;
+    if (pieces.count > 1) {
+      __shared__ uint32_t sums[threads / kLanes];
+      first = sum_before<threads>(rows, sums);
+    }
+    if (threadIdx.x < pieces.count) before[threadIdx.x] = first, begins[threadIdx.x] = begin - first;
+    if (threadIdx.x + 1 == pieces.count) before[pieces.count] = first + rows;
+    __syncthreads();
+    return before[pieces.count];
+  }
+  __device__ uint32_t place(uint32_t number, uint32_t count) const {
+    uint32_t piece = 0;
+    for (uint32_t end = count; end - piece > 1;) {
+      const uint32_t middle = (piece + end) / 2;
+      if (before[middle] <= number) {
+        piece = middle;
+      } else {
+        end = middle;
+      }
+    }
+    return piece << kNumberBits | number;
+  }
+  __device__ uint32_t row(uint32_t place) const { return begins[place >> kNumberBits] + number_of(place); }
+};
+
+/// What is stored by hash: a build tuple's value, or its place in the partition.
 template <class Key, class Stored>
 struct Table {
   using Entry = HashTuple<Key, Stored>;
   static constexpr unsigned kRows = kEntries<Entry>, kOwnRows = kRows / kMatchThreads;
   static constexpr size_t kBytes = kRows * sizeof(Entry) + (kBuckets / 2 + 1) * sizeof(uint32_t);
-  static_assert(kRows < 1u << 16 && kOwnRows % 2 == 0 && kBuckets / 2 % kMatchThreads == 0);
+  static_assert(kRows < 1u << PartitionRows::kNumberBits && kOwnRows % 2 == 0 && kBuckets / 2 % kMatchThreads == 0);
 
   Entry* entries;
   uint32_t* begins;  // of the buckets among the entries, two to a word
@@ -101,7 +150,8 @@ struct Table {
 };
 
 struct Tasks {
-  const uint32_t *build_offsets, *probe_offsets, *before;
+  HashPieces build;
+  const uint32_t *probe_offsets, *before;
   uint64_t partitions;
   uint32_t* crowded;
   bool crowds_known;  // all that are crowded are marked
@@ -110,7 +160,6 @@ struct Tasks {
 /// What a block does: some of a partition's probe tuples.
 struct Task {
   uint64_t partition;
-  uint32_t build_begin, build_rows;
   uint64_t begin, end;  // probe tuples
 
   __device__ explicit Task(const Tasks& tasks) {
@@ -119,8 +168,6 @@ struct Task {
     partition = task < tasks.partitions && tasks.before[task] == task && tasks.before[task + 1] > task
                     ? task
                     : last_not_above(tasks.before, tasks.partitions, task);
-    build_begin = tasks.build_offsets[partition];
-    build_rows = tasks.build_offsets[partition + 1] - build_begin;
     const uint64_t last = tasks.probe_offsets[partition + 1];
     begin = tasks.probe_offsets[partition] + (task - tasks.before[partition]) * kTaskRows;
     end = begin + kTaskRows < last ? begin + kTaskRows : last;
@@ -136,7 +183,9 @@ __global__ void __launch_bounds__(kMatchThreads, 2)
   __shared__ uint32_t hits[RowTable::kRows / 32];  // a bit for each build row: whether a probe tuple has it
   if (blockIdx.x >= tasks.before[tasks.partitions]) return;
   const Task task(tasks);
-  if (task.build_rows > RowTable::kRows || (tasks.crowds_known && tasks.crowded[task.partition])) {
+  __shared__ PartitionRows rows;
+  const uint32_t build_rows = rows.find(tasks.build, task.partition);
+  if (build_rows > RowTable::kRows || (tasks.crowds_known && tasks.crowded[task.partition])) {
     if (threadIdx.x == 0) tasks.crowded[task.partition] = 1;
     if (!first_match) return;
     for (uint64_t row = task.begin + threadIdx.x; row < task.end; row += kMatchThreads) first_match[row] = kNoRow;
@@ -144,8 +193,9 @@ __global__ void __launch_bounds__(kMatchThreads, 2)
   }
   const RowTable table(shared_words, bits);
   for (unsigned w = threadIdx.x; w < RowTable::kRows / 32; w += kMatchThreads) hits[w] = 0;
-  table.build(task.build_rows, [&](uint32_t row) {
-    return typename RowTable::Entry{build.hash<Key>(uint64_t{task.build_begin} + row), row};
+  table.build(build_rows, [&](uint32_t number) {
+    const uint32_t place = rows.place(number, tasks.build.count);
+    return typename RowTable::Entry{build.hash<Key>(rows.row(place)), place};
   });
   bool twice = false;
   uint32_t matches = 0;
@@ -162,38 +212,110 @@ __global__ void __launch_bounds__(kMatchThreads, 2)
       if (row >= task.end) break;
       uint32_t found;
       const bool match = table.find(hashes[i], found, twice);
-      if (first_match) first_match[row] = match ? task.build_begin + found : kNoRow;
+      if (first_match) first_match[row] = match ? rows.row(found) : kNoRow;
       if (!match) continue;
       ++matches;
-      const uint32_t bit = 1u << found % 32;
-      if (!(hits[found / 32] & bit)) atomicOr(&hits[found / 32], bit);  // threads that all hit one row need not wait
+      const uint32_t number = rows.number_of(found), bit = 1u << number % 32;
+      if (!(hits[number / 32] & bit)) atomicOr(&hits[number / 32], bit);  // threads that all hit one row need not wait
     }
   }
   if (twice) tasks.crowded[task.partition] = 1;
   add_of_block(&table_matches[task.partition], matches);
-  for (uint32_t row = threadIdx.x; row < task.build_rows; row += kMatchThreads) {
-    if (hits[row / 32] >> row % 32 & 1) matched[task.build_begin + row] = 1;
+  for (uint32_t number = threadIdx.x; number < build_rows; number += kMatchThreads) {
+    if (hits[number / 32] >> number % 32 & 1) matched[rows.row(rows.place(number, tasks.build.count))] = 1;
   }
 }
 
-// Marks partitions that no table holds, or that have a key twice.
-template <class Key>
+/// The slots of a partition whose tuples are in the order of their hashes' slots, and where each begins: for probes without a
+/// table.
+struct SortedSlots {
+  static constexpr unsigned kBits = kSlotBits, kShift = kBucketBits - kBits;
+  static constexpr uint64_t kStride = (1u << kBits) + 2;  // 16-bit numbers of a partition
+  uint16_t* begins;
+
+  __device__ uint16_t* of(uint64_t partition) const { return begins + partition * kStride; }
+};
+
+// Puts the tuples of partitions in the order of their slots. Marks those that no table holds, or that have a key twice.
+template <class Key, class Value>
 __global__ void __launch_bounds__(kMatchThreads, 2)
-    mark_crowded(const uint32_t* offsets, HashTuples build, unsigned bits, uint32_t* crowded) {
+    sort_partitions(HashPieces pieces, HashTuple<Key, Value>* tuples, unsigned bits, uint32_t* crowded, SortedSlots slots) {
   using HashTable = Table<Key, uint32_t>;
   extern __shared__ __align__(16) uint32_t shared_words[];
-  const uint32_t begin = offsets[blockIdx.x], rows = offsets[blockIdx.x + 1] - begin;
-  if (rows < 2) return;
-  bool twice = rows > HashTable::kRows;
-  if (!twice) {
-    const HashTable table(shared_words, bits);
-    table.build(rows, [&](uint32_t row) { return typename HashTable::Entry{build.hash<Key>(uint64_t{begin} + row), row}; });
-    for (uint32_t at = threadIdx.x; at < rows && !twice; at += kMatchThreads) {
-      uint32_t stored;
-      table.find(table.entries[at].hash, stored, twice);
-    }
+  __shared__ PartitionRows rows;
+  __shared__ bool any_twice;
+  if (threadIdx.x == 0) any_twice = false;
+  const uint32_t count = rows.find(pieces, blockIdx.x);
+  if (count > HashTable::kRows) {
+    if (threadIdx.x == 0) crowded[blockIdx.x] = 1;
+    return;
   }
-  if (twice) crowded[blockIdx.x] = 1;
+  const auto row_of = [&](uint32_t number) { return rows.row(rows.place(number, pieces.count)); };
+  const HashTable table(shared_words, bits);
+  table.build(count, [&](uint32_t number) { return typename HashTable::Entry{tuples[row_of(number)].hash, number}; });
+  bool twice = false;
+  for (uint32_t at = threadIdx.x; at < count && !twice; at += kMatchThreads) {
+    uint32_t stored;
+    table.find(table.entries[at].hash, stored, twice);
+  }
+  if (twice) any_twice = true;
+  HashTuple<Key, Value> own[HashTable::kOwnRows];
+#pragma unroll
+  for (unsigned i = 0; i < HashTable::kOwnRows; ++i) {
+    const uint32_t at = i * kMatchThreads + threadIdx.x;
+    if (at < count) own[i] = tuples[row_of(table.entries[at].value)];
+  }
+  __syncthreads();
+  if (any_twice) {
+    if (threadIdx.x == 0) crowded[blockIdx.x] = 1;
+    return;
+  }
+#pragma unroll
+  for (unsigned i = 0; i < HashTable::kOwnRows; ++i) {
+    const uint32_t at = i * kMatchThreads + threadIdx.x;
+    if (at < count) store_tuple(tuples + row_of(at), own[i]);
+  }
+  for (unsigned slot = threadIdx.x; slot <= 1u << slots.kBits; slot += kMatchThreads) {
+    slots.of(blockIdx.x)[slot] = static_cast<uint16_t>(table.begin(slot << slots.kShift));
+  }
+}
+
+// Looks matches up where the tuples of partitions are in the order of their slots, without a table of them.
+template <class Key>
+__global__ void __launch_bounds__(kSortedThreads)
+    keep_sorted_matches(Tasks tasks, HashTuples build, HashTuples probe, unsigned bits, SortedSlots slots, uint32_t* first_match,
+                        uint8_t* matched, uint32_t* table_matches) {
+  __shared__ PartitionRows rows;
+  if (blockIdx.x >= tasks.before[tasks.partitions]) return;
+  const Task task(tasks);
+  if (tasks.crowded[task.partition]) {
+    if (!first_match) return;
+    for (uint64_t row = task.begin + threadIdx.x; row < task.end; row += kSortedThreads) first_match[row] = kNoRow;
+    return;
+  }
+  rows.find<kSortedThreads>(tasks.build, task.partition);
+  const uint16_t* const begins = slots.of(task.partition);
+  uint32_t matches = 0;
+  for (uint64_t row = task.begin + threadIdx.x; row < task.end; row += kSortedThreads) {
+    const Key hash = probe.hash_once<Key>(row);
+    const uint32_t slot = top_bits(static_cast<Key>(hash << bits), slots.kBits);
+    uint32_t number = begins[slot];
+    const uint32_t end = begins[slot + 1];
+    uint32_t found = kNoRow;
+    if (number < end) {
+      uint32_t piece = rows.place(number, tasks.build.count) >> rows.kNumberBits;
+      for (; number < end && found == kNoRow; ++number) {
+        while (rows.before[piece + 1] <= number) ++piece;
+        const uint32_t build_row = rows.begins[piece] + number;
+        if (build.hash<Key>(build_row) == hash) found = build_row;
+      }
+    }
+    if (first_match) first_match[row] = found;
+    if (found == kNoRow) continue;
+    ++matches;
+    if (!matched[found]) matched[found] = 1;
+  }
+  add_of_block(&table_matches[task.partition], matches);
 }
 
 // Lanes that run in step reserve room for all that they find in a stretch.
@@ -207,12 +329,14 @@ __global__ void __launch_bounds__(kMatchThreads, 2)
   extern __shared__ __align__(16) uint32_t shared_words[];
   if (blockIdx.x >= tasks.before[tasks.partitions]) return;
   const Task task(tasks);
-  if (task.build_rows > ValueTable::kRows) {
+  __shared__ PartitionRows rows;
+  const uint32_t build_rows = rows.find(tasks.build, task.partition);
+  if (build_rows > ValueTable::kRows) {
     if (threadIdx.x == 0) tasks.crowded[task.partition] = 1;
     return;
   }
   const ValueTable table(shared_words, bits);
-  table.build(task.build_rows, [&](uint32_t row) { return build[uint64_t{task.build_begin} + row]; });
+  table.build(build_rows, [&](uint32_t number) { return build[rows.row(rows.place(number, tasks.build.count))]; });
   bool twice = false;
   for (uint64_t stretch = task.begin + threadIdx.x / kLanes * kStretch; stretch < task.end; stretch += kMatchThreads * kProbes) {
     HashTuple<Key, ProbeValue> tuples[kProbes];
@@ -247,6 +371,8 @@ __global__ void __launch_bounds__(kMatchThreads, 2)
 
 }  // namespace
 
+size_t slot_begins_bytes(uint64_t partitions) { return partitions * SortedSlots::kStride * sizeof(uint16_t); }
+
 unsigned partition_bits(uint64_t build_rows, uint32_t entry_bytes) {
   const uint64_t usual_rows = kEntryBytes / (entry_bytes <= 8 ? 8 : 16) / 5 * 4;  // hashing spreads them nearly evenly
   const uint64_t others = build_rows ? (build_rows - 1) / usual_rows : 0;         // partitions beside one
@@ -259,14 +385,15 @@ unsigned partition_bits(uint64_t build_rows, uint32_t entry_bytes) {
 using gpu::GpuHashMatch;
 using gpu::kThreads;
 
-void GpuPrimitives::find_crowded(GpuHashMatch& match, gpu_stream_t on) {
-  gpu::with_key(match.build.layout, [&]<class Key>(Key) {
-    const auto kernel = gpu::mark_crowded<Key>;
+void GpuPrimitives::sort_partitions(gpu::BuildSide& build, gpu_stream_t on) {
+  gpu::with_layout(build.layout, [&]<class Key, class Value>(Key, Value) {
+    const auto kernel = gpu::sort_partitions<Key, Value>;
     constexpr size_t kBytes = gpu::Table<Key, uint32_t>::kBytes;
     GPU_CHECK(id_.name, gpu_allow_shared_memory(kernel, kBytes));
-    kernel<<<static_cast<unsigned>(match.partitions()), gpu::kMatchThreads, kBytes, on>>>(match.build.offsets, match.build.tuples,
-                                                                                          match.bits, match.crowded);
-    check_launch("mark_crowded");
+    kernel<<<static_cast<unsigned>(build.partitions), gpu::kMatchThreads, kBytes, on>>>(
+        build.all_pieces(), reinterpret_cast<gpu::HashTuple<Key, Value>*>(build.tuples.data), build.bits, build.crowded,
+        gpu::SortedSlots{build.slot_begins});
+    check_launch("sort_partitions");
   });
 }
 
@@ -275,8 +402,8 @@ void GpuPrimitives::match_in_tables(GpuHashMatch& match, gpu_stream_t on) {
   gpu::count_tasks<<<gpu::loop_blocks(partitions + 1), kThreads, 0, on>>>(match.probe.offsets, partitions, match.tasks_before);
   check_launch("count_tasks");
   match.sum(match.tasks_before, partitions + 1, on, id_.name);
-  const gpu::Tasks tasks{match.build.offsets, match.probe.offsets, match.tasks_before,
-                         partitions,          match.crowded,       match.shares_build};
+  const gpu::Tasks tasks{match.build.all_pieces(), match.probe.offsets, match.tasks_before, partitions,
+                         match.build.crowded,      match.shares_build()};
   const auto blocks = static_cast<unsigned>(gpu::most_tasks(partitions, match.probe.size));
   if (match.written()) {
     gpu::with_values(match, [&]<class Key, class BuildValue, class ProbeValue>(Key, BuildValue, ProbeValue) {
@@ -285,17 +412,24 @@ void GpuPrimitives::match_in_tables(GpuHashMatch& match, gpu_stream_t on) {
       GPU_CHECK(id_.name, gpu_allow_shared_memory(kernel, kBytes));
       kernel<<<blocks, gpu::kMatchThreads, kBytes, on>>>(
           tasks, reinterpret_cast<const gpu::HashTuple<Key, BuildValue>*>(match.build.tuples.data),
-          reinterpret_cast<const gpu::HashTuple<Key, ProbeValue>*>(match.probe.tuples.data), match.bits,
+          reinterpret_cast<const gpu::HashTuple<Key, ProbeValue>*>(match.probe.tuples.data), match.build.bits,
           gpu::PairColumns<Key, BuildValue, ProbeValue>(match.out), match.most_written, &match.counts->by_table);
       check_launch("write_matches");
+    });
+  } else if (match.build.slot_begins && uint64_t{match.probe.size} * gpu::kSortedShare < match.build.size) {
+    gpu::with_key(match.build.layout, [&]<class Key>(Key) {
+      gpu::keep_sorted_matches<Key><<<blocks, gpu::kSortedThreads, 0, on>>>(
+          tasks, match.build.tuples, match.probe.tuples, match.build.bits, gpu::SortedSlots{match.build.slot_begins},
+          match.first_match, match.build.matched, match.table_matches);
+      check_launch("keep_sorted_matches");
     });
   } else {
     gpu::with_key(match.build.layout, [&]<class Key>(Key) {
       const auto kernel = gpu::keep_matches<Key>;
       constexpr size_t kBytes = gpu::Table<Key, uint32_t>::kBytes;
       GPU_CHECK(id_.name, gpu_allow_shared_memory(kernel, kBytes));
-      kernel<<<blocks, gpu::kMatchThreads, kBytes, on>>>(tasks, match.build.tuples, match.probe.tuples, match.bits,
-                                                         match.first_match, match.matched, match.table_matches);
+      kernel<<<blocks, gpu::kMatchThreads, kBytes, on>>>(tasks, match.build.tuples, match.probe.tuples, match.build.bits,
+                                                         match.first_match, match.build.matched, match.table_matches);
       check_launch("keep_matches");
     });
   }

@@ -2,6 +2,7 @@
 #include <atomic>
 #include <numeric>
 
+#include "primitives/host/blocks.h"
 #include "primitives/host/hash_match.h"
 #include "primitives/host/hash_table.h"
 #include "primitives/host/host_primitives.h"
@@ -35,13 +36,53 @@ uint64_t total(const PartitionedTuples& side) {
 
 }  // namespace
 
+HostHashBuild::HostHashBuild(ThreadPool& pool, const HashBuildPlan& plan, void* scratch) : pool_(pool), plan_(plan) {
+  Carver carver(scratch);
+  char* const keys = carver.take<char>(plan.build_rows * plan.build.key_bytes);
+  char* const values = carver.take<char>(plan.build_rows * plan.build.value_bytes);
+  room_ = {keys, values, plan.build_rows};
+  found_ = carver.take<uint8_t>(plan.build_rows);
+  tuples_.layout = plan.build;
+}
+
+size_t HostHashBuild::scratch_bytes(const HashBuildPlan& plan) {
+  Carver carver(nullptr);
+  for (const uint8_t bytes : {plan.build.key_bytes, plan.build.value_bytes, uint8_t{1}}) {
+    carver.take<char>(plan.build_rows * bytes);
+  }
+  return carver.bytes();
+}
+
+void HostHashBuild::add(const PartitionedTuples& tuples, const Job& job, Stream& stream) {
+  for (size_t f = 0; f < tuples.fragments.size(); ++f) {
+    const TupleView& from = tuples.fragments[f];
+    const TupleSpan to = room_.slice(plan_.build, size_, size_ + from.size);
+    TupleView own = to.view();
+    if (!plan_.build.value_bytes) own.values = nullptr;
+    size_ += from.size;
+    std::vector<uint64_t>& offsets = offsets_.emplace_back(plan_.partitions + 1);
+    tuples_.fragments.push_back(own);
+    tuples_.host_offsets.push_back(offsets.data());
+    static_cast<HostStream&>(stream).enqueue([this, from, to, &offsets, &job, read = tuples.host_offsets[f]] {
+      std::copy_n(read, offsets.size(), offsets.begin());
+      with_layout(plan_.build,
+                  [&]<class Key, class Value>(Key, Value) { copy_tuples(pool_, from, Tuples<Key, Value>(to), job); });
+    });
+  }
+}
+
+void HostHashBuild::finish(const Job&, Stream& stream) {
+  static_cast<HostStream&>(stream).enqueue([this] { std::fill_n(found_, size_, uint8_t{0}); });
+}
+
 HostHashMatch::HostHashMatch(const PartitionedTuples& build, const PartitionedTuples& probe, uint32_t partitions,
-                             uint32_t common_bits, bool count_only, void* scratch, unsigned threads)
+                             uint32_t common_bits, bool count_only, void* scratch, unsigned threads, const HostHashBuild* built)
     : build_(build),
       probe_(probe),
       partitions_(partitions),
       common_bits_(common_bits),
       count_only_(count_only),
+      built_side_(built),
       build_total_(total(build)),
       probe_total_(total(probe)),
       table_keys_(keys_for_table(build_total_, partitions)) {
@@ -128,7 +169,13 @@ class PartitionJoin {
     } else if (!built.unique) {
       group_rows(built.groups);
     }
-    std::fill_n(match_.group_matched(partition_), built.groups + 1, uint8_t{0});
+    uint8_t* const matched = match_.group_matched(partition_);
+    if (const uint8_t* const before = match_.found_before(partition_)) {
+      std::copy_n(before, built.groups, matched);
+      matched[built.groups] = 0;
+    } else {
+      std::fill_n(matched, built.groups + 1, uint8_t{0});
+    }
   }
 
   /// `shared`: other threads probe the same partition.
@@ -153,6 +200,7 @@ class PartitionJoin {
       for (uint32_t g = 0; g < built.groups; ++g) rows += matched[g] * uint64_t{begin[g + 1] - begin[g]};
     }
     built.matched = rows;
+    if (uint8_t* const before = match_.found_before(partition_)) std::copy_n(matched, built.groups, before);
   }
 
  private:
@@ -354,15 +402,36 @@ void HostHashMatch::run(ThreadPool& pool, const Job& job) {
 
 std::unique_ptr<HashMatch> HostPrimitives::hash_match(const PartitionedTuples& build, const PartitionedTuples& probe,
                                                       uint32_t partitions, uint32_t common_bits, bool count_only, void* scratch,
-                                                      const Job& job, Stream& stream, const HashMatch* /*built*/) {
-  auto match = std::make_unique<host::HostHashMatch>(build, probe, partitions, common_bits, count_only, scratch, pool_.threads());
+                                                      const Job& job, Stream& stream) {
+  auto match =
+      std::make_unique<host::HostHashMatch>(build, probe, partitions, common_bits, count_only, scratch, pool_.threads(), nullptr);
+  host(stream).enqueue([this, match = match.get(), &job] { match->run(pool_, job); });
+  return match;
+}
+
+std::unique_ptr<HashBuild> HostPrimitives::hash_build(const HashBuildPlan& plan, void* scratch) {
+  return std::make_unique<host::HostHashBuild>(pool_, plan, scratch);
+}
+
+std::unique_ptr<HashMatch> HostPrimitives::hash_probe(HashBuild& built, const PartitionedTuples& probe, uint32_t common_bits,
+                                                      void* scratch, const Job& job, Stream& stream) {
+  const auto& build = static_cast<const host::HostHashBuild&>(built);
+  const HashBuildPlan& plan = build.plan();
+  auto match = std::make_unique<host::HostHashMatch>(build.tuples(), probe, plan.partitions, common_bits, plan.count_only,
+                                                     scratch, pool_.threads(), &build);
   host(stream).enqueue([this, match = match.get(), &job] { match->run(pool_, job); });
   return match;
 }
 
 size_t HostPrimitives::hash_match_scratch_bytes(TupleLayout build, uint64_t build_size, TupleLayout, uint64_t probe_size,
-                                                uint32_t partitions, bool count_only, bool /*built*/) {
+                                                uint32_t partitions, bool count_only) {
   return host::HostHashMatch::scratch_bytes(build_size, probe_size, partitions, count_only, build.key_bytes, pool_.threads());
+}
+
+size_t HostPrimitives::hash_build_scratch_bytes(const HashBuildPlan& plan) { return host::HostHashBuild::scratch_bytes(plan); }
+
+size_t HostPrimitives::hash_probe_scratch_bytes(const HashBuildPlan& plan) {
+  return hash_match_scratch_bytes(plan.build, plan.build_rows, plan.probe, plan.probe_at_once, plan.partitions, plan.count_only);
 }
 
 void HostPrimitives::hash_emit(const HashMatch& match, JoinEmit what, uint64_t first, uint64_t rows, JoinOutput out,

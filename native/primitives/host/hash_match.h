@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <mutex>
 #include <span>
 #include <vector>
@@ -33,10 +34,35 @@ struct BuiltPartition {
   uint64_t matched = 0;  ///< build tuples with at least one match
 };
 
+/// Keeps the tuples as they came, and which of its keys matches have found. Each match builds its tables anew.
+class HostHashBuild final : public HashBuild {
+ public:
+  HostHashBuild(ThreadPool& pool, const HashBuildPlan& plan, void* scratch);
+  static size_t scratch_bytes(const HashBuildPlan& plan);
+
+  void add(const PartitionedTuples& tuples, const Job& job, Stream& stream) override;
+  void finish(const Job& job, Stream& stream) override;
+
+  const HashBuildPlan& plan() const { return plan_; }
+  const PartitionedTuples& tuples() const { return tuples_; }
+  /// A flag for each tuple.
+  uint8_t* found() const { return found_; }
+
+ private:
+  ThreadPool& pool_;
+  const HashBuildPlan plan_;
+  TupleSpan room_;
+  uint8_t* found_;
+  uint64_t size_ = 0;
+  PartitionedTuples tuples_;
+  std::deque<std::vector<uint64_t>> offsets_;  // of the fragments
+};
+
 class HostHashMatch final : public HashMatch {
  public:
+  /// `built`: of the same build side, with the same partitions as in earlier matches; or null.
   HostHashMatch(const PartitionedTuples& build, const PartitionedTuples& probe, uint32_t partitions, uint32_t common_bits,
-                bool count_only, void* scratch, unsigned threads);
+                bool count_only, void* scratch, unsigned threads, const HostHashBuild* built);
 
   static size_t scratch_bytes(uint64_t build_size, uint64_t probe_size, uint32_t partitions, bool count_only, uint8_t key_bytes,
                               unsigned threads);
@@ -68,9 +94,13 @@ class HostHashMatch final : public HashMatch {
   uint32_t* group_begin(uint32_t p) const { return group_begin_ + build_base_[p] + 2 * uint64_t{p}; }  ///< unless unique
   uint32_t* rows_by_group(uint32_t p) const { return rows_by_group_ + build_base_[p]; }                ///< unless unique
 
+  /// Of each group, as equal build sides have equal groups: whether an earlier match has found it.
+  uint8_t* found_before(uint32_t p) const { return built_side_ ? built_side_->found() + build_base_[p] : nullptr; }
+
   const PartitionedTuples build_, probe_;
   const uint32_t partitions_, common_bits_;
   const bool count_only_;
+  const HostHashBuild* const built_side_;
   JoinTally tally_;
   uint64_t build_total_ = 0, probe_total_ = 0;     // room in scratch
   std::vector<uint64_t> build_base_, probe_base_;  // partitions + 1: rows before each partition

@@ -68,11 +68,16 @@ class HostPrimitives final : public Primitives {
 
   // hash_join.cc
   std::unique_ptr<HashMatch> hash_match(const PartitionedTuples& build, const PartitionedTuples& probe, uint32_t partitions,
-                                        uint32_t common_bits, bool count_only, void* scratch, const Job& job, Stream& stream,
-                                        const HashMatch* built) override;
+                                        uint32_t common_bits, bool count_only, void* scratch, const Job& job,
+                                        Stream& stream) override;
+  std::unique_ptr<HashBuild> hash_build(const HashBuildPlan& plan, void* scratch) override;
+  std::unique_ptr<HashMatch> hash_probe(HashBuild& built, const PartitionedTuples& probe, uint32_t common_bits, void* scratch,
+                                        const Job& job, Stream& stream) override;
+  size_t hash_build_scratch_bytes(const HashBuildPlan& plan) override;
+  size_t hash_probe_scratch_bytes(const HashBuildPlan& plan) override;
   uint64_t hash_partition_tuples() const override { return 12 << 10; }  // a table of less than half a megabyte
   size_t hash_match_scratch_bytes(TupleLayout build, uint64_t build_size, TupleLayout probe, uint64_t probe_size,
-                                  uint32_t partitions, bool count_only, bool built) override;
+                                  uint32_t partitions, bool count_only) override;
   // hash_emit.cc
   void hash_emit(const HashMatch& match, JoinEmit what, uint64_t first, uint64_t rows, JoinOutput out, const Job& job,
                  Stream& stream) override;

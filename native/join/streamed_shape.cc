@@ -1,0 +1,184 @@
+#include "join/streamed_shape.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "flow/budget.h"
+
+namespace warpjoin::streaming {
+namespace {
+
+/// Of waves. Small ones leave little to do before the first one is here and after the last; too small ones cost launches. Where a
+/// device keeps a part of the build side, they take no more of its memory than they need.
+constexpr size_t kWaveBytes = size_t{128} << 20, kSpillingWaveBytes = size_t{64} << 20;
+/// The waves that a relation has at least where it is spilled, or where it is to have some, however small it is.
+constexpr uint64_t kLeastWaves = 8;
+/// For keys that crowd there is room in any case where that takes no more.
+constexpr size_t kSparedBytes = size_t{64} << 20;
+/// Of rows on their way home. Plans don't count on the most.
+constexpr size_t kLeastStagedBytes = size_t{1} << 20, kPlannedStagedBytes = size_t{64} << 20;
+constexpr size_t kMostStagedBytes = kHomeParts * kHomePartBytes;
+/// Partitions of a round: what stays is a whole number of them. And of all rounds.
+constexpr uint32_t kRoundBits = 5, kMostBits = 12, kMostRounds = 1u << (kMostBits - kRoundBits);
+
+uint32_t bits_for(uint32_t rounds) { return std::min<uint32_t>(std::countr_zero(rounds) + kRoundBits, kMostBits); }
+
+uint64_t divided(uint64_t rows, uint64_t by) { return by ? (rows + by - 1) / by : 0; }
+
+}  // namespace
+
+Shape::Shape(TupleLayout build_layout, uint64_t build_size, TupleLayout probe_layout, uint64_t probe_size, bool counts)
+    : build(build_layout),
+      probe(probe_layout),
+      build_rows(build_size),
+      probe_rows(probe_size),
+      kept_rows(build_size),
+      room_rows(build_size),
+      wave_rows(std::max(build_size, probe_size)),
+      count_only(counts) {}
+
+Shape Shape::in_waves(Primitives& primitives) const {
+  Shape shape = *this;
+  shape.set_waves(kWaveBytes, forced);
+  shape.keep(primitives, build_rows);
+  return shape;
+}
+
+Shape Shape::in_rounds(Primitives& primitives, uint32_t rounds, uint32_t stay) const {
+  Shape shape = *this;
+  shape.bits = bits_for(rounds);
+  shape.cached = stay;
+  shape.set_waves(kSpillingWaveBytes, true);
+  shape.keep(primitives, shape.expected_rows(build_rows, stay));
+  return shape;
+}
+
+void Shape::set_waves(size_t bytes, bool several) {
+  const uint64_t rows = std::max(build_rows, probe_rows);
+  wave_rows = std::max(std::min<uint64_t>(several ? rows / kLeastWaves + 1 : rows, bytes / widest().tuple_bytes()),
+                       divided(build_rows, HashBuildPlan::kMostPieces - 1));
+}
+
+void Shape::keep(Primitives& primitives, uint64_t rows) {
+  kept_rows = room_rows = rows;
+  const uint64_t room = primitives.hash_build_crowded_room(build, rows, count_only);
+  const bool spared = !forced && (room - rows) * build.tuple_bytes() <= kSparedBytes;
+  if (crowded || spared) room_rows = room;
+}
+
+uint64_t Shape::crowded_rows(Primitives& primitives) const {
+  uint64_t least = 0, most = room_rows;
+  while (least < most) {
+    const uint64_t middle = least + (most - least + 1) / 2;
+    primitives.hash_build_crowded_room(build, middle, count_only) <= room_rows ? least = middle : most = middle - 1;
+  }
+  return least;
+}
+
+uint64_t Shape::expected_rows(uint64_t rows, uint32_t partitions_of_it) const {
+  // Hashing spreads keys evenly. What is beside the mean is for partitions that have more than others.
+  const uint64_t mean = rows / partitions() * partitions_of_it;
+  return std::min(rows, mean + mean / 16 + kLeastTuples);
+}
+
+uint64_t Shape::spilled_rows(uint64_t rows) const { return spills() ? expected_rows(rows, partitions() - cached) : 0; }
+
+uint32_t Shape::partitions_of_round(uint32_t rounds) { return (uint32_t{1} << bits_for(rounds)) / rounds; }
+
+HashBuildPlan Shape::build_plan() const {
+  const auto pieces = static_cast<uint32_t>(std::max<uint64_t>(divided(build_rows, wave_rows) + spills(), 1));
+  return {build, probe, room_rows, std::min(wave_rows, build_rows), std::min(wave_rows, probe_rows), pieces, 1, count_only};
+}
+
+TupleLayout Shape::widest() const { return {build.key_bytes, std::max(build.value_bytes, probe.value_bytes)}; }
+
+size_t Shape::planned_staged_bytes() const {
+  if (count_only) return 0;
+  return std::clamp(OwnedTuples::bytes(build, build_rows) + OwnedTuples::bytes(probe, probe_rows), kLeastStagedBytes,
+                    kPlannedStagedBytes);
+}
+
+Room::Room(StackAllocator& memory, Primitives& primitives, const Shape& shape, size_t staged_bytes)
+    : built(allocate(memory, primitives.hash_build_scratch_bytes(shape.build_plan()))) {
+  const uint64_t probe_waves = std::max<uint64_t>(divided(shape.probe_rows, shape.wave_rows), 1);
+  const uint64_t waves = divided(shape.build_rows, shape.wave_rows) + probe_waves;
+  const size_t match_bytes = primitives.hash_probe_scratch_bytes(shape.build_plan());
+  for (size_t m = 0; m < (shape.spills() ? kMatches : std::min<uint64_t>(probe_waves, kMatches)); ++m) {
+    scratch.push_back(allocate(memory, match_bytes));
+  }
+  const TupleLayout layout = shape.widest();
+  for (size_t s = 0; s < (shape.spills() ? kSlots : std::min<uint64_t>(waves, kSlots)); ++s) {
+    slots.push_back({OwnedTuples(memory, layout, shape.wave_rows)});
+  }
+  if (shape.spills()) {
+    for (size_t s = 0; s < kSlots; ++s) cuts.push_back({OwnedTuples(memory, layout, shape.wave_rows)});
+    cut_scratch = allocate(memory, std::max(primitives.partition_scratch_bytes(shape.build, shape.wave_rows, shape.digit()),
+                                            primitives.partition_scratch_bytes(shape.probe, shape.wave_rows, shape.digit())));
+  }
+  for (Part& part : parts) part.rows = allocate(memory, staged_bytes / kHomeParts);
+}
+
+void Room::create_events(Device& device) {
+  for (Slot& slot : slots) slot.here = device.create_event(), slot.free = device.create_event();
+  for (Cut& cut : cuts) cut.ready = device.create_event(), cut.left = device.create_event(), cut.written = device.create_event();
+  for (Part& part : parts) part.written = device.create_event(), part.left = device.create_event();
+}
+
+size_t Room::planned_bytes(Primitives& primitives, const Shape& shape) {
+  return flow::counted_bytes(
+      [&](StackAllocator& memory) { flow::count<Room>(memory, primitives, shape, shape.planned_staged_bytes()); });
+}
+
+Room Room::take(Device& device, const Shape& shape) {
+  StackAllocator& memory = device.memory();
+  const size_t planned = shape.planned_staged_bytes(), needed = planned_bytes(device.primitives(), shape);
+  memory.reserve(needed);
+  constexpr size_t kStep = kHomeParts * StackAllocator::kAlignment;
+  const size_t more = (memory.room_bytes() - needed) / kStep * kStep;
+  Room room(memory, device.primitives(), shape, planned ? std::clamp(planned + more, planned, kMostStagedBytes) : 0);
+  room.create_events(device);
+  return room;
+}
+
+namespace {
+
+bool fits(Device& device, const Shape& shape) {
+  const StackAllocator& memory = device.memory();
+  const size_t wanted = Room::planned_bytes(device.primitives(), shape);
+  return wanted + memory.resident_bytes() <= memory.limit_bytes() && wanted <= memory.reserved_bytes() + memory.free_bytes();
+}
+
+/// In so many rounds, of which the first has as many partitions as fit.
+Shape with_most_cached(Device& device, const Shape& whole, uint32_t rounds) {
+  // Fewer rounds, which join twice as many partitions each, would not have fitted.
+  uint32_t least = Shape::partitions_of_round(rounds), most = 2 * least - 1;
+  while (least < most) {
+    const uint32_t middle = (least + most + 1) / 2;
+    if (fits(device, whole.in_rounds(device.primitives(), rounds, middle))) {
+      least = middle;
+    } else {
+      most = middle - 1;
+    }
+  }
+  return whole.in_rounds(device.primitives(), rounds, least);
+}
+
+}  // namespace
+
+Shape shape_for(Device& device, Shape whole, uint32_t rounds) {
+  if (rounds > 1) return with_most_cached(device, whole, rounds);
+  const Shape waves = whole.in_waves(device.primitives());
+  whole.keep(device.primitives(), whole.build_rows);
+  const auto bytes = [&](const Shape& shape) { return Room::planned_bytes(device.primitives(), shape); };
+  return fits(device, waves) || bytes(waves) <= bytes(whole) ? waves : whole;
+}
+
+Shape crowded_shape_for(Device& device, Shape whole) {
+  whole.crowded = true;
+  uint32_t rounds = 2;
+  const auto even = [&] { return whole.in_rounds(device.primitives(), rounds, Shape::partitions_of_round(rounds)); };
+  while (rounds < kMostRounds && !fits(device, even())) rounds *= 2;
+  return with_most_cached(device, whole, rounds);
+}
+
+}  // namespace warpjoin::streaming

@@ -1,0 +1,102 @@
+// How a streamed join is cut, and what it takes of the device's memory. Internal to streamed_join.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "join/join.h"
+#include "primitives/primitives.h"
+#include "transfer/arrival.h"
+#include "transfer/host_transfer.h"
+
+namespace warpjoin::streaming {
+
+/// Waves that arrive, are matched or leave at a time.
+inline constexpr size_t kSlots = 3;
+/// While a wave is matched, rows of the one before are written and go home.
+inline constexpr size_t kMatches = 2;
+
+/// What comes at a time, what stays, and what leaves.
+struct Shape {
+  TupleLayout build, probe;
+  uint64_t build_rows, probe_rows;  ///< of the relations
+  uint64_t kept_rows;               ///< build tuples that the device keeps at a time
+  uint64_t room_rows;               ///< that it has room for: more, where keys crowd
+  uint64_t wave_rows;               ///< tuples that come at a time
+  uint32_t bits = 0;                ///< of the partitions; 0: nothing is spilled
+  uint32_t cached = 1;              ///< the first so many partitions are joined as they come, the others are spilled
+  bool count_only;
+  bool crowded = false;  ///< all keys may crowd, within that room, however large it is
+  bool forced = false;   ///< in several waves, and without room for keys that crowd, however small it all is
+
+  /// With each side as one wave.
+  Shape(TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows, bool count_only);
+  Shape in_waves(Primitives& primitives) const;
+  /// In `rounds`, of which the first joins `cached` partitions, or as many as the others.
+  Shape in_rounds(Primitives& primitives, uint32_t rounds, uint32_t cached) const;
+  /// Has room for `rows` build tuples that stay.
+  void keep(Primitives& primitives, uint64_t rows);
+  /// How many may stay whose keys all crowd.
+  uint64_t crowded_rows(Primitives& primitives) const;
+  /// Partitions that a round joins, of those that in_rounds() makes.
+  static uint32_t partitions_of_round(uint32_t rounds);
+
+  /// Waves of at most so many bytes. `several`: at least some, however few tuples there are.
+  void set_waves(size_t bytes, bool several);
+
+  bool spills() const { return bits > 0; }
+  /// Of so many tuples of a relation, those in some of the partitions, if keys spread; and those that are spilled.
+  uint64_t expected_rows(uint64_t rows, uint32_t partitions_of_it) const;
+  uint64_t spilled_rows(uint64_t rows) const;
+  uint32_t partitions() const { return uint32_t{1} << bits; }
+  Digit digit() const { return {static_cast<uint8_t>(64 - bits), static_cast<uint8_t>(bits), true}; }
+  /// Of both relations, for what holds tuples of either.
+  TupleLayout widest() const;
+  HashBuildPlan build_plan() const;
+  /// Of rows on their way home, as far as plans count on it.
+  size_t planned_staged_bytes() const;
+};
+
+/// What a device keeps of a join.
+struct Room {
+  /// Tuples as they came.
+  struct Slot {
+    OwnedTuples tuples;
+    std::unique_ptr<Event> here{}, free{};
+  };
+  /// Tuples that came, by partition: those that stay are matched here, the others leave.
+  struct Cut {
+    OwnedTuples tuples;
+    std::vector<uint64_t> offsets{};
+    std::unique_ptr<Event> ready{}, left{}, written{};
+    uint64_t spills = 0;  ///< copies home that must have been enqueued before it is used again
+  };
+  /// Rows on their way home.
+  struct Part {
+    Buffer rows;
+    std::unique_ptr<Event> written{}, left{};
+  };
+  Buffer built;                 // the build side
+  std::vector<Buffer> scratch;  // of matches
+  std::vector<Slot> slots;
+  std::vector<Cut> cuts;
+  Buffer cut_scratch;
+  std::array<Part, kHomeParts> parts;
+
+  Room(StackAllocator& memory, Primitives& primitives, const Shape& shape, size_t staged_bytes);
+  void create_events(Device& device);
+
+  /// What it takes as far as plans count on it.
+  static size_t planned_bytes(Primitives& primitives, const Shape& shape);
+  /// Takes at least that from the device's memory, and more for rows on their way home where there is more.
+  static Room take(Device& device, const Shape& shape);
+};
+
+/// The shape for a device's memory: rounds as planned, in the first of which as many partitions stay as there is room for.
+Shape shape_for(Device& device, Shape whole, uint32_t rounds);
+/// Where all keys may crowd: in as few rounds as fit, but in several.
+Shape crowded_shape_for(Device& device, Shape whole);
+
+}  // namespace warpjoin::streaming
