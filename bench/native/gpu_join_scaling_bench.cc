@@ -20,9 +20,10 @@
 // bytes to the devices, and then the result home; on one GPU, the build side to it, and then the probe side while the result goes
 // home.
 //
-// Out of core: the same, each GPU with a quarter of the memory that the join takes in one round, in as few rounds as that holds.
-// The floor is that of two passes: all bytes go to the devices and back, both ways at once; then they go there again, while the
-// result goes home. The rounds and the result are in pinned memory, or in ordinary memory; the input is pinned.
+// Out of core: the same, each GPU with a quarter of the memory that the join takes in one round, or with --limit bytes, in as few
+// rounds as that holds. The floor of several GPUs is that of two passes: all bytes go to the devices and back, both ways at once;
+// then they go there again, while the result goes home. That of one is the build side, the probe side and what was spilled, each
+// with what goes home meanwhile (passes_of). All of it is pinned, or in ordinary memory.
 //
 // After the last run every row is checked on the host: that its payloads are partners, and the sums of both.
 #include <unistd.h>

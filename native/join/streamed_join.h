@@ -14,14 +14,14 @@ bool can_stream(const Device& device, size_t devices);
 
 /// Joins relations in host memory, one view each. `rounds`: a power of two; with more than one a part of both sides is spilled,
 /// so that the device keeps about 1/rounds of the build side at a time, or more where it has room. `force_waves`: tuples come in
-/// several waves however few they are. Device memory: streamed_join_bytes(), and where there is more, waves of a small probe side
-/// and more rows on their way home at a time. Host memory: the result, which grows with what is found, twice the rows alone of
-/// joins that have pairs, too, and what is spilled. Throws Error(device_memory) where a round's build side does not fit, as keys
-/// crowd.
+/// several waves however few they are. Device memory: streamed_join_bytes(), and where there is more, more rows on their way home
+/// at a time, and room for keys that crowd; where there is none for these, more rounds are made. Host memory: the result, which
+/// grows with what is found, twice the rows alone of joins that have pairs, too, and what is spilled. Throws Error(device_memory)
+/// where a round's build side does not fit, as keys crowd.
 JoinRows streamed_join(Engine& engine, Device& device, const Relation& build, const Relation& probe, const JoinKeys& keys,
                        const JoinRequest& request, uint32_t rounds, bool force_waves, Job& job);
-/// Device memory that it takes at least: a round's build side and its tables, and a few waves of tuples or, where that is less
-/// and there is one round, the whole probe side.
+/// Device memory that it takes at least: a round's build side, once, and a few waves of tuples or, where that is less and there
+/// is one round, each side as one wave.
 size_t streamed_join_bytes(Device& device, TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows,
                            const JoinRequest& request, uint32_t rounds);
 
