@@ -166,6 +166,23 @@ TEST(GpuHashJoin, MoreOfAKeyThanATableHolds) {
   check_paths(*engine, Side({8, 8}, r, 2, 0, false), Side({8, 8}, s, 1, 0, false));
 }
 
+// More rows than the most partitions have room for in tables that share a multiprocessor. A key that is there twice crowds one.
+TEST(GpuHashJoin, PartitionsThatHaveAMultiprocessorForThemselves) {
+  SKIP_WITHOUT_GPUS(1);
+  const auto engine = make_engine();
+  std::mt19937_64 random(9);
+  const Tuned tuned(Path::one_pass);
+  gpu::hash_tuning.most_bits = 6;
+  for (const uint8_t key_bytes : {4, 8}) {
+    for (const size_t more : {0, 3}) {
+      std::vector<uint64_t> r = numbers(64 * (key_bytes == 4 ? 14000 : 7000)), s(50000);
+      for (size_t i = 0; i < more; ++i) r.push_back(i * 1000);
+      for (uint64_t& key : s) key = random() % (2 * r.size());
+      check(*engine, Side({key_bytes, 8}, r, 2, 0, false), Side({key_bytes, 8}, s, 1, 0, false), 0);
+    }
+  }
+}
+
 // As many partitions as sizes ask for.
 TEST(GpuHashJoin, SizesDecideOnPartitions) {
   SKIP_WITHOUT_GPUS(1);

@@ -179,7 +179,10 @@ GpuHashBuild::GpuHashBuild(GpuPrimitives& on, const HashBuildPlan& plan, void* s
   const TupleLayout probe = without_values_if(plan.count_only, plan.probe);
   const uint32_t entry_bytes = table_entry_bytes(layout);
   side.small_slots = small_table_slots(plan.build_rows, entry_bytes);
-  if (side.small_slots == 0) side.bits = partition_bits(plan.build_rows, entry_bytes);
+  if (side.small_slots == 0) {
+    side.bits = partition_bits(plan.build_rows, entry_bytes);
+    side.large_partitions = has_large_partitions(plan.build_rows, side.bits, entry_bytes);
+  }
   side.partitions = uint64_t{1} << side.bits;
   side.pieces = 0;
   side.most = plan.build_rows;

@@ -29,6 +29,8 @@ constexpr uint64_t emit_tiles(uint64_t rows) { return (rows + kEmitTile - 1) / k
 unsigned partition_bits(uint64_t build_rows, uint32_t entry_bytes);
 /// Of the tables of a build side, which store its values or, where matches are kept, its row numbers.
 uint32_t table_entry_bytes(TupleLayout build);
+/// Whether partitions of 2^bits have more tuples than such a table holds.
+bool has_large_partitions(uint64_t build_rows, unsigned bits, uint32_t entry_bytes);
 /// Of the slots of all partitions.
 size_t slot_begins_bytes(uint64_t partitions);
 /// Slots of the one table of a build side that is small enough for that, else 0.
@@ -114,6 +116,7 @@ struct BuildSide : HashSide {
   uint32_t* crowded = nullptr;         ///< of each partition: whether it is
   uint32_t* crowded_before = nullptr;  ///< tuples in crowded partitions before each, and all
   uint16_t* slot_begins = nullptr;     ///< of partitions whose tuples are in the order of their slots; null: they are not
+  bool large_partitions = false;       ///< they have the order, as tables that two blocks a multiprocessor hold are too small
   uint64_t small_slots = 0;
   char* small_table = nullptr;
   uint32_t* small_rows = nullptr;  ///< of each slot, while the table is built

@@ -12,16 +12,19 @@ namespace {
 
 constexpr unsigned kBucketBits = kSmallBlocks ? 12 : 13, kMatchThreads = kSmallBlocks ? 256 : 512;
 constexpr uint32_t kBuckets = 1u << kBucketBits;
-constexpr size_t kEntryBytes = 160 * kMatchThreads;  // of a table: two blocks share a multiprocessor
-constexpr uint64_t kTaskRows = 128 << 10;            // probe tuples
-constexpr unsigned kProbes = 8;                      // of a thread, under way
-constexpr unsigned kSortedThreads = 256;             // that look matches up without a table
-constexpr unsigned kSlotBits = 9;                    // a slot has up to ten tuples
+constexpr unsigned kLargeThreads =
+    kSmallBlocks ? kMatchThreads : 2 * kMatchThreads;  // of a block that has a multiprocessor for itself
+constexpr size_t kThreadBytes = 160;                   // of a table: two blocks of kMatchThreads share a multiprocessor
+constexpr uint64_t kTaskRows = 128 << 10;              // probe tuples
+constexpr unsigned kProbes = 8;                        // of a thread, under way
+constexpr unsigned kSortedThreads = 256;               // that look matches up without a table
+constexpr unsigned kSlotBits = 9;                      // a slot has up to ten tuples
 /// A table of a partition costs more than lookups without one where there are so many build tuples for a probe tuple.
 constexpr uint64_t kSortedShare = 4;
 
-template <class Entry>
-constexpr unsigned kEntries = kEntryBytes / (sizeof(Entry) <= 8 ? 8 : 16);
+constexpr unsigned most_entries(unsigned threads, size_t entry_bytes) {
+  return kThreadBytes * threads / (entry_bytes <= 8 ? 8 : 16);
+}
 
 uint64_t most_tasks(uint64_t partitions, uint64_t probe_rows) { return partitions + probe_rows / kTaskRows; }
 
@@ -77,12 +80,12 @@ struct PartitionRows {
 };
 
 /// What is stored by hash: a build tuple's value, or its place in the partition.
-template <class Key, class Stored>
+template <class Key, class Stored, unsigned threads = kMatchThreads>
 struct Table {
   using Entry = HashTuple<Key, Stored>;
-  static constexpr unsigned kRows = kEntries<Entry>, kOwnRows = kRows / kMatchThreads;
+  static constexpr unsigned kRows = most_entries(threads, sizeof(Entry)), kOwnRows = kRows / threads;
   static constexpr size_t kBytes = kRows * sizeof(Entry) + (kBuckets / 2 + 1) * sizeof(uint32_t);
-  static_assert(kRows < 1u << PartitionRows::kNumberBits && kOwnRows % 2 == 0 && kBuckets / 2 % kMatchThreads == 0);
+  static_assert(kRows < 1u << PartitionRows::kNumberBits && kOwnRows % 2 == 0 && kBuckets / 2 % threads == 0);
 
   Entry* entries;
   uint32_t* begins;  // of the buckets among the entries, two to a word
@@ -97,17 +100,17 @@ struct Table {
   /// Of the build tuples that load(row) gives, `rows` of them. All threads of the block call it, which synchronizes them.
   template <class Load>
   __device__ void build(uint32_t rows, Load&& load) const {
-    __shared__ uint32_t sums[kMatchThreads / kLanes];
+    __shared__ uint32_t sums[threads / kLanes];
     Entry own[kOwnRows];
     uint32_t ranks[kOwnRows / 2] = {};  // in their buckets, two to a register
     const auto for_own = [&](auto&& f) {
 #pragma unroll
       for (unsigned i = 0; i < kOwnRows; ++i) {
-        if (i * kMatchThreads + threadIdx.x < rows) f(i);
+        if (i * threads + threadIdx.x < rows) f(i);
       }
     };
-    for_own([&](unsigned i) { own[i] = load(i * kMatchThreads + threadIdx.x); });
-    for (unsigned two = threadIdx.x; two < kBuckets / 2; two += kMatchThreads) begins[two] = 0;
+    for_own([&](unsigned i) { own[i] = load(i * threads + threadIdx.x); });
+    for (unsigned two = threadIdx.x; two < kBuckets / 2; two += threads) begins[two] = 0;
     __syncthreads();
     for_own([&](unsigned i) {
       const uint32_t bucket = bucket_of(own[i].hash), shift = bucket % 2 * 16;
@@ -115,21 +118,21 @@ struct Table {
     });
     __syncthreads();
     // Counts become begins.
-    constexpr unsigned kOwnTwos = kBuckets / 2 / kMatchThreads;
+    constexpr unsigned kOwnTwos = kBuckets / 2 / threads;
     uint32_t counts[kOwnTwos], sum = 0;
 #pragma unroll
     for (unsigned i = 0; i < kOwnTwos; ++i) {
       counts[i] = begins[threadIdx.x * kOwnTwos + i];
       sum += (counts[i] & 0xFFFF) + (counts[i] >> 16);
     }
-    uint32_t next = sum_before<kMatchThreads>(sum, sums);
+    uint32_t next = sum_before<threads>(sum, sums);
 #pragma unroll
     for (unsigned i = 0; i < kOwnTwos; ++i) {
       const uint32_t first = next, second = first + (counts[i] & 0xFFFF);
       next = second + (counts[i] >> 16);
       begins[threadIdx.x * kOwnTwos + i] = first | second << 16;
     }
-    if (threadIdx.x == kMatchThreads - 1) begins[kBuckets / 2] = next;
+    if (threadIdx.x == threads - 1) begins[kBuckets / 2] = next;
     __syncthreads();
     for_own([&](unsigned i) { entries[begin(bucket_of(own[i].hash)) + (ranks[i / 2] >> i % 2 * 16 & 0xFFFF)] = own[i]; });
     __syncthreads();
@@ -237,15 +240,15 @@ struct SortedSlots {
 };
 
 // Puts the tuples of partitions in the order of their slots. Marks those that no table holds, or that have a key twice.
-template <class Key, class Value>
-__global__ void __launch_bounds__(kMatchThreads, 2)
+template <unsigned threads, class Key, class Value>
+__global__ void __launch_bounds__(threads, 2 * kMatchThreads / threads)
     sort_partitions(HashPieces pieces, HashTuple<Key, Value>* tuples, unsigned bits, uint32_t* crowded, SortedSlots slots) {
-  using HashTable = Table<Key, uint32_t>;
+  using HashTable = Table<Key, uint32_t, threads>;
   extern __shared__ __align__(16) uint32_t shared_words[];
   __shared__ PartitionRows rows;
   __shared__ bool any_twice;
   if (threadIdx.x == 0) any_twice = false;
-  const uint32_t count = rows.find(pieces, blockIdx.x);
+  const uint32_t count = rows.find<threads>(pieces, blockIdx.x);
   if (count > HashTable::kRows) {
     if (threadIdx.x == 0) crowded[blockIdx.x] = 1;
     return;
@@ -254,7 +257,7 @@ __global__ void __launch_bounds__(kMatchThreads, 2)
   const HashTable table(shared_words, bits);
   table.build(count, [&](uint32_t number) { return typename HashTable::Entry{tuples[row_of(number)].hash, number}; });
   bool twice = false;
-  for (uint32_t at = threadIdx.x; at < count && !twice; at += kMatchThreads) {
+  for (uint32_t at = threadIdx.x; at < count && !twice; at += threads) {
     uint32_t stored;
     table.find(table.entries[at].hash, stored, twice);
   }
@@ -262,7 +265,7 @@ __global__ void __launch_bounds__(kMatchThreads, 2)
   HashTuple<Key, Value> own[HashTable::kOwnRows];
 #pragma unroll
   for (unsigned i = 0; i < HashTable::kOwnRows; ++i) {
-    const uint32_t at = i * kMatchThreads + threadIdx.x;
+    const uint32_t at = i * threads + threadIdx.x;
     if (at < count) own[i] = tuples[row_of(table.entries[at].value)];
   }
   __syncthreads();
@@ -272,10 +275,10 @@ __global__ void __launch_bounds__(kMatchThreads, 2)
   }
 #pragma unroll
   for (unsigned i = 0; i < HashTable::kOwnRows; ++i) {
-    const uint32_t at = i * kMatchThreads + threadIdx.x;
+    const uint32_t at = i * threads + threadIdx.x;
     if (at < count) store_tuple(tuples + row_of(at), own[i]);
   }
-  for (unsigned slot = threadIdx.x; slot <= 1u << slots.kBits; slot += kMatchThreads) {
+  for (unsigned slot = threadIdx.x; slot <= 1u << slots.kBits; slot += threads) {
     slots.of(blockIdx.x)[slot] = static_cast<uint16_t>(table.begin(slot << slots.kShift));
   }
 }
@@ -369,14 +372,20 @@ __global__ void __launch_bounds__(kMatchThreads, 2)
   if (twice) tasks.crowded[task.partition] = 1;
 }
 
+/// Of a partition: hashing spreads them nearly evenly.
+uint64_t usual_rows(uint32_t entry_bytes) { return most_entries(kMatchThreads, entry_bytes) / 5 * 4; }
+
 }  // namespace
 
 size_t slot_begins_bytes(uint64_t partitions) { return partitions * SortedSlots::kStride * sizeof(uint16_t); }
 
 unsigned partition_bits(uint64_t build_rows, uint32_t entry_bytes) {
-  const uint64_t usual_rows = kEntryBytes / (entry_bytes <= 8 ? 8 : 16) / 5 * 4;  // hashing spreads them nearly evenly
-  const uint64_t others = build_rows ? (build_rows - 1) / usual_rows : 0;         // partitions beside one
-  return std::clamp(static_cast<unsigned>(std::bit_width(others)), hash_tuning.fewest_bits, kMostSplitBits);
+  const uint64_t others = build_rows ? (build_rows - 1) / usual_rows(entry_bytes) : 0;  // partitions beside one
+  return std::clamp(static_cast<unsigned>(std::bit_width(others)), hash_tuning.fewest_bits, hash_tuning.most_bits);
+}
+
+bool has_large_partitions(uint64_t build_rows, unsigned bits, uint32_t entry_bytes) {
+  return build_rows >> bits > usual_rows(entry_bytes);
 }
 
 }  // namespace WARPJOIN_BLOCKS
@@ -387,13 +396,16 @@ using gpu::kThreads;
 
 void GpuPrimitives::sort_partitions(gpu::BuildSide& build, gpu_stream_t on) {
   gpu::with_layout(build.layout, [&]<class Key, class Value>(Key, Value) {
-    const auto kernel = gpu::sort_partitions<Key, Value>;
-    constexpr size_t kBytes = gpu::Table<Key, uint32_t>::kBytes;
-    GPU_CHECK(id_.name, gpu_allow_shared_memory(kernel, kBytes));
-    kernel<<<static_cast<unsigned>(build.partitions), gpu::kMatchThreads, kBytes, on>>>(
-        build.all_pieces(), reinterpret_cast<gpu::HashTuple<Key, Value>*>(build.tuples.data), build.bits, build.crowded,
-        gpu::SortedSlots{build.slot_begins});
-    check_launch("sort_partitions");
+    const auto sort = [&]<unsigned threads>() {
+      const auto kernel = gpu::sort_partitions<threads, Key, Value>;
+      constexpr size_t kBytes = gpu::Table<Key, uint32_t, threads>::kBytes;
+      GPU_CHECK(id_.name, gpu_allow_shared_memory(kernel, kBytes));
+      kernel<<<static_cast<unsigned>(build.partitions), threads, kBytes, on>>>(
+          build.all_pieces(), reinterpret_cast<gpu::HashTuple<Key, Value>*>(build.tuples.data), build.bits, build.crowded,
+          gpu::SortedSlots{build.slot_begins});
+      check_launch("sort_partitions");
+    };
+    build.large_partitions ? sort.template operator()<gpu::kLargeThreads>() : sort.template operator()<gpu::kMatchThreads>();
   });
 }
 
@@ -416,7 +428,8 @@ void GpuPrimitives::match_in_tables(GpuHashMatch& match, gpu_stream_t on) {
           gpu::PairColumns<Key, BuildValue, ProbeValue>(match.out), match.most_written, &match.counts->by_table);
       check_launch("write_matches");
     });
-  } else if (match.build.slot_begins && uint64_t{match.probe.size} * gpu::kSortedShare < match.build.size) {
+  } else if (match.build.large_partitions ||
+             (match.build.slot_begins && uint64_t{match.probe.size} * gpu::kSortedShare < match.build.size)) {
     gpu::with_key(match.build.layout, [&]<class Key>(Key) {
       gpu::keep_sorted_matches<Key><<<blocks, gpu::kSortedThreads, 0, on>>>(
           tasks, match.build.tuples, match.probe.tuples, match.build.bits, gpu::SortedSlots{match.build.slot_begins},
