@@ -572,6 +572,7 @@ JoinRows streamed_join(Engine& engine, Device& device, const Relation& build, co
                        const JoinRequest& request, uint32_t rounds, bool force_waves, Job& job) {
   Shape whole(build.layout, build.size(), probe.layout, probe.size(), request.count_only);
   whole.forced = force_waves;
+  whole.tracks_build = asks(request, request.build_left);
   const Shape shape = streaming::shape_for(device, whole, rounds);
   return StreamedJoin(engine, device, build, probe, keys, request, shape, job).run();
 }
@@ -579,6 +580,7 @@ JoinRows streamed_join(Engine& engine, Device& device, const Relation& build, co
 size_t streamed_join_bytes(Device& device, TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows,
                            const JoinRequest& request, uint32_t rounds) {
   Shape whole(build, build_rows, probe, probe_rows, request.count_only);
+  whole.tracks_build = asks(request, request.build_left);
   Primitives& primitives = device.primitives();
   const auto bytes = [&](const Shape& shape) { return Room::planned_bytes(primitives, shape); };
   if (rounds > 1) return bytes(whole.in_rounds(primitives, rounds, Shape::partitions_of_round(rounds)));

@@ -8,9 +8,11 @@
 namespace warpjoin::streaming {
 namespace {
 
-/// Of waves. Small ones leave little to do before the first one is here and after the last; too small ones cost launches. Where a
-/// device keeps a part of the build side, they take no more of its memory than they need.
-constexpr size_t kWaveBytes = size_t{128} << 20, kSpillingWaveBytes = size_t{64} << 20;
+/// Of waves: a part of what the device keeps of the build side, at least the least. Small ones leave little to do before the
+/// first one is here and after the last, but each costs launches, and a look at each piece of each partition. Where a part of the
+/// build side is kept, they take no more memory than they need.
+constexpr size_t kPartOfBuild = 32, kLeastWaveBytes = size_t{128} << 20, kLeastSpillingWaveBytes = size_t{64} << 20;
+constexpr size_t kMostWaveBytes = size_t{1} << 30;
 /// The waves that a relation has at least where it is spilled, or where it is to have some, however small it is.
 constexpr uint64_t kLeastWaves = 8;
 /// For keys that crowd there is room in any case where that takes no more.
@@ -39,7 +41,7 @@ Shape::Shape(TupleLayout build_layout, uint64_t build_size, TupleLayout probe_la
 
 Shape Shape::in_waves(Primitives& primitives) const {
   Shape shape = *this;
-  shape.set_waves(kWaveBytes, forced);
+  shape.set_waves(build_rows, kLeastWaveBytes, forced);
   shape.keep(primitives, build_rows);
   return shape;
 }
@@ -48,13 +50,15 @@ Shape Shape::in_rounds(Primitives& primitives, uint32_t rounds, uint32_t stay) c
   Shape shape = *this;
   shape.bits = bits_for(rounds);
   shape.cached = stay;
-  shape.set_waves(kSpillingWaveBytes, true);
-  shape.keep(primitives, shape.expected_rows(build_rows, stay));
+  const uint64_t kept = shape.expected_rows(build_rows, stay);
+  shape.set_waves(kept, kLeastSpillingWaveBytes, true);
+  shape.keep(primitives, kept);
   return shape;
 }
 
-void Shape::set_waves(size_t bytes, bool several) {
+void Shape::set_waves(uint64_t kept, size_t least_bytes, bool several) {
   const uint64_t rows = std::max(build_rows, probe_rows);
+  const size_t bytes = std::clamp(kept * build.tuple_bytes() / kPartOfBuild, least_bytes, kMostWaveBytes);
   wave_rows = std::max(std::min<uint64_t>(several ? rows / kLeastWaves + 1 : rows, bytes / widest().tuple_bytes()),
                        divided(build_rows, HashBuildPlan::kMostPieces - 1));
 }
@@ -87,7 +91,8 @@ uint32_t Shape::partitions_of_round(uint32_t rounds) { return (uint32_t{1} << bi
 
 HashBuildPlan Shape::build_plan() const {
   const auto pieces = static_cast<uint32_t>(std::max<uint64_t>(divided(build_rows, wave_rows) + spills(), 1));
-  return {build, probe, room_rows, std::min(wave_rows, build_rows), std::min(wave_rows, probe_rows), pieces, 1, count_only};
+  return {build, probe,      room_rows,   std::min(wave_rows, build_rows), std::min(wave_rows, probe_rows), pieces,
+          1,     count_only, tracks_build};
 }
 
 TupleLayout Shape::widest() const { return {build.key_bytes, std::max(build.value_bytes, probe.value_bytes)}; }

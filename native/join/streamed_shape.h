@@ -28,8 +28,9 @@ struct Shape {
   uint32_t bits = 0;                ///< of the partitions; 0: nothing is spilled
   uint32_t cached = 1;              ///< the first so many partitions are joined as they come, the others are spilled
   bool count_only;
-  bool crowded = false;  ///< all keys may crowd, within that room, however large it is
-  bool forced = false;   ///< in several waves, and without room for keys that crowd, however small it all is
+  bool tracks_build = true;  ///< whether rows of build tuples alone may be asked for
+  bool crowded = false;      ///< all keys may crowd, within that room, however large it is
+  bool forced = false;       ///< in several waves, and without room for keys that crowd, however small it all is
 
   /// With each side as one wave.
   Shape(TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows, bool count_only);
@@ -43,8 +44,8 @@ struct Shape {
   /// Partitions that a round joins, of those that in_rounds() makes.
   static uint32_t partitions_of_round(uint32_t rounds);
 
-  /// Waves of at most so many bytes. `several`: at least some, however few tuples there are.
-  void set_waves(size_t bytes, bool several);
+  /// For so many build tuples that stay. `several`: at least some waves, however few tuples there are.
+  void set_waves(uint64_t kept, size_t least_bytes, bool several);
 
   bool spills() const { return bits > 0; }
   /// Of so many tuples of a relation, those in some of the partitions, if keys spread; and those that are spilled.

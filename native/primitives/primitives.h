@@ -169,6 +169,7 @@ struct HashBuildPlan {
   uint32_t pieces;                        ///< up to kMostPieces
   uint32_t partitions;
   bool count_only;
+  bool tracks_build = true;  ///< whether matches know which build tuples have been found
 
   static constexpr uint32_t kMostPieces = 256;
 };
@@ -323,8 +324,8 @@ class Primitives {
                                                 const Job& job, Stream& stream) = 0;
   /// Without tuples yet. `scratch` must stay untouched until it is destroyed.
   virtual std::unique_ptr<HashBuild> hash_build(const HashBuildPlan& plan, void* scratch) = 0;
-  /// hash_match with one that is ready and must outlive the match. The match says how many build tuples it and those before it
-  /// found, and emits those. Its other rows may be emitted, on another stream, beside later matches.
+  /// hash_match with one that is ready and must outlive the match. Where the plan tracks them, the match says how many build tuples
+  /// it and those before it found, and emits those. Its other rows may be emitted, on another stream, beside later matches.
   virtual std::unique_ptr<HashMatch> hash_probe(HashBuild& built, const PartitionedTuples& probe, uint32_t common_bits,
                                                 void* scratch, const Job& job, Stream& stream) = 0;
   /// hash_match for pairs that `out` has room for, `most` of them, in memory that the device addresses: where hash_match_writes()

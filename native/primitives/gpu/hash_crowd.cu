@@ -200,6 +200,7 @@ void GpuPrimitives::match_crowd(GpuHashMatch& match, gpu_stream_t on) {
     gpu::probe_crowd<<<gpu::loop_blocks(match.probe.size), kThreads, 0, on>>>(
         crowd, match.probe.tuples, match.probe.size, build.crowd_rows(), match.first_match, build.crowd.matched, match.counts);
     check_launch("probe_crowd");
+    if (!build.matched) return;
     gpu::spread_matched<<<gpu::loop_blocks(build.size), kThreads, 0, on>>>(crowd, build.tuples, build.size, build.crowd.matched,
                                                                            build.matched);
     check_launch("spread_matched");

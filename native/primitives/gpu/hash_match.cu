@@ -160,10 +160,10 @@ CrowdRoom::CrowdRoom(host::Carver& carver, TupleLayout layout, uint64_t size, co
   matched = carver.take<uint8_t>(size);
 }
 
-void BuildSide::take_rooms(host::Carver& carver, uint64_t rows, uint32_t entry_bytes) {
+void BuildSide::take_rooms(host::Carver& carver, uint64_t rows, uint32_t entry_bytes, bool tracks) {
   small_table = carver.take<char>(small_slots * entry_bytes);
   small_rows = carver.take<uint32_t>(small_slots);
-  matched = carver.take<uint8_t>(StackAllocator::aligned(rows));  // read 16 bytes at a time
+  if (tracks) matched = carver.take<uint8_t>(StackAllocator::aligned(rows));  // read 16 bytes at a time
   crowded = carver.take<uint32_t>(partitions);
   crowded_before = carver.take<uint32_t>(partitions + 1);
 }
@@ -192,7 +192,7 @@ GpuHashBuild::GpuHashBuild(GpuPrimitives& on, const HashBuildPlan& plan, void* s
                      side.partitions, device_name);
   split.between = carver.take<char>(std::max(hash_split_between_bytes(layout, plan.build_at_once, side.bits, device_name),
                                              hash_split_between_bytes(probe, plan.probe_at_once, side.bits, device_name)));
-  side.take_rooms(carver, plan.build_rows, entry_bytes);
+  side.take_rooms(carver, plan.build_rows, entry_bytes, plan.tracks_build);
   if (side.bits) side.slot_begins = reinterpret_cast<uint16_t*>(carver.take<char>(slot_begins_bytes(side.partitions)));
   take_side(carver, side, layout, plan.build_rows);  // last, so that what crowds may have what is left of it
   side.size = 0;
@@ -259,7 +259,7 @@ GpuHashMatch::GpuHashMatch(TupleLayout build_layout, uint64_t build_size, TupleL
   const size_t split_bytes = carver.bytes();
   split.between = scratch ? static_cast<char*>(scratch) + split_bytes : nullptr;
   take_matches(carver);
-  build.take_rooms(carver, build_size, entry_bytes);
+  build.take_rooms(carver, build_size, entry_bytes, true);
   build.crowd = CrowdRoom(carver, build_layout, build_size, device_name);
   const auto between_bytes = [&](TupleLayout layout, uint64_t size) {
     return grouped ? 0 : hash_split_between_bytes(layout, size, build.bits, device_name);
@@ -429,7 +429,7 @@ void GpuPrimitives::hash_probe(GpuHashMatch& match, gpu_stream_t on) {
 }
 
 void GpuPrimitives::clear(gpu::BuildSide& build, gpu_stream_t on) {
-  GPU_CHECK(id_.name, gpu_memset_async(build.matched, 0, StackAllocator::aligned(build.size), on));
+  if (build.matched) GPU_CHECK(id_.name, gpu_memset_async(build.matched, 0, StackAllocator::aligned(build.size), on));
   GPU_CHECK(id_.name, gpu_memset_async(build.crowded, 0, build.partitions * sizeof(uint32_t), on));
 }
 
@@ -462,24 +462,29 @@ void GpuPrimitives::count_crowded(gpu::BuildSide& build, const gpu::SplitRoom& s
 
 /// What the match adds up to: for the tally, and for the tiles of the result.
 void GpuPrimitives::count_matches(GpuHashMatch& match, gpu_stream_t on) {
-  const uint64_t build_size = match.build.size, probe_size = match.probe.size;
   if (match.written()) return fetch_counts(match, on);
   GPU_CHECK(id_.name, gpu_memset_async(&match.counts->build, 0, sizeof(match.counts->build), on));
+  const uint64_t build_size = match.build.size, probe_size = match.probe.size;
   const auto* const matched = reinterpret_cast<const uint4*>(match.build.matched);
   const uint64_t loads = (build_size + sizeof(uint4) - 1) / sizeof(uint4);
-  gpu::count_matched<<<gpu::loop_blocks(loads), kThreads, 0, on>>>(matched, loads, &match.counts->build);
-  check_launch("count_matched");
+  if (matched) {
+    gpu::count_matched<<<gpu::loop_blocks(loads), kThreads, 0, on>>>(matched, loads, &match.counts->build);
+    check_launch("count_matched");
+  }
   if (!match.count_only) {
-    const uint64_t build_tiles = gpu::emit_tiles(build_size), probe_tiles = gpu::emit_tiles(probe_size);
+    const uint64_t probe_tiles = gpu::emit_tiles(probe_size);
     gpu::count_probe_tiles<<<static_cast<unsigned>(probe_tiles + 1), kThreads, 0, on>>>(
         match.first_match, match.build.crowd_rows(), probe_size, match.pairs_before, match.probe_matched_before);
     check_launch("count_probe_tiles");
+    match.sum(match.pairs_before, probe_tiles + 1, on, id_.name);
+    match.sum(match.probe_matched_before, probe_tiles + 1, on, id_.name);
+  }
+  if (!match.count_only && matched) {
     constexpr unsigned kTiles = kThreads / gpu::kLanes;
+    const uint64_t build_tiles = gpu::emit_tiles(build_size);
     gpu::count_build_tiles<<<static_cast<unsigned>(build_tiles / kTiles + 1), kThreads, 0, on>>>(matched, loads, build_tiles,
                                                                                                  match.build_matched_before);
     check_launch("count_build_tiles");
-    match.sum(match.pairs_before, probe_tiles + 1, on, id_.name);
-    match.sum(match.probe_matched_before, probe_tiles + 1, on, id_.name);
     match.sum(match.build_matched_before, build_tiles + 1, on, id_.name);
   }
   fetch_counts(match, on);

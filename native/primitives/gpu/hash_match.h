@@ -112,7 +112,7 @@ struct BuildSide : HashSide {
   bool sorted_crowd = false;
   CrowdRoom crowd;
   uint64_t most = 0;                   ///< rows that `tuples` has room for: from there on rows are numbered that `crowd` has
-  uint8_t* matched = nullptr;          ///< of each tuple
+  uint8_t* matched = nullptr;          ///< of each tuple; null: nobody asks
   uint32_t* crowded = nullptr;         ///< of each partition: whether it is
   uint32_t* crowded_before = nullptr;  ///< tuples in crowded partitions before each, and all
   uint16_t* slot_begins = nullptr;     ///< of partitions whose tuples are in the order of their slots; null: they are not
@@ -124,7 +124,7 @@ struct BuildSide : HashSide {
   CrowdRows crowd_rows() const { return {sorted_crowd ? static_cast<uint32_t>(most) : kNoRow, crowd.key_rows}; }
   HashPieces all_pieces() const { return {offsets, pieces, partitions}; }
   /// Takes what is known of up to `rows` tuples, beside the tuples themselves.
-  void take_rooms(host::Carver& carver, uint64_t rows, uint32_t entry_bytes);
+  void take_rooms(host::Carver& carver, uint64_t rows, uint32_t entry_bytes, bool tracks);
 };
 
 /// Tuples that devices have grouped: how, and which groups these are.

@@ -154,7 +154,7 @@ __global__ void fill_slots(SmallTable<Key, Stored> table, const uint32_t* rows, 
 template <class Key, class Value>
 __global__ void __launch_bounds__(kThreads)
     keep_small(SmallTable<Key, uint32_t> table, Run<Key, Value> probe, const uint32_t* crowded, HashTuple<Key, Value>* tuples,
-               uint32_t* first_match, uint32_t* table_matches) {
+               uint32_t* first_match, bool marks, uint32_t* table_matches) {
   if (*crowded) {
     for (uint64_t row = loop_begin(); first_match && row < probe.size; row += loop_step()) first_match[row] = kNoRow;
     return;
@@ -185,7 +185,7 @@ __global__ void __launch_bounds__(kThreads)
           store_tuple(tuples + row, own[i]);
         }
         matches += match;
-        if (match && !(build_row & kMatched)) table.mark_matched(own[i].hash, build_row);
+        if (marks && match && !(build_row & kMatched)) table.mark_matched(own[i].hash, build_row);
       }
     }
   }
@@ -323,12 +323,14 @@ void GpuPrimitives::match_small(GpuHashMatch& match, gpu_stream_t on) {
       uint32_t* first_match = match.first_match;
       for (const TupleView& fragment : match.probe_fragments) {
         gpu::keep_small<<<gpu::probe_blocks(fragment.size), kThreads, 0, on>>>(
-            table, gpu::Run<Key, Value>(fragment), match.build.crowded, tuples, first_match, match.table_matches);
+            table, gpu::Run<Key, Value>(fragment), match.build.crowded, tuples, first_match, match.build.matched != nullptr,
+            match.table_matches);
         check_launch("keep_small");
         if (!first_match) continue;
         first_match += fragment.size;
         tuples += fragment.size;
       }
+      if (!match.build.matched) return;
       gpu::mark_build<<<gpu::loop_blocks(match.build.small_slots), kThreads, 0, on>>>(table, match.build.matched);
       check_launch("mark_build");
     });

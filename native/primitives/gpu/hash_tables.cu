@@ -224,7 +224,7 @@ __global__ void __launch_bounds__(kMatchThreads, 2)
   }
   if (twice) tasks.crowded[task.partition] = 1;
   add_of_block(&table_matches[task.partition], matches);
-  for (uint32_t number = threadIdx.x; number < build_rows; number += kMatchThreads) {
+  for (uint32_t number = threadIdx.x; matched && number < build_rows; number += kMatchThreads) {
     if (hits[number / 32] >> number % 32 & 1) matched[rows.row(rows.place(number, tasks.build.count))] = 1;
   }
 }
@@ -316,7 +316,7 @@ __global__ void __launch_bounds__(kSortedThreads)
     if (first_match) first_match[row] = found;
     if (found == kNoRow) continue;
     ++matches;
-    if (!matched[found]) matched[found] = 1;
+    if (matched && !matched[found]) matched[found] = 1;
   }
   add_of_block(&table_matches[task.partition], matches);
 }

@@ -4,7 +4,6 @@
 #include <cstdint>
 
 #include "primitives/gpu/blocks.h"
-#include "primitives/gpu/hash_split.h"
 
 namespace warpjoin::gpu {
 inline namespace WARPJOIN_BLOCKS {
@@ -20,7 +19,7 @@ struct HashTuning {
   uint64_t fewest_sampled = uint64_t{1} << 24;  ///< tuples of a side whose split in two passes goes by a sample
   uint64_t sampled_sectors = 1 << 11;           ///< for each group of the first: rooms are 13 % larger than their groups
   uint64_t grouped_sectors = 1 << 13;           ///< the same of what crosses links: rooms are 7 % larger
-  unsigned most_bits = kMostSplitBits;          ///< of partitions
+  unsigned most_bits = 18;                      ///< of partitions: kMostSplitBits, or fewer
   unsigned fewest_bits = 6;                     ///< of partitions, if any: threads that count few groups wait for each other
 };
 inline HashTuning hash_tuning;
