@@ -23,10 +23,10 @@ async function run(title, command, ...argumentLists) {
 const tracked = spawnSync('git', ['ls-files', '--cached', '--others', '--exclude-standard'], { encoding: 'utf8' })
   .stdout.split('\n')
   .filter((path) => existsSync(path));
-/** What the last 50 commits or the working tree changed. */
+/** What the last 25 commits or the working tree changed. */
 function recent() {
   const lists = [
-    ['log', '-50', '--name-only', '--format='],
+    ['log', '-25', '--name-only', '--format='],
     ['diff', '--name-only', 'HEAD'],
   ];
   return new Set(lists.flatMap((args) => spawnSync('git', args, { encoding: 'utf8' }).stdout.split('\n')));

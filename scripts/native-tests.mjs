@@ -1,17 +1,21 @@
 // Builds and runs the C++ tests, but those of GPUs, under ASan + UBSan and under TSan: npm run test:native [-- asan|tsan|plain ...]
-// WARPJOIN_NATIVE_SHARE: how much of the tests is run, others each time (1: all).
+// WARPJOIN_NATIVE_SHARE, a number below 1: each file of tests is built for one sanitizer alone, and so much of those tests is run;
+// both are drawn anew each time. WARPJOIN_TEST_FILES: only these files, a regular expression for what stands before _test.cc.
 import { spawn, spawnSync } from 'node:child_process';
+import { readdirSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 
 const sanitizers = { plain: '', asan: 'address,undefined', tsan: 'thread' };
 /**
- * Under TSan tests take fifteen times as long: large ones, other numbers of devices than two, and of threads than two and eight,
- * race no more.
+ * Joins of more rows than 32 bits count take minutes, and go no other ways. Under TSan tests take fifteen times as long: large ones,
+ * other numbers of devices than two, and of threads than two and eight, race no more.
  * Those of inputs that are written to during a call are races.
  */
 const filters = {
+  asan: '-LargeJoin.*',
   tsan: '-Large*:Devices*1:Devices*3:Devices*4:Devices*8:Threads*1:Threads*3:ChangingInput.*:*WhileInputsChange',
 };
+const share = Number(process.env.WARPJOIN_NATIVE_SHARE ?? 1);
 const named = process.argv.slice(2).filter((name) => name in sanitizers);
 
 function run(command, args, env = {}) {
@@ -20,7 +24,7 @@ function run(command, args, env = {}) {
 }
 
 /** Runs the tests in small shares, one on each core at a time: most tests use one thread at a time. Resolves whether all passed. */
-async function runShards(command, args, env, share) {
+async function runShards(command, args, env) {
   const cores = availableParallelism();
   const shards = 8 * cores;
   const first = Math.floor(Math.random() * shards);
@@ -39,10 +43,26 @@ async function runShards(command, args, env, share) {
   return passed;
 }
 
-for (const name of named.length ? named : ['asan', 'tsan']) {
+/** Of each run the files of tests that it builds, as a regular expression for what stands before _test.cc. */
+function filesOf(names) {
+  const wanted = process.env.WARPJOIN_TEST_FILES;
+  if (wanted || share >= 1) return names.map(() => wanted ?? '.*');
+  const files = readdirSync('test/native').filter((file) => file.endsWith('_test.cc') && !file.startsWith('gpu_'));
+  files.sort(() => Math.random() - 0.5);
+  return names.map((_, turn) =>
+    files
+      .filter((_, i) => i % names.length === turn)
+      .map((file) => file.replace('_test.cc', ''))
+      .join('|'),
+  );
+}
+
+const names = named.length ? named : ['asan', 'tsan'];
+const files = filesOf(names);
+for (const [index, name] of names.entries()) {
   const directory = `build/tests-${name}`;
   const start = performance.now();
-  console.log(`-- native tests: ${name}`);
+  console.log(`-- native tests: ${name}${files[index] === '.*' ? '' : `: ${files[index]}`}`);
   run('cmake', [
     '-S',
     '.',
@@ -51,6 +71,7 @@ for (const name of named.length ? named : ['asan', 'tsan']) {
     '-DWARPJOIN_TESTS=ON',
     '-DWARPJOIN_GPU=none',
     `-DWARPJOIN_SANITIZE=${sanitizers[name]}`,
+    `-DWARPJOIN_TEST_FILES=${files[index]}`,
   ]);
   run('cmake', ['--build', directory, '--parallel', String(availableParallelism())]);
   const built = performance.now();
@@ -60,8 +81,7 @@ for (const name of named.length ? named : ['asan', 'tsan']) {
     UBSAN_OPTIONS: 'halt_on_error=1:print_stacktrace=1',
     TSAN_OPTIONS: 'halt_on_error=1',
   };
-  const share = Number(process.env.WARPJOIN_NATIVE_SHARE ?? 1);
-  const passed = await runShards(`${directory}/warpjoin_tests`, filter, options, share);
+  const passed = await runShards(`${directory}/warpjoin_tests`, filter, options);
   const seconds = (from, to) => ((to - from) / 1000).toFixed(0);
   console.log(`-- native tests: ${name}: built in ${seconds(start, built)} s, ran in ${seconds(built, performance.now())} s`);
   if (!passed) process.exit(1);
