@@ -8,6 +8,7 @@
 
 #include "engine/engine.h"
 #include "join/hash_cut.h"
+#include "join/rows_home.h"
 #include "primitives/hash_groups.h"
 #include "primitives/primitives.h"
 #include "transfer/arrival.h"
@@ -77,7 +78,6 @@ class LocalJoins {
  private:
   struct Side;
   struct Local;
-  struct Column;
   class Waves;
 
   bool resident() const { return build_.resident; }
@@ -118,7 +118,7 @@ class LocalJoins {
   HashBuildPlan build_plan(const Local& local) const;
   void start_match(Local& local, size_t part, const std::optional<JoinOutput>& out = {});
   void emit_columns(JoinEmit what, JoinOutput host_out);
-  HostQueue way_home(Local& local, JoinEmit what, const std::vector<Column>& columns, JoinOutput host_out);
+  HostQueue way_home(Local& local, JoinEmit what, const std::vector<RowColumn>& columns, JoinOutput host_out);
 
   Engine& engine_;
   const Relation build_, probe_;

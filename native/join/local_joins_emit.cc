@@ -36,13 +36,10 @@ void LocalJoins::emit(JoinEmit what, JoinOutput host_out) {
   }
 }
 void LocalJoins::emit_columns(JoinEmit what, JoinOutput host_out) {
-  std::vector<Column> columns{{&JoinOutput::keys, build_.layout.key_bytes},
-                              {&JoinOutput::build_values, build_.layout.value_bytes},
-                              {&JoinOutput::probe_values, probe_.layout.value_bytes}};
-  std::erase_if(columns, [&](const Column& column) { return !(host_out.*column.data); });
+  const std::vector<RowColumn> columns = columns_in(host_out, build_.layout, probe_.layout);
   if (columns.empty()) return;
-  uint64_t row_bytes = 0, rows = 0;
-  for (const Column& column : columns) row_bytes += column.width;
+  const uint64_t row_bytes = row_bytes_of(columns);
+  uint64_t rows = 0;
   for (size_t d = 0; d < locals_.size(); ++d) rows += rows_of(found(d), what);
   const PhaseTimer timer(job_, "write", rows * row_bytes);
   std::vector<HostQueue> queues;
@@ -50,19 +47,20 @@ void LocalJoins::emit_columns(JoinEmit what, JoinOutput host_out) {
     Local& local = *locals_[d];
     const uint64_t own = rows_of(found(d), what);
     size_t bytes = 0;
-    for (const Column& column : columns) bytes += StackAllocator::aligned(own * column.width);
+    for (const RowColumn& column : columns) bytes += StackAllocator::aligned(own * column.width);
     if (local.in_place()) {
       emit_there(d, what, host_out);
     } else if (own && waiting_ && waiting_->has_room(d, bytes)) {
       JoinOutput there;
-      for (const Column& column : columns) {
+      for (const RowColumn& column : columns) {
         there.*column.data = waiting_->take(d, host_out.*column.data, own * column.width);
       }
       emit_there(d, what, there);
     } else if (own) {
       queues.push_back(way_home(local, what, columns, host_out));
     }
-    for (const Column& column : columns) host_out.*column.data = static_cast<char*>(host_out.*column.data) + own * column.width;
+    for (const RowColumn& column : columns)
+      host_out.*column.data = static_cast<char*>(host_out.*column.data) + own * column.width;
   }
   transfer(engine_, queues, job_);
   wait();
@@ -72,14 +70,14 @@ void LocalJoins::emit_columns(JoinEmit what, JoinOutput host_out) {
 }
 
 // Through what is left of the device's memory.
-HostQueue LocalJoins::way_home(Local& local, JoinEmit what, const std::vector<Column>& columns, JoinOutput host_out) {
+HostQueue LocalJoins::way_home(Local& local, JoinEmit what, const std::vector<RowColumn>& columns, JoinOutput host_out) {
   struct Stretch {
     size_t part;
     uint64_t first, rows, at;
   };
   StackAllocator& memory = local.device->memory();
-  uint64_t row_bytes = 0, most = 0;
-  for (const Column& column : columns) row_bytes += column.width;
+  const uint64_t row_bytes = row_bytes_of(columns);
+  uint64_t most = 0;
   for (size_t p = 0; p < parts_; ++p) most = std::max(most, rows_of(local.found(p), what));
   const size_t room = std::min(kMostStagedBytes, memory.room_bytes()) / kHomeParts;
   const uint64_t staged_rows = std::min<uint64_t>(most, (room - (columns.size() + 1) * StackAllocator::kAlignment) / row_bytes);
@@ -87,7 +85,7 @@ HostQueue LocalJoins::way_home(Local& local, JoinEmit what, const std::vector<Co
   for (size_t s = 0; s < kHomeParts; ++s) {
     local.staged[s] = memory.allocate(staged_rows * row_bytes + columns.size() * StackAllocator::kAlignment);
     char* at = local.staged[s].as<char>();
-    for (const Column& column : columns) {
+    for (const RowColumn& column : columns) {
       staged[s].*column.data = at;
       at += StackAllocator::aligned(staged_rows * column.width);
     }
@@ -106,7 +104,7 @@ HostQueue LocalJoins::way_home(Local& local, JoinEmit what, const std::vector<Co
     const size_t slot = queue.copies.size() % kHomeParts;
     HostCopy& copy = queue.copies.emplace_back();
     copy.after = local.emitted[slot].get();
-    for (const Column& column : columns) {
+    for (const RowColumn& column : columns) {
       copy.stretches.push_back({static_cast<char*>(host_out.*column.data) + stretch.at * column.width, staged[slot].*column.data,
                                 stretch.rows * column.width});
     }

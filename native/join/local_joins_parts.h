@@ -12,15 +12,13 @@
 
 #include "core/sharding.h"
 #include "join/local_joins.h"
+#include "join/rows_home.h"
 #include "primitives/hash_groups.h"
 
 namespace warpjoin {
 
 // A match runs beside what arrives and may hold all of a device for milliseconds: as much as comes meanwhile has room to wait.
 inline constexpr size_t kPieceBytes = size_t{64} << 20, kPieceSlots = 8;
-// Of all parts of a result that leaves a device. Plans don't count on the most: what has arrived leaves room.
-inline constexpr size_t kLeastStagedBytes = size_t{1} << 20, kPlannedStagedBytes = size_t{64} << 20;
-inline constexpr size_t kMostStagedBytes = kHomeParts * kHomePartBytes;
 
 /// The first partition that device i owns; i == devices gives the end.
 inline uint32_t partition_begin(HashCut cut, size_t devices, size_t i) {
@@ -201,12 +199,6 @@ class LocalJoins::Waves {
   bool stopping_ = false, gave_up_ = false;
   std::exception_ptr error_;
   std::thread thread_;
-};
-
-/// What is written of each row.
-struct LocalJoins::Column {
-  void* JoinOutput::*data;
-  uint8_t width;
 };
 
 }  // namespace warpjoin

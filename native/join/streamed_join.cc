@@ -18,6 +18,7 @@
 #include "join/growing_rows.h"
 #include "join/join_rows.h"
 #include "join/row_writer.h"
+#include "join/rows_home.h"
 #include "join/spilled_tuples.h"
 #include "join/streamed_shape.h"
 #include "transfer/arrival.h"
@@ -31,12 +32,6 @@ using streaming::Room;
 using streaming::Shape;
 
 enum JoinStream : size_t { kMatch, kWrite, kArrive, kLeave, kJoinStreams };
-
-/// What is written of each row.
-struct Column {
-  void* JoinOutput::*data;
-  uint8_t width;
-};
 
 /// Tuples of one side that come to the device together.
 struct Arrival {
@@ -208,7 +203,7 @@ class StreamedJoin {
   Stop stream() {
     FedTransfer transfer(engine_, job_);
     transfer_ = &transfer;
-    there_ = transfer.open(
+    to_device_ = transfer.open(
         device_, HostQueue::Direction::to_device, kMostArriving,
         !shape_.spills() && copies_directly(device_, shape_.build, build_) && copies_directly(device_, shape_.probe, probe_));
     home_ = transfer.open(device_, HostQueue::Direction::to_host, kHomeParts, shape_.count_only && !shape_.spills());
@@ -222,7 +217,7 @@ class StreamedJoin {
       } catch (...) {
         error = std::current_exception();
       }
-      transfer.close(there_);
+      transfer.close(to_device_);
       transfer.close(home_);
     });
     try {
@@ -278,7 +273,7 @@ class StreamedJoin {
         at += view.size;
       }
       Event& here = *arrival.slot->here;
-      transfer_->push(there_, std::move(copy), [this, &here](std::span<Event* const> done) {
+      transfer_->push(to_device_, std::move(copy), [this, &here](std::span<Event* const> done) {
         for (Event* event : done) lane().stream(kArrive).wait(*event);
         lane().stream(kArrive).record(here);
         count_up(&StreamedJoin::here_);
@@ -493,19 +488,15 @@ class StreamedJoin {
   }
 
   void write(JoinEmit what, uint64_t rows, const JoinOutput& home) {
-    std::vector<Column> columns{{&JoinOutput::keys, shape_.build.key_bytes},
-                                {&JoinOutput::build_values, shape_.build.value_bytes},
-                                {&JoinOutput::probe_values, shape_.probe.value_bytes}};
-    std::erase_if(columns, [&](const Column& column) { return !(home.*column.data); });
-    uint64_t row_bytes = 0;
-    for (const Column& column : columns) row_bytes += column.width;
+    const std::vector<RowColumn> columns = columns_in(home, shape_.build, shape_.probe);
+    const uint64_t row_bytes = row_bytes_of(columns);
     const uint64_t most = (lane().parts[0].rows.size() - columns.size() * StackAllocator::kAlignment) / row_bytes;
     for (uint64_t first = 0; first < rows; first += most) {
       write_part(what, first, std::min(most, rows - first), columns, home);
     }
   }
 
-  void write_part(JoinEmit what, uint64_t first, uint64_t rows, const std::vector<Column>& columns, const JoinOutput& home) {
+  void write_part(JoinEmit what, uint64_t first, uint64_t rows, const std::vector<RowColumn>& columns, const JoinOutput& home) {
     Room::Part& part = lane().parts[written_ % kHomeParts];
     if (written_ >= kHomeParts) await(&StreamedJoin::parts_leaving_, written_ - kHomeParts + 1);
     ++written_;
@@ -514,7 +505,7 @@ class StreamedJoin {
     JoinOutput out;
     HostCopy copy{{}, part.written.get()};
     char* at = part.rows.as<char>();
-    for (const Column& column : columns) {
+    for (const RowColumn& column : columns) {
       out.*column.data = at;
       copy.stretches.push_back({static_cast<char*>(home.*column.data) + first * column.width, at, rows * column.width});
       at += StackAllocator::aligned(rows * column.width);
@@ -556,7 +547,7 @@ class StreamedJoin {
   const char* phase_name_ = nullptr;
   std::optional<PhaseTimer> phase_;
   FedTransfer* transfer_ = nullptr;
-  size_t there_ = 0, home_ = 0;  // its queues
+  size_t to_device_ = 0, home_ = 0;  // its queues
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "flow/budget.h"
+#include "join/rows_home.h"
 
 namespace warpjoin::streaming {
 namespace {
@@ -17,9 +18,6 @@ constexpr size_t kMostWaveBytes = size_t{1} << 30;
 constexpr uint64_t kLeastWaves = 8;
 /// For keys that crowd there is room in any case where that takes no more.
 constexpr size_t kSparedBytes = size_t{64} << 20;
-/// Of rows on their way home. Plans don't count on the most.
-constexpr size_t kLeastStagedBytes = size_t{1} << 20, kPlannedStagedBytes = size_t{64} << 20;
-constexpr size_t kMostStagedBytes = kHomeParts * kHomePartBytes;
 /// Partitions of a round: what stays is a whole number of them. And of all rounds.
 constexpr uint32_t kRoundBits = 5, kMostBits = 12, kMostRounds = 1u << (kMostBits - kRoundBits);
 

@@ -324,8 +324,9 @@ class Primitives {
                                                 const Job& job, Stream& stream) = 0;
   /// Without tuples yet. `scratch` must stay untouched until it is destroyed.
   virtual std::unique_ptr<HashBuild> hash_build(const HashBuildPlan& plan, void* scratch) = 0;
-  /// hash_match with one that is ready and must outlive the match. Where the plan tracks them, the match says how many build tuples
-  /// it and those before it found, and emits those. Its other rows may be emitted, on another stream, beside later matches.
+  /// hash_match with one that is ready and must outlive the match. Where the plan tracks them, the match says how many build
+  /// tuples it and those before it found, and emits those. Its other rows may be emitted, on another stream, beside later
+  /// matches.
   virtual std::unique_ptr<HashMatch> hash_probe(HashBuild& built, const PartitionedTuples& probe, uint32_t common_bits,
                                                 void* scratch, const Job& job, Stream& stream) = 0;
   /// hash_match for pairs that `out` has room for, `most` of them, in memory that the device addresses: where hash_match_writes()
