@@ -5,7 +5,10 @@
  * or is another engine's, a number out of range, or buffers that were taken already throw or reject, and change nothing.
  */
 import type { FileClasses } from './io/file-classes.js';
+import type { DeviceDescription, GpuDescription, GpuSupport, LinkSpeeds } from './native-devices.js';
 import type { SortAlgorithm } from './options.js';
+
+export type { DeviceDescription, GpuDescription, GpuSupport, LinkSet, LinkSpeeds } from './native-devices.js';
 
 /** How a column's values lie in memory (native/core/column.h). */
 export type ColumnKind =
@@ -199,6 +202,8 @@ export interface RowsHandle extends Handle<'rows'> {
   readonly skew: number;
   /** Tuples of heavy keys that were split over the devices. */
   readonly splitRows: number;
+  /** Tuples that left the device for host memory, and came back. */
+  readonly spilledRows: number;
   /** Whether a row may lack its left (right) side. */
   readonly leftMayBeMissing: boolean;
   readonly rightMayBeMissing: boolean;
@@ -227,58 +232,6 @@ export interface NativeResultChunk {
     buffers: ArrayBuffer[];
     children: NativeResultChunk[];
   };
-}
-
-export interface DeviceDescription {
-  kind: 'host' | 'gpu';
-  ordinal: number;
-  name: string;
-  memoryBytes: number;
-  limitBytes: number;
-  /** Most bytes in use at once since resetPeaks(). */
-  peakBytes: number;
-  /** Bytes that loaded tables take: calls have the limit less these. */
-  residentBytes: number;
-  /** Ordinals of the devices that this one copies to directly. */
-  peers: number[];
-}
-
-export interface GpuDescription extends DeviceDescription {
-  /** Its compute capability, '9.0', or 'gfx90a'; '' where it is not known. `peers` are as the driver says, not tried. */
-  architecture: string;
-  /** Why this process can't use it any more; null: it can. */
-  failure: string | null;
-}
-
-/** What the addon's code for GPUs was built for, and what its runtime says of the driver: '' for what is not there. */
-export interface GpuSupport {
-  /** As given to the compiler, separated by commas: '75-real,120', 'gfx90a'. */
-  architectures: string;
-  /** Version of CUDA or ROCm that the addon was built with: '13.0'. */
-  runtimeVersion: string;
-  /** The newest one that the driver works with. */
-  driverVersion: string;
-  /** The error that kept the runtime from listing GPUs, 'cudaErrorNoDevice', and its text. */
-  errorName: string;
-  error: string;
-}
-
-/** Devices that copy at the same time, and what their links carry together: bytes a second, to and from pinned memory. */
-export interface LinkSet {
-  /** Ordinals. */
-  devices: number[];
-  h2d: number;
-  d2h: number;
-  /** Both directions at once: the sum. */
-  both: number;
-}
-
-/** How fast the links are, measured; both lists are empty on host devices, which have none. */
-export interface LinkSpeeds {
-  /** Each device alone, then the first 2, 4, 8 and so on, then all. */
-  sets: LinkSet[];
-  /** Each ordered pair, while no other link is busy: bytes a second. */
-  peers: { from: number; to: number; speed: number }[];
 }
 
 export interface PhaseRecord {

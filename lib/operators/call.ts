@@ -284,7 +284,12 @@ export class Call {
     this.#handles.clear();
   }
 
-  stats(plan: Plan, inputRows: number[], outputRows: number, { skew, splitRows } = { skew: 1, splitRows: 0 }): Stats {
+  stats(
+    plan: Plan,
+    inputRows: number[],
+    outputRows: number,
+    { skew = 1, splitRows = 0, spilledRows = 0 }: Partial<Pick<Stats, 'skew' | 'splitRows' | 'spilledRows'>> = {},
+  ): Stats {
     const devices: DeviceDescription[] = this.native.devices();
     return {
       device: devices.some((device) => device.kind === 'gpu') ? 'gpu' : 'cpu',
@@ -301,6 +306,7 @@ export class Call {
       peakMemoryBytes: this.native.memory().peakBytes,
       skew,
       splitRows,
+      spilledRows,
       chunksets: plan.chunksets,
       rounds: plan.rounds,
       inOrder: plan.inOrder,

@@ -450,7 +450,7 @@ async function execute(call: Call, task: JoinTask, prepared: Prepared): Promise<
     },
   });
   if (instead) return execute(call, task, await instead());
-  const { skew, splitRows } = rows;
+  const { skew, splitRows, spilledRows } = rows;
   const left = task.want === 'indices' ? native.takeJoinValues(job, rows, 'left') : null;
   const right = task.want === 'indices' && request.wantRight ? native.takeJoinValues(job, rows, 'right') : null;
   call.free(rows, relations.left, relations.right);
@@ -460,7 +460,7 @@ async function execute(call: Call, task: JoinTask, prepared: Prepared): Promise<
     right,
     table: null,
     rows: size,
-    stats: call.stats(plan, [task.left.rows, task.right.rows], size, { skew, splitRows }),
+    stats: call.stats(plan, [task.left.rows, task.right.rows], size, { skew, splitRows, spilledRows }),
   };
 }
 

@@ -62,7 +62,7 @@ export function explain(
     if (phases.length > 0) lines.push('', ...align([['phase', 'bytes', 'measured'], ...phases]));
     lines.push(
       '',
-      `rows out ${number(measured.outputRows)}, peak memory ${formatBytes(measured.peakMemoryBytes)}, skew ${measured.skew.toFixed(2)}${measured.splitRows ? `, ${number(measured.splitRows)} tuples of heavy keys split` : ''}`,
+      `rows out ${number(measured.outputRows)}, peak memory ${formatBytes(measured.peakMemoryBytes)}, skew ${measured.skew.toFixed(2)}${measured.splitRows ? `, ${number(measured.splitRows)} tuples of heavy keys split` : ''}${measured.spilledRows ? `, ${number(measured.spilledRows)} tuples spilled` : ''}`,
     );
   }
   return `${lines.join('\n')}\n`;

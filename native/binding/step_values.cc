@@ -142,6 +142,7 @@ MakeResult rows_to_handle(Engine& engine, RowNumbersBelow left, RowNumbersBelow 
     handle.Set("size", number(env, state->rows.size));
     handle.Set("skew", Napi::Number::New(env, state->rows.skew));
     handle.Set("splitRows", number(env, state->rows.split_rows));
+    handle.Set("spilledRows", number(env, state->rows.spilled_rows));
     handle.Set("leftMayBeMissing", Napi::Boolean::New(env, state->rows.left_may_be_missing));
     handle.Set("rightMayBeMissing", Napi::Boolean::New(env, state->rows.right_may_be_missing));
     return handle;

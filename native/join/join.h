@@ -35,6 +35,8 @@ struct JoinRows {
   double skew = 1;  ///< largest over mean number of tuples a device joined
   /// Tuples of partitions with heavy keys that a hash join left on the devices where they were, in place of all on one.
   uint64_t split_rows = 0;
+  /// Tuples of both sides that left the one device for host memory, and came back for a later round.
+  uint64_t spilled_rows = 0;
 };
 
 struct HashJoinPlan {

@@ -74,7 +74,9 @@ class StreamedJoin {
       shape_.crowded = true;
     }
     phase_.reset();
-    return rows_.finish(job_);
+    JoinRows rows = rows_.finish(job_);
+    rows.spilled_rows = build_spilled_->size() + probe_spilled_->size();
+    return rows;
   }
 
  private:

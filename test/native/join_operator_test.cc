@@ -192,6 +192,8 @@ TEST(StreamedJoin, SpillsWhatTheDeviceCannotKeep) {
         check(*engine, left, right, shape, request, {.rounds = rounds, .partitions = 16});
         if (HasFatalFailure()) return;
         EXPECT_LE(engine->devices[0]->memory().peak_bytes(), limit);
+        Job job;
+        EXPECT_GT(hash_join(*engine, make_keys(*engine, left, right, shape), request, {{0}, rounds, 0}, job).spilled_rows, 0u);
       }
     }
   }

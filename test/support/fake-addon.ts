@@ -235,6 +235,7 @@ const MISSING = -1;
 class Rows extends FakeHandle {
   readonly skew = 1;
   readonly splitRows = 0;
+  readonly spilledRows = 0;
   constructor(
     readonly pairs: [number, number][],
     readonly count: number,
