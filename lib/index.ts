@@ -39,6 +39,7 @@ export type {
 export type { DeviceChoice } from './plan/plan.js';
 export type {
   ArrowInput,
+  DeviceStats,
   IsSortedOptions,
   JoinCountOptions,
   JoinedPairs,

@@ -8,6 +8,9 @@ export interface DeviceDescription {
   limitBytes: number;
   /** Most bytes in use at once since resetPeaks(). */
   peakBytes: number;
+  /** Bytes that came to it over its link, and that went home, since resetPeaks(). */
+  bytesToDevice: number;
+  bytesToHost: number;
   /** Bytes that loaded tables take: calls have the limit less these. */
   residentBytes: number;
   /** Ordinals of the devices that this one copies to directly. */

@@ -23,13 +23,24 @@ import type {
 import type { DeviceChoice, Ordered } from './plan/plan.js';
 import type { InputOf } from './schema.js';
 
+/** What a call took of a device. */
+export interface DeviceStats {
+  name: string;
+  kind: 'host' | 'gpu';
+  /** Most bytes of its memory in use at once. */
+  peakBytes: number;
+  /** Bytes that came over its link from host memory, and that went there; nothing moves to and from host devices. */
+  bytesToDevice: number;
+  bytesToHost: number;
+}
+
 /** What a call did, and where. */
 export interface Stats {
   /** What really ran it. */
   device: 'cpu' | 'gpu';
   /** Why that. */
   deviceReason: string;
-  devices: { name: string; kind: 'host' | 'gpu'; peakBytes: number }[];
+  devices: DeviceStats[];
   /** Steps for which some of the devices, or all, were chosen by the speeds of their links, or because those are not known. */
   deviceChoices: DeviceChoice[];
   algorithm: string;

@@ -294,7 +294,13 @@ export class Call {
     return {
       device: devices.some((device) => device.kind === 'gpu') ? 'gpu' : 'cpu',
       deviceReason: this.core.deviceReason,
-      devices: devices.map(({ name, kind, peakBytes }) => ({ name, kind, peakBytes })),
+      devices: devices.map(({ name, kind, peakBytes, bytesToDevice, bytesToHost }) => ({
+        name,
+        kind,
+        peakBytes,
+        bytesToDevice,
+        bytesToHost,
+      })),
       deviceChoices: deviceChoices(plan),
       algorithm: plan.algorithm,
       algorithmReason: plan.reason,

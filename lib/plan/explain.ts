@@ -60,6 +60,10 @@ export function explain(
   if (measured) {
     const phases = measured.phases.map(({ name, milliseconds, bytes }) => [name, formatBytes(bytes), time(milliseconds)]);
     if (phases.length > 0) lines.push('', ...align([['phase', 'bytes', 'measured'], ...phases]));
+    const moved = (way: 'bytesToDevice' | 'bytesToHost') => measured.devices.reduce((sum, device) => sum + device[way], 0);
+    if (moved('bytesToDevice') + moved('bytesToHost') > 0) {
+      lines.push('', `moved ${formatBytes(moved('bytesToDevice'))} to the devices, ${formatBytes(moved('bytesToHost'))} home`);
+    }
     lines.push(
       '',
       `rows out ${number(measured.outputRows)}, peak memory ${formatBytes(measured.peakMemoryBytes)}, skew ${measured.skew.toFixed(2)}${measured.splitRows ? `, ${number(measured.splitRows)} tuples of heavy keys split` : ''}${measured.spilledRows ? `, ${number(measured.spilledRows)} tuples spilled` : ''}`,

@@ -158,6 +158,8 @@ Napi::Value EngineWrap::devices(const Napi::CallbackInfo& info) {
     object.Set("memoryBytes", number(env, device.memory_bytes));
     object.Set("limitBytes", number(env, device.limit_bytes));
     object.Set("peakBytes", number(env, all[i]->memory().peak_bytes()));
+    object.Set("bytesToDevice", number(env, all[i]->traffic().to_device));
+    object.Set("bytesToHost", number(env, all[i]->traffic().to_host));
     object.Set("residentBytes", number(env, all[i]->memory().resident_bytes()));
     Napi::Array peers = Napi::Array::New(env);
     for (uint32_t j = 0; j < all.size(); ++j) {
@@ -186,7 +188,10 @@ Napi::Value EngineWrap::set_memory_limit(const Napi::CallbackInfo& info) {
 
 Napi::Value EngineWrap::reset_peaks(const Napi::CallbackInfo& info) {
   engine().memory->reset_peak();
-  for (const auto& device : engine().devices) device->memory().reset_peak();
+  for (const auto& device : engine().devices) {
+    device->memory().reset_peak();
+    device->traffic().reset();
+  }
   return info.Env().Undefined();
 }
 

@@ -60,6 +60,7 @@ class PhaseTimer {
  public:
   PhaseTimer(Job& job, const char* name, uint64_t bytes = 0)
       : job_(job), name_(name), bytes_(bytes), start_(std::chrono::steady_clock::now()) {}
+  void add(uint64_t bytes) noexcept { bytes_ += bytes; }
   PhaseTimer(const PhaseTimer&) = delete;
   PhaseTimer& operator=(const PhaseTimer&) = delete;
   ~PhaseTimer() {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -49,6 +50,13 @@ struct DeviceInfo {
   size_t memory_bytes = 0;  ///< physical memory
   size_t limit_bytes = 0;   ///< the most that the engine may take of it
   std::string failure;      ///< why this process can't use it any more; empty: it can
+};
+
+/// Bytes that transfers moved over a device's link.
+struct LinkTraffic {
+  std::atomic<uint64_t> to_device{0}, to_host{0};
+
+  void reset() noexcept { to_device = to_host = 0; }
 };
 
 class Device {
@@ -100,12 +108,16 @@ class Device {
 
   /// This device's memory: one physical allocation, handed out as a stack.
   StackAllocator& memory() noexcept { return *memory_; }
+  LinkTraffic& traffic() noexcept { return traffic_; }
   /// What this device computes.
   virtual Primitives& primitives() noexcept = 0;
 
  protected:
   DeviceInfo info_;
   std::unique_ptr<StackAllocator> memory_;
+
+ private:
+  LinkTraffic traffic_;
 };
 
 inline bool all_address_host_memory(const std::vector<Device*>& devices) {

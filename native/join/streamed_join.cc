@@ -63,6 +63,7 @@ class StreamedJoin {
         device_(device) {
     for (Match& match : matches_) match.written = device.create_event();
     begin(shape);
+    end_phase();
   }
 
   JoinRows run() {
@@ -73,7 +74,7 @@ class StreamedJoin {
       next = arrivals_[next_].round.begin;
       shape_.crowded = true;
     }
-    phase_.reset();
+    end_phase();
     JoinRows rows = rows_.finish(job_);
     rows.spilled_rows = build_spilled_->size() + probe_spilled_->size();
     return rows;
@@ -327,8 +328,14 @@ class StreamedJoin {
 
   void begin_phase(const char* name) {
     if (phase_name_ == name) return;
-    phase_.reset();
+    end_phase();
     phase_.emplace(job_, phase_name_ = name);
+  }
+  void end_phase() {
+    const uint64_t moved = device_.traffic().to_device + device_.traffic().to_host;
+    if (phase_) phase_->add(2 * (moved - moved_before_));
+    moved_before_ = moved;
+    phase_.reset();
   }
 
   /// What of it is joined now stays, and the rest leaves. False where more stay than there is room for.
@@ -548,6 +555,7 @@ class StreamedJoin {
   std::optional<RowPlaces> places_;  // of its rows
   const char* phase_name_ = nullptr;
   std::optional<PhaseTimer> phase_;
+  uint64_t moved_before_ = 0;  // bytes over the link, before the phase
   FedTransfer* transfer_ = nullptr;
   size_t to_device_ = 0, home_ = 0;  // its queues
 

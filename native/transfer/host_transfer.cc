@@ -98,7 +98,11 @@ class Worker {
     slot.moved->synchronize();
     slot.moved = nullptr;
     schedule_.arrived(slot.block);
-    if (slot.block.direct || schedule_.queue(slot.block).direction == HostQueue::Direction::to_device) return;
+    const HostQueue& queue = schedule_.queue(slot.block);
+    const bool to_device = queue.direction == HostQueue::Direction::to_device;
+    LinkTraffic& traffic = queue.device->traffic();
+    (to_device ? traffic.to_device : traffic.to_host) += slot.block.bytes;
+    if (slot.block.direct || to_device) return;
     transferring::for_each_part(slot.block, [&](char* target, const char*, size_t bytes, size_t at) {
       copy_past_caches(target, slot.buffer + at, bytes);
     });

@@ -199,6 +199,32 @@ TEST(StreamedJoin, SpillsWhatTheDeviceCannotKeep) {
   }
 }
 
+/// Each tuple crosses the link once, spilled ones three times, and each row once.
+TEST(StreamedJoin, MovesWhatItMust) {
+  std::mt19937_64 random(41);
+  Rows build(40000);
+  for (uint64_t i = 0; i < build.size(); ++i) build[i] = 3 * i;
+  std::shuffle(build.begin(), build.end(), random);
+  const Rows probe = draw(random, 50000, 3 * build.size(), 0, 8);
+  const JoinRequest request{.kind = JoinKind::inner, .build_left = true};
+  for (const uint32_t rounds : {1u, 4u}) {
+    const size_t limit =
+        hash_join_device_bytes({8, 8}, build.size(), {8, 8}, probe.size(), 1, request, rounds, *make_engine(1, Place::far));
+    const auto engine = make_engine(1, Place::far, limit);
+    const JoinKeys keys = make_keys(*engine, build, probe, {8, 8, 8, true});
+    LinkTraffic& moved = engine->devices[0]->traffic();
+    moved.reset();
+    Job job;
+    const JoinRows rows = hash_join(*engine, keys, request, {{0}, rounds, 0}, job);
+    ASSERT_EQ(rows.spilled_rows > 0, rounds > 1);
+    EXPECT_EQ(moved.to_device, 16 * (build.size() + probe.size() + rows.spilled_rows));
+    EXPECT_EQ(moved.to_host, 16 * (rows.size + rows.spilled_rows));
+    uint64_t recorded = 0;
+    for (const PhaseStats& phase : job.phases()) recorded += phase.bytes;
+    EXPECT_EQ(recorded, 2 * (moved.to_device + moved.to_host));
+  }
+}
+
 /// So many build tuples have one key that the first round, which was to keep some partitions, keeps none; and then the round that
 /// joins them needs more memory than the others. With a limit that is in the way it says so.
 TEST(StreamedJoin, StandsBuildSidesThatCrowd) {

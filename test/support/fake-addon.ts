@@ -446,7 +446,18 @@ function fakeDevice(
   peers: number[],
 ): DeviceDescription {
   const name = kind === 'gpu' ? `Fake GPU ${number}` : `host ${number}`;
-  return { kind, ordinal, name, memoryBytes: limitBytes, limitBytes, peakBytes: 0, residentBytes: 0, peers };
+  return {
+    kind,
+    ordinal,
+    name,
+    memoryBytes: limitBytes,
+    limitBytes,
+    peakBytes: 0,
+    bytesToDevice: 0,
+    bytesToHost: 0,
+    residentBytes: 0,
+    peers,
+  };
 }
 
 function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine {

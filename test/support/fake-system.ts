@@ -55,6 +55,8 @@ export function gpuAddon(
     memoryBytes: 141 * GIB,
     limitBytes: 112 * GIB,
     peakBytes: 0,
+    bytesToDevice: 0,
+    bytesToHost: 0,
     residentBytes: 0,
     peers: gpus.map((_, other) => other).filter((other) => other !== ordinal),
     architecture: '9.0',

@@ -25,6 +25,8 @@ describe('the plan of a sort', () => {
     memoryBytes: 80 * GIB,
     limitBytes: 64 * GIB,
     peakBytes: 0,
+    bytesToDevice: 0,
+    bytesToHost: 0,
     residentBytes: 0,
     peers: [0, 1, 2, 3].filter((other) => other !== ordinal),
   });

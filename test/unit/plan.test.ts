@@ -35,6 +35,8 @@ function resources(devices: number, deviceLimit: number, memoryLimitBytes = 64 *
     memoryBytes: deviceLimit,
     limitBytes: deviceLimit,
     peakBytes: 0,
+    bytesToDevice: 0,
+    bytesToHost: 0,
     residentBytes: 0,
     peers: [],
   });
