@@ -10,10 +10,10 @@ namespace warpjoin::streaming {
 namespace {
 
 /// Of waves: a part of what the device keeps of the build side, at least the least. Small ones leave little to do before the
-/// first one is here and after the last, but each costs launches, and a look at each piece of each partition. Where a part of the
-/// build side is kept, they take no more memory than they need.
-constexpr size_t kPartOfBuild = 32, kLeastWaveBytes = size_t{128} << 20, kLeastSpillingWaveBytes = size_t{64} << 20;
-constexpr size_t kMostWaveBytes = size_t{1} << 30;
+/// first one is here and after the last, but each costs launches, and a look at each piece of each partition.
+constexpr size_t kPartOfBuild = 32, kLeastWaveBytes = size_t{128} << 20, kMostWaveBytes = size_t{1} << 30;
+/// Where a part of the build side is kept, waves take no more memory than they need, and little beside what is kept.
+constexpr size_t kPartOfKept = 4, kLeastSpillingWaveBytes = size_t{64} << 20, kSmallestWaveBytes = size_t{1} << 20;
 /// The waves that a relation has at least where it is spilled, or where it is to have some, however small it is.
 constexpr uint64_t kLeastWaves = 8;
 /// For keys that crowd there is room in any case where that takes no more.
@@ -49,7 +49,7 @@ Shape Shape::in_rounds(Primitives& primitives, uint32_t rounds, uint32_t stay) c
   shape.bits = bits_for(rounds);
   shape.cached = stay;
   const uint64_t kept = shape.expected_rows(build_rows, stay);
-  shape.set_waves(kept, kLeastSpillingWaveBytes, true);
+  shape.set_waves(kept, std::clamp(kept * build.tuple_bytes() / kPartOfKept, kSmallestWaveBytes, kLeastSpillingWaveBytes), true);
   shape.keep(primitives, kept);
   return shape;
 }

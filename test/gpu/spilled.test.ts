@@ -5,17 +5,17 @@ import { random } from '../support/tables.js';
 
 test('each tuple crosses the link once, spilled ones three times, and each row once', async () => {
   const draw = random(3);
-  const keys = BigInt64Array.from({ length: 3_000_000 }, (_, row) => BigInt(row) * 5n);
-  const probe = BigInt64Array.from({ length: 4_000_000 }, () => BigInt(draw(15_000_000)));
+  const keys = BigInt64Array.from({ length: 16_000_000 }, (_, row) => BigInt(row) * 5n);
+  const probe = BigInt64Array.from({ length: 16_000_000 }, () => BigInt(draw(80_000_000)));
   const [left, right] = [keys, probe].map((side) => ({ keys: side, values: side.map((key) => key * 3n) })) as [
     { keys: BigInt64Array; values: BigInt64Array },
     { keys: BigInt64Array; values: BigInt64Array },
   ];
-  for (const deviceMemoryLimit of ['8GiB', '40MiB']) {
+  for (const deviceMemoryLimit of ['8GiB', '256MiB']) {
     await using engine = await createEngine({ devices: [0], memoryLimit: '8GiB', deviceMemoryLimit });
     const pairs = await engine.joinKeys(left, right, { algorithm: 'radix-hash' });
     const { spilledRows, devices } = pairs.stats;
-    expect(spilledRows > 0).toBe(deviceMemoryLimit === '40MiB');
+    expect(spilledRows > 0).toBe(deviceMemoryLimit === '256MiB');
     const tuples = keys.length + probe.length + spilledRows;
     const rowBytes = pairs.keys.BYTES_PER_ELEMENT + pairs.r.BYTES_PER_ELEMENT + pairs.s.BYTES_PER_ELEMENT;
     expect(devices[0]!.bytesToDevice).toBe(16 * tuples);
