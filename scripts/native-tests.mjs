@@ -1,6 +1,6 @@
 // Builds and runs the C++ tests, but those of GPUs, under ASan + UBSan and under TSan: npm run test:native [-- asan|tsan|plain ...]
-// WARPJOIN_NATIVE_SHARE, a number below 1: each file of tests is built for one sanitizer alone, and so much of those tests is run;
-// both are drawn anew each time. WARPJOIN_TEST_FILES: only these files, a regular expression for what stands before _test.cc.
+// WARPJOIN_NATIVE_SHARE, at most a half: so much of the files of tests for each of the two, others for each and each time.
+// WARPJOIN_TEST_FILES: only these files, a regular expression for what stands before _test.cc.
 import { spawn, spawnSync } from 'node:child_process';
 import { readdirSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
@@ -15,7 +15,7 @@ const filters = {
   asan: '-LargeJoin.*',
   tsan: '-Large*:Devices*1:Devices*3:Devices*4:Devices*8:Threads*1:Threads*3:ChangingInput.*:*WhileInputsChange',
 };
-const share = Number(process.env.WARPJOIN_NATIVE_SHARE ?? 1);
+const share = Number(process.env.WARPJOIN_NATIVE_SHARE ?? 0);
 const named = process.argv.slice(2).filter((name) => name in sanitizers);
 
 function run(command, args, env = {}) {
@@ -27,14 +27,11 @@ function run(command, args, env = {}) {
 async function runShards(command, args, env) {
   const cores = availableParallelism();
   const shards = 8 * cores;
-  const first = Math.floor(Math.random() * shards);
-  const end = Math.ceil(share * shards);
-  if (end < shards) console.log(`-- ${end} of ${shards} shares, from share ${first} on`);
   let next = 0;
   let passed = true;
   const runOnCore = async () => {
-    while (passed && next < end) {
-      const own = { GTEST_TOTAL_SHARDS: String(shards), GTEST_SHARD_INDEX: String((first + next++) % shards) };
+    while (passed && next < shards) {
+      const own = { GTEST_TOTAL_SHARDS: String(shards), GTEST_SHARD_INDEX: String(next++) };
       const child = spawn(command, args, { stdio: 'inherit', env: { ...process.env, ...env, ...own } });
       passed = (await new Promise((resolve) => child.on('close', resolve))) === 0 && passed;
     }
@@ -46,15 +43,10 @@ async function runShards(command, args, env) {
 /** Of each run the files of tests that it builds, as a regular expression for what stands before _test.cc. */
 function filesOf(names) {
   const wanted = process.env.WARPJOIN_TEST_FILES;
-  if (wanted || share >= 1) return names.map(() => wanted ?? '.*');
+  if (wanted || !share) return names.map(() => wanted ?? '.*');
   const files = readdirSync('test/native').filter((file) => file.endsWith('_test.cc') && !file.startsWith('gpu_'));
-  files.sort(() => Math.random() - 0.5);
-  return names.map((_, turn) =>
-    files
-      .filter((_, i) => i % names.length === turn)
-      .map((file) => file.replace('_test.cc', ''))
-      .join('|'),
-  );
+  const drawn = files.map((file) => file.replace('_test.cc', '')).sort(() => Math.random() - 0.5);
+  return names.map(() => drawn.splice(0, Math.ceil(share * files.length)).join('|'));
 }
 
 const names = named.length ? named : ['asan', 'tsan'];

@@ -175,9 +175,9 @@ describeDevices((devices) => {
     const left = vector(one);
     const right = other === null ? left : vector(other);
     for (const [leftRows, rightRows, nulls] of [
-      [500, 400, 0],
-      [100, 900, 0],
-      [300, 350, 9],
+      [200, 150, 0],
+      [60, 300, 0],
+      [150, 170, 9],
     ] as const) {
       const places = (rows: number, of: arrow.Vector) =>
         Array.from({ length: rows }, () => (nulls && draw(nulls) === 0 ? null : draw(of.length)));
