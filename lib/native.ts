@@ -286,7 +286,7 @@ export interface NativeEngine {
   memory(): { usedBytes: number; peakBytes: number; limitBytes: number };
   /** Sets another limit of host memory, for what is allocated from now on. */
   setMemoryLimit(bytes: number): void;
-  /** Restarts the peaks of memory() and devices(). */
+  /** Restarts the peaks of memory() and devices(), and what devices() say of bytes moved. */
   resetPeaks(): void;
   /** No buffer of a column that steps make has more than `maxBufferBytes` (1 GiB if not given), but for a longer single value. */
   createJob(maxBufferBytes?: number): NativeJob;

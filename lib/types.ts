@@ -29,7 +29,7 @@ export interface DeviceStats {
   kind: 'host' | 'gpu';
   /** Most bytes of its memory in use at once. */
   peakBytes: number;
-  /** Bytes that came over its link from host memory, and that went there; nothing moves to and from host devices. */
+  /** Bytes of columns, keys and rows that came over its link from host memory, and that went there; 0 for host devices. */
   bytesToDevice: number;
   bytesToHost: number;
 }

@@ -52,7 +52,8 @@ struct DeviceInfo {
   std::string failure;      ///< why this process can't use it any more; empty: it can
 };
 
-/// Bytes that transfers moved over a device's link.
+/// Bytes that transfers (transfer/host_transfer.h) moved over a device's link to host memory, since it was reset. Copies between
+/// devices, and of a few bytes for the host to see, are not in it.
 struct LinkTraffic {
   std::atomic<uint64_t> to_device{0}, to_host{0};
 

@@ -1,4 +1,4 @@
-/** Joins that one GPU has too little memory for: what moves over its link, and what explain() says of it. */
+/** Joins that one GPU has too little memory for: what moves over its link. */
 import { expect, test } from 'vitest';
 import { createEngine } from '../../lib/index.js';
 import { random } from '../support/tables.js';
