@@ -42,6 +42,8 @@ const running = {
 const resident = flag(false, 'Whether the result stays on the GPUs, as a LoadedTable.');
 
 const SORT_ALGORITHMS = ['auto', 'merge', 'radix', 'sample'] as const;
+/** Algorithms of joins that can be asked for. */
+export const JOIN_ALGORITHMS = ['auto', 'radix-hash', 'triton', 'sort-merge'] as const;
 
 export const JOIN_KINDS = ['inner', 'left', 'right', 'full', 'semi', 'anti', 'cross'] as const;
 /** Which rows a join keeps: see Engine.join(). */
@@ -73,7 +75,12 @@ export const joinSchema = {
     'Rows of the result at most: the first ones from offset on, in the order of maintainOrder.',
   ),
   offset: count(0, 0, 'Rows of the join to leave out before the first one of the result.'),
-  algorithm: choice(['auto', 'radix-hash', 'sort-merge'], 'auto', 'How to join. auto: what the cost model finds cheapest.'),
+  algorithm: choice(
+    JOIN_ALGORITHMS,
+    'auto',
+    'How to join. auto: what the cost model finds cheapest. triton: a hash join that spills to host memory what the GPUs do not hold; ' +
+      'radix-hash: one that fails with ERR_MEMORY_LIMIT instead.',
+  ),
   sortAlgorithm: choice(SORT_ALGORITHMS, 'auto', 'How a sort-merge join sorts.'),
   resident,
   buildSide: choice(['auto', 'left', 'right'], 'auto', 'Which side the hash tables hold. auto: the one with fewer rows.'),
@@ -288,7 +295,7 @@ export interface JoinSettings {
   validate: 'm:m' | '1:m' | 'm:1' | '1:1';
   /** The side whose order the rows keep; null: any order. */
   order: Side | null;
-  algorithm: 'auto' | 'radix-hash' | 'sort-merge';
+  algorithm: (typeof JOIN_ALGORITHMS)[number];
   sortAlgorithm: SortAlgorithmChoice;
   resident: boolean;
   buildSide: 'auto' | 'left' | 'right';

@@ -1,7 +1,7 @@
 /** The commands and their options, once: parsing, checks of values, help, completion and the hints for mistyped names come from here. */
 
 import { FORMATS } from '../io/formats.js';
-import { JOIN_KINDS } from '../options.js';
+import { JOIN_ALGORITHMS, JOIN_KINDS } from '../options.js';
 
 /** What the value of an option is, where that is checked: see values.ts. */
 export type ValueKind = 'count' | 'positive' | 'size' | 'character' | 'names' | 'keys' | 'by' | 'renames' | 'casts';
@@ -114,7 +114,7 @@ const joinOptions: Record<string, OptionSpec> = {
   coalesce: { help: 'make one column of both key columns of a full join, as other joins do' },
   select,
   suffix: { value: 'TEXT', help: 'appended to names of RIGHT that LEFT has too (default: _right)' },
-  algorithm: { value: 'NAME', choices: ['auto', 'radix-hash', 'sort-merge'], help: 'auto (default), radix-hash or sort-merge' },
+  algorithm: { value: 'NAME', choices: JOIN_ALGORITHMS, help: 'auto (default), radix-hash, triton or sort-merge' },
   validate: {
     value: 'KIND',
     choices: ['m:m', '1:m', 'm:1', '1:1'],

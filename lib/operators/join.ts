@@ -469,7 +469,7 @@ async function planInstead(call: Call, { keyed, plan, resources }: Prepared, why
   const { keys, shape, deviceBytes } = keyed!;
   const left = { ...call.resources, links: resources.links };
   return planInOrder(call, keys, shape, async (of) => ({
-    plan: { ...planWithoutHash(of, deviceBytes, left, why), loaded: plan.loaded },
+    plan: { ...planWithoutHash(of, deviceBytes, left, plan, why), loaded: plan.loaded },
     resources: left,
   }));
 }

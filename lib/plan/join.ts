@@ -170,18 +170,21 @@ interface Context {
 
 function choose(context: Context): JoinPlan {
   const { algorithm } = context.request;
-  if (algorithm === 'radix-hash') return { ...hashJoin(context), reason: 'asked for' };
   if (algorithm === 'sort-merge') return { ...mergeJoin(context), reason: 'asked for' };
+  if (algorithm !== 'auto') {
+    const nothingSpills = algorithm === 'triton' && !onGpus(context.resources);
+    return { ...hashJoin(context), reason: nothingSpills ? 'host devices have nothing to spill' : 'asked for' };
+  }
   if (context.request.rowsAreKeysOf) return lookupJoin(context, context.request.rowsAreKeysOf);
   const [hash, noHash] = attempt(() => hashJoin(context));
   const [merge, noMerge] = attempt(() => mergeJoin(context));
   if (!hash) {
     if (!merge) throw noHash;
-    return { ...merge, reason: `radix-hash doesn't fit: ${noHash!.message}` };
+    return { ...merge, reason: `${hashName(context)} doesn't fit: ${noHash!.message}` };
   }
   if (!merge) return { ...hash, reason: `sort-merge doesn't fit: ${noMerge!.message}` };
   const [hashTime, mergeTime] = [milliseconds(hash.steps), milliseconds(merge.steps)];
-  const reason = `cheapest: radix-hash ${hashTime.toFixed(1)} ms, sort-merge ${mergeTime.toFixed(1)} ms`;
+  const reason = `cheapest: ${hash.algorithm} ${hashTime.toFixed(1)} ms, sort-merge ${mergeTime.toFixed(1)} ms`;
   return { ...(hashTime <= mergeTime ? hash : merge), reason };
 }
 
@@ -224,6 +227,10 @@ function lookupJoin({ request, leastRowsBytes, resources }: Context, side: Side)
     steps: [step],
   };
 }
+
+/** What a hash join is called: it spills on GPUs, unless it was asked for by the name of the one that does not. */
+const hashName = ({ request, resources }: Context): 'radix-hash' | 'triton' =>
+  onGpus(resources) && request.algorithm !== 'radix-hash' ? 'triton' : 'radix-hash';
 
 function hashJoin(context: Context): JoinPlan {
   const { left, right, how, rowBytes } = context.request;
@@ -290,13 +297,19 @@ function hashJoinOn(context: Context, traffic: Traffic, devicesReason: string | 
   const count = resources.devices.length;
   const inputBytes =
     hostBlocks(left.tuples, left.keyBytes, left.valueBytes) + hostBlocks(right.tuples, right.keyBytes, right.valueBytes);
+  const algorithm = hashName(context);
+  const mostRounds = onGpus(resources) && algorithm === 'radix-hash' ? 1 : MAX_ROUNDS;
   // The rows to expect may be more than there are: they leave room for themselves if they can.
-  const rounds =
-    fewestRounds(context, context.rowsBytes, inputBytes) ?? fewestRounds(context, context.leastRowsBytes, inputBytes);
-  const hostBytes = context.leastRowsBytes + ((rounds ?? MAX_ROUNDS) > 1 ? inputBytes : 0);
+  const fewest = (rowsBytes: number) => fewestRounds(context, rowsBytes, inputBytes, mostRounds);
+  const rounds = fewest(context.rowsBytes) ?? fewest(context.leastRowsBytes);
+  const hostBytes = context.leastRowsBytes + ((rounds ?? mostRounds) > 1 ? inputBytes : 0);
   if (rounds === null) {
-    const needed = deviceBytes.hash(count, buildLeft, MAX_ROUNDS);
-    throw deviceLimitError(`A hash join in ${MAX_ROUNDS} rounds`, needed, deviceBudget(resources, hostBytes), resources);
+    const needed = deviceBytes.hash(count, buildLeft, mostRounds);
+    const [what, remedy] =
+      mostRounds === 1
+        ? ['A radix-hash join', 'algorithm "triton" spills what the devices do not hold.']
+        : [`A hash join in ${mostRounds} rounds`];
+    throw deviceLimitError(what!, needed, deviceBudget(resources, hostBytes), resources, remedy);
   }
   const join: HashJoinStep = {
     op: 'hashJoin',
@@ -311,7 +324,7 @@ function hashJoinOn(context: Context, traffic: Traffic, devicesReason: string | 
       : hostHashEstimate(left, right, buildLeft, rounds, expectedRows(how, left.rows, right.rows), rowBytes, resources.threads),
   };
   return {
-    algorithm: 'radix-hash',
+    algorithm,
     reason: '',
     chunksets: rounds,
     rounds,
@@ -322,9 +335,14 @@ function hashJoinOn(context: Context, traffic: Traffic, devicesReason: string | 
   };
 }
 
-/** The fewest rounds of a hash join that fit the devices, with so many bytes of rows on the host; null where none do. */
-function fewestRounds({ buildLeft, deviceBytes, resources }: Context, rowsBytes: number, inputBytes: number): number | null {
-  for (let rounds = 1; rounds <= MAX_ROUNDS; rounds *= 2) {
+/** The fewest rounds of a hash join that fit the devices, with so many bytes of rows on the host; null where no number up to `most` does. */
+function fewestRounds(
+  { buildLeft, deviceBytes, resources }: Context,
+  rowsBytes: number,
+  inputBytes: number,
+  most: number,
+): number | null {
+  for (let rounds = 1; rounds <= most; rounds *= 2) {
     const budget = deviceBudget(resources, rowsBytes + (rounds > 1 ? inputBytes : 0));
     if (deviceBytes.hash(resources.devices.length, buildLeft, rounds) <= budget) return rounds;
   }
@@ -486,16 +504,17 @@ function matchSorted(
   return { step, deviceBytes: deviceBytes.mergeJoin(count, subpartitions) };
 }
 
-/** The plan instead of a hash join that ran out of device memory: one key has too many tuples, which sort-merge can split. */
+/** The plan instead of `hash`, which ran out of device memory: one key has too many tuples, which sort-merge can split. */
 export function planWithoutHash(
   request: JoinRequestShape,
   deviceBytes: JoinDeviceBytes,
   resources: Resources,
+  hash: JoinPlan,
   why: string,
 ): JoinPlan {
   return {
     ...planJoin({ ...request, algorithm: 'sort-merge' }, deviceBytes, resources),
-    reason: `radix-hash doesn't fit: ${why}`,
+    reason: `${hash.algorithm} doesn't fit: ${why}`,
   };
 }
 

@@ -263,13 +263,20 @@ export function readEachOther(devices: readonly DeviceDescription[]): boolean {
   );
 }
 
-/** What a plan can't do for lack of device memory: names the limit that is in the way. */
-export function deviceLimitError(what: string, needBytes: number, budget: number, resources: Resources): WarpjoinError {
+/** What a plan can't do for lack of device memory: names the limit that is in the way, and `remedy`, a sentence, what would do. */
+export function deviceLimitError(
+  what: string,
+  needBytes: number,
+  budget: number,
+  resources: Resources,
+  remedy?: string,
+): WarpjoinError {
   const own = resources.devices.some((device) => device.limitBytes <= budget);
   const limit = own
     ? `deviceMemoryLimit is ${formatBytes(budget)}`
     : `memoryLimit (${formatBytes(resources.memoryLimitBytes)}) leaves ${formatBytes(budget)} for it`;
-  return new WarpjoinError('ERR_MEMORY_LIMIT', `${what} takes at least ${formatBytes(needBytes)} on each device but ${limit}.`);
+  const message = `${what} takes at least ${formatBytes(needBytes)} on each device but ${limit}.`;
+  return new WarpjoinError('ERR_MEMORY_LIMIT', remedy ? `${message} ${remedy}` : message);
 }
 
 /** What `plan` makes, or the error where it does not fit a limit. */

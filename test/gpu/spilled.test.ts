@@ -13,12 +13,16 @@ test('each tuple crosses the link once, spilled ones three times, and each row o
   ];
   for (const deviceMemoryLimit of ['8GiB', '256MiB']) {
     await using engine = await createEngine({ devices: [0], memoryLimit: '8GiB', deviceMemoryLimit });
-    const pairs = await engine.joinKeys(left, right, { algorithm: 'radix-hash' });
+    const pairs = await engine.joinKeys(left, right, { algorithm: 'triton' });
     const { spilledRows, devices } = pairs.stats;
     expect(spilledRows > 0).toBe(deviceMemoryLimit === '256MiB');
     const tuples = keys.length + probe.length + spilledRows;
     const rowBytes = pairs.keys.BYTES_PER_ELEMENT + pairs.r.BYTES_PER_ELEMENT + pairs.s.BYTES_PER_ELEMENT;
     expect(devices[0]!.bytesToDevice).toBe(16 * tuples);
     expect(devices[0]!.bytesToHost).toBe(16 * spilledRows + rowBytes * pairs.keys.length);
+    const kept = engine.joinKeys(left, right, { algorithm: 'radix-hash' });
+    if (spilledRows === 0) expect((await kept).stats.algorithm).toBe('radix-hash');
+    else
+      await expect(kept).rejects.toThrow(/^A radix-hash join takes .* algorithm "triton" spills what the devices do not hold\.$/);
   }
 });

@@ -43,6 +43,7 @@ describe('options that do not go together', () => {
       ['--coalesce'],
       ['--validate', '1:1'],
       ['--algorithm', 'radix-hash'],
+      ['--algorithm', 'triton'],
       ['--nulls-equal'],
     ]) {
       expect(join('--how', 'cross', ...other)).toMatch(new RegExp(`^--how cross does not go with ${other[0]}:`));

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { JoinCountOptions, JoinOptions } from '../../lib/index.js';
-import { DEVICE_COUNTS } from '../support/engines.js';
+import { DEVICE_COUNTS, hashJoin } from '../support/engines.js';
 import {
   bufferBytes,
   type CaseTable,
@@ -58,7 +58,7 @@ const joinCase = fc.record({
   rightRows: rowCounts,
   chunks: fc.integer({ min: 1, max: 4 }),
   how: fc.constantFrom(...KINDS),
-  algorithm: fc.constantFrom('auto' as const, 'radix-hash' as const, 'sort-merge' as const),
+  algorithm: fc.constantFrom('auto' as const, hashJoin, 'sort-merge' as const),
   maintainOrder: fc.constantFrom(...ORDERS),
   buildSide: fc.constantFrom('auto' as const, 'left' as const, 'right' as const),
   offset: fc.constantFrom(0, 0, 1, 7, 100),
@@ -99,7 +99,7 @@ test('joins keep the order that DuckDB gives row numbers, and the rows of it tha
               nullsEqual: named.map(({ nullsEqual }) => nullsEqual),
               ...{ how, maintainOrder, offset, limit, algorithm: c.algorithm, buildSide },
             };
-      const algorithm = c.algorithm === 'sort-merge' ? 'sort-merge' : 'radix-hash';
+      const algorithm = c.algorithm === 'sort-merge' ? 'sort-merge' : hashJoin;
       const room =
         how === 'cross'
           ? { devices: c.devices, chunksets: 1, bytes: () => 0 }

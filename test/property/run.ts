@@ -8,7 +8,7 @@ import type { Engine, EngineOptions } from '../../lib/index.js';
 import { type NativeEngine, type NativeJoinKind, native } from '../../lib/native.js';
 import type { NamedKeyPair, SortAlgorithm } from '../../lib/options.js';
 import { MIN_SUBPARTITIONS } from '../../lib/plan/join.js';
-import { LEAST_DEVICE_LIMIT, nativeDevices, onGpus, splittingEngine, testEngine } from '../support/engines.js';
+import { hashJoin, LEAST_DEVICE_LIMIT, nativeDevices, onGpus, splittingEngine, testEngine } from '../support/engines.js';
 import { Oracle } from './oracle.js';
 
 const RUNS = Number(process.env.WARPJOIN_RUNS ?? 1);
@@ -128,7 +128,7 @@ export interface JoinCase {
   right: Table;
   keys: readonly NamedKeyPair[];
   how: NativeJoinKind;
-  algorithm: 'radix-hash' | 'sort-merge';
+  algorithm: typeof hashJoin | 'sort-merge';
 }
 
 /** Room for a join in about so many rounds, or in so many chunksets of its larger side. */
@@ -147,7 +147,7 @@ export function joinRoom({ left, right, keys: named, how, algorithm }: JoinCase,
     };
     const of = pairs.map((_, index) => index);
     const keys = await probe.joinKeys(job, await relation('left'), of, null, await relation('right'), of, null, pairs);
-    if (algorithm === 'radix-hash') {
+    if (algorithm === hashJoin) {
       const wanted = {
         kind: how,
         countOnly: false,

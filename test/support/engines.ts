@@ -10,6 +10,8 @@ import { engineSchema } from '../../lib/options.js';
 import { parse } from '../../lib/schema.js';
 
 export const onGpus = process.env.WARPJOIN_TEST_DEVICES === 'gpu';
+/** The hash join that takes what is larger than the devices' memory. */
+export const hashJoin = onGpus ? 'triton' : 'radix-hash';
 const most = onGpus ? native().gpus().length : Number.POSITIVE_INFINITY;
 const COUNTS = [1, 2, 3, 4, 8];
 

@@ -383,6 +383,8 @@ describe('joins', () => {
   test('in rounds, a power of two, where it does not', () => {
     const plan = planJoin({ ...request, algorithm: 'radix-hash' }, joinBytes, resources(1, 10_000_000));
     expect(plan).toMatchObject({ algorithm: 'radix-hash', reason: 'asked for', rounds: 8, deviceBytes: 8_000_000 });
+    const spilling = planJoin({ ...request, algorithm: 'triton' }, joinBytes, resources(1, 10_000_000));
+    expect(spilling).toEqual({ ...plan, reason: 'host devices have nothing to spill' });
     // The sides, keys and values, in blocks of 2 MiB.
     expect(plan.hostBytes).toBe((2 * 4 + 2 * 12) * 2 ** 21);
   });
@@ -609,7 +611,7 @@ describe('joins on GPUs', () => {
         reason: '125.8 ms over their links, there and back, 4 devices take 103.5 ms but need more parts',
       },
     ]);
-    const rounds = plan(gpus(2, speeds(FOUR), 6e9), { algorithm: 'radix-hash' });
+    const rounds = plan(gpus(2, speeds(FOUR), 6e9), { algorithm: 'triton' });
     expect(rounds).toMatchObject({ rounds: 4, steps: [{ rounds: 4, devices: [0, 1] }] });
   });
 
@@ -628,8 +630,22 @@ describe('joins on GPUs', () => {
     expect(merged.map(([label]) => label)).toEqual(['sort left', 'sort right', 'merge join']);
     expect(merged[0]![1]).toBeCloseTo((2 * 1.6e9 * 1e3) / usual);
     expect(merged[2]![1]).toBeGreaterThan(((4e9 + 1.6e9) / usual) * 1e3);
-    expect(plan(gpus(1, null)).reason).toMatch(/^cheapest: radix-hash [\d.]+ ms, sort-merge [\d.]+ ms$/);
-    expect(plan(gpus(1, null)).algorithm).toBe('radix-hash');
+    expect(plan(gpus(1, null)).reason).toMatch(/^cheapest: triton [\d.]+ ms, sort-merge [\d.]+ ms$/);
+    expect(plan(gpus(1, null)).algorithm).toBe('triton');
+  });
+
+  test('spill what they do not hold, unless the hash join is asked for that does not', () => {
+    const [all, half] = [gpus(1, null), gpus(1, null, 20e9)];
+    expect(plan(half)).toMatchObject({ algorithm: 'triton', rounds: 2 });
+    expect(plan(half, { algorithm: 'triton' })).toMatchObject({ algorithm: 'triton', reason: 'asked for', rounds: 2 });
+    expect(plan(all, { algorithm: 'radix-hash' })).toMatchObject({ algorithm: 'radix-hash', reason: 'asked for', rounds: 1 });
+    expect(() => plan(half, { algorithm: 'radix-hash' })).toThrow(
+      /^A radix-hash join takes at least 22\.4 GiB on each device but deviceMemoryLimit is 18\.6 GiB\. algorithm "triton" spills what the devices do not hold\.$/,
+    );
+    expect(() => plan(gpus(1, null, 1e8), { algorithm: 'triton' })).toThrow(
+      /^A hash join in 64 rounds takes at least .* but deviceMemoryLimit is 95\.4 MiB\.$/,
+    );
+    expect(plan(gpus(1, null, 2e8)).reason).toMatch(/^triton doesn't fit: A hash join in 64 rounds takes/);
   });
 
   test('sort and match each on the best devices, and explain() says why', () => {
