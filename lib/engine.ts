@@ -353,7 +353,7 @@ export class Engine implements AsyncDisposable {
    */
   async linkSpeeds(options: LinkSpeedsOptions = {}): Promise<MeasuredLinks | null> {
     const { measure, signal } = parse(linkSpeedsSchema, 'linkSpeeds', options);
-    return runCall(this.#core, { signal, onProgress: undefined }, (call) => call.linkSpeeds(measure));
+    return runCall(this.#core, { signal, onProgress: undefined, trace: undefined }, (call) => call.linkSpeeds(measure));
   }
 
   /** @internal Why its calls reject: a device has failed for good. null while all of them work. */

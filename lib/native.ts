@@ -240,12 +240,38 @@ export interface PhaseRecord {
   bytes: number;
 }
 
+/** What a hash join sends home of its inputs, and takes back. */
+export interface HashJoinSpill {
+  /** Tuples of both sides. */
+  rows: number;
+  /** Bytes of these: they cross the links once in each direction. */
+  bytes: number;
+  /** Host memory that is taken for them. */
+  hostBytes: number;
+}
+
+/** What ran when, on a thread of the host or on a stream of a device; times in milliseconds since the job was made. */
+export interface EventRecord {
+  name: string;
+  track: 'thread' | 'toDevice' | 'toHost' | 'kernels';
+  /** The ordinal; 0 for threads. */
+  device: number;
+  /** Of the thread or the stream; null for the stream of direct copies. */
+  number: number | null;
+  /** Of a stream: when it was enqueued, which may be before the event before it has ended. */
+  begin: number;
+  end: number;
+  bytes: number;
+}
+
 /** One user-visible call: passed to each of its native steps. */
 export interface NativeJob {
   cancel(): void;
   /** Rows of work planned so far and done so far, over all steps. */
   progress(): { planned: number; done: number };
   phases(): PhaseRecord[];
+  /** Of a job that keeps them; else none. */
+  events(): EventRecord[];
 }
 
 export interface SortColumnSpec {
@@ -288,8 +314,11 @@ export interface NativeEngine {
   setMemoryLimit(bytes: number): void;
   /** Restarts the peaks of memory() and devices(), and what devices() say of bytes moved. */
   resetPeaks(): void;
-  /** No buffer of a column that steps make has more than `maxBufferBytes` (1 GiB if not given), but for a longer single value. */
-  createJob(maxBufferBytes?: number): NativeJob;
+  /**
+   * No buffer of a column that steps make has more than `maxBufferBytes` (1 GiB if not given), but for a longer single value. `traced`
+   * (false if not given): it keeps events.
+   */
+  createJob(maxBufferBytes?: number, traced?: boolean): NativeJob;
   /** Why every step rejects: a device has failed for good. null while all of them work. */
   failure(): string | null;
   /** Waits for running steps, then frees all memory. Later calls throw. */
@@ -372,6 +401,8 @@ export interface NativeEngine {
   ): Promise<JoinKeysHandle>;
   /** Device memory of a hash join in so many rounds, on each device, where keys spread evenly. */
   hashJoinDeviceBytes(keys: JoinKeysHandle, devices: number, request: NativeJoinRequest, rounds: number): number;
+  /** What a hash join in so many rounds spills, with what the devices have free now, where hashing spreads its keys evenly. */
+  hashJoinSpill(keys: JoinKeysHandle, devices: number, request: NativeJoinRequest, rounds: number): HashJoinSpill;
   mergeJoinDeviceBytes(keys: JoinKeysHandle, devices: number, subpartitions: number): number;
   hashJoin(
     job: NativeJob,

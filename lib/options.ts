@@ -37,7 +37,13 @@ const running = {
     'Called about every 50 ms with { fraction, step }, and with fraction 1 at the end.',
   ),
   signal: abortSignal("Aborts the call: it rejects with the signal's reason and frees what it holds."),
+  trace: text(
+    undefined,
+    'A file to write to what ran when: the steps, the phases and copies of each thread, and each stream of each GPU and direction, as ' +
+      'Chrome trace events, which Perfetto opens. It is replaced if it is there, and written if the call fails, too.',
+  ),
 };
+const runningOptions = ['onProgress', 'signal', 'trace'] as const;
 
 const resident = flag(false, 'Whether the result stays on the GPUs, as a LoadedTable.');
 
@@ -114,8 +120,7 @@ const matchOptions = [
   'maintainOrder',
   'limit',
   'offset',
-  'onProgress',
-  'signal',
+  ...runningOptions,
 ] as const;
 export const joinCountSchema = pick(joinSchema, matchOptions);
 export const joinIndicesSchema = pick(joinSchema, matchOptions);
@@ -135,8 +140,7 @@ export const joinKeysSchema = {
     'algorithm',
     'sortAlgorithm',
     'buildSide',
-    'onProgress',
-    'signal',
+    ...runningOptions,
   ]),
 };
 
@@ -191,11 +195,11 @@ export const sortSchema = {
 };
 export const sortPairsSchema = {
   descending: flag(false, 'Greatest first.'),
-  ...pick(sortSchema, ['algorithm', 'onProgress', 'signal']),
+  ...pick(sortSchema, ['algorithm', ...runningOptions]),
 };
 
-export const sortIndicesSchema = pick(sortSchema, ['by', 'limit', 'offset', 'algorithm', 'onProgress', 'signal']);
-export const isSortedSchema = pick(sortSchema, ['by', 'onProgress', 'signal']);
+export const sortIndicesSchema = pick(sortSchema, ['by', 'limit', 'offset', 'algorithm', ...runningOptions]);
+export const isSortedSchema = pick(sortSchema, ['by', ...runningOptions]);
 export const searchSortedSchema = {
   by,
   side: choice(
@@ -307,6 +311,7 @@ export type SortAlgorithm = Exclude<SortAlgorithmChoice, 'auto'>;
 export interface Running {
   onProgress: ((progress: Progress) => void) | undefined;
   signal: Signal | undefined;
+  trace: string | undefined;
 }
 
 /** Checks what the schema can't: which options go together. `call` names the function in messages. */

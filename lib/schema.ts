@@ -122,7 +122,7 @@ export function flags(fallback: boolean, each: string, description: string): Opt
   };
 }
 
-export function text(fallback: string, description: string): Option<string> {
+export function text<F extends string | undefined>(fallback: F, description: string): Option<string, string | F> {
   return {
     expected: 'a string that is not empty',
     description,

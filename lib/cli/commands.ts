@@ -68,6 +68,7 @@ async function deliver(request: Run, context: Context, operation: Operation, inp
   const { table, count, stats } = await operation.run(engine, tables, target.shownRows, {
     signal,
     onProgress: ({ fraction, step }) => progress.show(step, fraction),
+    ...given({ trace: options.text('trace') }),
   });
   const ran = performance.now();
   if (target.path !== STANDARD) progress.show(`writing ${target.path}`);

@@ -11,6 +11,8 @@ import { parseBy } from './values.js';
 export interface Running {
   signal: AbortSignal;
   onProgress?: (progress: Progress) => void;
+  /** A file for the trace. */
+  trace?: string;
 }
 
 export interface Made {
@@ -98,7 +100,7 @@ export function joinOperation(options: Options): Operation {
       const result = await engine.join(left!, right!, { ...all, ...bound, ...running });
       const rows = result.numRows;
       if (rows < most || most === limit) return { table: result, count: { rows }, stats: result.stats };
-      const counted = { ...keys, ...matching, ...running } as object as JoinOptions;
+      const counted = { ...keys, ...matching, ...running, trace: undefined } as object as JoinOptions;
       return { table: result, count: { rows: await engine.joinCount(left!, right!, counted) }, stats: result.stats };
     },
     explain: (engine, [left, right], more) => engine.explain('join', left!, right!, { ...all, ...more }),

@@ -155,6 +155,10 @@ const sortOptions: Record<string, OptionSpec> = {
   algorithm: { value: 'NAME', choices: ['auto', 'merge', 'radix', 'sample'], help: 'auto (default), merge, radix or sample' },
 };
 
+const trace: Record<string, OptionSpec> = {
+  trace: { value: 'FILE', help: 'write what ran when to this file, as Chrome trace events; Perfetto opens it' },
+};
+
 const analyze: Record<string, OptionSpec> = { analyze: { help: 'run the plan too, and show what its steps took' } };
 
 const links: Record<string, OptionSpec> = {
@@ -165,7 +169,7 @@ export const commands = {
   join: {
     operands: ['LEFT', 'RIGHT'],
     summary: 'join two files',
-    options: { ...joinOptions, ...result, ...files, ...engine, ...everywhere },
+    options: { ...joinOptions, ...result, ...trace, ...files, ...engine, ...everywhere },
     examples: [
       'warpjoin join flights.parquet airports.csv --left-on origin --right-on iata',
       'warpjoin join "orders/*.parquet" customers.csv --on customer_id --how left -o out.parquet',
@@ -177,7 +181,7 @@ export const commands = {
     operands: ['FILE'],
     several: true,
     summary: 'sort files by one column or several',
-    options: { ...sortOptions, ...result, ...files, ...engine, ...everywhere },
+    options: { ...sortOptions, ...result, ...trace, ...files, ...engine, ...everywhere },
     examples: [
       'warpjoin sort flights.parquet --by delay:desc,date',
       'warpjoin sort events.csv --by country,ts:desc:nulls-first -o sorted.arrow',
@@ -188,7 +192,7 @@ export const commands = {
     operands: ['FILE'],
     several: true,
     summary: 'keep one row of each key of files',
-    options: { ...uniqueOptions, ...result, ...files, ...engine, ...everywhere },
+    options: { ...uniqueOptions, ...result, ...trace, ...files, ...engine, ...everywhere },
     examples: [
       'warpjoin unique events.parquet --on user,day --keep last --maintain-order',
       'warpjoin unique names.csv -o distinct.csv',

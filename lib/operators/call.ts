@@ -12,6 +12,7 @@ import { LEAST_BYTES_FOR_A_CHOICE } from '../plan/device-set.js';
 import { type Work, whyProcessor } from '../plan/placement.js';
 import { attempt as attemptPlan, deviceChoices, type Plan, type Resources, type Step } from '../plan/plan.js';
 import { formatBytes } from '../sizes.js';
+import { type Traced, type TracedStep, tracing } from '../trace.js';
 import type { Stats } from '../types.js';
 import type { Tables } from './load.js';
 import { reclaim } from './reclaim.js';
@@ -108,8 +109,10 @@ export class Call {
   readonly #shortage: Shortage | null;
   readonly #handles = new Set<Releasable>();
   readonly #buffers = new HeldBuffers();
-  readonly #steps: { name: string; milliseconds: number }[] = [];
+  readonly #steps: TracedStep[] = [];
   readonly #started = performance.now();
+  /** When its job was made, in milliseconds since it was started. */
+  readonly #jobBegan: number;
   #progress = { base: 0, share: 0, planned: 0, done: 0, step: '', fraction: 0 };
   #stepsBeforePlan = 0;
   #planMilliseconds = 0;
@@ -120,7 +123,19 @@ export class Call {
     this.#running = running;
     this.#shortage = shortage;
     core.native.resetPeaks();
-    this.job = core.givesArrays ? core.native.createJob(MAX_ARRAY_BYTES) : core.native.createJob();
+    this.job = core.native.createJob(core.givesArrays ? MAX_ARRAY_BYTES : undefined, running.trace !== undefined);
+    this.#jobBegan = this.#sinceStart();
+  }
+
+  #sinceStart(): number {
+    return performance.now() - this.#started;
+  }
+
+  /** What it did up to now. */
+  traced(): Traced {
+    const at = (milliseconds: number): number => milliseconds + this.#jobBegan;
+    const events = this.job.events().map((event) => ({ ...event, begin: at(event.begin), end: at(event.end) }));
+    return { steps: this.#steps, events, devices: this.native.devices() };
   }
 
   get deviceReason(): string {
@@ -179,11 +194,11 @@ export class Call {
     this.check();
     const { planned, done } = this.job.progress();
     this.#progress = { ...this.#progress, share: this.#shareOf(step), planned, done, step: name };
-    const start = performance.now();
+    const begin = this.#sinceStart();
     try {
       return await work();
     } finally {
-      this.#steps.push({ name, milliseconds: performance.now() - start });
+      this.#steps.push({ name, begin, end: this.#sinceStart() });
       this.#progress.base += this.#progress.share;
       this.#progress.share = 0;
     }
@@ -304,10 +319,10 @@ export class Call {
       deviceChoices: deviceChoices(plan),
       algorithm: plan.algorithm,
       algorithmReason: plan.reason,
-      milliseconds: performance.now() - this.#started,
+      milliseconds: this.#sinceStart(),
       inputRows,
       outputRows,
-      steps: [...this.#steps],
+      steps: this.#steps.map(({ name, begin, end }) => ({ name, milliseconds: end - begin })),
       phases: this.job.phases(),
       peakMemoryBytes: this.native.memory().peakBytes,
       skew,
@@ -338,22 +353,25 @@ export function placed(core: EngineCore, work: Work | null): EngineCore {
  */
 export async function runCall<T>(core: EngineCore, running: Running, body: (call: Call) => Promise<T>): Promise<T> {
   running.signal?.throwIfAborted();
-  return core.enqueue(running.signal, async () => {
-    let { usedBytes: heldBytes } = core.native.memory();
-    try {
-      return await withLessDeviceMemory(core, running, body);
-    } catch (error) {
-      if (!isShort(error)) throw error;
-      if (!(await reclaim(core.native, heldBytes))) throw namingHeld(heldBytes, error);
-    }
-    running.signal?.throwIfAborted();
-    heldBytes = core.native.memory().usedBytes;
-    try {
-      return await withLessDeviceMemory(core, running, body);
-    } catch (error) {
-      throw isShort(error) ? namingHeld(heldBytes, error) : error;
-    }
-  });
+  return tracing(running.trace, (keep) =>
+    core.enqueue(running.signal, async () => {
+      const run = () => withLessDeviceMemory(core, running, body, keep);
+      let { usedBytes: heldBytes } = core.native.memory();
+      try {
+        return await run();
+      } catch (error) {
+        if (!isShort(error)) throw error;
+        if (!(await reclaim(core.native, heldBytes))) throw namingHeld(heldBytes, error);
+      }
+      running.signal?.throwIfAborted();
+      heldBytes = core.native.memory().usedBytes;
+      try {
+        return await run();
+      } catch (error) {
+        throw isShort(error) ? namingHeld(heldBytes, error) : error;
+      }
+    }),
+  );
 }
 
 /** Whether a call failed for want of host memory. */
@@ -369,11 +387,18 @@ function namingHeld(heldBytes: number, error: WarpjoinError): WarpjoinError {
   return new WarpjoinError(error.code, `${error.message.replace(/\.?$/, '.')} ${held}`, { cause: error.cause ?? error });
 }
 
-async function withLessDeviceMemory<T>(core: EngineCore, running: Running, body: (call: Call) => Promise<T>): Promise<T> {
+type Keep = ((traced: Traced) => void) | null;
+
+async function withLessDeviceMemory<T>(
+  core: EngineCore,
+  running: Running,
+  body: (call: Call) => Promise<T>,
+  keep: Keep,
+): Promise<T> {
   let shortage: Shortage | null = null;
   for (let replans = 0; ; replans++) {
     try {
-      return await attempt(core, running, body, shortage);
+      return await attempt(core, running, body, shortage, keep);
     } catch (error) {
       // What planning throws has no cause: there is no plan that takes so little.
       if (shortage && error instanceof WarpjoinError && error.cause === undefined) throw shortage.error;
@@ -390,6 +415,7 @@ async function attempt<T>(
   running: Running,
   body: (call: Call) => Promise<T>,
   shortage: Shortage | null,
+  keep: Keep,
 ): Promise<T> {
   const { signal, onProgress } = running;
   const call = new Call(core, running, shortage);
@@ -411,6 +437,7 @@ async function attempt<T>(
   } finally {
     clearInterval(timer);
     signal?.removeEventListener('abort', abort);
+    keep?.(call.traced());
     call.release();
     core.tables.endCall(succeeded);
   }

@@ -292,6 +292,7 @@ async function prepareFromHost(call: Call, task: JoinTask, why: string | null): 
     sort: ({ keyBytes, valueBytes }, tuples, devices, algorithm, several) =>
       call.native.sortDeviceBytes(keyBytes, valueBytes, tuples, devices, algorithm, several),
     hash: (devices, buildLeft, rounds) => call.native.hashJoinDeviceBytes(keys, devices, { ...request, buildLeft }, rounds),
+    spill: (devices, buildLeft, rounds) => call.native.hashJoinSpill(keys, devices, { ...request, buildLeft }, rounds),
     mergeJoin: (devices, subpartitions) => call.native.mergeJoinDeviceBytes(keys, devices, subpartitions),
     sortMergeJoin: (devices) => call.native.sortMergeJoinDeviceBytes(keys, devices, request),
     order: (rows) => orderBytes(call, task, request, rows),

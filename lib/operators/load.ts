@@ -75,7 +75,9 @@ export class LoadedTable<Columns extends arrow.TypeMap = any> implements AsyncDi
     checkInUse(contents, 'toArrow()');
     // The call refers to this table, or it might be collected while it waits.
     if (!contents.host)
-      await runCall(core, { signal: undefined, onProgress: undefined }, (call) => call.tables.bringHome(call, this.contents));
+      await runCall(core, { signal: undefined, onProgress: undefined, trace: undefined }, (call) =>
+        call.tables.bringHome(call, this.contents),
+      );
     // Record batches were given without a table around them.
     const table = tableIn(contents.library, contents.host!);
     contents.host = table as unknown as ForeignTable;

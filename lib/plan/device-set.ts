@@ -4,16 +4,10 @@
  */
 import type { DeviceDescription, LinkSpeeds } from '../native.js';
 import { COSTS } from './costs.js';
-import { attempt, type Resources } from './plan.js';
+import { attempt, type Resources, type Traffic } from './plan.js';
 
 /** Below this all devices are used: measuring the links would take longer than such calls ever could gain. */
 export const LEAST_BYTES_FOR_A_CHOICE = 2 ** 26;
-
-/** Bytes that cross the links: to the devices, and home. */
-export interface Traffic {
-  there: number;
-  home: number;
-}
 
 export interface DeviceSet {
   /** Ordinals. */

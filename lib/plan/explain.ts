@@ -3,10 +3,18 @@ import { align } from '../align.js';
 import { formatBytes } from '../sizes.js';
 import type { Stats } from '../types.js';
 import { milliseconds } from './costs.js';
-import { deviceChoices, type Plan, type Resources } from './plan.js';
+import { deviceChoices, type Plan, type Resources, type Traffic } from './plan.js';
 
 const number = (value: number): string => Math.round(value).toLocaleString('en-US');
 const time = (value: number): string => `${value < 10 ? value.toFixed(2) : value.toFixed(value < 1000 ? 1 : 0)} ms`;
+
+/** What the plan moves over the links; null where one of its steps on devices does not know. */
+function trafficOf({ steps }: Plan): Traffic | null {
+  const moving = steps.filter((step) => 'devices' in step);
+  if (moving.length === 0 || moving.some(({ traffic }) => !traffic)) return null;
+  const sum = (way: keyof Traffic): number => moving.reduce((bytes, { traffic }) => bytes + traffic![way], 0);
+  return { there: sum('there'), home: sum('home') };
+}
 
 /**
  * The plan of `what`, line by line: choices, limits and steps; with `measured` also what each step took. `deviceReason` says why
@@ -31,6 +39,8 @@ export function explain(
     '',
   ];
   if (keys !== null) lines.splice(-1, 0, `  keys     ${keys}`);
+  const moves = trafficOf(plan);
+  if (moves) lines.splice(-1, 0, `  moves    ${formatBytes(moves.there)} to the devices, ${formatBytes(moves.home)} home`);
   if (plan.inOrder.length > 0) lines.splice(-1, 0, `  order    not sorted, as they are in order: ${plan.inOrder.join(', ')}`);
   if (plan.loaded) {
     const { inputs, reason } = plan.loaded;

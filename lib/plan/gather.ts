@@ -65,6 +65,7 @@ export function gatherStep(
     label: `columns ${planned.map(({ name }) => name).join(', ')} (gather on devices)`,
     columns: indices,
     devices: [...ordinals],
+    traffic: { there, home },
     estimate: { rows, bytes: there + home, milliseconds: time },
   };
   return { step, deviceBytes: bytes };

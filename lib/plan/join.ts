@@ -1,8 +1,8 @@
 /** Plans of joins: which algorithm, which side builds, how many rounds, chunksets and subpartitions. */
-import type { Side } from '../native.js';
+import type { HashJoinSpill, Side } from '../native.js';
 import type { JoinKind, JoinSettings } from '../options.js';
 import { COSTS, estimate, gpuPassSeconds, milliseconds } from './costs.js';
-import { onBestSet, type Traffic, transferSpeeds } from './device-set.js';
+import { onBestSet, transferSpeeds } from './device-set.js';
 import { gatherStep } from './gather.js';
 import { checkHostBytes, hostBlock, hostBlocks, joinRowsBytes } from './memory.js';
 import { type ResultRows, rowsTaken, takingSteps } from './order.js';
@@ -24,6 +24,7 @@ import {
   resultBytes,
   type SortMergeJoinStep,
   type Step,
+  type Traffic,
 } from './plan.js';
 import { columnStep, prefersSample, type SortDeviceBytes, sortSteps, type Tuples } from './sort.js';
 
@@ -66,6 +67,7 @@ export interface JoinRequestShape extends Pick<JoinSettings, 'algorithm' | 'sort
 export interface JoinDeviceBytes {
   sort: SortDeviceBytes;
   hash(devices: number, buildLeft: boolean, rounds: number): number;
+  spill(devices: number, buildLeft: boolean, rounds: number): HashJoinSpill;
   mergeJoin(devices: number, subpartitions: number): number;
   sortMergeJoin(devices: number): number;
   /** Host memory of ordering so many rows, beside them. */
@@ -244,19 +246,22 @@ function hashJoin(context: Context): JoinPlan {
  * What a hash join on GPUs should take: its links, and the passes over what they bring. Several GPUs cut rounds first, and send
  * rows home when all has come. One sends them while its probe side comes, and spills what it can't keep.
  */
-function gpuHashEstimate(request: JoinRequestShape, traffic: Traffic, rounds: number, { devices, links }: Resources): Estimate {
-  const { there, home } = traffic;
+function gpuHashEstimate(
+  { left, right }: JoinRequestShape,
+  { there, home }: Traffic,
+  spill: HashJoinSpill,
+  { devices, links }: Resources,
+): Estimate {
   const { h2d, d2h, both } = transferSpeeds(devices, links);
-  const spilled = (devices.length === 1 ? 1 - 1 / rounds : Math.min(rounds - 1, 1)) * there;
+  const rows = left.tuples + right.tuples;
   const passes = gpuPassSeconds(COSTS.gpuHashJoinPasses, there, devices.length);
   const overlapped = (to: number, from: number): number => Math.max(to / h2d, from / d2h, (to + from) / both);
-  const spilledHome = (home * spilled) / there || 0;
+  const spilledHome = rows > 0 ? (home * spill.rows) / rows : 0;
   const seconds =
     devices.length === 1
-      ? overlapped(there, spilled + home - spilledHome) + overlapped(spilled, spilledHome)
-      : (2 * spilled) / both + there / h2d + home / d2h;
-  const bytes = there + 2 * spilled + home;
-  return { rows: request.left.tuples + request.right.tuples, bytes, milliseconds: (seconds + passes) * 1e3 };
+      ? overlapped(there, spill.bytes + home - spilledHome) + overlapped(spill.bytes, spilledHome)
+      : (2 * spill.bytes) / both + there / h2d + home / d2h;
+  return { rows, bytes: there + 2 * spill.bytes + home, milliseconds: (seconds + passes) * 1e3 };
 }
 
 /** What a hash join that gives `out` rows should take on host devices. */
@@ -302,8 +307,8 @@ function hashJoinOn(context: Context, traffic: Traffic, devicesReason: string | 
   // The rows to expect may be more than there are: they leave room for themselves if they can.
   const fewest = (rowsBytes: number) => fewestRounds(context, rowsBytes, inputBytes, mostRounds);
   const rounds = fewest(context.rowsBytes) ?? fewest(context.leastRowsBytes);
-  const hostBytes = context.leastRowsBytes + ((rounds ?? mostRounds) > 1 ? inputBytes : 0);
   if (rounds === null) {
+    const hostBytes = context.leastRowsBytes + (mostRounds > 1 ? inputBytes : 0);
     const needed = deviceBytes.hash(count, buildLeft, mostRounds);
     const [what, remedy] =
       mostRounds === 1
@@ -311,6 +316,10 @@ function hashJoinOn(context: Context, traffic: Traffic, devicesReason: string | 
         : [`A hash join in ${mostRounds} rounds`];
     throw deviceLimitError(what!, needed, deviceBudget(resources, hostBytes), resources, remedy);
   }
+  const spill = deviceBytes.spill(count, buildLeft, rounds);
+  const hostBytes = context.leastRowsBytes + spill.hostBytes;
+  const gpus = onGpus(resources);
+  if (gpus && rounds > 1) checkHostBytes('A hash join that spills', hostBytes, resources);
   const join: HashJoinStep = {
     op: 'hashJoin',
     label: `hash join, build ${buildLeft ? 'left' : 'right'}`,
@@ -319,8 +328,9 @@ function hashJoinOn(context: Context, traffic: Traffic, devicesReason: string | 
     devicesReason,
     rounds,
     partitions: 0,
-    estimate: onGpus(resources)
-      ? gpuHashEstimate(request, traffic, rounds, resources)
+    ...(gpus && { traffic: { there: traffic.there + spill.bytes, home: traffic.home + spill.bytes } }),
+    estimate: gpus
+      ? gpuHashEstimate(request, traffic, spill, resources)
       : hostHashEstimate(left, right, buildLeft, rounds, expectedRows(how, left.rows, right.rows), rowBytes, resources.threads),
   };
   return {
@@ -398,8 +408,8 @@ function sortMergeJoinOn(
     milliseconds: (there / h2d + Math.max(sorted, home / d2h)) * 1e3 + written.milliseconds,
   };
   const devices = resources.devices.map((device) => device.ordinal);
-  const step: SortMergeJoinStep = { op: 'sortMergeJoin', label: 'sort-merge join', buildLeft, devices, devicesReason, estimate };
-  return { step, deviceBytes: bytes };
+  const what = { op: 'sortMergeJoin', label: 'sort-merge join', traffic } as const;
+  return { step: { ...what, buildLeft, devices, devicesReason, estimate }, deviceBytes: bytes };
 }
 
 /** Of match ranges on their way home, where every key is there once. Those that are only counted stay on the GPUs. */

@@ -1,7 +1,8 @@
 /** Whether a call is worth the GPUs: starting work on them takes longer than small calls take the processor. */
 import type { DeviceDescription } from '../native.js';
 import { COSTS } from './costs.js';
-import { type Traffic, transferSpeeds } from './device-set.js';
+import { transferSpeeds } from './device-set.js';
+import type { Traffic } from './plan.js';
 
 /**
  * What only devices do in a call, as far as it is known before its keys are encoded: they count as 8 bytes, and what travels with

@@ -12,8 +12,16 @@ export interface Estimate {
   milliseconds: number;
 }
 
+/** Bytes that cross the links: to the devices, and home. */
+export interface Traffic {
+  there: number;
+  home: number;
+}
+
 interface StepOf<Op extends string> {
   op: Op;
+  /** What it moves, of steps on GPUs that know it. */
+  traffic?: Traffic;
   /** Names the step in explain(), progress and stats; distinct within a plan. */
   label: string;
   estimate: Estimate;

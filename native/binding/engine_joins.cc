@@ -129,6 +129,18 @@ Napi::Value EngineWrap::hash_join_device_bytes(const Napi::CallbackInfo& info) {
                                                              static_cast<uint32_t>(to_count(info[3], "rounds")), engine()));
 }
 
+Napi::Value EngineWrap::hash_join_spill(const Napi::CallbackInfo& info) {
+  const auto state = own<JoinKeysState>(info[0]);
+  const HashJoinSpill spill =
+      warpjoin::hash_join_spill(state->keys.left.tuples, state->keys.right.tuples, to_device_count(info[1], engine()),
+                                to_join_request(info[2]), static_cast<uint32_t>(to_count(info[3], "rounds")), engine());
+  Napi::Object made = Napi::Object::New(info.Env());
+  made.Set("rows", number(info.Env(), spill.rows));
+  made.Set("bytes", number(info.Env(), spill.bytes));
+  made.Set("hostBytes", number(info.Env(), spill.host_bytes));
+  return made;
+}
+
 Napi::Value EngineWrap::merge_join_device_bytes(const Napi::CallbackInfo& info) {
   const auto state = own<JoinKeysState>(info[0]);
   const EncodedTuples& left = state->keys.left.tuples;

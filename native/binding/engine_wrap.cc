@@ -48,6 +48,7 @@ Napi::Value EngineWrap::define(Napi::Env env) {
                                               method<&EngineWrap::take_keys>("takeKeys"),
                                               method<&EngineWrap::join_keys>("joinKeys"),
                                               method<&EngineWrap::hash_join_device_bytes>("hashJoinDeviceBytes"),
+                                              method<&EngineWrap::hash_join_spill>("hashJoinSpill"),
                                               method<&EngineWrap::merge_join_device_bytes>("mergeJoinDeviceBytes"),
                                               method<&EngineWrap::hash_join>("hashJoin"),
                                               method<&EngineWrap::join_side_is_sorted>("joinSideIsSorted"),
@@ -196,9 +197,9 @@ Napi::Value EngineWrap::reset_peaks(const Napi::CallbackInfo& info) {
 }
 
 Napi::Value EngineWrap::create_job(const Napi::CallbackInfo& info) {
-  const bool by_default = info[0].IsUndefined();
-  return to_job_handle(info.Env(),
-                       by_default ? std::make_shared<Job>() : std::make_shared<Job>(to_bound(info[0], "maxBufferBytes")));
+  const uint64_t bound = info[0].IsUndefined() ? kMaxBufferBytes : to_bound(info[0], "maxBufferBytes");
+  const bool traced = !info[1].IsUndefined() && to_bool(info[1], "traced");
+  return to_job_handle(info.Env(), std::make_shared<Job>(bound, traced));
 }
 
 Napi::Value EngineWrap::failure(const Napi::CallbackInfo& info) {

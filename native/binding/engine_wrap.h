@@ -74,6 +74,7 @@ class EngineWrap : public std::enable_shared_from_this<EngineWrap> {
   Napi::Value take_keys(const Napi::CallbackInfo& info);
   Napi::Value join_keys(const Napi::CallbackInfo& info);
   Napi::Value hash_join_device_bytes(const Napi::CallbackInfo& info);
+  Napi::Value hash_join_spill(const Napi::CallbackInfo& info);
   Napi::Value merge_join_device_bytes(const Napi::CallbackInfo& info);
   Napi::Value hash_join(const Napi::CallbackInfo& info);
   Napi::Value join_side_is_sorted(const Napi::CallbackInfo& info);

@@ -1,5 +1,7 @@
 #include "binding/handles.h"
 
+#include <chrono>
+
 #include "binding/step_values.h"
 
 namespace warpjoin::binding {
@@ -38,6 +40,30 @@ Napi::Value phases(const Napi::CallbackInfo& info) {
   return array;
 }
 
+/// Of a job that has a trace; times in milliseconds since the job was made.
+Napi::Value events(const Napi::CallbackInfo& info) {
+  const auto job = from_handle<Job>(info.This());
+  Napi::Array array = Napi::Array::New(info.Env());
+  if (!job->trace()) return array;
+  const auto milliseconds = [&](TraceClock::time_point at) {
+    return std::chrono::duration<double, std::milli>(at - job->trace()->created()).count();
+  };
+  uint32_t index = 0;
+  for (const TraceEvent& event : job->trace()->events()) {
+    constexpr const char* kTracks[] = {"thread", "toDevice", "toHost", "kernels"};
+    Napi::Object made = Napi::Object::New(info.Env());
+    made.Set("name", event.name);
+    made.Set("track", kTracks[static_cast<size_t>(event.track)]);
+    made.Set("device", event.device);
+    made.Set("number", event.number == TraceEvent::kDirect ? info.Env().Null() : number(info.Env(), event.number));
+    made.Set("begin", milliseconds(event.begin));
+    made.Set("end", milliseconds(event.end));
+    made.Set("bytes", number(info.Env(), event.bytes));
+    array.Set(index++, made);
+  }
+  return array;
+}
+
 }  // namespace
 
 RowNumbersBelow SortKeysState::values() const {
@@ -62,6 +88,7 @@ HandleFunctions& handle_functions(Napi::Env env) {
     made->cancel = Napi::Persistent(make_function<cancel>(env, "cancel"));
     made->progress = Napi::Persistent(make_function<progress>(env, "progress"));
     made->phases = Napi::Persistent(make_function<phases>(env, "phases"));
+    made->events = Napi::Persistent(make_function<events>(env, "events"));
     env.SetInstanceData(made.get());
     functions = made.release();
   }
@@ -74,6 +101,7 @@ Napi::Object to_job_handle(Napi::Env env, std::shared_ptr<Job> job) {
   handle.Set("cancel", functions.cancel.Value());
   handle.Set("progress", functions.progress.Value());
   handle.Set("phases", functions.phases.Value());
+  handle.Set("events", functions.events.Value());
   return handle;
 }
 

@@ -184,7 +184,7 @@ T& receiver(const Napi::CallbackInfo& info) {
 
 /// The functions that handles have, made once an environment.
 struct HandleFunctions {
-  Napi::FunctionReference release, cancel, progress, phases;
+  Napi::FunctionReference release, cancel, progress, phases, events;
 };
 HandleFunctions& handle_functions(Napi::Env env);
 

@@ -2,13 +2,14 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "core/error.h"
+#include "core/trace.h"
 
 namespace warpjoin {
 
@@ -24,8 +25,10 @@ struct PhaseStats {
 
 class Job {
  public:
-  /// Columns of the result have several chunks where one would need a larger buffer than `max_buffer_bytes`.
-  explicit Job(uint64_t max_buffer_bytes = kMaxBufferBytes) : max_buffer_bytes_(max_buffer_bytes) {}
+  /// Columns of the result have several chunks where one would need a larger buffer than `max_buffer_bytes`. `traced`: it keeps
+  /// what ran when.
+  explicit Job(uint64_t max_buffer_bytes = kMaxBufferBytes, bool traced = false)
+      : max_buffer_bytes_(max_buffer_bytes), trace_(traced ? std::make_unique<Trace>() : nullptr) {}
 
   uint64_t max_buffer_bytes() const noexcept { return max_buffer_bytes_; }
 
@@ -43,12 +46,15 @@ class Job {
   uint64_t planned() const noexcept { return planned_.load(std::memory_order_relaxed); }
   uint64_t done() const noexcept { return done_.load(std::memory_order_relaxed); }
 
-  /// A phase that there is no memory to record is left out: this runs in destructors.
-  void record(const char* phase, double milliseconds, uint64_t bytes) noexcept;
+  /// A phase that ends now. One that there is no memory to record is left out: this runs in destructors.
+  void record(const char* phase, TraceClock::time_point begin, uint64_t bytes) noexcept;
   std::vector<PhaseStats> phases() const;
+  /// Null: nobody asked for one.
+  Trace* trace() const noexcept { return trace_.get(); }
 
  private:
   const uint64_t max_buffer_bytes_;
+  const std::unique_ptr<Trace> trace_;
   std::atomic<bool> cancelled_{false};
   std::atomic<uint64_t> planned_{0}, done_{0};
   mutable std::mutex mutex_;
@@ -58,20 +64,17 @@ class Job {
 /// Times a scope as one phase of a job.
 class PhaseTimer {
  public:
-  PhaseTimer(Job& job, const char* name, uint64_t bytes = 0)
-      : job_(job), name_(name), bytes_(bytes), start_(std::chrono::steady_clock::now()) {}
+  PhaseTimer(Job& job, const char* name, uint64_t bytes = 0) : job_(job), name_(name), bytes_(bytes), begin_(TraceClock::now()) {}
   void add(uint64_t bytes) noexcept { bytes_ += bytes; }
   PhaseTimer(const PhaseTimer&) = delete;
   PhaseTimer& operator=(const PhaseTimer&) = delete;
-  ~PhaseTimer() {
-    job_.record(name_, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start_).count(), bytes_);
-  }
+  ~PhaseTimer() { job_.record(name_, begin_, bytes_); }
 
  private:
   Job& job_;
   const char* name_;
   uint64_t bytes_;
-  std::chrono::steady_clock::time_point start_;
+  TraceClock::time_point begin_;
 };
 
 }  // namespace warpjoin

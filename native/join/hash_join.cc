@@ -7,6 +7,7 @@
 #include "join/local_joins.h"
 #include "join/rounds.h"
 #include "join/row_writer.h"
+#include "join/spilled_tuples.h"
 #include "join/streamed_join.h"
 #include "join/waiting_rows.h"
 
@@ -14,9 +15,9 @@ namespace warpjoin {
 namespace {
 
 /// The tuples of a side without values that the result does not want.
-Relation relation(const JoinSide& side, bool with_values) {
-  TupleLayout layout = side.tuples.layout;
-  TupleView view = side.tuples.view;
+Relation relation(const EncodedTuples& side, bool with_values) {
+  TupleLayout layout = side.layout;
+  TupleView view = side.view;
   if (!with_values) {
     layout.value_bytes = 0;
     view.values = nullptr;
@@ -37,7 +38,8 @@ size_t round_rows_bytes(const JoinKeys& keys, const JoinRequest& request, uint32
 JoinRows join_tuples(Engine& engine, const JoinKeys& keys, const JoinRequest& request, const HashJoinPlan& plan, Job& job) {
   const std::vector<Device*> devices = engine.select(plan.devices);
   if (devices.empty()) throw Error(ErrorCode::option, "A hash join needs at least one device");
-  const Relation left = relation(keys.left, wants_left(request)), right = relation(keys.right, wants_right(request));
+  const Relation left = relation(keys.left.tuples, wants_left(request)),
+                 right = relation(keys.right.tuples, wants_right(request));
   const Relation &build = request.build_left ? left : right, &probe = request.build_left ? right : left;
   const uint32_t round_bits = bits_of(plan.rounds, "Rounds");
   const uint64_t tuples = build.size() + probe.size();
@@ -98,6 +100,25 @@ JoinRows join_tuples(Engine& engine, const JoinKeys& keys, const JoinRequest& re
 JoinRows hash_join(Engine& engine, const JoinKeys& keys, const JoinRequest& request, const HashJoinPlan& plan, Job& job) {
   check_request(keys, request);
   return naming_columns({&keys.left.tuples, &keys.right.tuples}, [&] { return join_tuples(engine, keys, request, plan, job); });
+}
+
+HashJoinSpill hash_join_spill(const EncodedTuples& left_tuples, const EncodedTuples& right_tuples, size_t devices,
+                              const JoinRequest& request, uint32_t rounds, Engine& engine) {
+  Device& device = *engine.devices.at(0);
+  bits_of(rounds, "Rounds");
+  const Relation left = relation(left_tuples, wants_left(request)), right = relation(right_tuples, wants_right(request));
+  const Relation &build = request.build_left ? left : right, &probe = request.build_left ? right : left;
+  if (rounds == 1) return {};
+  if (can_stream(device, devices)) {
+    return streamed_join_spill(device, build.layout, build.size(), probe.layout, probe.size(), request, rounds);
+  }
+  HashJoinSpill spill;
+  for (const Relation* side : {&build, &probe}) {
+    spill.rows += side->size();
+    spill.bytes += side->size() * side->layout.tuple_bytes();
+    spill.host_bytes += SpilledTuples::host_bytes(side->layout, side->size());
+  }
+  return spill;
 }
 
 size_t hash_join_device_bytes(TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows, size_t devices,

@@ -57,6 +57,17 @@ JoinRows hash_join(Engine& engine, const JoinKeys& keys, const JoinRequest& requ
 size_t hash_join_device_bytes(TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows, size_t devices,
                               const JoinRequest& request, uint32_t rounds, Engine& engine);
 
+/// What a hash join sends home of its inputs, and takes back.
+struct HashJoinSpill {
+  uint64_t rows = 0;        ///< tuples of both sides
+  uint64_t bytes = 0;       ///< of these: they cross the links once in each direction
+  uint64_t host_bytes = 0;  ///< host memory that is taken for them
+};
+/// For relations of which hashing spreads the keys evenly, with what the devices have free now. One device beyond a link spills
+/// what it can't keep; other devices group all of both sides in host memory where there are several rounds.
+HashJoinSpill hash_join_spill(const EncodedTuples& left, const EncodedTuples& right, size_t devices, const JoinRequest& request,
+                              uint32_t rounds, Engine& engine);
+
 /// Subpartitions of a device's partition at least: one for each stage, keys in, match, ranges out.
 inline constexpr uint32_t kLeastSubpartitions = 3;
 

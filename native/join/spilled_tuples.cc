@@ -16,6 +16,14 @@ SpilledTuples::SpilledTuples(HostMemory& memory, TupleLayout layout, uint64_t ex
   if (expected) take_block(expected);
 }
 
+size_t SpilledTuples::host_bytes(TupleLayout layout, uint64_t expected) {
+  size_t bytes = 0;
+  for (const uint8_t width : {layout.key_bytes, layout.value_bytes}) {
+    if (expected && width) bytes += HostMemory::block_bytes(expected * width);
+  }
+  return bytes;
+}
+
 void SpilledTuples::take_block(uint64_t tuples) {
   const auto allocate = [&](uint8_t width) { return memory_.allocate(tuples * width, "the spilled tuples of a join"); };
   blocks_.push_back({allocate(layout_.key_bytes), allocate(layout_.value_bytes), tuples, 0});

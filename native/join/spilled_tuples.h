@@ -22,6 +22,9 @@ class SpilledTuples {
   /// Takes host memory for `expected` tuples at once. Throws Error(memory_limit).
   SpilledTuples(HostMemory& memory, TupleLayout layout, uint64_t expected);
 
+  /// Host memory of so many expected ones.
+  static size_t host_bytes(TupleLayout layout, uint64_t expected);
+
   uint64_t size() const { return size_; }
   /// Tuples of these partitions.
   uint64_t size_of(PartitionRange range) const;

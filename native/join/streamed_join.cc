@@ -373,6 +373,7 @@ class StreamedJoin {
     Room::Cut& cut = lane().cuts[cuts_++ % lane().cuts.size()];
     await(&StreamedJoin::spills_leaving_, cut.spills);
     Stream& stream = lane().stream(kMatch);
+    const TraceClock::time_point begin = TraceClock::now();
     stream.wait(*cut.left);
     stream.wait(*cut.written);
     stream.wait(*arrival.slot->here);
@@ -382,6 +383,7 @@ class StreamedJoin {
     stream.record(*cut.ready);
     give_back(*arrival.slot, kMatch);
     stream.synchronize();
+    trace("cut", begin, arrival.rows() * layout.tuple_bytes());
     job_.add_done(arrival.rows());
     return cut;
   }
@@ -428,12 +430,20 @@ class StreamedJoin {
     own.written->synchronize();  // the rows that refer to this match
     own.found.reset();
     own.offsets = {0, wave.size};
+    const TraceClock::time_point begin = TraceClock::now();
     own.found = lane().primitives().hash_probe(*built_.table, {shape_.probe, {wave}, {own.offsets.data()}}, common_bits(),
                                                lane().scratch[(matched_ - 1) % lane().scratch.size()].data(), job_,
                                                lane().stream(kMatch));
     lane().stream(kMatch).synchronize();
+    trace("match", begin, wave.size * shape_.probe.tuple_bytes());
     joined_rows_ += wave.size;
     job_.add_done(wave.size);
+  }
+
+  /// Of kernels that have ended.
+  void trace(const char* name, TraceClock::time_point begin, uint64_t bytes) {
+    if (!job_.trace()) return;
+    job_.trace()->add({name, TraceEvent::Track::kernels, device_.info().ordinal, kMatch, begin, TraceClock::now(), bytes});
   }
 
   /// False where keys crowd, and the device has no more memory for that.
@@ -445,8 +455,10 @@ class StreamedJoin {
     finished_ = {};
     begin_build();
     Stream& stream = lane().stream(kMatch);
+    const TraceClock::time_point begin = TraceClock::now();
     built_.table->finish(job_, stream);
     stream.synchronize();
+    trace("build", begin, built_.rows * shape_.build.tuple_bytes());
     if (const size_t more = built_.table->more_bytes()) {
       StackAllocator& memory = lane().memory();
       const size_t beside = memory.resident_bytes() + memory.reserved_bytes() + memory.resident_size(more);
@@ -571,23 +583,10 @@ bool can_stream(const Device& device, size_t devices) { return devices == 1 && !
 
 JoinRows streamed_join(Engine& engine, Device& device, const Relation& build, const Relation& probe, const JoinKeys& keys,
                        const JoinRequest& request, uint32_t rounds, bool force_waves, Job& job) {
-  Shape whole(build.layout, build.size(), probe.layout, probe.size(), request.count_only);
+  Shape whole(build.layout, build.size(), probe.layout, probe.size(), request);
   whole.forced = force_waves;
-  whole.tracks_build = asks(request, request.build_left);
   const Shape shape = streaming::shape_for(device, whole, rounds);
   return StreamedJoin(engine, device, build, probe, keys, request, shape, job).run();
-}
-
-size_t streamed_join_bytes(Device& device, TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows,
-                           const JoinRequest& request, uint32_t rounds) {
-  Shape whole(build, build_rows, probe, probe_rows, request.count_only);
-  whole.tracks_build = asks(request, request.build_left);
-  Primitives& primitives = device.primitives();
-  const auto bytes = [&](const Shape& shape) { return Room::planned_bytes(primitives, shape); };
-  if (rounds > 1) return bytes(whole.in_rounds(primitives, rounds, Shape::partitions_of_round(rounds)));
-  const Shape waves = whole.in_waves(primitives);
-  whole.keep(primitives, build_rows);
-  return std::min(bytes(whole), bytes(waves));
 }
 
 }  // namespace warpjoin

@@ -20,6 +20,9 @@ bool can_stream(const Device& device, size_t devices);
 /// where a round's build side does not fit, as keys crowd.
 JoinRows streamed_join(Engine& engine, Device& device, const Relation& build, const Relation& probe, const JoinKeys& keys,
                        const JoinRequest& request, uint32_t rounds, bool force_waves, Job& job);
+/// What it spills, and the host memory that it takes for that, with what the device has free now, where keys spread.
+HashJoinSpill streamed_join_spill(Device& device, TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows,
+                                  const JoinRequest& request, uint32_t rounds);
 /// Device memory that it takes at least: a round's build side, once, and a few waves of tuples or, where that is less and there
 /// is one round, each side as one wave.
 size_t streamed_join_bytes(Device& device, TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows,

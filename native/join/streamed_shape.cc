@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "flow/budget.h"
+#include "join/hash_cut.h"
 #include "join/rows_home.h"
 
 namespace warpjoin::streaming {
@@ -27,7 +28,8 @@ uint64_t divided(uint64_t rows, uint64_t by) { return by ? (rows + by - 1) / by 
 
 }  // namespace
 
-Shape::Shape(TupleLayout build_layout, uint64_t build_size, TupleLayout probe_layout, uint64_t probe_size, bool counts)
+Shape::Shape(TupleLayout build_layout, uint64_t build_size, TupleLayout probe_layout, uint64_t probe_size,
+             const JoinRequest& request)
     : build(build_layout),
       probe(probe_layout),
       build_rows(build_size),
@@ -35,7 +37,8 @@ Shape::Shape(TupleLayout build_layout, uint64_t build_size, TupleLayout probe_la
       kept_rows(build_size),
       room_rows(build_size),
       wave_rows(std::max(build_size, probe_size)),
-      count_only(counts) {}
+      count_only(request.count_only),
+      tracks_build(asks(request, request.build_left)) {}
 
 Shape Shape::in_waves(Primitives& primitives) const {
   Shape shape = *this;

@@ -28,12 +28,12 @@ struct Shape {
   uint32_t bits = 0;                ///< of the partitions; 0: nothing is spilled
   uint32_t cached = 1;              ///< the first so many partitions are joined as they come, the others are spilled
   bool count_only;
-  bool tracks_build = true;  ///< whether rows of build tuples alone may be asked for
-  bool crowded = false;      ///< all keys may crowd, within that room, however large it is
-  bool forced = false;       ///< in several waves, and without room for keys that crowd, however small it all is
+  bool tracks_build;     ///< whether rows of build tuples alone may be asked for
+  bool crowded = false;  ///< all keys may crowd, within that room, however large it is
+  bool forced = false;   ///< in several waves, and without room for keys that crowd, however small it all is
 
   /// With each side as one wave.
-  Shape(TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows, bool count_only);
+  Shape(TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows, const JoinRequest& request);
   Shape in_waves(Primitives& primitives) const;
   /// In `rounds`, of which the first joins `cached` partitions, or as many as the others.
   Shape in_rounds(Primitives& primitives, uint32_t rounds, uint32_t cached) const;

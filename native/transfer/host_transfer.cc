@@ -19,7 +19,7 @@ constexpr size_t kSlots = 2;  // of a worker
 class Worker {
  public:
   Worker(size_t index, Schedule& schedule, TransferStreams& streams, const PinnedPool::Loan& ring, const Job& job)
-      : index_(index), schedule_(schedule), streams_(streams), job_(job) {
+      : index_(index), schedule_(schedule), streams_(streams), job_(job), trace_(job.trace()) {
     for (size_t i = 0; i < kSlots; ++i) {
       if (kSlots * index + i < ring.count()) slots_[i].buffer = ring[kSlots * index + i];
     }
@@ -46,6 +46,7 @@ class Worker {
     char* buffer = nullptr;
     Block block;
     Event* moved = nullptr;  // null: nothing is under way
+    TraceClock::time_point begin;
   };
 
   void move_blocks() {
@@ -78,6 +79,7 @@ class Worker {
     Stream& stream = block.direct ? streams_.direct(device, to_device) : *own.stream;
     if (std::find(used_.begin(), used_.end(), &stream) == used_.end()) used_.push_back(&stream);
     if (block.after) stream.wait(*block.after);
+    const TraceClock::time_point begin = now();
     transferring::for_each_part(block, [&](char* target, const char* source, size_t bytes, size_t at) {
       if (!block.direct && to_device) {
         copy_through_caches(slot.buffer + at, source, bytes);
@@ -88,6 +90,8 @@ class Worker {
       device.copy(target, source, bytes, stream);
     });
     stream.record(*own.moved[turn]);
+    slot.begin = now();
+    if (trace_ && !block.direct && to_device) trace_->add_here("copy to the ring", begin, slot.begin, block.bytes);
     slot.block = block;
     slot.moved = own.moved[turn].get();
     if (!rest.bytes) schedule_.enqueued(block, kSlots * index_ + turn, slot.moved);
@@ -102,16 +106,26 @@ class Worker {
     const bool to_device = queue.direction == HostQueue::Direction::to_device;
     LinkTraffic& traffic = queue.device->traffic();
     (to_device ? traffic.to_device : traffic.to_host) += slot.block.bytes;
+    const TraceClock::time_point moved = now();
+    if (trace_) {
+      trace_->add({"link", to_device ? TraceEvent::Track::to_device : TraceEvent::Track::to_host, queue.device->info().ordinal,
+                   slot.block.direct ? TraceEvent::kDirect : static_cast<uint32_t>(index_), slot.begin, moved, slot.block.bytes});
+    }
     if (slot.block.direct || to_device) return;
     transferring::for_each_part(slot.block, [&](char* target, const char*, size_t bytes, size_t at) {
       copy_past_caches(target, slot.buffer + at, bytes);
     });
+    if (trace_) trace_->add_here("copy from the ring", moved, now(), slot.block.bytes);
   }
+
+  /// For the trace; any time where there is none.
+  TraceClock::time_point now() const { return trace_ ? TraceClock::now() : TraceClock::time_point(); }
 
   const size_t index_;
   Schedule& schedule_;
   TransferStreams& streams_;
   const Job& job_;
+  Trace* const trace_;
   Slot slots_[kSlots];
   std::vector<Stream*> used_;
 };

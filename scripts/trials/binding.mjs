@@ -363,7 +363,7 @@ const methods = {
   resetPeaks: [1, () => []],
   failure: [1, () => []],
   setMemoryLimit: [1, () => [pick([2 ** 22, 2 ** 24, 2 ** 26, count(1e9)])]],
-  createJob: [3, () => [], 'job'],
+  createJob: [3, () => pick([[], [undefined, true]]), 'job'],
   measureLinks: [1, (of) => [handle('job', of)]],
   relation: [
     10,
@@ -455,6 +455,7 @@ const methods = {
     'joinKeys',
   ],
   hashJoinDeviceBytes: [2, (of) => [handle('joinKeys', of), count(4), request(), pick([1, 2, count(9)])]],
+  hashJoinSpill: [2, (of) => [handle('joinKeys', of), count(4), request(), pick([1, 2, count(9)])]],
   mergeJoinDeviceBytes: [2, (of) => [handle('joinKeys', of), count(4), count(9)]],
   hashJoin: [
     6,
@@ -738,7 +739,7 @@ async function call(wanted) {
     }
     if (name === 'hashJoin' && args[1].givesLeft?.[0] && args[2].wantKeys === true) await decode(of, made);
     if (name === 'sortJoinSide' && chance(0.2)) await merge(of, args[1]);
-    if (kind === 'job') for (const what of ['progress', 'phases', chance(0.1) ? 'cancel' : 'progress']) made[what]();
+    if (kind === 'job') for (const what of ['progress', 'phases', 'events', chance(0.1) ? 'cancel' : 'progress']) made[what]();
   } catch (error) {
     check(name, error);
   }

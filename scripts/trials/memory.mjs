@@ -77,7 +77,7 @@ async function callAll(attempt) {
   const config = { threads: 3, hostDevices, gpus: [], memoryLimitBytes: 2 ** 28, deviceMemoryLimitBytes: 0 };
   const engine = await attempt('new Engine', () => new addon.Engine(config));
   if (!engine) return;
-  const job = await attempt('createJob', () => engine.createJob());
+  const job = await attempt('createJob', () => engine.createJob(undefined, true));
   const kept = [];
   const call = async (name, ...args) => {
     if (!job || args.some((arg) => arg === undefined)) return undefined;
@@ -138,6 +138,7 @@ async function callAll(attempt) {
     const keys = await call('joinKeys', job, relation, [key], null, relation, [key], null, [COMPARISON]);
     const wanted = { ...request, kind };
     await call('hashJoinDeviceBytes', keys, 2, wanted, 1);
+    await call('hashJoinSpill', keys, 2, wanted, 2);
     await call('mergeJoinDeviceBytes', keys, 2, 3);
     const found = await call('hashJoin', job, keys, wanted, { devices, rounds: 2, partitions: 0 });
     const conversion = { ...type, factor: FACTOR, column: 'c', target: 't' };
@@ -187,7 +188,7 @@ async function callAll(attempt) {
   await call('sortTableDeviceBytes', order, [1, 2], { first: 0, rows: ROWS });
   await call('sortTable', job, order, [1, 2], { first: 0, rows: ROWS });
   await call('sortTable', job, order, [1, 2], { first: 2, rows: 10 });
-  await attempt('progress', () => [job?.progress(), job?.phases()]);
+  await attempt('progress', () => [job?.progress(), job?.phases(), job?.events()]);
   for (const handle of kept) handle.release();
   await attempt('dispose', () => engine.dispose());
 }

@@ -1,4 +1,5 @@
 /** Joins that one GPU has too little memory for: what moves over its link. */
+import { tableFromArrays } from 'apache-arrow';
 import { expect, test } from 'vitest';
 import { createEngine } from '../../lib/index.js';
 import { random } from '../support/tables.js';
@@ -25,4 +26,27 @@ test('each tuple crosses the link once, spilled ones three times, and each row o
     else
       await expect(kept).rejects.toThrow(/^A radix-hash join takes .* algorithm "triton" spills what the devices do not hold\.$/);
   }
+});
+
+test('explain says what will be moved: within 2 % of it, of four times the limit', async () => {
+  const rows = 32_000_000;
+  const side = (name: string, keyOf: (row: number) => number) => {
+    const keys = BigInt64Array.from({ length: rows }, (_, row) => BigInt(keyOf(row)));
+    return tableFromArrays({ k: keys, [name]: keys.map((key) => key * 3n) });
+  };
+  // Each key is there once on both sides, in another order.
+  const [left, right] = [side('a', (row) => row), side('b', (row) => (row * 7919) % rows)];
+  await using engine = await createEngine({ devices: [0], memoryLimit: '16GiB', deviceMemoryLimit: '256MiB' });
+  const text = await engine.explain('join', left, right, { on: 'k', algorithm: 'triton', analyze: true });
+  const bytes = (line: RegExp) => {
+    const found = line.exec(text);
+    if (!found) throw new Error(`Nothing like ${line} in\n${text}`);
+    const size = (value: string, unit: string) => Number(value) * (unit === 'GiB' ? 2 ** 30 : 2 ** 20);
+    return [size(found[1]!, found[2]!), size(found[3]!, found[4]!)] as const;
+  };
+  const [there, home] = bytes(/^ {2}moves +([\d.]+) (\wiB) to the devices, ([\d.]+) (\wiB) home$/m);
+  const [went, came] = bytes(/^moved ([\d.]+) (\wiB) to the devices, ([\d.]+) (\wiB) home$/m);
+  expect(Math.abs(went / there - 1)).toBeLessThan(0.02);
+  expect(Math.abs(came / home - 1)).toBeLessThan(0.02);
+  expect(text).toMatch(/, [\d,]+ tuples spilled\n/);
 });

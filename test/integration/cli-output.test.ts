@@ -15,6 +15,7 @@ import { escaped, truncated, widthOf } from '../../lib/cli/width.js';
 import { createEngine, fromColumns, fromRows, toRows } from '../../lib/index.js';
 import { readTable, writeTable } from '../../lib/io/index.js';
 import { expectFailure, printed, start, warpjoin, warpjoinWith } from '../support/cli.js';
+import { readTrace } from '../support/traces.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'warpjoin-output-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -108,6 +109,20 @@ describe('results', () => {
     expect(code).toBe(0);
     expect(out).toBe('id,total\n29,7.25\n28,7\n');
     expect(JSON.parse(err)).toMatchObject({ command: 'sort', inputs: [{ rows: 30 }], output: { path: null, rows: 2 } });
+  });
+
+  it('leave a trace where one is asked for', async () => {
+    for (const command of [
+      ['sort', orders(), '--by', 'id'],
+      ['unique', orders(), '--on', 'name'],
+      ['join', orders(), orders(), '--on', 'id'],
+    ]) {
+      await printed(...command, '--trace', at('trace.json'));
+      expect(readTrace(at('trace.json')).get('host/steps')!.length).toBeGreaterThan(0);
+      rmSync(at('trace.json'));
+    }
+    const refused = await warpjoin('sort', orders(), '--by', 'id', '--trace', at('none/trace.json'));
+    expectFailure(refused, 2, /The trace can't be written to .*none/);
   });
 
   it('end quietly where the reader of a pipe has seen enough', () => {

@@ -214,14 +214,40 @@ TEST(StreamedJoin, MovesWhatItMust) {
     const JoinKeys keys = make_keys(*engine, build, probe, {8, 8, 8, true});
     LinkTraffic& moved = engine->devices[0]->traffic();
     moved.reset();
+    const HashJoinSpill spill = hash_join_spill(keys.left.tuples, keys.right.tuples, 1, request, rounds, *engine);
     Job job;
     const JoinRows rows = hash_join(*engine, keys, request, {{0}, rounds, 0}, job);
     ASSERT_EQ(rows.spilled_rows > 0, rounds > 1);
+    EXPECT_NEAR(spill.rows, rows.spilled_rows, 0.02 * rows.spilled_rows);
+    EXPECT_EQ(spill.bytes, 16 * spill.rows);
+    EXPECT_GE(spill.host_bytes, 16 * rows.spilled_rows);
+    EXPECT_LE(spill.host_bytes, 1.2 * spill.bytes);
     EXPECT_EQ(moved.to_device, 16 * (build.size() + probe.size() + rows.spilled_rows));
     EXPECT_EQ(moved.to_host, 16 * (rows.size + rows.spilled_rows));
     uint64_t recorded = 0;
     for (const PhaseStats& phase : job.phases()) recorded += phase.bytes;
     EXPECT_EQ(recorded, 2 * (moved.to_device + moved.to_host));
+  }
+}
+
+/// Values that the result does not want stay at home; other devices than one beyond a link group all of both sides.
+TEST(HashJoin, SaysWhatItSpills) {
+  std::mt19937_64 random(42);
+  const Rows build = draw(random, 40000, 80000, 0, 8), probe = draw(random, 50000, 80000, 0, 8);
+  for (const Place place : {Place::host, Place::far}) {
+    for (const size_t devices : {size_t{1}, size_t{2}}) {
+      const auto engine = make_engine(devices, place);
+      const JoinKeys keys = make_keys(*engine, build, probe, {8, 8, 8, true});
+      const auto spill = [&](const JoinRequest& request, uint32_t rounds) {
+        return hash_join_spill(keys.left.tuples, keys.right.tuples, devices, request, rounds, *engine);
+      };
+      EXPECT_EQ(spill({}, 1).bytes + spill({}, 1).rows + spill({}, 1).host_bytes, 0u);
+      const HashJoinSpill rows = spill({}, 4), count = spill({.count_only = true}, 4);
+      EXPECT_EQ(rows.bytes, 16 * rows.rows);
+      EXPECT_EQ(count.bytes, 8 * count.rows);
+      if (place == Place::host || devices == 2) EXPECT_EQ(rows.rows, build.size() + probe.size());
+      EXPECT_THROW(spill({}, 3), Error);
+    }
   }
 }
 

@@ -82,7 +82,7 @@ export function inspectedEngine(
 export function splittingEngine(devices: number, maxBufferBytes: number, options: Options = {}): Engine {
   const { engine, inner } = inspectedEngine(devices, options);
   const createJob = inner.createJob.bind(inner);
-  Object.defineProperty(inner, 'createJob', { value: (given = maxBufferBytes) => createJob(given) });
+  Object.defineProperty(inner, 'createJob', { value: (given = maxBufferBytes, traced = false) => createJob(given, traced) });
   return engine;
 }
 

@@ -491,6 +491,7 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
       },
       progress: () => ({ ...state }),
       phases: () => [{ name: 'work', milliseconds: 1, bytes: 1000 }],
+      events: () => [],
     };
   };
 
@@ -708,6 +709,11 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
     hashJoinDeviceBytes: (handle, count, _request, rounds) => {
       const keys = use<JoinKeys>(handle);
       return Math.ceil(((keys.left.rows + keys.right.rows) / count / rounds) * options.bytesPerTuple);
+    },
+    hashJoinSpill: (handle, _count, _request, rounds) => {
+      const keys = use<JoinKeys>(handle);
+      const rows = rounds > 1 ? keys.left.rows + keys.right.rows : 0;
+      return { rows, bytes: 12 * rows, hostBytes: 12 * rows };
     },
     mergeJoinDeviceBytes: (handle, count, subpartitions) => {
       const keys = use<JoinKeys>(handle);

@@ -64,7 +64,7 @@ describe('a device that is short of memory', () => {
   test('has a hash join planned anew as one that sorts', async () => {
     const { engine } = engineWith({ failing: { step: 'hashJoin', error: coded('ERR_DEVICE_MEMORY', FULL) } });
     const { stats } = await engine.join(ids, ids, { on: 'id' });
-    expect([stats.algorithm, stats.algorithmReason]).toEqual(['sort-merge', `radix-hash doesn't fit: ${FULL}`]);
+    expect([stats.algorithm, stats.algorithmReason]).toEqual(['sort-merge', `triton doesn't fit: ${FULL}`]);
   });
 
   test.each(['joinTables', 'sortTable'])('%s: has loaded tables taken from host memory', async (step) => {

@@ -416,7 +416,7 @@ describe('joins of loaded tables', () => {
       const made = vi.spyOn(core.native, 'tableJoinKeys');
       const joined = vi.spyOn(core.native, 'joinTables');
       const task: JoinTask = { ...inputs, keys, settings, want: { columns } };
-      const running = { signal: undefined, onProgress: undefined };
+      const running = { signal: undefined, onProgress: undefined, trace: undefined };
       const result = await runCall(core, running, (call) => runJoin(call, task));
       expect(made.mock.lastCall!.slice(1)).toEqual([
         { table: expect.anything(), keys: [0, 1] },
@@ -616,7 +616,7 @@ describe('sorts of loaded tables', () => {
       resident: true,
       rows: { begin, end },
     };
-    const running = { signal: undefined, onProgress: undefined };
+    const running = { signal: undefined, onProgress: undefined, trace: undefined };
     const sorted = await runCall((loaded as LoadedTable).core, running, (call) => runSort(call, task));
     expect(addon.calls).toEqual(['tableSortKeys', 'sortTable']);
     expect([sorted.rows, sorted.stats.inputRows, sorted.stats.outputRows]).toEqual([end - begin, [4], end - begin]);

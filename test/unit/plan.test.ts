@@ -56,6 +56,9 @@ const sortBytes: SortDeviceBytes = ({ keyBytes, valueBytes }, tuples, devices, _
 const joinBytes: JoinDeviceBytes = {
   sort: sortBytes,
   hash: (devices, _buildLeft, rounds) => Math.ceil(64_000_000 / devices / rounds),
+  // The sides, keys and values, in blocks of 2 MiB.
+  spill: (_devices, _buildLeft, rounds) =>
+    rounds > 1 ? { rows: 4e6, bytes: 64e6, hostBytes: (2 * 4 + 2 * 12) * 2 ** 21 } : { rows: 0, bytes: 0, hostBytes: 0 },
   mergeJoin: (devices, subpartitions) => Math.ceil(48_000_000 / devices / subpartitions),
   sortMergeJoin: () => 1,
   order: (rows) => 20 * rows,
@@ -385,7 +388,6 @@ describe('joins', () => {
     expect(plan).toMatchObject({ algorithm: 'radix-hash', reason: 'asked for', rounds: 8, deviceBytes: 8_000_000 });
     const spilling = planJoin({ ...request, algorithm: 'triton' }, joinBytes, resources(1, 10_000_000));
     expect(spilling).toEqual({ ...plan, reason: 'host devices have nothing to spill' });
-    // The sides, keys and values, in blocks of 2 MiB.
     expect(plan.hostBytes).toBe((2 * 4 + 2 * 12) * 2 ** 21);
   });
 
@@ -567,6 +569,10 @@ describe('joins on GPUs', () => {
   const bytes: JoinDeviceBytes = {
     sort: sortBytes,
     hash: (devices, _buildLeft, rounds) => 64e6 + 24e9 / devices / rounds,
+    spill: (devices, _buildLeft, rounds) => {
+      const share = devices === 1 ? 1 - 1 / rounds : Math.min(rounds - 1, 1);
+      return { rows: 5e8 * share, bytes: 8e9 * share, hostBytes: 8e9 * share };
+    },
     mergeJoin: (devices, subpartitions) => 8e9 / devices / subpartitions,
     sortMergeJoin: () => Number.POSITIVE_INFINITY,
     order: (rows) => 20 * rows,
@@ -641,6 +647,13 @@ describe('joins on GPUs', () => {
     expect(plan(all, { algorithm: 'radix-hash' })).toMatchObject({ algorithm: 'radix-hash', reason: 'asked for', rounds: 1 });
     expect(() => plan(half, { algorithm: 'radix-hash' })).toThrow(
       /^A radix-hash join takes at least 22\.4 GiB on each device but deviceMemoryLimit is 18\.6 GiB\. algorithm "triton" spills what the devices do not hold\.$/,
+    );
+    expect(explain('join', plan(half), half, '', null)).toContain('\n  moves    11.2 GiB to the devices, 12.7 GiB home\n');
+    expect(explain('join', plan(all), all, '', null)).toContain('\n  moves    7.5 GiB to the devices, 8.9 GiB home\n');
+    expect(explain('join', planJoin(request, joinBytes, resources(1, GIB)), resources(1, GIB), '', null)).not.toContain('moves');
+    // What is spilled needs host memory, too.
+    expect(() => plan({ ...half, freeBytes: 3e9 }, { algorithm: 'triton' })).toThrow(
+      /^A hash join that spills takes at least 3\.7 GiB of host memory but memoryLimit \(512 GiB\) leaves 2\.8 GiB for it\.$/,
     );
     expect(() => plan(gpus(1, null, 1e8), { algorithm: 'triton' })).toThrow(
       /^A hash join in 64 rounds takes at least .* but deviceMemoryLimit is 95\.4 MiB\.$/,

@@ -1,0 +1,39 @@
+// What plans know of a streamed join before it runs.
+#include <algorithm>
+
+#include "join/spilled_tuples.h"
+#include "join/streamed_join.h"
+#include "join/streamed_shape.h"
+
+namespace warpjoin {
+
+using streaming::Room;
+using streaming::Shape;
+
+HashJoinSpill streamed_join_spill(Device& device, TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows,
+                                  const JoinRequest& request, uint32_t rounds) {
+  const Shape shape = streaming::shape_for(device, {build, build_rows, probe, probe_rows, request}, rounds);
+  HashJoinSpill spill;
+  const auto add = [&](TupleLayout layout, uint64_t rows) {
+    const uint64_t spilled = shape.spills() ? rows / shape.partitions() * (shape.partitions() - shape.cached) : 0;
+    spill.rows += spilled;
+    spill.bytes += spilled * layout.tuple_bytes();
+    spill.host_bytes += SpilledTuples::host_bytes(layout, shape.spilled_rows(rows));
+  };
+  add(build, build_rows);
+  add(probe, probe_rows);
+  return spill;
+}
+
+size_t streamed_join_bytes(Device& device, TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows,
+                           const JoinRequest& request, uint32_t rounds) {
+  Shape whole(build, build_rows, probe, probe_rows, request);
+  Primitives& primitives = device.primitives();
+  const auto bytes = [&](const Shape& shape) { return Room::planned_bytes(primitives, shape); };
+  if (rounds > 1) return bytes(whole.in_rounds(primitives, rounds, Shape::partitions_of_round(rounds)));
+  const Shape waves = whole.in_waves(primitives);
+  whole.keep(primitives, build_rows);
+  return std::min(bytes(whole), bytes(waves));
+}
+
+}  // namespace warpjoin
