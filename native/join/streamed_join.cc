@@ -63,7 +63,7 @@ class StreamedJoin {
         device_(device) {
     for (Match& match : matches_) match.written = device.create_event();
     begin(shape);
-    end_phase();
+    moved_before_ = moved();
   }
 
   JoinRows run() {
@@ -332,11 +332,13 @@ class StreamedJoin {
     phase_.emplace(job_, phase_name_ = name);
   }
   void end_phase() {
-    const uint64_t moved = device_.traffic().to_device + device_.traffic().to_host;
-    if (phase_) phase_->add(2 * (moved - moved_before_));
-    moved_before_ = moved;
+    if (!phase_) return;
+    const uint64_t before = std::exchange(moved_before_, moved());
+    phase_->add(2 * (moved_before_ - before));
     phase_.reset();
   }
+  /// Bytes over the link.
+  uint64_t moved() const { return device_.traffic().to_device + device_.traffic().to_host; }
 
   /// What of it is joined now stays, and the rest leaves. False where more stay than there is room for.
   bool take_build(Arrival& arrival) {
@@ -567,7 +569,7 @@ class StreamedJoin {
   std::optional<RowPlaces> places_;  // of its rows
   const char* phase_name_ = nullptr;
   std::optional<PhaseTimer> phase_;
-  uint64_t moved_before_ = 0;  // bytes over the link, before the phase
+  uint64_t moved_before_ = 0;  // when the phase began, or before what came as the first one was about to
   FedTransfer* transfer_ = nullptr;
   size_t to_device_ = 0, home_ = 0;  // its queues
 
