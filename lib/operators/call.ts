@@ -9,6 +9,7 @@ import type { DeviceDescription, NativeEngine, NativeJob, RelationHandle } from 
 import type { Running } from '../options.js';
 import { milliseconds } from '../plan/costs.js';
 import { LEAST_BYTES_FOR_A_CHOICE } from '../plan/device-set.js';
+import type { Measured } from '../plan/explain.js';
 import { type Work, whyProcessor } from '../plan/placement.js';
 import { attempt as attemptPlan, deviceChoices, type Plan, type Resources, type Step } from '../plan/plan.js';
 import { formatBytes } from '../sizes.js';
@@ -249,15 +250,25 @@ export class Call {
   async resourcesFor(bytes: number): Promise<Resources> {
     const gpus = this.resources.devices.filter((device) => device.kind === 'gpu');
     if (gpus.length < 2 || bytes < LEAST_BYTES_FOR_A_CHOICE) return this.resources;
+    const links = await this.linksOrWhyNot();
+    return { ...this.resources, links };
+  }
+
+  /** The speeds of the links, or why they could not be measured; null without GPUs. */
+  async linksOrWhyNot(): Promise<MeasuredLinks | string | null> {
     try {
-      const links = await this.linkSpeeds(false);
-      return { ...this.resources, links };
+      return await this.linkSpeeds(false);
     } catch (error) {
       const { code, message } = error as { code?: unknown; message: string };
       // A limit too small to measure with may be large enough to work with.
       if (code !== 'ERR_MEMORY_LIMIT' && !isDeviceShortage(error)) throw error;
-      return { ...this.resources, links: `the links could not be measured: ${message}` };
+      return `the links could not be measured: ${message}`;
     }
+  }
+
+  /** What explain() shows of a call that has run. */
+  async measured(stats: Stats): Promise<Measured> {
+    return { stats, links: await this.linksOrWhyNot() };
   }
 
   linkSpeeds(anew: boolean): Promise<MeasuredLinks | null> {

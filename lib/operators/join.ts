@@ -115,7 +115,7 @@ export async function explainJoin(core: EngineCore, left: unknown, right: unknow
     const task = tableTask(core, tables, settings);
     return runCall(placeJoin(core, task), settings, async (call) => {
       const prepared = await prepare(call, task);
-      const measured = settings.analyze ? (await run(call, task, prepared)).stats : null;
+      const measured = settings.analyze ? await call.measured((await run(call, task, prepared)).stats) : null;
       const { how, keys } = settings;
       const on = keys?.map(
         ({ left, right, nullsEqual }) => `${quote(left)} = ${quote(right)}${nullsEqual ? ' (nulls equal)' : ''}`,

@@ -96,7 +96,7 @@ export async function explainSort(core: EngineCore, table: unknown, options: unk
     const task = taskOf(core, input, settings);
     return runCall(placeSort(core, task), settings, async (call) => {
       const prepared = await prepare(call, task);
-      const measured = settings.analyze ? (await run(call, task, prepared)).stats : null;
+      const measured = settings.analyze ? await call.measured((await run(call, task, prepared)).stats) : null;
       const by = task.by.map(
         (key) => `${quote(key.column)}${key.descending ? ' descending' : ''}${key.nullsLast ? '' : ' nulls first'}`,
       );

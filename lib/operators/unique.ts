@@ -53,7 +53,7 @@ export async function explainUnique(core: EngineCore, table: unknown, options: u
     const task = taskOf(core, input, settings);
     return runCall(place(core, task), settings, async (call) => {
       const prepared = await prepare(call, task);
-      const measured = settings.analyze ? (await execute(call, task, prepared)).stats : null;
+      const measured = settings.analyze ? await call.measured((await execute(call, task, prepared)).stats) : null;
       const what = `unique by ${list(task.keys.map((key) => task.table.columns[key]!.name))}`;
       return explain(what, prepared.plan, prepared.resources, call.deviceReason, measured);
     });

@@ -64,6 +64,16 @@ export function onBestSet<Made>(
   return all;
 }
 
+/** The set of just these devices, if its links were measured. */
+const setOf = (devices: readonly DeviceDescription[], { sets }: LinkSpeeds): LinkSpeeds['sets'][number] | undefined =>
+  sets.find((set) => set.devices.length === devices.length && devices.every(({ ordinal }) => set.devices.includes(ordinal)));
+
+/** Milliseconds that bytes take over the links of devices at least, both ways at the same time; null where these were not measured. */
+export function overLinks({ there, home }: Traffic, devices: readonly DeviceDescription[], links: LinkSpeeds): number | null {
+  const set = setOf(devices, links);
+  return set ? Math.max(there / set.h2d, home / set.d2h, (there + home) / set.both) * 1e3 : null;
+}
+
 /**
  * Bytes a second between ordinary memory and the devices, by the measured speeds of their links or the usual one; `both` are
  * those of both directions together.
@@ -72,10 +82,7 @@ export function transferSpeeds(
   devices: readonly DeviceDescription[],
   links: LinkSpeeds | string | null,
 ): { h2d: number; d2h: number; both: number } {
-  const measured = links === null || typeof links === 'string' ? [] : links.sets;
-  const same = measured.find(
-    (set) => set.devices.length === devices.length && devices.every(({ ordinal }) => set.devices.includes(ordinal)),
-  );
+  const same = links === null || typeof links === 'string' ? undefined : setOf(devices, links);
   const usual = COSTS.linkBytesPerSecond * devices.length;
   const reached = (speed: number): number => Math.min(COSTS.transferShare * speed, COSTS.transferBytesPerSecond);
   return { h2d: reached(same?.h2d ?? usual), d2h: reached(same?.d2h ?? usual), both: reached(same?.both ?? usual) };

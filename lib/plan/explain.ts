@@ -1,12 +1,36 @@
 /** A plan as text. */
 import { align } from '../align.js';
+import type { LinkSpeeds } from '../native.js';
 import { formatBytes } from '../sizes.js';
 import type { Stats } from '../types.js';
 import { milliseconds } from './costs.js';
+import { overLinks } from './device-set.js';
 import { deviceChoices, type Plan, type Resources, type Traffic } from './plan.js';
 
 const number = (value: number): string => Math.round(value).toLocaleString('en-US');
 const time = (value: number): string => `${value < 10 ? value.toFixed(2) : value.toFixed(value < 1000 ? 1 : 0)} ms`;
+
+/** A plan that has run. */
+export interface Measured {
+  stats: Stats;
+  /** The speeds of the links, or why they are not known; null without GPUs. */
+  links: LinkSpeeds | string | null;
+}
+
+/** What crossed the links, and what that takes at least by their speeds; null where nothing did. */
+function describeMoved({ stats, links }: Measured, { steps }: Plan, { devices }: Resources): string | null {
+  const moved = (way: 'bytesToDevice' | 'bytesToHost') => stats.devices.reduce((sum, device) => sum + device[way], 0);
+  const [there, home] = [moved('bytesToDevice'), moved('bytesToHost')];
+  if (there + home === 0) return null;
+  const said = `moved ${formatBytes(there)} to the devices, ${formatBytes(home)} home`;
+  const used = devices.filter((_, index) => stats.devices[index]!.bytesToDevice + stats.devices[index]!.bytesToHost > 0);
+  const milliseconds = typeof links === 'object' && links && overLinks({ there, home }, used, links);
+  if (!milliseconds) return said;
+  const moving = new Set(steps.filter((step) => 'devices' in step).map(({ label }) => label));
+  const took = stats.steps.reduce((sum, { name, milliseconds }) => sum + (moving.has(name) ? milliseconds : 0), 0);
+  const ratio = took > 0 ? `; its steps took ${(took / milliseconds).toFixed(2)} times that` : '';
+  return `${said}: at least ${time(milliseconds)} over the links${ratio}`;
+}
 
 /** What the plan moves over the links; null where one of its steps on devices does not know. */
 function trafficOf({ steps }: Plan): Traffic | null {
@@ -25,7 +49,7 @@ export function explain(
   plan: Plan,
   resources: Resources,
   deviceReason: string,
-  measured: Stats | null,
+  measured: Measured | null,
   keys: string | null = null,
 ): string {
   const { devices, threads, memoryLimitBytes } = resources;
@@ -50,7 +74,7 @@ export function explain(
     const some = chosen.length < devices.length ? `devices ${chosen.join(', ')}` : 'all devices';
     lines.splice(-1, 0, `  links    ${step} on ${some}: ${reason}`);
   }
-  const took = new Map(measured?.steps.map((step) => [step.name, step.milliseconds]));
+  const took = new Map(measured?.stats.steps.map((step) => [step.name, step.milliseconds]));
   const head = ['step', 'rows', 'bytes', 'estimate'];
   const rows = plan.steps.map(({ label, estimate }) => [
     label,
@@ -59,24 +83,23 @@ export function explain(
     time(estimate.milliseconds),
   ]);
   const planned = new Set(plan.steps.map((step) => step.label));
-  const before = measured?.steps.filter((step) => !planned.has(step.name)).map((step) => [step.name, '', '', '']) ?? [];
+  const before = measured?.stats.steps.filter((step) => !planned.has(step.name)).map((step) => [step.name, '', '', '']) ?? [];
   const table = [head, ...before, ...rows, ['total', '', '', time(milliseconds(plan.steps))]];
   if (measured) {
     head.push('measured');
     for (const row of table.slice(1, -1)) row.push(took.has(row[0]!) ? time(took.get(row[0]!)!) : '');
-    table.at(-1)!.push(time(measured.milliseconds));
+    table.at(-1)!.push(time(measured.stats.milliseconds));
   }
   lines.push(...align(table));
   if (measured) {
-    const phases = measured.phases.map(({ name, milliseconds, bytes }) => [name, formatBytes(bytes), time(milliseconds)]);
+    const { stats } = measured;
+    const phases = stats.phases.map(({ name, milliseconds, bytes }) => [name, formatBytes(bytes), time(milliseconds)]);
     if (phases.length > 0) lines.push('', ...align([['phase', 'bytes', 'measured'], ...phases]));
-    const moved = (way: 'bytesToDevice' | 'bytesToHost') => measured.devices.reduce((sum, device) => sum + device[way], 0);
-    if (moved('bytesToDevice') + moved('bytesToHost') > 0) {
-      lines.push('', `moved ${formatBytes(moved('bytesToDevice'))} to the devices, ${formatBytes(moved('bytesToHost'))} home`);
-    }
+    const moved = describeMoved(measured, plan, resources);
     lines.push(
       '',
-      `rows out ${number(measured.outputRows)}, peak memory ${formatBytes(measured.peakMemoryBytes)}, skew ${measured.skew.toFixed(2)}${measured.splitRows ? `, ${number(measured.splitRows)} tuples of heavy keys split` : ''}${measured.spilledRows ? `, ${number(measured.spilledRows)} tuples spilled` : ''}`,
+      ...(moved ? [moved] : []),
+      `rows out ${number(stats.outputRows)}, peak memory ${formatBytes(stats.peakMemoryBytes)}, skew ${stats.skew.toFixed(2)}${stats.splitRows ? `, ${number(stats.splitRows)} tuples of heavy keys split` : ''}${stats.spilledRows ? `, ${number(stats.spilledRows)} tuples spilled` : ''}`,
     );
   }
   return `${lines.join('\n')}\n`;

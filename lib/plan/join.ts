@@ -310,11 +310,10 @@ function hashJoinOn(context: Context, traffic: Traffic, devicesReason: string | 
   if (rounds === null) {
     const hostBytes = context.leastRowsBytes + (mostRounds > 1 ? inputBytes : 0);
     const needed = deviceBytes.hash(count, buildLeft, mostRounds);
-    const [what, remedy] =
-      mostRounds === 1
-        ? ['A radix-hash join', 'algorithm "triton" spills what the devices do not hold.']
-        : [`A hash join in ${mostRounds} rounds`];
-    throw deviceLimitError(what!, needed, deviceBudget(resources, hostBytes), resources, remedy);
+    const budget = deviceBudget(resources, hostBytes);
+    if (mostRounds > 1) throw deviceLimitError(`A hash join in ${mostRounds} rounds`, needed, budget, resources);
+    const remedy = 'algorithm "triton" spills what the devices do not hold.';
+    throw deviceLimitError('A radix-hash join', needed, budget, resources, remedy);
   }
   const spill = deviceBytes.spill(count, buildLeft, rounds);
   const hostBytes = context.leastRowsBytes + spill.hostBytes;

@@ -216,7 +216,7 @@ TEST(StreamedJoin, MovesWhatItMust) {
     LinkTraffic& moved = engine->devices[0]->traffic();
     moved.reset();
     const HashJoinSpill spill = hash_join_spill(keys.left.tuples, keys.right.tuples, 1, request, rounds, *engine);
-    Job job;
+    Job job(kMaxBufferBytes, true);
     const JoinRows rows = hash_join(*engine, keys, request, {{0}, rounds, 0}, job);
     ASSERT_EQ(rows.spilled_rows > 0, rounds > 1);
     EXPECT_GT(rows.size, 10000u);
@@ -229,6 +229,14 @@ TEST(StreamedJoin, MovesWhatItMust) {
     uint64_t recorded = 0;
     for (const PhaseStats& phase : job.phases()) recorded += phase.bytes;
     EXPECT_EQ(recorded, 2 * (moved.to_device + moved.to_host));
+    uint64_t to_device = 0, to_host = 0;
+    for (const TraceEvent& event : job.trace()->events()) {
+      EXPECT_LE(event.begin, event.end);
+      if (event.track == TraceEvent::Track::to_device) to_device += event.bytes;
+      if (event.track == TraceEvent::Track::to_host) to_host += event.bytes;
+    }
+    EXPECT_EQ(to_device, moved.to_device);
+    EXPECT_EQ(to_host, moved.to_host);
   }
 }
 

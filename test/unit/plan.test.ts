@@ -25,6 +25,7 @@ import {
   type SortRequest,
   sortWork,
 } from '../../lib/plan/sort.js';
+import type { Stats } from '../../lib/types.js';
 
 const GIB = 2 ** 30;
 function resources(devices: number, deviceLimit: number, memoryLimitBytes = 64 * GIB, freeBytes = memoryLimitBytes): Resources {
@@ -659,6 +660,37 @@ describe('joins on GPUs', () => {
       /^A hash join in 64 rounds takes at least .* but deviceMemoryLimit is 95\.4 MiB\.$/,
     );
     expect(plan(gpus(1, null, 2e8)).reason).toMatch(/^triton doesn't fit: A hash join in 64 rounds takes/);
+  });
+
+  test('what moved is compared with what the links take at least, where their speeds are known', () => {
+    const on = gpus(1, null);
+    const moved = (there: number, home: number, milliseconds: number, links: LinkSpeeds | string | null) => {
+      const joins = plan(on);
+      const stats = {
+        ...{
+          steps: [{ name: 'hash join, build left', milliseconds }],
+          phases: [],
+          milliseconds,
+          outputRows: 1,
+          peakMemoryBytes: 1,
+          skew: 1,
+        },
+        devices: [{ bytesToDevice: there, bytesToHost: home }],
+      } as unknown as Stats;
+      return explain('join', joins, on, '', { stats, links }).split('\n').at(-3);
+    };
+    const links = { sets: [{ devices: [0], h2d: 50e9, d2h: 40e9, both: 80e9 }], peers: [] };
+    const there = 'moved 7.5 GiB to the devices, ';
+    expect(moved(8e9, 1e9, 176, links)).toBe(
+      `${there}953.7 MiB home: at least 160.0 ms over the links; its steps took 1.10 times that`,
+    );
+    expect(moved(8e9, 8e9, 400, links)).toBe(
+      `${there}7.5 GiB home: at least 200.0 ms over the links; its steps took 2.00 times that`,
+    );
+    expect(moved(8e9, 12e9, 300, links)).toMatch(/at least 300\.0 ms .* 1\.00 times that$/);
+    expect(moved(8e9, 0, 300, 'they could not be measured')).toBe(`${there}0 bytes home`);
+    expect(moved(8e9, 0, 300, { sets: [], peers: [] })).toBe(`${there}0 bytes home`);
+    expect(moved(0, 0, 300, links)).toBe('');
   });
 
   test('sort and match each on the best devices, and explain() says why', () => {
