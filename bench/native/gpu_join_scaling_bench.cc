@@ -394,7 +394,7 @@ std::vector<size_t> host_blocks(Engine& engine, const Workload& load, const Hash
   std::vector<size_t> blocks(request.count_only ? 0 : 2, load.probe * load.bytes);
   if (plan.rounds == 1) return blocks;
   if (plan.devices.size() > 1) return std::vector<size_t>(6, load.probe * load.bytes);
-  const streaming::Shape whole(load.layout(), load.build, load.layout(), load.probe, request.count_only);
+  const streaming::Shape whole(load.layout(), load.build, load.layout(), load.probe, request);
   const streaming::Shape shape = streaming::shape_for(*engine.devices[0], whole, plan.rounds);
   for (const uint64_t rows : {load.build, load.probe}) {
     for (size_t column = 0; column < (request.count_only ? 1 : 2); ++column) {

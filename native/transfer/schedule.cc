@@ -12,8 +12,8 @@ namespace {
 size_t ceil_div(size_t a, size_t b) { return a / b + (a % b ? 1 : 0); }
 
 /// What is staged of a copy at a time.
-size_t staged_at_once(size_t copy_bytes, size_t buffer_bytes) {
-  return std::clamp(std::bit_floor(copy_bytes / kLeastBlocks), std::min(kLeastTransferBlock, buffer_bytes), buffer_bytes);
+size_t staged_at_once(size_t copy_bytes, size_t least_blocks, size_t buffer_bytes) {
+  return std::clamp(std::bit_floor(copy_bytes / least_blocks), std::min(kLeastTransferBlock, buffer_bytes), buffer_bytes);
 }
 
 }  // namespace
@@ -38,7 +38,7 @@ Survey::Survey(std::span<const HostQueue> queues, size_t most_buffer_bytes) {
       for (size_t s = 0; s < of_copy.size(); ++s) (of_copy[s] ? direct_bytes : staged_bytes) += copy.stretches[s].bytes;
       if (staged_bytes) {
         staging = queue.device;
-        const size_t at_once = staged_at_once(staged_bytes, most_buffer_bytes);
+        const size_t at_once = staged_at_once(staged_bytes, kLeastBlocks, most_buffer_bytes);
         buffer_bytes = std::max(buffer_bytes, at_once);
         staged_blocks += ceil_div(staged_bytes, at_once);
       }
@@ -62,6 +62,7 @@ void Schedule::add(HostQueue& queue, std::deque<std::vector<bool>> direct, bool 
   state.queue = &queue;
   state.direct = std::move(direct);
   state.open = fed;
+  state.fed = fed;
 }
 
 void Schedule::begin(size_t slots, size_t buffer_bytes) {
@@ -110,9 +111,11 @@ std::optional<Block> Schedule::next_block(size_t q) {
   if (first) {
     size_t bytes = 0;
     for (const HostCopy::Stretch& stretch : queue.copies[state.copy].stretches) bytes += stretch.bytes;
-    // Half a buffer on the way to a device: those of all threads stay in the last-level cache then, which the copy engines read.
+    // Half a buffer on the way to a device, and where both directions are busy: those of all threads stay in the last-level cache
+    // then, which the copy engines read.
     const bool to_device = queue.direction == HostQueue::Direction::to_device;
-    state.at_once = staged_at_once(bytes, buffer_bytes_) / (to_device ? 2 : 1);
+    state.at_once = state.fed ? staged_at_once(bytes, kLeastFedBlocks, buffer_bytes_ / 2)
+                              : staged_at_once(bytes, kLeastBlocks, buffer_bytes_) / (to_device ? 2 : 1);
     state.share = std::clamp<size_t>(bytes / kLeastShares / state.at_once, 1, kMostBuffers) * state.at_once;
     state.after = queue.copies[state.copy].after;
     if (state.after && state.after->done()) state.after = nullptr;

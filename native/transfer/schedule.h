@@ -23,8 +23,9 @@ inline constexpr size_t kDirectBlocks = 4;
 /// takes no more than a share that leaves as much to as many threads as keep a link busy.
 inline constexpr size_t kMostBuffers = 4, kLeastShares = 16;
 
-/// Blocks are smaller than a buffer where a copy would have fewer than so many, but not smaller than kLeastTransferBlock.
-inline constexpr size_t kLeastBlocks = 8;
+/// Blocks are smaller than a buffer where a copy would have fewer than so many, but not smaller than kLeastTransferBlock. Of a
+/// fed transfer other copies are under way at the same time, and each block waits for the driver: a copy makes do with fewer.
+inline constexpr size_t kLeastBlocks = 8, kLeastFedBlocks = 4;
 
 /// What a transfer has to move, and which of it goes directly.
 struct Survey {
@@ -107,6 +108,7 @@ class Schedule {
     std::deque<std::vector<bool>> direct;         // stretches of its copies
     std::deque<FedTransfer::Enqueued> callbacks;  // of copies that were pushed
     bool open = false;                            // for more of them
+    bool fed = false;                             // with copies that were not known before
     size_t copy = 0, stretch = 0, offset = 0;     // where the next block begins
     size_t at_once = 0, share = 0;                // of the copy's staged blocks: what is moved at a time, and most bytes
     Event* after = nullptr;                       // to wait for before them; null where it is done
