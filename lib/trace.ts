@@ -18,6 +18,9 @@ export interface Traced {
   devices: readonly DeviceDescription[];
 }
 
+/** Told what each attempt at a call did, of which the last one counts; null: nobody asked for a trace. */
+export type Keep = ((traced: Traced) => void) | null;
+
 /** One event or name of the format: times in microseconds. */
 interface ChromeEvent {
   name: string;
@@ -80,10 +83,7 @@ const failed = (path: string, error: unknown): WarpjoinError =>
  * Runs `call`, which tells `keep` what it did, and writes that to the file, also where the call fails. Throws ERR_OPTION where the file
  * can't be made, before the call begins. Without a path it only runs the call.
  */
-export async function tracing<T>(
-  path: string | undefined,
-  call: (keep: ((traced: Traced) => void) | null) => Promise<T>,
-): Promise<T> {
+export async function tracing<T>(path: string | undefined, call: (keep: Keep) => Promise<T>): Promise<T> {
   if (path === undefined) return call(null);
   const file = await open(path, 'w').catch((error) => {
     throw failed(path, error);

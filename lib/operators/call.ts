@@ -13,7 +13,7 @@ import type { Measured } from '../plan/explain.js';
 import { type Work, whyProcessor } from '../plan/placement.js';
 import { attempt as attemptPlan, deviceChoices, type Plan, type Resources, type Step } from '../plan/plan.js';
 import { formatBytes } from '../sizes.js';
-import { type Traced, type TracedStep, tracing } from '../trace.js';
+import { type Keep, type Traced, type TracedStep, tracing } from '../trace.js';
 import type { Stats } from '../types.js';
 import type { Tables } from './load.js';
 import { reclaim } from './reclaim.js';
@@ -397,8 +397,6 @@ function namingHeld(heldBytes: number, error: WarpjoinError): WarpjoinError {
   const held = `Results of earlier calls that are still referenced hold ${formatBytes(heldBytes)} of the limit.`;
   return new WarpjoinError(error.code, `${error.message.replace(/\.?$/, '.')} ${held}`, { cause: error.cause ?? error });
 }
-
-type Keep = ((traced: Traced) => void) | null;
 
 async function withLessDeviceMemory<T>(
   core: EngineCore,
