@@ -21,9 +21,8 @@
 // home.
 //
 // Out of core: the same, each GPU with a quarter of the memory that the join takes in one round, or with --limit bytes, in as few
-// rounds as that holds. The floor of several GPUs is that of two passes: all bytes go to the devices and back, both ways at once;
-// then they go there again, while the result goes home. That of one is the build side, the probe side and what was spilled, each
-// with what goes home meanwhile (passes_of). All of it is pinned, or in ordinary memory.
+// rounds as that holds. The floor is the build side, the probe side and what was spilled, each with what goes home meanwhile
+// (passes_of). All of it is pinned, or in ordinary memory.
 //
 // After the last run every row is checked on the host: that its payloads are partners, and the sums of both.
 #include <unistd.h>
@@ -287,15 +286,16 @@ struct Pass {
   }
 };
 
-/// Of a hash join into host memory, with device memory of `budget` bytes. One device sends rows home while the probe side comes,
-/// and spills what it can't keep: three quarters of its memory hold build tuples, at 1.15 times their size, as they are joined.
+/// Of a hash join into host memory, with `budget` bytes of memory on each device. One device, and several where they can't keep
+/// the build side, send rows home while the probe side comes, and spill the rest: three quarters of their memory hold build
+/// tuples, at 1.15 times their size, as they are joined.
 std::vector<Pass> passes_of(const Workload& load, size_t devices, uint32_t rounds, bool count_only, size_t budget) {
   const uint64_t tuple_bytes = load.bytes * (count_only ? 1 : 2);
   const uint64_t build = load.build * tuple_bytes, probe = load.probe * tuple_bytes;
   const uint64_t home = count_only ? 0 : 2 * load.probe * load.bytes;
-  if (devices > 1 && rounds > 1) return {{"cut rounds", build + probe, build + probe}, {"join rounds", build + probe, home}};
-  if (devices > 1) return {{"arrive", build + probe, 0}, {"go home", 0, home}};
-  const double spilled = std::max(0.0, 1 - 0.75 / 1.15 * static_cast<double>(budget) / static_cast<double>(build));
+  if (devices > 1 && rounds == 1) return {{"arrive", build + probe, 0}, {"go home", 0, home}};
+  const double kept = 0.75 / 1.15 * static_cast<double>(devices) * static_cast<double>(budget);
+  const double spilled = std::max(0.0, 1 - kept / static_cast<double>(build));
   const auto spilled_of = [&](uint64_t bytes) { return static_cast<uint64_t>(spilled * static_cast<double>(bytes)); };
   std::vector<Pass> passes{{"build side", build, spilled_of(build)},
                            {"probe side and rows", probe, spilled_of(probe) + home - spilled_of(home)}};
@@ -393,9 +393,9 @@ class KeptMemory {
 std::vector<size_t> host_blocks(Engine& engine, const Workload& load, const HashJoinPlan& plan, const JoinRequest& request) {
   std::vector<size_t> blocks(request.count_only ? 0 : 2, load.probe * load.bytes);
   if (plan.rounds == 1) return blocks;
-  if (plan.devices.size() > 1) return std::vector<size_t>(6, load.probe * load.bytes);
-  const streaming::Shape whole(load.layout(), load.build, load.layout(), load.probe, request);
-  const streaming::Shape shape = streaming::shape_for(*engine.devices[0], whole, plan.rounds);
+  const std::vector<Device*> devices = engine.select(plan.devices);
+  const streaming::Shape whole(load.layout(), load.build, load.layout(), load.probe, request, devices.size());
+  const streaming::Shape shape = streaming::shape_for(devices, whole, plan.rounds);
   for (const uint64_t rows : {load.build, load.probe}) {
     for (size_t column = 0; column < (request.count_only ? 1 : 2); ++column) {
       blocks.push_back(shape.spilled_rows(rows) * load.bytes);

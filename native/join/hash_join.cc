@@ -45,8 +45,8 @@ JoinRows join_tuples(Engine& engine, const JoinKeys& keys, const JoinRequest& re
   const uint64_t tuples = build.size() + probe.size();
   const HashCut cut = cut_for(request, round_bits, plan.partitions, build.size() >> round_bits, probe.size() >> round_bits,
                               devices.size(), false, *devices[0]);
-  if (can_stream(*devices[0], devices.size()))
-    return streamed_join(engine, *devices[0], build, probe, keys, request, plan.rounds, plan.partitions != 0, job);
+  if (can_stream(*devices[0], devices.size(), plan.rounds))
+    return streamed_join(engine, devices, build, probe, keys, request, plan.rounds, plan.partitions != 0, job);
   JoinRows rows;
   double skew = 1;
   uint64_t split_rows = 0;
@@ -109,8 +109,8 @@ HashJoinSpill hash_join_spill(const EncodedTuples& left_tuples, const EncodedTup
   const Relation left = relation(left_tuples, wants_left(request)), right = relation(right_tuples, wants_right(request));
   const Relation &build = request.build_left ? left : right, &probe = request.build_left ? right : left;
   if (rounds == 1) return {};
-  if (can_stream(device, devices)) {
-    return streamed_join_spill(device, build.layout, build.size(), probe.layout, probe.size(), request, rounds);
+  if (can_stream(device, devices, rounds)) {
+    return streamed_join_spill(device, devices, build.layout, build.size(), probe.layout, probe.size(), request, rounds);
   }
   HashJoinSpill spill;
   for (const Relation* side : {&build, &probe}) {
@@ -125,7 +125,9 @@ size_t hash_join_device_bytes(TupleLayout build, uint64_t build_rows, TupleLayou
                               const JoinRequest& request, uint32_t rounds, Engine& engine) {
   Device& device = *engine.devices.at(0);
   const uint32_t round_bits = bits_of(rounds, "Rounds");
-  if (can_stream(device, devices)) return streamed_join_bytes(device, build, build_rows, probe, probe_rows, request, rounds);
+  if (can_stream(device, devices, rounds)) {
+    return streamed_join_bytes(device, devices, build, build_rows, probe, probe_rows, request, rounds);
+  }
   const auto largest_round = [&](uint64_t rows) { return rounds == 1 ? rows : rows / rounds + rows / rounds / 8 + 1024; };
   const HashCut cut = cut_for(request, round_bits, 0, build_rows >> round_bits, probe_rows >> round_bits, devices, false, device);
   const size_t join = LocalJoins::device_bytes(build, largest_round(build_rows), probe, largest_round(probe_rows), devices, cut,

@@ -29,7 +29,7 @@ void SpilledTuples::take_block(uint64_t tuples) {
   blocks_.push_back({allocate(layout_.key_bytes), allocate(layout_.value_bytes), tuples, 0});
 }
 
-HostCopy SpilledTuples::add(PartitionRange range, const std::vector<uint64_t>& offsets, const TupleView& from) {
+HostCopy SpilledTuples::add(uint64_t number, PartitionRange range, const std::vector<uint64_t>& offsets, const TupleView& from) {
   if (blocks_.empty() || blocks_.back().most - blocks_.back().size < from.size) {
     take_block(std::max(from.size, size_ / kBlocksOfUnexpected));
   }
@@ -38,7 +38,10 @@ HostCopy SpilledTuples::add(PartitionRange range, const std::vector<uint64_t>& o
                            .slice(layout_, block.size, block.size + from.size);
   block.size += from.size;
   size_ += from.size;
-  Piece& piece = pieces_.emplace_back();
+  const auto behind =
+      std::upper_bound(pieces_.begin(), pieces_.end(), number, [](uint64_t of, const Piece& piece) { return of < piece.number; });
+  Piece& piece = *pieces_.emplace(behind);
+  piece.number = number;
   piece.tuples = to.view();
   if (!layout_.value_bytes) piece.tuples.values = nullptr;
   piece.range = range;

@@ -16,7 +16,7 @@ struct PartitionRange {
   uint32_t begin = 0, end = 0;
 };
 
-/// One relation's tuples, piece by piece. A piece has some consecutive partitions, in order.
+/// One relation's tuples, piece by piece. A piece has some consecutive partitions, in order. One thread at a time.
 class SpilledTuples {
  public:
   /// Takes host memory for `expected` tuples at once. Throws Error(memory_limit).
@@ -28,13 +28,13 @@ class SpilledTuples {
   uint64_t size() const { return size_; }
   /// Tuples of these partitions.
   uint64_t size_of(PartitionRange range) const;
-  /// Where they are, a view for each piece that has some.
+  /// Where they are, a view for each piece that has some, in the order of their numbers.
   std::vector<TupleView> views_of(PartitionRange range) const;
 
-  /// Adds a piece of `range`, whose partition p has offsets[p + 1] - offsets[p] tuples; `from`: all of these on a device. Gives
-  /// the copy that brings them; the memory is theirs when that has ended. Where more come than were expected, throws
-  /// Error(memory_limit).
-  HostCopy add(PartitionRange range, const std::vector<uint64_t>& offsets, const TupleView& from);
+  /// Adds the `number`-th piece of all, whichever comes first: of `range`, whose partition p has offsets[p + 1] - offsets[p]
+  /// tuples; `from`: all of these on a device. Gives the copy that brings them; the memory is theirs when that has ended. Where
+  /// more come than were expected, throws Error(memory_limit).
+  HostCopy add(uint64_t number, PartitionRange range, const std::vector<uint64_t>& offsets, const TupleView& from);
 
  private:
   struct Block {
@@ -42,6 +42,7 @@ class SpilledTuples {
     uint64_t most, size;  ///< tuples that it has room for, and that it has
   };
   struct Piece {
+    uint64_t number;
     TupleView tuples;
     PartitionRange range;
     std::vector<uint64_t> offsets;  ///< of each partition in the piece, and the end
@@ -53,7 +54,7 @@ class SpilledTuples {
   HostMemory& memory_;
   const TupleLayout layout_;
   std::vector<Block> blocks_;  // the last one is filled
-  std::vector<Piece> pieces_;
+  std::vector<Piece> pieces_;  // in the order of their numbers
   uint64_t size_ = 0;
 };
 

@@ -1,7 +1,9 @@
-// A hash join on one device beyond a link, after the Triton join (fast-interconnects 4): the build side stays there, the probe
-// side is matched as it arrives, and its rows go home meanwhile. Of what the device can't keep, both sides are spilled by
+// A hash join on devices beyond a link, after the Triton join (fast-interconnects 4): the build side stays there, the probe
+// side is matched as it arrives, and its rows go home meanwhile. Of what the devices can't keep, both sides are spilled by
 // partition as they arrive, and joined afterwards, round after round. Internal to native/join.
 #pragma once
+
+#include <span>
 
 #include "join/hash_cut.h"
 #include "join/join.h"
@@ -9,23 +11,24 @@
 
 namespace warpjoin {
 
-/// Whether so many devices like this one join this way.
-bool can_stream(const Device& device, size_t devices);
+/// Whether so many devices like this one join in so many rounds this way. Several do where something is spilled.
+bool can_stream(const Device& device, size_t devices, uint32_t rounds);
 
 /// Joins relations in host memory, one view each. `rounds`: a power of two; with more than one a part of both sides is spilled,
-/// so that the device keeps about 1/rounds of the build side at a time, or more where it has room. `force_waves`: tuples come in
-/// several waves however few they are. Device memory: streamed_join_bytes(), and where there is more, more rows on their way home
-/// at a time, and room for keys that crowd; where there is none for these, more rounds are made. Host memory: the result, which
-/// grows with what is found, twice the rows alone of joins that have pairs, too, and what is spilled. Throws Error(device_memory)
-/// where a round's build side does not fit, as keys crowd.
-JoinRows streamed_join(Engine& engine, Device& device, const Relation& build, const Relation& probe, const JoinKeys& keys,
-                       const JoinRequest& request, uint32_t rounds, bool force_waves, Job& job);
-/// What it spills, and the host memory that it takes for that, with what the device has free now, where keys spread.
-HashJoinSpill streamed_join_spill(Device& device, TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows,
-                                  const JoinRequest& request, uint32_t rounds);
-/// Device memory that it takes at least: a round's build side, once, and a few waves of tuples or, where that is less and there
-/// is one round, each side as one wave.
-size_t streamed_join_bytes(Device& device, TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows,
-                           const JoinRequest& request, uint32_t rounds);
+/// so that the devices keep about 1/rounds of the build side at a time, or more where they have room. `force_waves`: tuples come
+/// in several waves however few they are. Device memory: streamed_join_bytes(), and where there is more, more rows on their way
+/// home at a time, and room for keys that crowd; where there is none for these, more rounds are made. Host memory: the result,
+/// which grows with what is found, twice the rows alone of joins that have pairs, too, and what is spilled. Throws
+/// Error(device_memory) where a round's build side does not fit, as keys crowd.
+JoinRows streamed_join(Engine& engine, std::span<Device* const> devices, const Relation& build, const Relation& probe,
+                       const JoinKeys& keys, const JoinRequest& request, uint32_t rounds, bool force_waves, Job& job);
+/// What so many devices like this one spill, and the host memory that they take for that, with what it has free now, where keys
+/// spread.
+HashJoinSpill streamed_join_spill(Device& device, size_t devices, TupleLayout build, uint64_t build_rows, TupleLayout probe,
+                                  uint64_t probe_rows, const JoinRequest& request, uint32_t rounds);
+/// Memory that each device takes at least: its part of a round's build side, once, and a few waves of tuples or, where that is
+/// less and there is one round, each side as one wave.
+size_t streamed_join_bytes(Device& device, size_t devices, TupleLayout build, uint64_t build_rows, TupleLayout probe,
+                           uint64_t probe_rows, const JoinRequest& request, uint32_t rounds);
 
 }  // namespace warpjoin

@@ -10,9 +10,10 @@ namespace warpjoin {
 using streaming::Room;
 using streaming::Shape;
 
-HashJoinSpill streamed_join_spill(Device& device, TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows,
-                                  const JoinRequest& request, uint32_t rounds) {
-  const Shape shape = streaming::shape_for(device, {build, build_rows, probe, probe_rows, request}, rounds);
+HashJoinSpill streamed_join_spill(Device& device, size_t devices, TupleLayout build, uint64_t build_rows, TupleLayout probe,
+                                  uint64_t probe_rows, const JoinRequest& request, uint32_t rounds) {
+  Device* const one = &device;
+  const Shape shape = streaming::shape_for({&one, 1}, {build, build_rows, probe, probe_rows, request, devices}, rounds);
   HashJoinSpill spill;
   const auto add = [&](TupleLayout layout, uint64_t rows) {
     const uint64_t spilled = shape.spills() ? rows / shape.partitions() * (shape.partitions() - shape.cached) : 0;
@@ -25,9 +26,9 @@ HashJoinSpill streamed_join_spill(Device& device, TupleLayout build, uint64_t bu
   return spill;
 }
 
-size_t streamed_join_bytes(Device& device, TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows,
-                           const JoinRequest& request, uint32_t rounds) {
-  Shape whole(build, build_rows, probe, probe_rows, request);
+size_t streamed_join_bytes(Device& device, size_t devices, TupleLayout build, uint64_t build_rows, TupleLayout probe,
+                           uint64_t probe_rows, const JoinRequest& request, uint32_t rounds) {
+  Shape whole(build, build_rows, probe, probe_rows, request, devices);
   Primitives& primitives = device.primitives();
   const auto bytes = [&](const Shape& shape) { return Room::planned_bytes(primitives, shape); };
   if (rounds > 1) return bytes(whole.in_rounds(primitives, rounds, Shape::partitions_of_round(rounds)));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "core/sharding.h"
 #include "flow/budget.h"
 #include "join/hash_cut.h"
 #include "join/rows_home.h"
@@ -29,7 +30,7 @@ uint64_t divided(uint64_t rows, uint64_t by) { return by ? (rows + by - 1) / by 
 }  // namespace
 
 Shape::Shape(TupleLayout build_layout, uint64_t build_size, TupleLayout probe_layout, uint64_t probe_size,
-             const JoinRequest& request)
+             const JoinRequest& request, size_t device_count)
     : build(build_layout),
       probe(probe_layout),
       build_rows(build_size),
@@ -38,7 +39,8 @@ Shape::Shape(TupleLayout build_layout, uint64_t build_size, TupleLayout probe_la
       room_rows(build_size),
       wave_rows(std::max(build_size, probe_size)),
       count_only(request.count_only),
-      tracks_build(asks(request, request.build_left)) {}
+      tracks_build(asks(request, request.build_left)),
+      devices(static_cast<uint32_t>(device_count)) {}
 
 Shape Shape::in_waves(Primitives& primitives) const {
   Shape shape = *this;
@@ -51,8 +53,9 @@ Shape Shape::in_rounds(Primitives& primitives, uint32_t rounds, uint32_t stay) c
   Shape shape = *this;
   shape.bits = bits_for(rounds);
   shape.cached = stay;
-  const uint64_t kept = shape.expected_rows(build_rows, stay);
-  shape.set_waves(kept, std::clamp(kept * build.tuple_bytes() / kPartOfKept, kSmallestWaveBytes, kLeastSpillingWaveBytes), true);
+  const uint64_t kept = shape.expected_rows(build_rows, static_cast<uint32_t>(divided(stay, devices)));
+  const size_t part = kept * build.tuple_bytes() / kPartOfKept / devices;  // each has the others' waves, too
+  shape.set_waves(kept, std::clamp(part, kSmallestWaveBytes, kLeastSpillingWaveBytes), true);
   shape.keep(primitives, kept);
   return shape;
 }
@@ -60,7 +63,7 @@ Shape Shape::in_rounds(Primitives& primitives, uint32_t rounds, uint32_t stay) c
 void Shape::set_waves(uint64_t kept, size_t least_bytes, bool several) {
   const uint64_t rows = std::max(build_rows, probe_rows);
   const size_t bytes = std::clamp(kept * build.tuple_bytes() / kPartOfBuild, least_bytes, kMostWaveBytes);
-  wave_rows = std::max(std::min<uint64_t>(several ? rows / kLeastWaves + 1 : rows, bytes / widest().tuple_bytes()),
+  wave_rows = std::max(std::min<uint64_t>(several ? rows / devices / kLeastWaves + 1 : rows, bytes / widest().tuple_bytes()),
                        divided(build_rows, HashBuildPlan::kMostPieces - 1));
 }
 
@@ -88,11 +91,16 @@ uint64_t Shape::expected_rows(uint64_t rows, uint32_t partitions_of_it) const {
 
 uint64_t Shape::spilled_rows(uint64_t rows) const { return spills() ? expected_rows(rows, partitions() - cached) : 0; }
 
+PartitionRange Shape::partitions_of(PartitionRange all, size_t i) const {
+  const auto begin = [&](size_t of) { return all.begin + static_cast<uint32_t>(share_begin(all.end - all.begin, devices, of)); };
+  return {begin(i), begin(i + 1)};
+}
+
 uint32_t Shape::partitions_of_round(uint32_t rounds) { return (uint32_t{1} << bits_for(rounds)) / rounds; }
 
 HashBuildPlan Shape::build_plan() const {
   const auto pieces = static_cast<uint32_t>(std::max<uint64_t>(divided(build_rows, wave_rows) + spills(), 1));
-  return {build, probe,      room_rows,   std::min(wave_rows, build_rows), std::min(wave_rows, probe_rows), pieces,
+  return {build, probe,      room_rows,   std::min(most_at_once(), build_rows), std::min(most_at_once(), probe_rows), pieces,
           1,     count_only, tracks_build};
 }
 
@@ -104,7 +112,7 @@ size_t Shape::planned_staged_bytes() const {
                     kPlannedStagedBytes);
 }
 
-Room::Room(StackAllocator& memory, Primitives& primitives, const Shape& shape, size_t staged_bytes)
+Room::Room(StackAllocator& memory, Primitives& primitives, const Shape& shape, size_t i, size_t staged_bytes)
     : built(allocate(memory, primitives.hash_build_scratch_bytes(shape.build_plan()))) {
   const uint64_t probe_waves = std::max<uint64_t>(divided(shape.probe_rows, shape.wave_rows), 1);
   const uint64_t waves = divided(shape.build_rows, shape.wave_rows) + probe_waves;
@@ -121,28 +129,38 @@ Room::Room(StackAllocator& memory, Primitives& primitives, const Shape& shape, s
     cut_scratch = allocate(memory, std::max(primitives.partition_scratch_bytes(shape.build, shape.wave_rows, shape.digit()),
                                             primitives.partition_scratch_bytes(shape.probe, shape.wave_rows, shape.digit())));
   }
+  if (shape.devices > 1) {
+    for (Inbox& inbox : inboxes = std::vector<Inbox>(kInboxes)) {
+      for (size_t d = 0; d < shape.devices; ++d)
+        inbox.parcels.push_back({OwnedTuples(memory, layout, d == i ? 0 : shape.wave_rows)});
+    }
+  }
   for (Part& part : parts) part.rows = allocate(memory, staged_bytes / kHomeParts);
 }
 
-void Room::create_events(Device& device) {
+void Room::create_events(Device& device, const Shape& shape) {
   for (Slot& slot : slots) slot.here = device.create_event(), slot.free = device.create_event();
-  for (Cut& cut : cuts) cut.ready = device.create_event(), cut.left = device.create_event(), cut.written = device.create_event();
+  for (Cut& cut : cuts) {
+    cut.ready = device.create_event(), cut.left = device.create_event(), cut.read = device.create_event();
+    if (shape.devices > 1) cut.sent = warpjoin::create_events(device, shape.devices);
+  }
+  for (Inbox& inbox : inboxes) inbox.read = device.create_event();
   for (Part& part : parts) part.written = device.create_event(), part.left = device.create_event();
 }
 
 size_t Room::planned_bytes(Primitives& primitives, const Shape& shape) {
   return flow::counted_bytes(
-      [&](StackAllocator& memory) { flow::count<Room>(memory, primitives, shape, shape.planned_staged_bytes()); });
+      [&](StackAllocator& memory) { flow::count<Room>(memory, primitives, shape, size_t{0}, shape.planned_staged_bytes()); });
 }
 
-Room Room::take(Device& device, const Shape& shape) {
+Room Room::take(Device& device, const Shape& shape, size_t i) {
   StackAllocator& memory = device.memory();
   const size_t planned = shape.planned_staged_bytes(), needed = planned_bytes(device.primitives(), shape);
   memory.reserve(needed);
   constexpr size_t kStep = kHomeParts * StackAllocator::kAlignment;
   const size_t more = (memory.room_bytes() - needed) / kStep * kStep;
-  Room room(memory, device.primitives(), shape, planned ? std::clamp(planned + more, planned, kMostStagedBytes) : 0);
-  room.create_events(device);
+  Room room(memory, device.primitives(), shape, i, planned ? std::clamp(planned + more, planned, kMostStagedBytes) : 0);
+  room.create_events(device, shape);
   return room;
 }
 
@@ -154,37 +172,43 @@ bool fits(Device& device, const Shape& shape) {
   return wanted + memory.resident_bytes() <= memory.limit_bytes() && wanted <= memory.reserved_bytes() + memory.free_bytes();
 }
 
+bool fits(std::span<Device* const> devices, const Shape& shape) {
+  return std::all_of(devices.begin(), devices.end(), [&](Device* device) { return fits(*device, shape); });
+}
+
 /// In so many rounds, of which the first has as many partitions as fit.
-Shape with_most_cached(Device& device, const Shape& whole, uint32_t rounds) {
+Shape with_most_cached(std::span<Device* const> devices, const Shape& whole, uint32_t rounds) {
+  Primitives& primitives = devices[0]->primitives();
   // Fewer rounds, which join twice as many partitions each, would not have fitted.
   uint32_t least = Shape::partitions_of_round(rounds), most = 2 * least - 1;
   while (least < most) {
     const uint32_t middle = (least + most + 1) / 2;
-    if (fits(device, whole.in_rounds(device.primitives(), rounds, middle))) {
+    if (fits(devices, whole.in_rounds(primitives, rounds, middle))) {
       least = middle;
     } else {
       most = middle - 1;
     }
   }
-  return whole.in_rounds(device.primitives(), rounds, least);
+  return whole.in_rounds(primitives, rounds, least);
 }
 
 }  // namespace
 
-Shape shape_for(Device& device, Shape whole, uint32_t rounds) {
-  if (rounds > 1) return with_most_cached(device, whole, rounds);
-  const Shape waves = whole.in_waves(device.primitives());
-  whole.keep(device.primitives(), whole.build_rows);
-  const auto bytes = [&](const Shape& shape) { return Room::planned_bytes(device.primitives(), shape); };
-  return fits(device, waves) || bytes(waves) <= bytes(whole) ? waves : whole;
+Shape shape_for(std::span<Device* const> devices, Shape whole, uint32_t rounds) {
+  if (rounds > 1) return with_most_cached(devices, whole, rounds);
+  Primitives& primitives = devices[0]->primitives();
+  const Shape waves = whole.in_waves(primitives);
+  whole.keep(primitives, whole.build_rows);
+  const auto bytes = [&](const Shape& shape) { return Room::planned_bytes(primitives, shape); };
+  return fits(devices, waves) || bytes(waves) <= bytes(whole) ? waves : whole;
 }
 
-Shape crowded_shape_for(Device& device, Shape whole) {
+Shape crowded_shape_for(std::span<Device* const> devices, Shape whole) {
   whole.crowded = true;
   uint32_t rounds = 2;
-  const auto even = [&] { return whole.in_rounds(device.primitives(), rounds, Shape::partitions_of_round(rounds)); };
-  while (rounds < kMostRounds && !fits(device, even())) rounds *= 2;
-  return with_most_cached(device, whole, rounds);
+  const auto even = [&] { return whole.in_rounds(devices[0]->primitives(), rounds, Shape::partitions_of_round(rounds)); };
+  while (rounds < kMostRounds && !fits(devices, even())) rounds *= 2;
+  return with_most_cached(devices, whole, rounds);
 }
 
 }  // namespace warpjoin::streaming

@@ -4,9 +4,12 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
+#include "device/streams.h"
 #include "join/join.h"
+#include "join/spilled_tuples.h"
 #include "primitives/primitives.h"
 #include "transfer/arrival.h"
 #include "transfer/host_transfer.h"
@@ -17,6 +20,8 @@ namespace warpjoin::streaming {
 inline constexpr size_t kSlots = 3;
 /// While a wave is matched, rows of the one before are written and go home.
 inline constexpr size_t kMatches = 2;
+/// While what other devices sent is matched, they send what comes next.
+inline constexpr size_t kInboxes = 2;
 
 /// What comes at a time, what stays, and what leaves.
 struct Shape {
@@ -29,11 +34,13 @@ struct Shape {
   uint32_t cached = 1;              ///< the first so many partitions are joined as they come, the others are spilled
   bool count_only;
   bool tracks_build;     ///< whether rows of build tuples alone may be asked for
+  uint32_t devices;      ///< that share the join. Kept tuples, room, and what comes at a time, are those of one of them
   bool crowded = false;  ///< all keys may crowd, within that room, however large it is
   bool forced = false;   ///< in several waves, and without room for keys that crowd, however small it all is
 
-  /// With each side as one wave.
-  Shape(TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows, const JoinRequest& request);
+  /// With each side as one wave. Several devices share what is spilled in part alone: in_rounds().
+  Shape(TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows, const JoinRequest& request,
+        size_t devices);
   Shape in_waves(Primitives& primitives) const;
   /// In `rounds`, of which the first joins `cached` partitions, or as many as the others.
   Shape in_rounds(Primitives& primitives, uint32_t rounds, uint32_t cached) const;
@@ -41,6 +48,10 @@ struct Shape {
   void keep(Primitives& primitives, uint64_t rows);
   /// How many may stay whose keys all crowd.
   uint64_t crowded_rows(Primitives& primitives) const;
+  /// Those of some partitions that the i-th device joins.
+  PartitionRange partitions_of(PartitionRange all, size_t i) const;
+  /// Tuples of all devices that come at a time, which one device may have to join.
+  uint64_t most_at_once() const { return wave_rows * devices; }
   /// Partitions that a round joins, of those that in_rounds() makes.
   static uint32_t partitions_of_round(uint32_t rounds);
 
@@ -71,8 +82,23 @@ struct Room {
   struct Cut {
     OwnedTuples tuples;
     std::vector<uint64_t> offsets{};
-    std::unique_ptr<Event> ready{}, left{}, written{};
+    std::unique_ptr<Event> ready{}, left{}, read{};
+    Events sent{};        ///< to each device
     uint64_t spills = 0;  ///< copies home that must have been enqueued before it is used again
+
+    TupleView of(TupleLayout layout, PartitionRange range) const {
+      return tuples.span.slice(layout, offsets[range.begin], offsets[range.end]).view();
+    }
+  };
+  /// Tuples of a wave that other devices have cut.
+  struct Inbox {
+    struct Parcel {
+      OwnedTuples tuples;
+      uint64_t size = 0;
+      Event* here = nullptr;  ///< one of the sender's
+    };
+    std::vector<Parcel> parcels{};  ///< of each device; its own has no room
+    std::unique_ptr<Event> read{};
   };
   /// Rows on their way home.
   struct Part {
@@ -84,20 +110,23 @@ struct Room {
   std::vector<Slot> slots;
   std::vector<Cut> cuts;
   Buffer cut_scratch;
+  std::vector<Inbox> inboxes;  // where there are several devices
   std::array<Part, kHomeParts> parts;
 
-  Room(StackAllocator& memory, Primitives& primitives, const Shape& shape, size_t staged_bytes);
-  void create_events(Device& device);
+  /// For the i-th device.
+  Room(StackAllocator& memory, Primitives& primitives, const Shape& shape, size_t i, size_t staged_bytes);
+  void create_events(Device& device, const Shape& shape);
 
   /// What it takes as far as plans count on it.
   static size_t planned_bytes(Primitives& primitives, const Shape& shape);
   /// Takes at least that from the device's memory, and more for rows on their way home where there is more.
-  static Room take(Device& device, const Shape& shape);
+  static Room take(Device& device, const Shape& shape, size_t i);
 };
 
-/// The shape for a device's memory: rounds as planned, in the first of which as many partitions stay as there is room for.
-Shape shape_for(Device& device, Shape whole, uint32_t rounds);
+/// The shape for these devices' memory, or for that of several like the one that is given: rounds as planned, in the first of
+/// which as many partitions stay as there is room for.
+Shape shape_for(std::span<Device* const> devices, Shape whole, uint32_t rounds);
 /// Where all keys may crowd: in as few rounds as fit, but in several.
-Shape crowded_shape_for(Device& device, Shape whole);
+Shape crowded_shape_for(std::span<Device* const> devices, Shape whole);
 
 }  // namespace warpjoin::streaming

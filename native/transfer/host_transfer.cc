@@ -111,11 +111,13 @@ class Worker {
       trace_->add({"link", to_device ? TraceEvent::Track::to_device : TraceEvent::Track::to_host, queue.device->info().ordinal,
                    slot.block.direct ? TraceEvent::kDirect : static_cast<uint32_t>(index_), slot.begin, moved, slot.block.bytes});
     }
-    if (slot.block.direct || to_device) return;
-    transferring::for_each_part(slot.block, [&](char* target, const char*, size_t bytes, size_t at) {
-      copy_past_caches(target, slot.buffer + at, bytes);
-    });
-    if (trace_) trace_->add_here("copy from the ring", moved, now(), slot.block.bytes);
+    if (!slot.block.direct && !to_device) {
+      transferring::for_each_part(slot.block, [&](char* target, const char*, size_t bytes, size_t at) {
+        copy_past_caches(target, slot.buffer + at, bytes);
+      });
+      if (trace_) trace_->add_here("copy from the ring", moved, now(), slot.block.bytes);
+    }
+    schedule_.completed(slot.block);
   }
 
   /// For the trace; any time where there is none.
@@ -165,6 +167,8 @@ size_t FedTransfer::open(Device& device, HostQueue::Direction direction, size_t 
 void FedTransfer::push(size_t queue, HostCopy copy, Enqueued enqueued) {
   schedule_->push(queue, std::move(copy), std::move(enqueued));
 }
+
+void FedTransfer::wait(size_t queue) { schedule_->wait(queue); }
 
 void FedTransfer::close(size_t queue) { schedule_->close(queue); }
 

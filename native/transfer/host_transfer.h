@@ -84,6 +84,9 @@ class FedTransfer {
   /// Adds a copy behind those of a queue. What it waits for (HostCopy::after) has been recorded when it may begin. By any thread,
   /// before run() and during it.
   void push(size_t queue, HostCopy copy, Enqueued enqueued = {});
+  /// Returns when what was pushed to a queue by now is complete, its host memory too. By any thread but those of callbacks, while
+  /// run() runs. Throws Error(aborted) where the transfer fails, whose error is run()'s to throw.
+  void wait(size_t queue);
   /// No more copies come. By any thread.
   void close(size_t queue);
   /// Returns when all queues are closed and their copies complete; throws as transfer() does. Once.

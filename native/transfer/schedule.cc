@@ -16,6 +16,12 @@ size_t staged_at_once(size_t copy_bytes, size_t least_blocks, size_t buffer_byte
   return std::clamp(std::bit_floor(copy_bytes / least_blocks), std::min(kLeastTransferBlock, buffer_bytes), buffer_bytes);
 }
 
+size_t bytes_of(const HostCopy& copy) {
+  size_t bytes = 0;
+  for (const HostCopy::Stretch& stretch : copy.stretches) bytes += stretch.bytes;
+  return bytes;
+}
+
 }  // namespace
 
 std::vector<bool> direct_stretches(const HostQueue& queue, const HostCopy& copy) {
@@ -77,11 +83,33 @@ void Schedule::begin(size_t slots, size_t buffer_bytes) {
 void Schedule::push(size_t queue, HostCopy copy, FedTransfer::Enqueued enqueued) {
   State& state = states_[queue];
   std::vector<bool> direct = direct_stretches(*state.queue, copy);
+  const uint64_t bytes = bytes_of(copy);
   const std::lock_guard lock(mutex_);
+  state.incomplete.push_back(bytes);
+  state.count_complete();
   state.queue->copies.push_back(std::move(copy));
   state.direct.push_back(std::move(direct));
   state.callbacks.push_back(std::move(enqueued));
   changed_.notify_all();
+}
+
+void Schedule::wait(size_t queue) {
+  std::unique_lock lock(mutex_);
+  const State& state = states_[queue];
+  const size_t copies = state.incomplete.size();
+  ++waiting_;
+  changed_.wait(lock, [&] { return error_ || state.complete >= copies; });
+  --waiting_;
+  if (error_) throw Error(ErrorCode::aborted, "The transfer has failed");
+}
+
+void Schedule::completed(const Block& block) {
+  State& state = states_[block.queue];
+  if (!state.fed) return;
+  const std::lock_guard lock(mutex_);
+  state.incomplete[block.copy] -= block.bytes;
+  state.count_complete();
+  if (waiting_) changed_.notify_all();
 }
 
 void Schedule::close(size_t queue) {
@@ -109,8 +137,7 @@ std::optional<Block> Schedule::next_block(size_t q) {
   Flight& own = flight(state, state.copy);
   const bool first = own.copy != state.copy;
   if (first) {
-    size_t bytes = 0;
-    for (const HostCopy::Stretch& stretch : queue.copies[state.copy].stretches) bytes += stretch.bytes;
+    const size_t bytes = bytes_of(queue.copies[state.copy]);
     // Half a buffer on the way to a device, and where both directions are busy: those of all threads stay in the last-level cache
     // then, which the copy engines read.
     const bool to_device = queue.direction == HostQueue::Direction::to_device;

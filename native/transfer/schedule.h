@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <exception>
 #include <mutex>
@@ -76,6 +77,8 @@ class Schedule {
   void begin(size_t slots, size_t buffer_bytes);
 
   void push(size_t queue, HostCopy copy, FedTransfer::Enqueued enqueued);
+  /// Waits until what was pushed by now is complete; throws Error(aborted) where the transfer fails before.
+  void wait(size_t queue);
   void close(size_t queue);
 
   const HostQueue& queue(const Block& block) const { return *states_[block.queue].queue; }
@@ -88,6 +91,8 @@ class Schedule {
   void enqueued(const Block& block, size_t slot, Event* done);
   /// The block, or a part of it, has arrived.
   void arrived(const Block& block);
+  /// Its host memory is complete, too.
+  void completed(const Block& block);
 
   /// Stops the transfer; the first error counts.
   void fail(std::exception_ptr error) noexcept;
@@ -114,6 +119,12 @@ class Schedule {
     Event* after = nullptr;                       // to wait for before them; null where it is done
     size_t called = 0;                            // copies whose callback has returned
     size_t direct_blocks = 0;                     // under way
+    std::deque<uint64_t> incomplete;              // bytes of each copy that was pushed
+    size_t complete = 0;                          // so many of them, the first ones, have none
+
+    void count_complete() {
+      while (complete < incomplete.size() && incomplete[complete] == 0) ++complete;
+    }
     bool calling = false;
     std::vector<Flight> flights;  // copy c has flights[c % size]
   };
@@ -128,6 +139,7 @@ class Schedule {
   std::condition_variable changed_;
   std::vector<State> states_;
   std::exception_ptr error_;
+  size_t waiting_ = 0;  // threads that wait for copies to be complete
 };
 
 }  // namespace warpjoin::transferring

@@ -90,8 +90,9 @@ TEST_P(JoinRounds, FitAMemoryLimitThatHoldsTheCutTuplesAndTheRows) {
     const size_t side_bytes = (sides.left.size() + sides.right.size()) * 16;
     const size_t ring = size_t{1} << 20;
     EngineConfig config{.threads = 3, .host_devices = devices, .transfer_block_bytes = size_t{64} << 10};
-    // The tuples, cut and not, and the columns, each of which may lack some of its last page.
-    config.memory_limit_bytes = 3 * side_bytes + 2 * (expected.size() * 8 + (size_t{2} << 20)) + ring;
+    // The tuples, cut and not, and the columns, each of which may lack some of its last page, and a small one that is copied as
+    // it grows.
+    config.memory_limit_bytes = 3 * side_bytes + 2 * (expected.size() * 8 + (size_t{2} << 20)) + (size_t{2} << 20) + ring;
     config.device_memory_limit_bytes = size_t{1} << 30;
     const auto engine = place == Place::host ? std::make_unique<Engine>(config) : make_far_engine(config, true);
     const JoinKeys keys = make_keys(*engine, sides.left, sides.right, {8, 8, 8});

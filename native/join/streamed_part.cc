@@ -1,0 +1,507 @@
+#include "join/streamed_part.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "join/rows_home.h"
+#include "transfer/arrival.h"
+#include "transfer/host_transfer.h"
+
+namespace warpjoin::streaming {
+
+// --- What the parts share
+
+HostCopy Shared::spill(bool of_build, uint64_t number, const Room::Cut& cut) {
+  const TupleLayout layout = of_build ? shape.build : shape.probe;
+  const TupleView tuples = cut.tuples.span.slice(layout, cut.offsets[cached], cut.offsets.back()).view();
+  const std::lock_guard lock(spill_mutex_);
+  return (of_build ? build_spilled : probe_spilled)->add(number, {cached, shape.partitions()}, cut.offsets, tuples);
+}
+
+void Shared::wait_for_rows() {
+  for (const auto& part : parts) transfer->wait(part->home());
+}
+
+double Shared::share() const {
+  if (joined_rows_ == 0) return 1;  // and has found nothing
+  return static_cast<double>(joined_rows_) / static_cast<double>(shape.probe_rows);
+}
+
+void Shared::begin_phase(const char* name) {
+  if (phase_name_ == name) return;
+  end_phase();
+  phase_.emplace(job, phase_name_ = name);
+}
+
+void Shared::end_phase() {
+  if (!phase_) return;
+  const uint64_t before = std::exchange(moved_before_, moved());
+  phase_->add(2 * (moved_before_ - before));
+  phase_.reset();
+}
+
+uint64_t Shared::moved() const {
+  uint64_t bytes = 0;
+  for (const auto& part : parts) bytes += part->device().traffic().to_device + part->device().traffic().to_host;
+  return bytes;
+}
+
+void Shared::count_up(uint64_t& count) {
+  {
+    const std::lock_guard lock(mutex_);
+    ++count;
+  }
+  changed_.notify_all();
+}
+
+template <class Done>
+void Shared::wait_until(Done&& done) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return stopped_ || done(); });
+  if (stopped_) throw Error(ErrorCode::aborted, "The join has ended");
+  job.check();
+}
+
+void Shared::await(const uint64_t& count, uint64_t wanted) {
+  wait_until([&] { return count >= wanted; });
+}
+
+void Shared::await_turn(const Part& part) {
+  wait_until([&] {
+    return std::all_of(parts.begin(), parts.end(), [&](const auto& other) {
+      return other->waves_placed_ == other->waves_to_place_ || other->waves_placed_ > part.waves_placed_ ||
+             (other->waves_placed_ == part.waves_placed_ && other->index_ >= part.index_);
+    });
+  });
+}
+
+void Shared::end_turns(Part& part) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    part.waves_to_place_ = part.waves_placed_;
+  }
+  changed_.notify_all();
+}
+
+void Shared::stop(std::exception_ptr error) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!stopped_) error_ = std::move(error);
+    stopped_ = true;
+  }
+  changed_.notify_all();
+}
+
+bool Shared::stopped() {
+  const std::lock_guard lock(mutex_);
+  return stopped_;
+}
+
+void Shared::start_again() {
+  stopped_ = false;
+  ready = 0;
+}
+
+// --- What comes, and in what order
+
+TupleView Arrival::in_slot(TupleLayout layout) const {
+  const TupleSpan& tuples = slot->tuples.span;
+  if (from.empty()) return {tuples.keys, tuples.values, 0, 0};
+  const TupleView& first = from.front();  // values are implied in all of them, or in none
+  return {tuples.keys, layout.value_bytes && first.values ? tuples.values : nullptr, first.first_value, rows()};
+}
+
+Part::Part(Shared& shared, Device& device, size_t index) : shared_(shared), device_(device), index_(index) {
+  for (Match& match : matches_) match.written = device.create_event();
+}
+
+void Part::drop_arrivals(size_t from) {
+  arrivals_.resize(from);
+  next_ = brought_ = here_ = from;
+}
+
+void Part::plan(bool of_build, const TupleView& from) {
+  Arrival& arrival = arrivals_.emplace_back(Arrival{of_build, owned(), {}});
+  if (from.size) arrival.from.push_back(from);
+  first_round_arrivals_ = arrivals_.size();
+}
+
+void Part::close_first_round() { arrivals_.back().closes_round = true; }
+
+void Part::take_spilled() { spilled_ = shape().partitions_of({shared_.cached, shape().partitions()}, index_); }
+
+uint64_t Part::plan_spilled_rounds(uint64_t kept) {
+  drop_arrivals(next_);
+  uint64_t most = 0;
+  for (PartitionRange round{spilled_.begin, spilled_.begin}; round.begin < spilled_.end; round.begin = round.end) {
+    uint64_t rows = shared_.build_spilled->size_of({round.begin, ++round.end});
+    for (uint64_t more; round.end < spilled_.end; rows += more, ++round.end) {
+      more = shared_.build_spilled->size_of({round.end, round.end + 1});
+      if (rows + more > kept) break;
+    }
+    most = std::max(most, rows);
+    plan_waves(shape().build, shared_.build_spilled->views_of(round), true, round);
+    plan_waves(shape().probe, shared_.probe_spilled->views_of(round), false, round);
+  }
+  return most;
+}
+
+/// One side of a round, a wave at a time: of the probe side once at least, for what the build side has alone is known after a
+/// match.
+void Part::plan_waves(TupleLayout layout, const std::vector<TupleView>& views, bool of_build, PartitionRange round) {
+  std::vector<TupleView> from;
+  uint64_t room = shape().wave_rows;
+  const auto plan = [&] { arrivals_.push_back({of_build, round, std::exchange(from, {})}), room = shape().wave_rows; };
+  for (const TupleView& view : views) {
+    for (uint64_t at = 0, end; at < view.size; at = end) {
+      if (room == 0) plan();
+      end = std::min(view.size, at + room);
+      from.push_back(view.slice(layout, at, end));
+      room -= end - at;
+    }
+  }
+  if (!of_build || !from.empty()) plan();
+  if (!of_build) arrivals_.back().closes_round = true;
+}
+
+uint64_t Part::rows_taken() const {
+  uint64_t rows = 0;
+  for (size_t a = 0; a < arrivals_.size() && a <= next_; ++a) rows += arrivals_[a].rows();
+  return rows;
+}
+
+void Part::drop_lane() {
+  for (Match& match : matches_) match.found.reset();
+  built_ = {}, finished_ = {};
+  slots_taken_ = slots_given_back_ = cuts_ = exchanged_ = inboxes_read_ = 0;
+  delivered_ = {};
+}
+
+// --- On its way to the device
+
+void Part::open(const TupleView& build, const TupleView& probe) {
+  const bool direct =
+      !shape().spills() && copies_directly(device_, shape().build, build) && copies_directly(device_, shape().probe, probe);
+  to_device_ = shared_.transfer->open(device_, HostQueue::Direction::to_device, kSlots + 1, direct);
+  home_ = shared_.transfer->open(device_, HostQueue::Direction::to_host, kHomeParts, shape().count_only && !shape().spills());
+  stop_ = Stop::done;
+  const bool places = !first_round() || !shape().spills() || shared_.cached > 0;
+  waves_placed_ = 0;
+  waves_to_place_ = 0;
+  for (size_t a = next_; a < arrivals_.size(); ++a) waves_to_place_ += places && !arrivals_[a].of_build;
+}
+
+/// Tells arrivals to come for which there are slots.
+void Part::bring() {
+  for (; brought_ < arrivals_.size(); ++brought_) {
+    Arrival& arrival = arrivals_[brought_];
+    if (slots_taken_ == slots_given_back_ + lane().slots.size()) return;
+    const TupleLayout layout = layout_of(arrival);
+    HostCopy copy;
+    arrival.slot = &lane().slots[slots_taken_ % lane().slots.size()];
+    if (slots_taken_++ >= lane().slots.size()) copy.after = arrival.slot->free.get();
+    uint64_t at = 0;
+    for (const TupleView& view : arrival.from) {
+      const HostCopy one = host_copy(layout, arrival.slot->tuples.span.slice(layout, at, at + view.size), view, nullptr);
+      copy.stretches.insert(copy.stretches.end(), one.stretches.begin(), one.stretches.end());
+      at += view.size;
+    }
+    Event& here = *arrival.slot->here;
+    shared_.transfer->push(to_device_, std::move(copy), [this, &here](std::span<Event* const> done) {
+      for (Event* event : done) lane().stream(kArrive).wait(*event);
+      lane().stream(kArrive).record(here);
+      shared_.count_up(here_);
+    });
+  }
+}
+
+/// The slot is the next arrival's once what is on the stream by now is done.
+void Part::give_back(Room::Slot& slot, JoinStream stream) {
+  lane().stream(stream).record(*slot.free);
+  ++slots_given_back_;
+  bring();
+}
+
+// --- On the part's thread
+
+void Part::run() noexcept {
+  try {
+    bring();
+    stop_ = take_arrivals();
+    if (!first_round()) {
+      spilled_.begin = stop_ == Stop::done ? spilled_.end : arrivals_[next_].round.begin;
+    } else if (stop_ == Stop::crowded) {
+      shared_.stop();
+    }
+  } catch (...) {
+    shared_.stop(std::current_exception());
+  }
+  shared_.end_turns(*this);
+  shared_.transfer->close(to_device_);
+  shared_.transfer->close(home_);
+}
+
+Part::Stop Part::take_arrivals() {
+  for (; next_ < arrivals_.size(); ++next_) {
+    Arrival& arrival = arrivals_[next_];
+    if (index_ == 0) shared_.begin_phase(phase());  // which stands for all of them
+    shared_.await(here_, next_ + 1);
+    const Wave wave = take(arrival);
+    if (first_round() && shape().spills() && shared_.cached == 0) continue;
+    if (arrival.of_build) {
+      if (!keep(wave)) return Stop::crowded;
+      release(wave, kMatch);
+      continue;
+    }
+    if (!built_.ready) {
+      if (!prepare_build()) return Stop::crowded;
+      if (first_round()) {  // where one can't, no rows have been written
+        shared_.count_up(shared_.ready);
+        shared_.await(shared_.ready, shared_.parts.size());
+      }
+    }
+    match_wave(wave);
+    const JoinSections found = found_in_wave(wave.rows);
+    shared_.place_rows(*this, found, wave.rows, [&](const RowPlaces& places) { write_wave(found, places); });
+    if (arrival.closes_round) finished_ = std::exchange(built_, {});
+    release(wave, kWrite);
+  }
+  return Stop::done;
+}
+
+/// What of an arrival is joined now. The rest leaves.
+Part::Wave Part::take(Arrival& arrival) {
+  const TupleLayout layout = layout_of(arrival);
+  Wave wave;
+  if (first_round() && shape().spills()) {
+    Room::Cut& cut = cut_arrival(arrival, layout);
+    wave.cut = &cut;
+    spill(arrival.of_build, cut);
+    if (shared_.cached) exchange(cut, layout, wave);
+  } else {
+    wave.slot = arrival.slot;
+    lane().stream(kMatch).wait(*arrival.slot->here);
+    wave.add(arrival.in_slot(layout));
+  }
+  return wave;
+}
+
+/// Groups an arrival by partition.
+Room::Cut& Part::cut_arrival(Arrival& arrival, TupleLayout layout) {
+  Room::Cut& cut = lane().cuts[cuts_++ % lane().cuts.size()];
+  shared_.await(spills_leaving_, cut.spills);
+  Stream& stream = lane().stream(kMatch);
+  const TraceClock::time_point begin = TraceClock::now();
+  stream.wait(*cut.left);
+  stream.wait(*cut.read);
+  for (const auto& sent : cut.sent) stream.wait(*sent);
+  stream.wait(*arrival.slot->here);
+  cut.offsets.assign(shape().partitions() + 1, 0);
+  lane().primitives().partition(layout, arrival.in_slot(layout), shape().digit(), cut.tuples.span, cut.offsets.data(),
+                                lane().cut_scratch.data(), shared_.job, stream);
+  stream.record(*cut.ready);
+  give_back(*arrival.slot, kMatch);
+  stream.synchronize();
+  trace("cut", begin, arrival.rows() * layout.tuple_bytes());
+  shared_.job.add_done(arrival.rows());
+  return cut;
+}
+
+/// Sends home what is not joined now.
+void Part::spill(bool of_build, Room::Cut& cut) {
+  if (cut.offsets[shared_.cached] == cut.offsets.back()) return;
+  HostCopy copy = shared_.spill(of_build, next_ * shared_.parts.size() + index_, cut);
+  copy.after = cut.ready.get();
+  cut.spills = ++spills_;
+  shared_.transfer->push(home_, std::move(copy), [this, &cut](std::span<Event* const> done) {
+    for (Event* event : done) lane().stream(kLeave).wait(*event);
+    lane().stream(kLeave).record(*cut.left);
+    shared_.count_up(spills_leaving_);
+  });
+}
+
+/// Each device gets its own partitions of what all have cut.
+void Part::exchange(Room::Cut& cut, TupleLayout layout, Wave& wave) {
+  const size_t others = shared_.parts.size() - 1;
+  const uint64_t n = exchanged_++;
+  for (size_t k = 1; k <= others; ++k) send(cut, layout, *shared_.parts[(index_ + k) % (others + 1)], n);
+  wave.add(cut.of(layout, owned()));
+  if (others == 0) return;
+  wave.inbox = &lane().inboxes[n % kInboxes];
+  shared_.await(delivered_[n % kInboxes], (n / kInboxes + 1) * others);
+  for (const Room::Inbox::Parcel& parcel : wave.inbox->parcels) {
+    if (!parcel.here) continue;
+    lane().stream(kMatch).wait(*parcel.here);
+    wave.add(parcel.tuples.span.slice(layout, 0, parcel.size).view());
+  }
+}
+
+/// Sends an owner its partitions: the n-th parcel of all.
+void Part::send(Room::Cut& cut, TupleLayout layout, Part& owner, uint64_t n) {
+  if (n >= kInboxes) shared_.await(owner.inboxes_read_, n - kInboxes + 1);
+  Room::Inbox& inbox = owner.lane().inboxes[n % kInboxes];
+  Room::Inbox::Parcel& parcel = inbox.parcels[index_];
+  Event& sent = *cut.sent[owner.index_];
+  const TupleView tuples = cut.of(layout, owner.owned());
+  Stream& stream = lane().stream(kSend);
+  stream.wait(*cut.ready);
+  stream.wait(*inbox.read);
+  const auto copy = [&](void* to, const void* from, uint8_t width) {
+    if (width) device_.copy_to_peer(to, owner.device_, from, tuples.size * width, stream);
+  };
+  if (tuples.size) {
+    copy(parcel.tuples.span.keys, tuples.keys, layout.key_bytes);
+    copy(parcel.tuples.span.values, tuples.values, layout.value_bytes);
+  }
+  stream.record(sent);
+  parcel.size = tuples.size;
+  parcel.here = &sent;
+  shared_.count_up(owner.delivered_[n % kInboxes]);
+}
+
+/// What comes next may take the place of a wave that is read on a stream.
+void Part::release(const Wave& wave, JoinStream read_on) {
+  if (wave.slot) give_back(*wave.slot, read_on);
+  if (wave.cut) lane().stream(read_on).record(*wave.cut->read);
+  if (!wave.inbox) return;
+  lane().stream(read_on).record(*wave.inbox->read);
+  shared_.count_up(inboxes_read_);
+}
+
+/// Adds a wave to the round's build side. False where more tuples stay than there is room for.
+bool Part::keep(const Wave& wave) {
+  if (first_round() && built_.rows + wave.rows > shape().kept_rows) return false;
+  begin_build();
+  PartitionedTuples tuples{layout_of(arrivals_[next_]), wave.tuples, {}};
+  for (const TupleView& stretch : wave.tuples) {
+    tuples.host_offsets.push_back(built_.offsets.emplace_back(std::array<uint64_t, 2>{0, stretch.size}).data());
+  }
+  built_.table->add(tuples, shared_.job, lane().stream(kMatch));
+  built_.rows += wave.rows;
+  return true;
+}
+
+void Part::begin_build() {
+  if (built_.table) return;
+  for (const Match& match : matches_) lane().stream(kMatch).wait(*match.written);  // what that of the round before is read for
+  built_.table = lane().primitives().hash_build(shape().build_plan(), lane().built.data());
+}
+
+/// False where keys crowd, and the device has no more memory for that.
+bool Part::prepare_build() {
+  for (Match& match : matches_) {  // of the round before
+    match.written->synchronize();
+    match.found.reset();
+  }
+  finished_ = {};
+  begin_build();
+  Stream& stream = lane().stream(kMatch);
+  const TraceClock::time_point begin = TraceClock::now();
+  built_.table->finish(shared_.job, stream);
+  stream.synchronize();
+  trace("build", begin, built_.rows * shape().build.tuple_bytes());
+  if (const size_t more = built_.table->more_bytes()) {
+    StackAllocator& memory = lane().memory();
+    const size_t beside = memory.resident_bytes() + memory.reserved_bytes() + memory.resident_size(more);
+    if (more <= memory.room_bytes()) {
+      built_.crowd = memory.allocate(more);
+    } else if (beside <= memory.limit_bytes() && memory.resident_size(more) <= memory.free_bytes()) {
+      built_.crowd = memory.allocate_resident(more);
+    } else {
+      return false;
+    }
+  }
+  built_.table->go_on(built_.crowd.data(), shared_.job, stream);
+  built_.ready = true;
+  shared_.job.add_done(built_.rows);
+  return true;
+}
+
+/// Topmost bits that the mixed keys of all tuples of the round have.
+uint32_t Part::common_bits() const {
+  const PartitionRange round = arrivals_[next_].round;
+  const uint32_t others = round.begin < round.end ? round.begin ^ (round.end - 1) : 0;
+  return shape().bits - static_cast<uint32_t>(std::bit_width(others));
+}
+
+/// The host knows what was found when this returns.
+void Part::match_wave(const Wave& wave) {
+  Match& own = matches_[matched_++ % kMatches];
+  own.written->synchronize();  // the rows that refer to this match
+  own.found.reset();
+  own.offsets.clear();
+  for (const TupleView& stretch : wave.tuples) own.offsets.push_back({0, stretch.size});
+  PartitionedTuples tuples{shape().probe, wave.tuples, {}};
+  for (const auto& offsets : own.offsets) tuples.host_offsets.push_back(offsets.data());
+  const TraceClock::time_point begin = TraceClock::now();
+  own.found = lane().primitives().hash_probe(*built_.table, tuples, common_bits(),
+                                             lane().scratch[(matched_ - 1) % lane().scratch.size()].data(), shared_.job,
+                                             lane().stream(kMatch));
+  lane().stream(kMatch).synchronize();
+  trace("match", begin, wave.rows * shape().probe.tuple_bytes());
+  shared_.job.add_done(wave.rows);
+}
+
+/// Of kernels that have ended.
+void Part::trace(const char* name, TraceClock::time_point begin, uint64_t bytes) {
+  if (!shared_.job.trace()) return;
+  shared_.job.trace()->add({name, TraceEvent::Track::kernels, device_.info().ordinal, kMatch, begin, TraceClock::now(), bytes});
+}
+
+/// What a wave adds to the result: build tuples alone with the last one of a round, which knows what all have found.
+JoinSections Part::found_in_wave(uint64_t probe) {
+  const JoinRequest& request = shared_.request;
+  const bool last = arrivals_[next_].closes_round;
+  JoinTally tally = match().found->tally();
+  if (!last) tally.build_matched = 0;
+  const uint64_t build = last ? built_.rows : 0;
+  return tuple_sections(request.kind, request.build_left ? build : probe, request.build_left ? probe : build,
+                        counts_of(tally, request));
+}
+
+/// Has a wave's rows written and sent home.
+void Part::write_wave(const JoinSections& found, const RowPlaces& places) {
+  const bool build_left = shared_.request.build_left;
+  write_rows(shared_.request, found, places, [&](JoinEmit what, const JoinOutput& home) {
+    const bool of_build = what == JoinEmit::build_matched || what == JoinEmit::build_unmatched;
+    const uint64_t alone = of_build == build_left ? found.left : found.right;
+    write(what, what == JoinEmit::pairs ? found.pairs : alone, home);
+  });
+  lane().stream(kWrite).record(*match().written);
+}
+
+void Part::write(JoinEmit what, uint64_t rows, const JoinOutput& home) {
+  const std::vector<RowColumn> columns = columns_in(home, shape().build, shape().probe);
+  const uint64_t row_bytes = row_bytes_of(columns);
+  const uint64_t most = (lane().parts[0].rows.size() - columns.size() * StackAllocator::kAlignment) / row_bytes;
+  for (uint64_t first = 0; first < rows; first += most) {
+    write_part(what, first, std::min(most, rows - first), columns, home);
+  }
+}
+
+void Part::write_part(JoinEmit what, uint64_t first, uint64_t rows, const std::vector<RowColumn>& columns,
+                      const JoinOutput& home) {
+  Room::Part& part = lane().parts[written_ % kHomeParts];
+  if (written_ >= kHomeParts) shared_.await(parts_leaving_, written_ - kHomeParts + 1);
+  ++written_;
+  Stream& stream = lane().stream(kWrite);
+  stream.wait(*part.left);
+  JoinOutput out;
+  HostCopy copy{{}, part.written.get()};
+  char* at = part.rows.as<char>();
+  for (const RowColumn& column : columns) {
+    out.*column.data = at;
+    copy.stretches.push_back({static_cast<char*>(home.*column.data) + first * column.width, at, rows * column.width});
+    at += StackAllocator::aligned(rows * column.width);
+  }
+  lane().primitives().hash_emit(*match().found, what, first, rows, out, shared_.job, stream);
+  stream.record(*part.written);
+  shared_.transfer->push(home_, std::move(copy), [this, &part](std::span<Event* const> done) {
+    for (Event* event : done) lane().stream(kLeave).wait(*event);
+    lane().stream(kLeave).record(*part.left);
+    shared_.count_up(parts_leaving_);
+  });
+}
+
+}  // namespace warpjoin::streaming
