@@ -243,8 +243,8 @@ function hashJoin(context: Context): JoinPlan {
 }
 
 /**
- * What a hash join on GPUs should take: its links, and the passes over what they bring. Several GPUs cut rounds first, and send
- * rows home when all has come. One sends them while its probe side comes, and spills what it can't keep.
+ * What a hash join on GPUs should take: its links, and the passes over what they bring. Rows go home while the probe side comes and
+ * what the GPUs can't keep leaves; but for several GPUs that keep it all, which send rows home when all has come.
  */
 function gpuHashEstimate(
   { left, right }: JoinRequestShape,
@@ -258,9 +258,9 @@ function gpuHashEstimate(
   const overlapped = (to: number, from: number): number => Math.max(to / h2d, from / d2h, (to + from) / both);
   const spilledHome = rows > 0 ? (home * spill.rows) / rows : 0;
   const seconds =
-    devices.length === 1
+    devices.length === 1 || spill.rows > 0
       ? overlapped(there, spill.bytes + home - spilledHome) + overlapped(spill.bytes, spilledHome)
-      : (2 * spill.bytes) / both + there / h2d + home / d2h;
+      : there / h2d + home / d2h;
   return { rows, bytes: there + 2 * spill.bytes + home, milliseconds: (seconds + passes) * 1e3 };
 }
 
@@ -269,7 +269,6 @@ function hostHashEstimate(
   left: Tuples,
   right: Tuples,
   buildLeft: boolean,
-  rounds: number,
   out: number,
   rowBytes: number,
   threads: number,
@@ -277,8 +276,8 @@ function hostHashEstimate(
   const build = buildLeft ? left : right;
   const probe = buildLeft ? right : left;
   const tuples = left.tuples + right.tuples;
-  // Two partitioning passes: over the devices, then into partitions of the size of the cache; one more for the rounds.
-  const passes = 2 + (rounds > 1 ? 1 : 0);
+  // Two partitioning passes: over the devices, then into partitions of the size of the cache.
+  const passes = 2;
   const nanoseconds =
     COSTS.partition * passes * tuples + COSTS.build * build.tuples + COSTS.probe * probe.tuples + COSTS.emit * out;
   const bytes = (2 * passes + 1) * (bytesOf(left) + bytesOf(right)) + out * rowBytes;
@@ -292,7 +291,7 @@ export function joinWork(how: JoinKind, leftRows: number, rightRows: number, cou
     Tuples,
   ];
   const out = countOnly ? 0 : expectedRows(how, leftRows, rightRows);
-  const { milliseconds } = hostHashEstimate(left, right, leftRows <= rightRows, 1, out, 8, threads);
+  const { milliseconds } = hostHashEstimate(left, right, leftRows <= rightRows, out, 8, threads);
   return { milliseconds, there: (leftRows + rightRows) * 8, home: out * 8 };
 }
 
@@ -303,7 +302,8 @@ function hashJoinOn(context: Context, traffic: Traffic, devicesReason: string | 
   const inputBytes =
     hostBlocks(left.tuples, left.keyBytes, left.valueBytes) + hostBlocks(right.tuples, right.keyBytes, right.valueBytes);
   const algorithm = hashName(context);
-  const mostRounds = onGpus(resources) && algorithm === 'radix-hash' ? 1 : MAX_ROUNDS;
+  const gpus = onGpus(resources);
+  const mostRounds = algorithm === 'triton' ? MAX_ROUNDS : 1;
   // The rows to expect may be more than there are: they leave room for themselves if they can.
   const fewest = (rowsBytes: number) => fewestRounds(context, rowsBytes, inputBytes, mostRounds);
   const rounds = fewest(context.rowsBytes) ?? fewest(context.leastRowsBytes);
@@ -312,13 +312,14 @@ function hashJoinOn(context: Context, traffic: Traffic, devicesReason: string | 
     const needed = deviceBytes.hash(count, buildLeft, mostRounds);
     const budget = deviceBudget(resources, hostBytes);
     if (mostRounds > 1) throw deviceLimitError(`A hash join in ${mostRounds} rounds`, needed, budget, resources);
-    const remedy = 'algorithm "triton" spills what the devices do not hold.';
-    throw deviceLimitError('A radix-hash join', needed, budget, resources, remedy);
+    const remedy = gpus
+      ? 'algorithm "triton" spills what the devices do not hold.'
+      : 'algorithm "sort-merge" takes less at a time.';
+    throw deviceLimitError('A radix-hash join', needed, budget, resources, request.algorithm === 'auto' ? '' : remedy);
   }
   const spill = deviceBytes.spill(count, buildLeft, rounds);
   const hostBytes = context.leastRowsBytes + spill.hostBytes;
-  const gpus = onGpus(resources);
-  if (gpus && rounds > 1) checkHostBytes('A hash join that spills', hostBytes, resources);
+  if (rounds > 1) checkHostBytes('A hash join that spills', hostBytes, resources);
   const join: HashJoinStep = {
     op: 'hashJoin',
     label: `hash join, build ${buildLeft ? 'left' : 'right'}`,
@@ -330,7 +331,7 @@ function hashJoinOn(context: Context, traffic: Traffic, devicesReason: string | 
     ...(gpus && { traffic: { there: traffic.there + spill.bytes, home: traffic.home + spill.bytes } }),
     estimate: gpus
       ? gpuHashEstimate(request, traffic, spill, resources)
-      : hostHashEstimate(left, right, buildLeft, rounds, expectedRows(how, left.rows, right.rows), rowBytes, resources.threads),
+      : hostHashEstimate(left, right, buildLeft, expectedRows(how, left.rows, right.rows), rowBytes, resources.threads),
   };
   return {
     algorithm,

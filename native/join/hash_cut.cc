@@ -66,9 +66,9 @@ uint32_t bits_of(uint32_t count, const char* what) {
 
 bool cuts_by_itself(Device& device) { return device.primitives().hash_partition_tuples() == UINT64_MAX; }
 
-HashCut cut_for(const JoinRequest& request, uint32_t round_bits, uint32_t partitions, uint64_t build_rows, uint64_t probe_rows,
-                size_t devices, bool resident, Device& device) {
-  HashCut cut{.round_bits = round_bits};
+HashCut cut_for(const JoinRequest& request, uint32_t partitions, uint64_t build_rows, uint64_t probe_rows, size_t devices,
+                bool resident, Device& device) {
+  HashCut cut;
   cut.partition_bits = partitions ? bits_of(partitions, "Partitions")
                                   : partition_bits_for(build_rows, device.primitives().hash_partition_tuples());
   if (!resident) cut.waves = partitions ? kWaves.most : kWaves.count(probe_rows / devices);

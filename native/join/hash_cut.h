@@ -10,8 +10,7 @@
 namespace warpjoin {
 
 struct HashCut {
-  uint32_t round_bits = 0;      ///< topmost bits of the mixed keys that are the same in all keys
-  uint32_t partition_bits = 0;  ///< bits below: partitions over all devices
+  uint32_t partition_bits = 0;  ///< topmost bits of the mixed keys: partitions over all devices
   bool replicate = false;       ///< no partitions: every device joins the whole build side with its chunk of the probe side
   uint32_t parts = 1;           ///< of a device's partitions: of resident relations each is matched while the next ones arrive
   uint32_t waves = 1;           ///< of the probe side: from host memory each is matched while the next ones arrive
@@ -26,9 +25,9 @@ bool asks(const JoinRequest& request, bool left);
 /// The bits of a number of rounds or partitions; throws Error(option), naming `what`, for one that is no power of two up to 2^12.
 uint32_t bits_of(uint32_t count, const char* what);
 
-/// How to cut rounds of so many rows, into `partitions` or, for 0, by size. `resident`: the build side lies on the devices.
-HashCut cut_for(const JoinRequest& request, uint32_t round_bits, uint32_t partitions, uint64_t build_rows, uint64_t probe_rows,
-                size_t devices, bool resident, Device& device);
+/// How to cut relations of so many rows, into `partitions` or, for 0, by size. `resident`: the build side lies on the devices.
+HashCut cut_for(const JoinRequest& request, uint32_t partitions, uint64_t build_rows, uint64_t probe_rows, size_t devices,
+                bool resident, Device& device);
 
 /// Whether a device's primitives cut what they join by themselves: to them all partitions are one.
 bool cuts_by_itself(Device& device);

@@ -8,13 +8,12 @@
 #include "join/join_rows.h"
 #include "join/kept_rows.h"
 #include "join/local_joins_parts.h"
-#include "join/waiting_rows.h"
 
 namespace warpjoin {
 namespace {
 
 Digit partition_digit(HashCut cut) {
-  return {static_cast<uint8_t>(64 - cut.round_bits - cut.partition_bits), static_cast<uint8_t>(cut.partition_bits), true};
+  return {static_cast<uint8_t>(64 - cut.partition_bits), static_cast<uint8_t>(cut.partition_bits), true};
 }
 
 /// Into how many partitions device i's tuples are cut for its match.
@@ -78,7 +77,7 @@ uint64_t Relation::size() const {
 }
 
 LocalJoins::LocalJoins(Engine& engine, std::span<Device* const> devices, const Relation& build, const Relation& probe,
-                       HashCut cut, bool count_only, Job& job, KeptRows* kept, WaitingRows* waiting)
+                       HashCut cut, bool count_only, Job& job, KeptRows* kept)
     : engine_(engine),
       build_(build),
       probe_(probe),
@@ -86,7 +85,6 @@ LocalJoins::LocalJoins(Engine& engine, std::span<Device* const> devices, const R
       count_only_(count_only),
       job_(job),
       kept_(kept),
-      waiting_(waiting),
       parts_(resident() ? cut.parts : 1) {
   for (Device* device : devices) locals_.emplace_back(std::make_unique<Local>())->device = device;
   const bool waves = comes_in_waves();
@@ -223,7 +221,7 @@ void LocalJoins::bring_whole() {
   }
   std::optional<Waves> waves;
   if (waves_ > 1) waves.emplace(*this);
-  std::vector<HostQueue> queues = waiting_ ? waiting_->queues(1, 1) : std::vector<HostQueue>();
+  std::vector<HostQueue> queues;
   for (size_t d = 0; d < locals_.size(); ++d) queues.push_back(whole_arrival(d, waves ? &*waves : nullptr));
   transfer(engine_, queues, job_);
   if (waves) waves->finish();
@@ -310,12 +308,7 @@ void LocalJoins::reserve() {
   const bool again = std::exchange(reserved_, true);  // keys crowd: the first wave would tell so once more
   waves_ = !again && comes_in_waves() && std::all_of(locals_.begin(), locals_.end(), fits) ? cut_.waves : 1;
   for (size_t d = 0; d < locals_.size(); ++d) {
-    const size_t needed = bytes(*locals_[d], waves_);
-    if (waiting_) {
-      waiting_->reserve(d, needed);
-    } else {
-      locals_[d]->device->memory().reserve(needed, kept_ ? kept_->expected_bytes() : 0);
-    }
+    locals_[d]->device->memory().reserve(bytes(*locals_[d], waves_), kept_ ? kept_->expected_bytes() : 0);
   }
 }
 
@@ -337,14 +330,9 @@ void LocalJoins::take_room() {
   }
 }
 
-// Takes each device's chunk to it and partitions every piece as soon as it is there. Rows that wait go home beside both sides,
-// for as long as each takes.
+// Takes each device's chunk to it and partitions every piece as soon as it is there.
 void LocalJoins::partition(Side Local::*side, Waves* waves) {
   std::vector<HostQueue> queues;
-  if (waiting_) {
-    const uint64_t all = side == &Local::build ? build_.bytes() + probe_.bytes() : probe_.bytes();
-    queues = waiting_->queues(side == &Local::build ? build_.bytes() : all, all);
-  }
   for (size_t d = 0; d < locals_.size(); ++d) {
     Local& local = *locals_[d];
     Side& own = local.*side;
@@ -494,7 +482,7 @@ void LocalJoins::start_match(Local& local, size_t part, const std::optional<Join
   }
   const PartitionedTuples& build = local.build_part(part).ready(build_.layout, local.partitions);
   const PartitionedTuples& probe = local.probe.parts[part].ready(probe_.layout, local.partitions);
-  const uint32_t common_bits = cut_.round_bits + (local.partitions == 1 ? 0 : cut_.partition_bits);
+  const uint32_t common_bits = local.partitions == 1 ? 0 : cut_.partition_bits;
   void* const scratch = match.scratch.data();
   if (local.built.table) {
     match.found = primitives.hash_probe(*local.built.table, probe, common_bits, scratch, job_, *local.stream);

@@ -16,7 +16,6 @@
 namespace warpjoin {
 
 class KeptRows;
-class WaitingRows;
 
 /// Tuples in host memory, in one or more stretches, or resident: view d lies on device d of the join.
 struct Relation {
@@ -33,10 +32,9 @@ struct Relation {
 class LocalJoins {
  public:
   /// `kept`: rows of this join that stay on the devices: room for those it expects is left free beside what is reserved, and
-  /// pairs are written there while others are not yet matched, or as they are found. `waiting`: rows of another join that go home
-  /// beside tuples of this one, which may leave its own there in turn.
+  /// pairs are written there while others are not yet matched, or as they are found.
   LocalJoins(Engine& engine, std::span<Device* const> devices, const Relation& build, const Relation& probe, HashCut cut,
-             bool count_only, Job& job, KeptRows* kept = nullptr, WaitingRows* waiting = nullptr);
+             bool count_only, Job& job, KeptRows* kept = nullptr);
   ~LocalJoins();
   LocalJoins(const LocalJoins&) = delete;
   LocalJoins& operator=(const LocalJoins&) = delete;
@@ -58,8 +56,7 @@ class LocalJoins {
   /// Tuples of heavy partitions that stayed on the devices where they were.
   uint64_t split_rows() const { return split_rows_; }
 
-  /// Writes all devices' rows to host memory, in the order of the devices, and waits for them; but for those that wait on the
-  /// devices until the next join has run.
+  /// Writes all devices' rows to host memory, in the order of the devices, and waits for them.
   void emit(JoinEmit what, JoinOutput host_out);
   /// Enqueues the writing of one device's rows from `first` on to memory that it addresses. Pairs that were written as they were
   /// found are the first ones.
@@ -126,7 +123,6 @@ class LocalJoins {
   const bool count_only_;
   Job& job_;
   KeptRows* const kept_;
-  WaitingRows* const waiting_;
   size_t parts_;      ///< of a device's partitions, or waves of the probe side: what is matched by itself
   size_t waves_ = 1;  ///< 1: nothing is matched before the whole probe side has arrived
   bool reserved_ = false;

@@ -5,7 +5,6 @@
 
 #include "join/join_rows.h"
 #include "join/local_joins_parts.h"
-#include "join/waiting_rows.h"
 
 namespace warpjoin {
 namespace {
@@ -46,16 +45,8 @@ void LocalJoins::emit_columns(JoinEmit what, JoinOutput host_out) {
   for (size_t d = 0; d < locals_.size(); ++d) {
     Local& local = *locals_[d];
     const uint64_t own = rows_of(found(d), what);
-    size_t bytes = 0;
-    for (const RowColumn& column : columns) bytes += StackAllocator::aligned(own * column.width);
     if (local.in_place()) {
       emit_there(d, what, host_out);
-    } else if (own && waiting_ && waiting_->has_room(d, bytes)) {
-      JoinOutput there;
-      for (const RowColumn& column : columns) {
-        there.*column.data = waiting_->take(d, host_out.*column.data, own * column.width);
-      }
-      emit_there(d, what, there);
     } else if (own) {
       queues.push_back(way_home(local, what, columns, host_out));
     }

@@ -42,7 +42,7 @@ void run_joins(Engine& engine, std::span<Device* const> devices, Relation left, 
     }
   }
   const Relation &build = request.build_left ? left : right, &probe = request.build_left ? right : left;
-  const HashCut cut = cut_for(request, 0, partitions, build.size(), probe.size(), devices.size(), left.resident, *devices[0]);
+  const HashCut cut = cut_for(request, partitions, build.size(), probe.size(), devices.size(), left.resident, *devices[0]);
   job.add_planned(2 * (build.size() + probe.size()));
   LocalJoins joins(engine, devices, build, probe, cut, request.count_only, job, kept);
   joins.run();
@@ -162,7 +162,7 @@ size_t resident_hash_join_device_bytes(TupleLayout left, uint64_t left_rows, Tup
     std::swap(left, right);
     std::swap(left_rows, right_rows);
   }
-  const HashCut cut = cut_for(request, 0, 0, left_rows, right_rows, devices, true, device);
+  const HashCut cut = cut_for(request, 0, left_rows, right_rows, devices, true, device);
   return LocalJoins::device_bytes(left, left_rows, right, right_rows, devices, cut, request.count_only, true, device);
 }
 

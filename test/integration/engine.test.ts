@@ -29,7 +29,7 @@ describeHost('device memory limits', 'their buffers alone take more than these l
   const table = pairs(300_000, 100_000);
   const other = pairs(200_000, 100_000, 2);
 
-  test.each([1, 3])('many chunksets and rounds give the same answer on %d devices', async (devices) => {
+  test.each([1, 3])('many chunksets give the same answer on %d devices, and a hash join is refused', async (devices) => {
     const wide = await testEngine(1, { memoryLimit: '1GiB', threads: 2 });
     const narrow = await testEngine(devices, { memoryLimit: '1GiB', deviceMemoryLimit: '2MiB', threads: 2 });
     const [sorted, again] = [await wide.sort(table, { by: 'k' }), await narrow.sort(table, { by: 'k' })];
@@ -37,12 +37,15 @@ describeHost('device memory limits', 'their buffers alone take more than these l
     expect(column(again, 'k')).toEqual(column(sorted, 'k'));
     expect(column(again, 'v')).toEqual(column(sorted, 'v'));
     const count = await wide.joinCount(table, other, { on: 'k' });
-    for (const algorithm of ['radix-hash', 'sort-merge'] as const) {
+    for (const algorithm of ['auto', 'sort-merge'] as const) {
       const joined = await narrow.join(table, other, { on: 'k', algorithm });
       expect(joined.numRows).toBe(count);
       expect(joined.stats.chunksets).toBeGreaterThan(1);
       for (const device of joined.stats.devices) expect(device.peakBytes).toBeLessThanOrEqual(2 * 2 ** 20);
     }
+    const error = await failure(narrow.join(table, other, { on: 'k', algorithm: 'radix-hash' }));
+    expect(error.code).toBe('ERR_MEMORY_LIMIT');
+    expect(error.message).toMatch(/deviceMemoryLimit is 2 MiB\. algorithm "sort-merge" takes less at a time\./);
     await wide.dispose();
     await narrow.dispose();
   });
@@ -163,7 +166,7 @@ describeHost('device memory that others use', 'their buffers alone take more tha
     const calls = [
       () => engine.sort(one, { by: 'k' }),
       () => engine.join(one, other, { on: 'k', algorithm: 'sort-merge' }),
-      () => engine.join(one, other, { on: 'k', algorithm: 'radix-hash' }),
+      () => engine.join(one, other, { on: 'k' }),
     ];
     for (const call of calls) {
       const wide = await call();

@@ -159,7 +159,8 @@ inline std::vector<Row> read(const JoinRows& joined, const JoinRequest& request)
 
 struct Plan {
   bool merge = false;
-  uint32_t rounds = 1, partitions = 0, subpartitions = 3;
+  uint32_t rounds = 1;  ///< on devices beyond a link; others have one
+  uint32_t partitions = 0, subpartitions = 3;
   bool joint = false;  ///< sides are sorted and merged in the joint memory of the devices
 };
 
@@ -171,7 +172,10 @@ inline std::vector<int> all_devices(const Engine& engine) {
 
 inline JoinRows join(Engine& engine, const JoinKeys& keys, const JoinRequest& request, const Plan& plan, Job& job) {
   if (plan.joint) return sort_merge_join(engine, keys, request, all_devices(engine), job);
-  if (!plan.merge) return hash_join(engine, keys, request, {all_devices(engine), plan.rounds, plan.partitions}, job);
+  if (!plan.merge) {
+    const uint32_t rounds = engine.devices[0]->addresses_host_memory() ? 1 : plan.rounds;
+    return hash_join(engine, keys, request, {all_devices(engine), rounds, plan.partitions}, job);
+  }
   SortedRun left, right;
   const auto sorted = [&](const JoinSide& side, SortedRun& run) {
     if (is_sorted(side.tuples, engine, job)) return side.tuples.view;

@@ -1,4 +1,4 @@
-// Hash joins in rounds, whose results grow round by round.
+// Hash joins that spill, whose results grow round by round.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,7 +9,6 @@
 
 #include "engine/engine.h"
 #include "join/join.h"
-#include "join/waiting_rows.h"
 #include "join_cases.h"
 #include "places.h"
 
@@ -42,8 +41,8 @@ struct Sides {
 };
 
 class JoinRounds : public ::testing::TestWithParam<Setup> {};
-INSTANTIATE_TEST_SUITE_P(Devices, JoinRounds,
-                         ::testing::Combine(::testing::Values(1, 3), ::testing::Values(Place::host, Place::far)), name_of_setup);
+INSTANTIATE_TEST_SUITE_P(Devices, JoinRounds, ::testing::Combine(::testing::Values(1, 3), ::testing::Values(Place::far)),
+                         name_of_setup);
 
 TEST_P(JoinRounds, GiveAllRowsWhicheverRoundHasMost) {
   const auto engine = make_engine(GetParam());
@@ -94,7 +93,7 @@ TEST_P(JoinRounds, FitAMemoryLimitThatHoldsTheCutTuplesAndTheRows) {
     // it grows.
     config.memory_limit_bytes = 3 * side_bytes + 2 * (expected.size() * 8 + (size_t{2} << 20)) + (size_t{2} << 20) + ring;
     config.device_memory_limit_bytes = size_t{1} << 30;
-    const auto engine = place == Place::host ? std::make_unique<Engine>(config) : make_far_engine(config, true);
+    const auto engine = make_far_engine(config, true);
     const JoinKeys keys = make_keys(*engine, sides.left, sides.right, {8, 8, 8});
     Job job;
     const JoinRows rows = join(*engine, keys, request, {.rounds = kRounds}, job);
@@ -119,70 +118,6 @@ TEST_P(JoinRounds, GrowDeviceMemoryThatRowsWaitIn) {
       if (HasFatalFailure()) return;
     }
   }
-}
-
-class RowsThatWait : public ::testing::Test {
- protected:
-  static constexpr size_t kJoin = size_t{1} << 20, kRows = size_t{300} << 10;
-
-  explicit RowsThatWait(size_t limit = size_t{4} << 20) : engine(make_engine(1, Place::far, limit)) {
-    devices.push_back(engine->devices[0].get());
-    home.resize(kRows);
-  }
-  /// Lets two columns wait, of which the second has the bytes that the first lacks.
-  void fill(WaitingRows& waiting, size_t first_bytes) {
-    std::mt19937_64 random(first_bytes);
-    written.resize(kRows);
-    for (char& byte : written) byte = static_cast<char>(1 + random() % 100);
-    const auto stream = devices[0]->create_stream();
-    size_t at = 0;
-    for (const size_t bytes : {first_bytes, kRows - first_bytes}) {
-      devices[0]->copy(waiting.take(0, &home[at], bytes), &written[at], bytes, *stream);
-      at += bytes;
-    }
-    stream->synchronize();
-  }
-  /// How many bytes of them are home.
-  size_t arrived() const { return kRows - static_cast<size_t>(std::count(home.begin(), home.end(), 0)); }
-
-  std::unique_ptr<Engine> engine;
-  std::vector<Device*> devices;
-  std::vector<char> home, written;
-  Job job;
-};
-
-TEST_F(RowsThatWait, GoHomeInParts) {
-  WaitingRows waiting(*engine, devices, kRows, job);
-  EXPECT_FALSE(waiting.has_room(0, 1));
-  waiting.reserve(0, kJoin);
-  for (const size_t first : {kRows / 3 / 128 * 128, size_t{0}, kRows}) {
-    std::fill(home.begin(), home.end(), 0);
-    ASSERT_TRUE(waiting.has_room(0, kRows));
-    fill(waiting, first);
-    EXPECT_FALSE(waiting.has_room(0, 1));
-    std::vector<HostQueue> queues = waiting.queues(1, 4);
-    transfer(*engine, queues, job);
-    EXPECT_NEAR(static_cast<double>(arrived()), kRows / 4, 2 * 128);
-    queues = waiting.queues(3, 3);
-    transfer(*engine, queues, job);
-    EXPECT_TRUE(std::equal(written.begin(), written.end(), home.begin()));
-    EXPECT_TRUE(waiting.queues(1, 1).empty());
-  }
-}
-
-TEST_F(RowsThatWait, LeaveWhereAJoinNeedsTheirRoom) {
-  const StackAllocator& memory = devices[0]->memory();
-  WaitingRows waiting(*engine, devices, kRows, job);
-  waiting.reserve(0, kJoin);
-  fill(waiting, 0);
-  waiting.reserve(0, kJoin);
-  EXPECT_EQ(arrived(), 0u);
-  waiting.reserve(0, memory.reserved_bytes());
-  EXPECT_TRUE(std::equal(written.begin(), written.end(), home.begin()));
-  EXPECT_TRUE(waiting.has_room(0, kRows));
-  waiting.reserve(0, memory.limit_bytes());
-  EXPECT_FALSE(waiting.has_room(0, 1));
-  EXPECT_EQ(memory.used_bytes(), 0u);
 }
 
 }  // namespace

@@ -131,9 +131,9 @@ export interface JoinCase {
   algorithm: typeof hashJoin | 'sort-merge';
 }
 
-/** Room for a join in about so many rounds, or in so many chunksets of its larger side. */
+/** Room for a join in about so many rounds, of which host devices have one, or in so many chunksets of its larger side. */
 export function joinRoom({ left, right, keys: named, how, algorithm }: JoinCase, chunksets: number, devices: number): Room {
-  const parts = 2 ** Math.ceil(Math.log2(chunksets));
+  const parts = algorithm === 'radix-hash' ? 1 : 2 ** Math.ceil(Math.log2(chunksets));
   const bytes = async (probe: NativeEngine): Promise<number> => {
     const job = probe.createJob();
     const inputs = { left: readTable(left, 'left'), right: readTable(right, 'right') };
