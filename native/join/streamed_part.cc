@@ -93,11 +93,6 @@ void Shared::stop(std::exception_ptr error) noexcept {
   changed_.notify_all();
 }
 
-bool Shared::stopped() {
-  const std::lock_guard lock(mutex_);
-  return stopped_;
-}
-
 void Shared::start_again() {
   stopped_ = false;
   ready = 0;

@@ -78,7 +78,6 @@ class Shared {
   void await(const uint64_t& count, uint64_t wanted);
   /// Ends what the parts wait for: with an error, of which the first counts, or as build tuples have no room.
   void stop(std::exception_ptr error = nullptr) noexcept;
-  bool stopped();
   void start_again();
   const std::exception_ptr& error() const { return error_; }
 

@@ -281,18 +281,18 @@ TEST(TransferErrors, OfACancelledJobStopIt) {
   }
 }
 
-/// Copies of 3 blocks to a device, that are pushed one by one.
+/// Copies of 3 blocks to a device, or home, that are pushed one by one.
 class Fed {
  public:
   static constexpr size_t kCopies = 40, kBytes = 3 * kBlock;
 
-  explicit Fed(Engine& engine) : device_(*engine.devices[0]) {
+  explicit Fed(Engine& engine, Direction direction = Direction::to_device) : device_(*engine.devices[0]), direction_(direction) {
     device_.memory().reserve(kCopies * kBytes);
     memory_ = device_.memory().allocate(kCopies * kBytes);
   }
   void run(Engine& engine, const Job& job, const std::function<void(FedTransfer& transfer, size_t queue)>& feed) {
     FedTransfer transfer(engine, job);
-    const size_t queue = transfer.open(device_, Direction::to_device, 2, false);
+    const size_t queue = transfer.open(device_, direction_, 2, false);
     std::thread feeder([&] { feed(transfer, queue); });
     try {
       transfer.run();
@@ -303,11 +303,25 @@ class Fed {
     feeder.join();
   }
   HostCopy copy(size_t c) { return {{{memory_.as<unsigned char>() + c * kBytes, sent_.data() + c * kBytes, kBytes}}, nullptr}; }
+  HostCopy copy_home(size_t c) {
+    return {{{home_.data() + c * kBytes, memory_.as<unsigned char>() + c * kBytes, kBytes}}, nullptr};
+  }
+  /// Has the device's memory filled.
+  void fill() {
+    const auto stream = device_.create_stream();
+    device_.copy(memory_.data(), sent_.data(), sent_.size(), *stream);
+    stream->synchronize();
+  }
   void check() const { EXPECT_TRUE(read_device(device_, memory_.data(), sent_.size()) == sent_); }
+  /// Of so many copies.
+  void check_home(size_t copies) const {
+    EXPECT_TRUE(std::equal(sent_.begin(), sent_.begin() + static_cast<std::ptrdiff_t>(copies * kBytes), home_.begin()));
+  }
 
  private:
   Device& device_;
-  Bytes sent_ = random_bytes(kCopies * kBytes, 5);
+  const Direction direction_;
+  Bytes sent_ = random_bytes(kCopies * kBytes, 5), home_ = Bytes(kCopies * kBytes);
   Buffer memory_;
 };
 
@@ -329,6 +343,54 @@ TEST(FedTransfers, AreFedByAnotherThread) {
     }
     fed.run(*engine, Job(), [](FedTransfer& transfer, size_t queue) { transfer.close(queue); });
   }
+}
+
+TEST(FedTransfers, WaitForWhatHasBeenPushed) {
+  for (const unsigned threads : {1, 4}) {
+    const auto engine = make_engine(1, threads);
+    Fed there(*engine);
+    there.run(*engine, Job(), [&](FedTransfer& transfer, size_t queue) {
+      for (size_t c = 0; c < Fed::kCopies; ++c) transfer.push(queue, there.copy(c));
+      transfer.wait(queue);
+      there.check();
+      transfer.close(queue);
+    });
+  }
+  for (const unsigned threads : {1, 4}) {
+    const auto engine = make_engine(1, threads);
+    Fed fed(*engine, Direction::to_host);
+    fed.fill();
+    fed.run(*engine, Job(), [&](FedTransfer& transfer, size_t queue) {
+      transfer.wait(queue);  // for nothing
+      for (size_t c = 0; c < Fed::kCopies; ++c) {
+        transfer.push(queue, fed.copy_home(c));
+        transfer.push(queue, {});
+        if (c % 9) continue;
+        transfer.wait(queue);
+        fed.check_home(c + 1);
+      }
+      transfer.close(queue);
+    });
+    fed.check_home(Fed::kCopies);
+  }
+}
+
+TEST(FedTransfers, DoNotLetWaitWhereTheyFail) {
+  const auto engine = make_engine(1, 2);
+  Fed fed(*engine);
+  Job job;
+  ErrorCode waited = ErrorCode::internal;
+  const auto feed = [&](FedTransfer& transfer, size_t queue) {
+    for (size_t c = 0; c < Fed::kCopies; ++c) {
+      transfer.push(queue, fed.copy(c), [&, c](std::span<Event* const>) {
+        if (c == 3) throw Error(ErrorCode::key_type, "no");
+      });
+    }
+    waited = code_of([&] { transfer.wait(queue); });
+    transfer.close(queue);
+  };
+  EXPECT_EQ(code_of([&] { fed.run(*engine, job, feed); }), ErrorCode::key_type);
+  EXPECT_EQ(waited, ErrorCode::aborted);
 }
 
 TEST(FedTransfers, StopWhenACallbackFailsOrTheJobIsCancelled) {
