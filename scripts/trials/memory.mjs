@@ -138,9 +138,9 @@ async function callAll(attempt) {
     const keys = await call('joinKeys', job, relation, [key], null, relation, [key], null, [COMPARISON]);
     const wanted = { ...request, kind };
     await call('hashJoinDeviceBytes', keys, 2, wanted, 1);
-    await call('hashJoinSpill', keys, 2, wanted, 2);
+    await call('hashJoinSpill', keys, 2, wanted, 1);
     await call('mergeJoinDeviceBytes', keys, 2, 3);
-    const found = await call('hashJoin', job, keys, wanted, { devices, rounds: 2, partitions: 0 });
+    const found = await call('hashJoin', job, keys, wanted, { devices, rounds: 1, partitions: 0 });
     const conversion = { ...type, factor: FACTOR, column: 'c', target: 't' };
     await call('gatherCoalesced', job, relation, key, relation, key, found, { left: conversion, right: conversion });
     await call('gatherCoalesced', job, relation, key, relation, key, found, { left: null, right: null });

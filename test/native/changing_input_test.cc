@@ -514,7 +514,7 @@ TEST(ChangingInput, TablesAreJoinedWithinBounds) {
       if (way == 0) {
         rows = hash_join(engine, keys, request, {devices, 1, 0}, job);
       } else if (way == 1) {
-        rows = hash_join(engine, keys, request, {devices, 4, 16}, job);
+        rows = hash_join(engine, keys, request, {devices, 1, 16}, job);
       } else if (way == 2) {  // as if both sides had been found to be in order
         rows = merge_join(engine, left_view, right_view, keys, request, {devices, 3}, job);
       } else {
