@@ -45,6 +45,7 @@ class Worker {
   struct Slot {
     char* buffer = nullptr;
     Block block;
+    uint64_t completes = 0;  ///< bytes that are complete with it: all that was taken at once, if it is the last of that
     Event* moved = nullptr;  // null: nothing is under way
     TraceClock::time_point begin;
   };
@@ -59,6 +60,7 @@ class Worker {
         if (!block && idle) return;
         if (!block) continue;
         rest = *block;
+        taken_ = rest.bytes;
         if (!rest.bytes) schedule_.enqueued(rest, kSlots * index_ + turn, nullptr);
       }
       if (rest.bytes) start(slots_[turn], rest, turn);
@@ -93,6 +95,7 @@ class Worker {
     slot.begin = now();
     if (trace_ && !block.direct && to_device) trace_->add_here("copy to the ring", begin, slot.begin, block.bytes);
     slot.block = block;
+    slot.completes = rest.bytes ? 0 : taken_;
     slot.moved = own.moved[turn].get();
     if (!rest.bytes) schedule_.enqueued(block, kSlots * index_ + turn, slot.moved);
   }
@@ -117,7 +120,7 @@ class Worker {
       });
       if (trace_) trace_->add_here("copy from the ring", moved, now(), slot.block.bytes);
     }
-    schedule_.completed(slot.block);
+    if (slot.completes) schedule_.completed(slot.block, slot.completes);
   }
 
   /// For the trace; any time where there is none.
@@ -129,6 +132,7 @@ class Worker {
   const Job& job_;
   Trace* const trace_;
   Slot slots_[kSlots];
+  uint64_t taken_ = 0;  // bytes of the block that was taken last
   std::vector<Stream*> used_;
 };
 
@@ -144,6 +148,9 @@ void run(Engine& engine, Schedule& schedule, size_t workers, size_t buffer_bytes
   if (schedule.error()) std::rethrow_exception(schedule.error());
 }
 
+/// Workers that so many queues of direct copies keep busy.
+size_t workers_of_direct(size_t queues) { return kDirectBlocks / kSlots * queues; }
+
 }  // namespace
 
 void transfer(Engine& engine, std::span<HostQueue> queues, const Job& job) {
@@ -151,7 +158,7 @@ void transfer(Engine& engine, std::span<HostQueue> queues, const Job& job) {
   Survey survey(queues, engine.pinned.most_buffer_bytes());
   Schedule schedule;
   for (size_t q = 0; q < queues.size(); ++q) schedule.add(queues[q], std::move(survey.direct[q]), false);
-  const size_t useful = survey.staged_blocks + std::min(survey.direct_blocks, kDirectBlocks / kSlots * queues.size());
+  const size_t useful = survey.staged_blocks + std::min(survey.direct_blocks, workers_of_direct(queues.size()));
   run(engine, schedule, std::clamp<size_t>(useful, 1, engine.transfer_threads()), survey.buffer_bytes, *survey.staging, job);
 }
 
@@ -174,8 +181,10 @@ void FedTransfer::close(size_t queue) { schedule_->close(queue); }
 
 void FedTransfer::run() {
   if (queues_.empty()) return;
+  const size_t most = std::max(1u, engine_.transfer_threads());
   const size_t buffer_bytes = staged_ ? engine_.pinned.most_buffer_bytes() : 0;
-  warpjoin::run(engine_, *schedule_, std::max(1u, engine_.transfer_threads()), buffer_bytes, *queues_.front().device, job_);
+  const size_t workers = staged_ ? most : std::min(most, workers_of_direct(queues_.size()));
+  warpjoin::run(engine_, *schedule_, workers, buffer_bytes, *queues_.front().device, job_);
 }
 
 }  // namespace warpjoin

@@ -74,6 +74,8 @@ void Schedule::add(HostQueue& queue, std::deque<std::vector<bool>> direct, bool 
 void Schedule::begin(size_t slots, size_t buffer_bytes) {
   const std::lock_guard lock(mutex_);
   buffer_bytes_ = buffer_bytes;
+  for (size_t q = 0; q < states_.size(); ++q) ++ways_[way_of(q)].links;
+  least_shares_ = std::max(kLeastShares / std::max(ways_[0].links, ways_[1].links), kLeastSharesOfLink);
   for (State& state : states_) {
     state.flights.resize(state.open ? state.queue->depth : std::min(state.queue->depth, state.queue->copies.size()));
     for (Flight& flight : state.flights) flight.done.resize(slots);
@@ -90,47 +92,80 @@ void Schedule::push(size_t queue, HostCopy copy, FedTransfer::Enqueued enqueued)
   state.queue->copies.push_back(std::move(copy));
   state.direct.push_back(std::move(direct));
   state.callbacks.push_back(std::move(enqueued));
-  changed_.notify_all();
+  wake();
 }
 
 void Schedule::wait(size_t queue) {
   std::unique_lock lock(mutex_);
   const State& state = states_[queue];
   const size_t copies = state.incomplete.size();
-  ++waiting_;
-  changed_.wait(lock, [&] { return error_ || state.complete >= copies; });
-  --waiting_;
+  completed_.wait(lock, [&] { return error_ || state.complete >= copies; });
   if (error_) throw Error(ErrorCode::aborted, "The transfer has failed");
 }
 
-void Schedule::completed(const Block& block) {
+void Schedule::completed(const Block& block, uint64_t bytes) {
   State& state = states_[block.queue];
-  if (!state.fed) return;
   const std::lock_guard lock(mutex_);
-  state.incomplete[block.copy] -= block.bytes;
+  add_under_way(block, -bytes);
+  if (!state.fed) return;
+  state.incomplete[block.copy] -= bytes;
   state.count_complete();
-  if (waiting_) changed_.notify_all();
+  completed_.notify_all();
 }
 
 void Schedule::close(size_t queue) {
   const std::lock_guard lock(mutex_);
   states_[queue].open = false;
-  changed_.notify_all();
+  work_.notify_all();
 }
 
 std::optional<Block> Schedule::take(size_t worker, bool wait) {
   std::unique_lock lock(mutex_);
   for (;;) {
     if (error_) return {};
-    for (size_t i = 0; i < states_.size(); ++i) {
-      if (auto block = next_block((worker + i) % states_.size())) return block;
+    if (auto block = next_block(worker)) {
+      add_under_way(*block, block->bytes);
+      if (all_taken()) {
+        work_.notify_all();
+      } else if (one_by_one_) {
+        wake();
+      }
+      return block;
     }
     if (!wait || all_taken()) return {};
-    changed_.wait(lock);
+    ++idle_;
+    work_.wait(lock);
+    --idle_;
   }
 }
 
-std::optional<Block> Schedule::next_block(size_t q) {
+void Schedule::wake() {
+  one_by_one_ = idle_ > kWokenAtOnce;
+  one_by_one_ ? work_.notify_one() : work_.notify_all();
+}
+
+std::optional<Block> Schedule::next_block(size_t worker) {
+  for (const bool ahead : {false, true}) {
+    for (size_t i = 0; i < states_.size(); ++i) {
+      const size_t q = (worker + i) % states_.size();
+      if (is_ahead(q) != ahead) continue;
+      if (auto block = next_block_of(q)) return block;
+    }
+  }
+  return {};
+}
+
+bool Schedule::is_ahead(size_t q) const {
+  const Way& way = ways_[way_of(q)];
+  return 4 * way.links * states_[q].under_way > 5 * way.under_way;
+}
+
+void Schedule::add_under_way(const Block& block, uint64_t bytes) {
+  states_[block.queue].under_way += bytes;
+  ways_[way_of(block.queue)].under_way += bytes;
+}
+
+std::optional<Block> Schedule::next_block_of(size_t q) {
   State& state = states_[q];
   const HostQueue& queue = *state.queue;
   if (state.copy == queue.copies.size() || state.copy - state.called >= state.flights.size()) return {};
@@ -143,7 +178,7 @@ std::optional<Block> Schedule::next_block(size_t q) {
     const bool to_device = queue.direction == HostQueue::Direction::to_device;
     state.at_once = state.fed ? staged_at_once(bytes, kLeastFedBlocks, buffer_bytes_ / 2)
                               : staged_at_once(bytes, kLeastBlocks, buffer_bytes_) / (to_device ? 2 : 1);
-    state.share = std::clamp<size_t>(bytes / kLeastShares / state.at_once, 1, kMostBuffers) * state.at_once;
+    state.share = std::clamp<size_t>(bytes / least_shares_ / state.at_once, 1, kMostBuffers) * state.at_once;
     state.after = queue.copies[state.copy].after;
     if (state.after && state.after->done()) state.after = nullptr;
     own.copy = state.copy;
@@ -221,7 +256,7 @@ void Schedule::enqueued(const Block& block, size_t slot, Event* done) {
     if (callback) callback(events);
     lock.lock();
     ++state.called;
-    changed_.notify_all();
+    wake();
   }
   state.calling = false;
 }
@@ -232,13 +267,14 @@ void Schedule::arrived(const Block& block) {
   State& state = states_[block.queue];
   if (block.direct) --state.direct_blocks;
   if (block.opens) flight(state, block.copy).held_back = false;
-  changed_.notify_all();
+  wake();
 }
 
 void Schedule::fail(std::exception_ptr error) noexcept {
   const std::lock_guard lock(mutex_);
   if (!error_) error_ = std::move(error);
-  changed_.notify_all();
+  work_.notify_all();
+  completed_.notify_all();
 }
 
 }  // namespace warpjoin::transferring

@@ -21,12 +21,15 @@ inline constexpr size_t kDirectBytes = size_t{16} << 20;
 /// So many of a queue are under way at most: a link is never idle, and no queue that waits takes all threads.
 inline constexpr size_t kDirectBlocks = 4;
 /// A thread takes so many buffers' worth at a time: one by one, the threads of a large host wait for each other. Of a copy it
-/// takes no more than a share that leaves as much to as many threads as keep a link busy.
-inline constexpr size_t kMostBuffers = 4, kLeastShares = 16;
+/// takes no more than a share that leaves as much to as many threads as keep a link busy; several links share the threads.
+inline constexpr size_t kMostBuffers = 4, kLeastShares = 16, kLeastSharesOfLink = 4;
 
 /// Blocks are smaller than a buffer where a copy would have fewer than so many, but not smaller than kLeastTransferBlock. Of a
 /// fed transfer other copies are under way at the same time, and each block waits for the driver: a copy makes do with fewer.
 inline constexpr size_t kLeastBlocks = 8, kLeastFedBlocks = 4;
+
+/// So many idle workers are woken at once, at most.
+inline constexpr size_t kWokenAtOnce = 16;
 
 /// What a transfer has to move, and which of it goes directly.
 struct Survey {
@@ -83,7 +86,8 @@ class Schedule {
 
   const HostQueue& queue(const Block& block) const { return *states_[block.queue].queue; }
 
-  /// The worker's next block, of the first queue from its own on that has one. With `wait` it waits until there is one;
+  /// The worker's next block, of the first queue from its own on that has one; queues with a quarter more under way than the
+  /// mean of their direction come last, or threads would all go for some of the links. With `wait` it waits until there is one;
   /// nothing means then that all have been taken, or that the transfer has failed. A worker must not wait while it has a
   /// block under way.
   std::optional<Block> take(size_t worker, bool wait);
@@ -91,8 +95,8 @@ class Schedule {
   void enqueued(const Block& block, size_t slot, Event* done);
   /// The block, or a part of it, has arrived.
   void arrived(const Block& block);
-  /// Its host memory is complete, too.
-  void completed(const Block& block);
+  /// The host memory of so many bytes of the block's copy is complete, too.
+  void completed(const Block& block, uint64_t bytes);
 
   /// Stops the transfer; the first error counts.
   void fail(std::exception_ptr error) noexcept;
@@ -119,6 +123,7 @@ class Schedule {
     Event* after = nullptr;                       // to wait for before them; null where it is done
     size_t called = 0;                            // copies whose callback has returned
     size_t direct_blocks = 0;                     // under way
+    uint64_t under_way = 0;                       // bytes that have been taken and are not complete
     std::deque<uint64_t> incomplete;              // bytes of each copy that was pushed
     size_t complete = 0;                          // so many of them, the first ones, have none
 
@@ -129,17 +134,32 @@ class Schedule {
     std::vector<Flight> flights;  // copy c has flights[c % size]
   };
 
-  std::optional<Block> next_block(size_t queue);
+  // Queues of one direction.
+  struct Way {
+    size_t links = 0;
+    uint64_t under_way = 0;
+  };
+  size_t way_of(size_t queue) const { return states_[queue].queue->direction == HostQueue::Direction::to_device ? 0 : 1; }
+  bool is_ahead(size_t queue) const;
+  void add_under_way(const Block& block, uint64_t bytes);
+  std::optional<Block> next_block(size_t worker);
+  std::optional<Block> next_block_of(size_t queue);
   Block cut_block(State& state, size_t queue, size_t most_staged) const;
   bool all_taken() const;
+  /// Wakes idle workers, as there may be something to do. Of many most would find nothing, and keep the lock from the others: so
+  /// one of them is woken, and who takes a block wakes the next.
+  void wake();
   Flight& flight(State& state, size_t copy) const { return state.flights[copy % state.flights.size()]; }
 
-  size_t buffer_bytes_ = 0;
+  size_t buffer_bytes_ = 0, least_shares_ = kLeastShares;
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable work_;       // there may be a block to take, or never one more
+  std::condition_variable completed_;  // copies are complete
   std::vector<State> states_;
+  Way ways_[2];  // to the devices, and to the host
   std::exception_ptr error_;
-  size_t waiting_ = 0;  // threads that wait for copies to be complete
+  size_t idle_ = 0;          // workers that wait for a block
+  bool one_by_one_ = false;  // how they were woken last
 };
 
 }  // namespace warpjoin::transferring

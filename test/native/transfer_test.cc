@@ -467,6 +467,34 @@ TEST(TransferEvents, HoldUpNoOtherQueue) {
 }
 
 // The first block of a copy holds the others back while it waits for an event, and only then.
+TEST(TransferBlocks, OfQueuesThatAreAheadComeLast) {
+  const auto engine = make_engine(1, 1);
+  std::vector<HostQueue> queues(3, HostQueue{.device = engine->devices[0].get()});
+  for (HostQueue& queue : queues) queue.copies = {{{{nullptr, nullptr, 64 * kBlock}}}};
+  transferring::Survey survey(queues, kBlock);
+  transferring::Schedule schedule;
+  for (size_t q = 0; q < queues.size(); ++q) schedule.add(queues[q], survey.direct[q], false);
+  schedule.begin(16, survey.buffer_bytes);
+  const auto take = [&](size_t worker) { return *schedule.take(worker, false); };
+  // All by one worker: of its own queue until that is ahead, and then of the others, too.
+  std::vector<transferring::Block> taken;
+  std::vector<uint64_t> under_way(queues.size());
+  for (int i = 0; i < 18; ++i) {
+    const transferring::Block& block = taken.emplace_back(take(1));
+    if (i == 0) EXPECT_EQ(block.queue, 1u);
+    under_way[block.queue] += block.bytes;
+  }
+  const uint64_t all = under_way[0] + under_way[1] + under_way[2];
+  for (size_t q = 0; q < queues.size(); ++q) {
+    EXPECT_GT(under_way[q], 0u) << q;
+    EXPECT_LE(under_way[q] * queues.size(), 2 * all) << q;
+  }
+  for (const transferring::Block& block : taken) {
+    if (block.queue == 1) schedule.completed(block, block.bytes);
+  }
+  EXPECT_EQ(take(1).queue, 1u);
+}
+
 TEST(TransferEvents, HoldBackWhatWouldWaitForThem) {
   const auto engine = make_engine(1, 1);
   Device& device = *engine->devices[0];
