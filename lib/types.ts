@@ -60,7 +60,7 @@ export interface Stats {
   skew: number;
   /** Tuples of a hash join, with keys so heavy that one GPU would have had too many, that were split over all GPUs; 0 for sorts. */
   splitRows: number;
-  /** Tuples of both sides of a hash join that one GPU had no room for: they waited in host memory; 0 for sorts. */
+  /** Tuples of both sides of a hash join that the GPUs had no room for: they waited in host memory; 0 for sorts. */
   spilledRows: number;
   chunksets: number;
   rounds: number;

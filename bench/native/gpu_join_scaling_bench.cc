@@ -16,11 +16,10 @@
 // result in pinned host memory. Their names say so, and their floor is that of these passes, as below.
 //
 // Home: workload B of N = 2.5x10^8 tuples a side (0: not at all), from host memory to host memory, on all GPUs. The result, both
-// payloads of each pair, goes to host memory, or pairs are counted; all of it is pinned, or in ordinary memory. The floor is all
-// bytes to the devices, and then the result home; on one GPU, the build side to it, and then the probe side while the result goes
-// home.
+// payloads of each pair, goes to host memory, or pairs are counted; all of it is pinned, or in ordinary memory. The floor is the
+// build side to the devices, and then the probe side while the result goes home.
 //
-// Out of core: the same, each GPU with a quarter of the memory that the join takes in one round, or with --limit bytes, in as few
+// Out of core: the same, each GPU with its share of the memory that the build side alone takes, or with --limit bytes, in as few
 // rounds as that holds. The floor is the build side, the probe side and what was spilled, each with what goes home meanwhile
 // (passes_of). All of it is pinned, or in ordinary memory.
 //
@@ -286,14 +285,13 @@ struct Pass {
   }
 };
 
-/// Of a hash join into host memory, with `budget` bytes of memory on each device. One device, and several where they can't keep
-/// the build side, send rows home while the probe side comes, and spill the rest: three quarters of their memory hold build
-/// tuples, at 1.15 times their size, as they are joined.
-std::vector<Pass> passes_of(const Workload& load, size_t devices, uint32_t rounds, bool count_only, size_t budget) {
+/// Of a hash join into host memory, with `budget` bytes of memory on each device. They send rows home while the probe side comes,
+/// and spill what they can't keep: three quarters of their memory hold build tuples, at 1.15 times their size, as they are
+/// joined.
+std::vector<Pass> passes_of(const Workload& load, size_t devices, bool count_only, size_t budget) {
   const uint64_t tuple_bytes = load.bytes * (count_only ? 1 : 2);
   const uint64_t build = load.build * tuple_bytes, probe = load.probe * tuple_bytes;
   const uint64_t home = count_only ? 0 : 2 * load.probe * load.bytes;
-  if (devices > 1 && rounds == 1) return {{"arrive", build + probe, 0}, {"go home", 0, home}};
   const double kept = 0.75 / 1.15 * static_cast<double>(devices) * static_cast<double>(budget);
   const double spilled = std::max(0.0, 1 - kept / static_cast<double>(build));
   const auto spilled_of = [&](uint64_t bytes) { return static_cast<uint64_t>(spilled * static_cast<double>(bytes)); };
@@ -451,8 +449,7 @@ Case home_case(Engine& engine, std::string algorithm, const char* memory, const 
     rows_seen.look(engine.pool, rows.left.data(), rows.right.data(), nullptr, rows.size);
     return rows_seen.right();
   };
-  return {std::move(algorithm), memory, plan.rounds,
-          passes_of(load, plan.devices.size(), plan.rounds, request.count_only, budget), run};
+  return {std::move(algorithm), memory, plan.rounds, passes_of(load, plan.devices.size(), request.count_only, budget), run};
 }
 
 /// Whether each device holds its part of the join, in one round, and of a result of both payloads of each probe tuple's pair.
@@ -518,7 +515,7 @@ void measure_pinned(Engine& engine, const char* name, const Workload& load, cons
   for (const Case& each : cases) report_case("pinned", std::string("pinned ") + name, each, load, best, workload, report);
 }
 
-/// `out_of_core`: on a quarter of the memory that it takes, or the one given.
+/// `out_of_core`: with as much memory as the build side alone takes, or the one given.
 void measure_home(Engine& whole, EngineConfig config, bool out_of_core, const Options& options, Report& report) {
   const char* const name = out_of_core ? "out of core" : "home";
   const uint64_t side = (out_of_core ? options.ooc : options.home) / 2 * 2;
@@ -526,8 +523,7 @@ void measure_home(Engine& whole, EngineConfig config, bool out_of_core, const Op
   const std::vector<Device*> devices = first_devices(whole, whole.devices.size());
   size_t budget = bench::device_budget(devices);
   if (out_of_core) {
-    budget = hash_join_device_bytes(load.layout(), load.build, load.layout(), load.probe, devices.size(), {}, 1, whole) / 4;
-    if (options.limit) budget = options.limit;
+    budget = options.limit ? options.limit : load.build * load.layout().tuple_bytes() / devices.size();
     config.device_memory_limit_bytes = budget;
   }
   Pinned in(*devices[0], load.words() * 8), out(*devices[0], std::min(load.words() * 8, devices.size() << 31));

@@ -28,7 +28,7 @@ import {
 } from './plan.js';
 import { columnStep, prefersSample, type SortDeviceBytes, sortSteps, type Tuples } from './sort.js';
 
-/** Rounds of a hash join at most: each reads its part of both relations once more from host memory. */
+/** Rounds of a hash join at most: those behind the first read what was spilled. */
 export const MAX_ROUNDS = 64;
 /** Subpartitions a device at least, one a stream (multi-gpu-sort-merge-join 3.3.1), and at most. */
 export const MIN_SUBPARTITIONS = 3;
@@ -244,7 +244,7 @@ function hashJoin(context: Context): JoinPlan {
 
 /**
  * What a hash join on GPUs should take: its links, and the passes over what they bring. Rows go home while the probe side comes and
- * what the GPUs can't keep leaves; but for several GPUs that keep it all, which send rows home when all has come.
+ * what the GPUs can't keep leaves.
  */
 function gpuHashEstimate(
   { left, right }: JoinRequestShape,
@@ -257,10 +257,7 @@ function gpuHashEstimate(
   const passes = gpuPassSeconds(COSTS.gpuHashJoinPasses, there, devices.length);
   const overlapped = (to: number, from: number): number => Math.max(to / h2d, from / d2h, (to + from) / both);
   const spilledHome = rows > 0 ? (home * spill.rows) / rows : 0;
-  const seconds =
-    devices.length === 1 || spill.rows > 0
-      ? overlapped(there, spill.bytes + home - spilledHome) + overlapped(spill.bytes, spilledHome)
-      : there / h2d + home / d2h;
+  const seconds = overlapped(there, spill.bytes + home - spilledHome) + overlapped(spill.bytes, spilledHome);
   return { rows, bytes: there + 2 * spill.bytes + home, milliseconds: (seconds + passes) * 1e3 };
 }
 
@@ -315,7 +312,8 @@ function hashJoinOn(context: Context, traffic: Traffic, devicesReason: string | 
     const remedy = gpus
       ? 'algorithm "triton" spills what the devices do not hold.'
       : 'algorithm "sort-merge" takes less at a time.';
-    throw deviceLimitError('A radix-hash join', needed, budget, resources, request.algorithm === 'auto' ? '' : remedy);
+    const name = request.algorithm === 'triton' ? 'A Triton join' : 'A radix-hash join';
+    throw deviceLimitError(name, needed, budget, resources, request.algorithm === 'auto' ? '' : remedy);
   }
   const spill = deviceBytes.spill(count, buildLeft, rounds);
   const hostBytes = context.leastRowsBytes + spill.hostBytes;

@@ -23,15 +23,6 @@ uint32_t partition_bits_for(uint64_t build_rows, uint64_t partition_rows) {
   return std::min<uint32_t>(kMostBits, static_cast<uint32_t>(std::bit_width((build_rows - 1) / partition_rows)));
 }
 
-/// Whether a build side is better sent to each device than exchanged, by hash, together with the probe side. The first takes
-/// the build side over each link, to the host or of a device to the others, the second a device's share of both sides over its
-/// links to the others, which are several times faster than those to the host. Tuples of both sides are about as wide. More
-/// build rows take longer to match, too.
-bool worth_replicating(uint64_t build_rows, uint64_t probe_rows, size_t devices, bool resident) {
-  const uint64_t faster = resident ? 2 : 8;
-  return build_rows <= kWholeRows || build_rows <= (build_rows + probe_rows) / devices / faster;
-}
-
 /// How what is matched while more arrives is cut: into as many as there may be, for little to be waited for, but not so small
 /// that a match is all launches.
 struct Cutting {
@@ -54,6 +45,11 @@ bool asks(const JoinRequest& request, bool left) {
     case JoinKind::right: return !left;
     default: return left;
   }
+}
+
+bool worth_replicating(uint64_t build_rows, uint64_t probe_rows, size_t devices, bool resident) {
+  const uint64_t faster = resident ? 2 : 8;
+  return build_rows <= kWholeRows || build_rows <= (build_rows + probe_rows) / devices / faster;
 }
 
 uint32_t bits_of(uint32_t count, const char* what) {

@@ -22,6 +22,12 @@ struct HashCut {
 /// side.
 bool asks(const JoinRequest& request, bool left);
 
+/// Whether a build side is better sent to each device than exchanged, by hash, together with the probe side. The first takes
+/// the build side over each link, to the host or of a device to the others, the second a device's share of both sides over its
+/// links to the others, which are several times faster than those to the host. Tuples of both sides are about as wide. More
+/// build rows take longer to match, too. `resident`: both lie on the devices.
+bool worth_replicating(uint64_t build_rows, uint64_t probe_rows, size_t devices, bool resident);
+
 /// The bits of a number of rounds or partitions; throws Error(option), naming `what`, for one that is no power of two up to 2^12.
 uint32_t bits_of(uint32_t count, const char* what);
 

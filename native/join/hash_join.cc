@@ -8,21 +8,21 @@
 namespace warpjoin {
 namespace {
 
+TupleLayout layout_of(TupleLayout layout, bool with_values) {
+  return {layout.key_bytes, with_values ? layout.value_bytes : uint8_t{0}};
+}
+
 /// The tuples of a side without values that the result does not want.
 Relation relation(const EncodedTuples& side, bool with_values) {
-  TupleLayout layout = side.layout;
   TupleView view = side.view;
-  if (!with_values) {
-    layout.value_bytes = 0;
-    view.values = nullptr;
-  }
-  return {layout, {view}};
+  if (!with_values) view.values = nullptr;
+  return {layout_of(side.layout, with_values), {view}};
 }
 
 /// Whether a join streams; throws Error(option) for rounds that there can't be.
-bool streams(const Device& device, size_t devices, uint32_t rounds) {
+bool streams(const Device& device, uint32_t rounds) {
   bits_of(rounds, "Rounds");
-  const bool can = can_stream(device, devices, rounds);
+  const bool can = can_stream(device);
   if (rounds > 1 && !can) throw Error(ErrorCode::option, "Host devices join in one round, as they have nothing to spill");
   return can;
 }
@@ -34,7 +34,7 @@ JoinRows join_tuples(Engine& engine, const JoinKeys& keys, const JoinRequest& re
                  right = relation(keys.right.tuples, wants_right(request));
   const Relation &build = request.build_left ? left : right, &probe = request.build_left ? right : left;
   if (plan.partitions) bits_of(plan.partitions, "Partitions");
-  if (streams(*devices[0], devices.size(), plan.rounds)) {
+  if (streams(*devices[0], plan.rounds)) {
     return streamed_join(engine, devices, build, probe, keys, request, plan.rounds, plan.partitions != 0, job);
   }
   job.add_planned(2 * (build.size() + probe.size()));
@@ -62,14 +62,17 @@ HashJoinSpill hash_join_spill(const EncodedTuples& left_tuples, const EncodedTup
   Device& device = *engine.devices.at(0);
   const Relation left = relation(left_tuples, wants_left(request)), right = relation(right_tuples, wants_right(request));
   const Relation &build = request.build_left ? left : right, &probe = request.build_left ? right : left;
-  if (!streams(device, devices, rounds) || rounds == 1) return {};
+  if (!streams(device, rounds) || rounds == 1) return {};
   return streamed_join_spill(device, devices, build.layout, build.size(), probe.layout, probe.size(), request, rounds);
 }
 
 size_t hash_join_device_bytes(TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows, size_t devices,
                               const JoinRequest& request, uint32_t rounds, Engine& engine) {
   Device& device = *engine.devices.at(0);
-  if (streams(device, devices, rounds)) {
+  const bool wants_build = request.build_left ? wants_left(request) : wants_right(request);
+  const bool wants_probe = request.build_left ? wants_right(request) : wants_left(request);
+  build = layout_of(build, wants_build), probe = layout_of(probe, wants_probe);
+  if (streams(device, rounds)) {
     return streamed_join_bytes(device, devices, build, build_rows, probe, probe_rows, request, rounds);
   }
   const HashCut cut = cut_for(request, 0, build_rows, probe_rows, devices, false, device);

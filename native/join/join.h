@@ -35,7 +35,7 @@ struct JoinRows {
   double skew = 1;  ///< largest over mean number of tuples a device joined
   /// Tuples of partitions with heavy keys that a hash join left on the devices where they were, in place of all on one.
   uint64_t split_rows = 0;
-  /// Tuples of both sides that left the one device for host memory, and came back for a later round.
+  /// Tuples of both sides that left the devices for host memory, and came back for a later round.
   uint64_t spilled_rows = 0;
 };
 
@@ -46,11 +46,10 @@ struct HashJoinPlan {
 };
 
 /// Radix-partitioned hash join: each device partitions its chunks by hash, sends every partition to its owner, and joins
-/// the partitions that it owns. One device beyond a link keeps the build side, and matches the probe side as it arrives; with
-/// rounds > 1 it keeps a part of it and spills the rest of both. Device memory: see hash_join_device_bytes, and with rounds > 1
-/// the rows of a round where there is room for them: they go home while the next round arrives. Host memory: the result, and with
-/// rounds > 1 the partitioned inputs, or what one device spills; where one device, or several rounds, join, rows alone beside
-/// pairs are there twice at the end.
+/// the partitions that it owns. Devices beyond a link keep the build side, and match the probe side as it arrives; with
+/// rounds > 1 they keep a part of it and spill the rest of both (fast-interconnects 4). Device memory: see
+/// hash_join_device_bytes. Host memory: the result, and what is spilled; devices beyond a link have rows alone beside pairs there
+/// twice at the end. Throws Error(option) for rounds > 1 on host devices, which have nothing to spill.
 JoinRows hash_join(Engine& engine, const JoinKeys& keys, const JoinRequest& request, const HashJoinPlan& plan, Job& job);
 /// Device memory of a hash join in `rounds` rounds, on each device, where hashing spreads the keys evenly. Where one key
 /// has most of the tuples more may be needed, and the join throws Error(device_memory) if the device has no more.
@@ -63,8 +62,8 @@ struct HashJoinSpill {
   uint64_t bytes = 0;       ///< of these: they cross the links once in each direction
   uint64_t host_bytes = 0;  ///< host memory that is taken for them
 };
-/// For relations of which hashing spreads the keys evenly, with what the devices have free now. One device beyond a link spills
-/// what it can't keep; other devices group all of both sides in host memory where there are several rounds.
+/// For relations of which hashing spreads the keys evenly, with what the devices have free now. Throws Error(option) for
+/// rounds > 1 on host devices.
 HashJoinSpill hash_join_spill(const EncodedTuples& left, const EncodedTuples& right, size_t devices, const JoinRequest& request,
                               uint32_t rounds, Engine& engine);
 

@@ -13,9 +13,9 @@
 namespace warpjoin {
 namespace {
 
+using streaming::Coordinator;
 using streaming::Part;
 using streaming::Shape;
-using streaming::Shared;
 
 /// One use.
 class StreamedJoin {
@@ -39,6 +39,13 @@ class StreamedJoin {
     shared_.end_phase();
     JoinRows rows = shared_.finish();
     rows.spilled_rows = spilled();
+    uint64_t joined = 0, most = 0;
+    for (const auto& part : parts()) {
+      joined += part->joined_rows();
+      most = std::max(most, part->joined_rows());
+      rows.split_rows += part->split_rows();
+    }
+    if (joined) rows.skew = static_cast<double>(most * parts().size()) / static_cast<double>(joined);
     return rows;
   }
 
@@ -49,7 +56,7 @@ class StreamedJoin {
 
   /// Takes memory for the shape, of the devices and for what should be spilled. Nothing has been joined yet.
   void begin(const Shape& shape) {
-    const auto work = [](const Shape& of) { return (of.spills() ? 2 : 1) * (of.build_rows + of.probe_rows); };
+    const auto work = [](const Shape& of) { return (of.cuts() ? 2 : 1) * (of.build_rows + of.probe_rows); };
     shared_.job.add_planned(work(shape) - (shared_.lanes ? work(shared_.shape) : 0));
     shared_.shape = shape;
     shared_.cached = shape.cached;
@@ -65,9 +72,12 @@ class StreamedJoin {
   void begin_again() {
     bool overflowed = false;
     for (const auto& part : parts()) {
-      shared_.job.add_planned(shape().spills() ? part->rows_taken() : 0);  // which are done once more
+      shared_.job.add_planned(part->done());  // which is done once more
       overflowed |= part->stop() == Part::Stop::crowded && part->overflowed();
     }
+    Shape roomy = shape();
+    roomy.keep(devices_[0]->primitives(), roomy.build_rows);
+    if (overflowed && !shape().spills() && streaming::fits(devices_, roomy)) return begin(roomy);
     begin(overflowed ? shape() : streaming::crowded_shape_for(devices_, shape()));
     if (overflowed) shared_.cached = 0;
   }
@@ -142,19 +152,21 @@ class StreamedJoin {
   Engine& engine_;
   const std::span<Device* const> devices_;
   const TupleView build_, probe_;
-  Shared shared_;
+  Coordinator shared_;
 };
 
 }  // namespace
 
-bool can_stream(const Device& device, size_t devices, uint32_t rounds) {
-  return (devices == 1 || rounds > 1) && !device.addresses_host_memory();
-}
+bool can_stream(const Device& device) { return !device.addresses_host_memory(); }
 
 JoinRows streamed_join(Engine& engine, std::span<Device* const> devices, const Relation& build, const Relation& probe,
                        const JoinKeys& keys, const JoinRequest& request, uint32_t rounds, bool force_waves, Job& job) {
   Shape whole(build.layout, build.size(), probe.layout, probe.size(), request, devices.size());
   whole.forced = force_waves;
+  if (devices.size() > 1) {
+    whole.samples = std::make_shared<streaming::KeySamples>(
+        streaming::KeySamples{{build.layout, build.views.at(0)}, {probe.layout, probe.views.at(0)}});
+  }
   const Shape shape = streaming::shape_for(devices, whole, rounds);
   return StreamedJoin(engine, devices, build, probe, keys, request, shape, job).run();
 }

@@ -11,8 +11,8 @@
 
 namespace warpjoin {
 
-/// Whether so many devices like this one join in so many rounds this way. Several do where something is spilled.
-bool can_stream(const Device& device, size_t devices, uint32_t rounds);
+/// Whether devices like this one join this way.
+bool can_stream(const Device& device);
 
 /// Joins relations in host memory, one view each. `rounds`: a power of two; with more than one a part of both sides is spilled,
 /// so that the devices keep about 1/rounds of the build side at a time, or more where they have room. `force_waves`: tuples come

@@ -10,94 +10,6 @@
 
 namespace warpjoin::streaming {
 
-// --- What the parts share
-
-HostCopy Shared::spill(bool of_build, uint64_t number, const Room::Cut& cut) {
-  const TupleLayout layout = of_build ? shape.build : shape.probe;
-  const TupleView tuples = cut.tuples.span.slice(layout, cut.offsets[cached], cut.offsets.back()).view();
-  const std::lock_guard lock(spill_mutex_);
-  return (of_build ? build_spilled : probe_spilled)->add(number, {cached, shape.partitions()}, cut.offsets, tuples);
-}
-
-void Shared::wait_for_rows() {
-  for (const auto& part : parts) transfer->wait(part->home());
-}
-
-double Shared::share() const {
-  if (joined_rows_ == 0) return 1;  // and has found nothing
-  return static_cast<double>(joined_rows_) / static_cast<double>(shape.probe_rows);
-}
-
-void Shared::begin_phase(const char* name) {
-  if (phase_name_ == name) return;
-  end_phase();
-  phase_.emplace(job, phase_name_ = name);
-}
-
-void Shared::end_phase() {
-  if (!phase_) return;
-  const uint64_t before = std::exchange(moved_before_, moved());
-  phase_->add(2 * (moved_before_ - before));
-  phase_.reset();
-}
-
-uint64_t Shared::moved() const {
-  uint64_t bytes = 0;
-  for (const auto& part : parts) bytes += part->device().traffic().to_device + part->device().traffic().to_host;
-  return bytes;
-}
-
-void Shared::count_up(uint64_t& count) {
-  {
-    const std::lock_guard lock(mutex_);
-    ++count;
-  }
-  changed_.notify_all();
-}
-
-template <class Done>
-void Shared::wait_until(Done&& done) {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return stopped_ || done(); });
-  if (stopped_) throw Error(ErrorCode::aborted, "The join has ended");
-  job.check();
-}
-
-void Shared::await(const uint64_t& count, uint64_t wanted) {
-  wait_until([&] { return count >= wanted; });
-}
-
-void Shared::await_turn(const Part& part) {
-  wait_until([&] {
-    return std::all_of(parts.begin(), parts.end(), [&](const auto& other) {
-      return other->waves_placed_ == other->waves_to_place_ || other->waves_placed_ > part.waves_placed_ ||
-             (other->waves_placed_ == part.waves_placed_ && other->index_ >= part.index_);
-    });
-  });
-}
-
-void Shared::end_turns(Part& part) noexcept {
-  {
-    const std::lock_guard lock(mutex_);
-    part.waves_to_place_ = part.waves_placed_;
-  }
-  changed_.notify_all();
-}
-
-void Shared::stop(std::exception_ptr error) noexcept {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!stopped_) error_ = std::move(error);
-    stopped_ = true;
-  }
-  changed_.notify_all();
-}
-
-void Shared::start_again() {
-  stopped_ = false;
-  ready = 0;
-}
-
 // --- What comes, and in what order
 
 TupleView Arrival::in_slot(TupleLayout layout) const {
@@ -107,17 +19,18 @@ TupleView Arrival::in_slot(TupleLayout layout) const {
   return {tuples.keys, layout.value_bytes && first.values ? tuples.values : nullptr, first.first_value, rows()};
 }
 
-Part::Part(Shared& shared, Device& device, size_t index) : shared_(shared), device_(device), index_(index) {
+Part::Part(Coordinator& shared, Device& device, size_t index) : shared_(shared), device_(device), index_(index) {
   for (Match& match : matches_) match.written = device.create_event();
 }
 
 void Part::drop_arrivals(size_t from) {
   arrivals_.resize(from);
   next_ = brought_ = here_ = from;
+  if (from == 0) cut_ = sent_ = done_ = joined_rows_ = split_rows_ = 0;
 }
 
 void Part::plan(bool of_build, const TupleView& from) {
-  Arrival& arrival = arrivals_.emplace_back(Arrival{of_build, owned(), {}});
+  Arrival& arrival = arrivals_.emplace_back(Arrival{of_build, shape().routes.all_of(index_), {}});
   if (from.size) arrival.from.push_back(from);
   first_round_arrivals_ = arrivals_.size();
 }
@@ -160,31 +73,25 @@ void Part::plan_waves(TupleLayout layout, const std::vector<TupleView>& views, b
   if (!of_build) arrivals_.back().closes_round = true;
 }
 
-uint64_t Part::rows_taken() const {
-  uint64_t rows = 0;
-  for (size_t a = 0; a < arrivals_.size() && a <= next_; ++a) rows += arrivals_[a].rows();
-  return rows;
-}
-
 void Part::drop_lane() {
   for (Match& match : matches_) match.found.reset();
   built_ = {}, finished_ = {};
-  slots_taken_ = slots_given_back_ = cuts_ = exchanged_ = inboxes_read_ = 0;
+  slots_taken_ = slots_given_back_ = inboxes_read_ = 0;
   delivered_ = {};
 }
 
 // --- On its way to the device
 
 void Part::open(const TupleView& build, const TupleView& probe) {
-  const bool direct =
-      !shape().spills() && copies_directly(device_, shape().build, build) && copies_directly(device_, shape().probe, probe);
+  const bool spills = shared_.cached < shape().partitions();
+  const bool direct = !spills && copies_directly(device_, shape().build, build) && copies_directly(device_, shape().probe, probe);
   to_device_ = shared_.transfer->open(device_, HostQueue::Direction::to_device, kSlots + 1, direct);
-  home_ = shared_.transfer->open(device_, HostQueue::Direction::to_host, kHomeParts, shape().count_only && !shape().spills());
+  home_ = shared_.transfer->open(device_, HostQueue::Direction::to_host, kHomeParts, shape().count_only && !spills);
   stop_ = Stop::done;
-  const bool places = !first_round() || !shape().spills() || shared_.cached > 0;
-  waves_placed_ = 0;
-  waves_to_place_ = 0;
-  for (size_t a = next_; a < arrivals_.size(); ++a) waves_to_place_ += places && !arrivals_[a].of_build;
+  const bool places = !first_round() || shared_.cached > 0;
+  uint64_t waves = 0;
+  for (size_t a = next_; a < arrivals_.size(); ++a) waves += places && !arrivals_[a].of_build;
+  shared_.begin_turns(index_, waves);
 }
 
 /// Tells arrivals to come for which there are slots.
@@ -232,7 +139,7 @@ void Part::run() noexcept {
   } catch (...) {
     shared_.stop(std::current_exception());
   }
-  shared_.end_turns(*this);
+  shared_.end_turns(index_);
   shared_.transfer->close(to_device_);
   shared_.transfer->close(home_);
 }
@@ -242,8 +149,8 @@ Part::Stop Part::take_arrivals() {
     Arrival& arrival = arrivals_[next_];
     if (index_ == 0) shared_.begin_phase(phase());  // which stands for all of them
     shared_.await(here_, next_ + 1);
-    const Wave wave = take(arrival);
-    if (first_round() && shape().spills() && shared_.cached == 0) continue;
+    const Wave wave = take();
+    if (first_round() && shared_.cached == 0) continue;
     if (arrival.of_build) {
       if (!keep(wave)) return Stop::crowded;
       release(wave, kMatch);
@@ -258,55 +165,92 @@ Part::Stop Part::take_arrivals() {
     }
     match_wave(wave);
     const JoinSections found = found_in_wave(wave.rows);
-    shared_.place_rows(*this, found, wave.rows, [&](const RowPlaces& places) { write_wave(found, places); });
+    shared_.place_rows(index_, found, wave.rows, [&](const RowPlaces& places) { write_wave(found, places); });
     if (arrival.closes_round) finished_ = std::exchange(built_, {});
     release(wave, kWrite);
   }
   return Stop::done;
 }
 
-/// What of an arrival is joined now. The rest leaves.
-Part::Wave Part::take(Arrival& arrival) {
+/// What of the next arrival is joined now. The rest leaves.
+Part::Wave Part::take() {
+  const Arrival& arrival = arrivals_[next_];
   const TupleLayout layout = layout_of(arrival);
   Wave wave;
-  if (first_round() && shape().spills()) {
-    Room::Cut& cut = cut_arrival(arrival, layout);
-    wave.cut = &cut;
-    spill(arrival.of_build, cut);
-    if (shared_.cached) exchange(cut, layout, wave);
+  if (first_round() && shape().cuts()) {
+    cut_and_send();
+    wave.cut = &cut_of(next_);
+    wave.arrived = wave.cut->offsets[shared_.cached];
+    if (shared_.cached) add_cut(wave);
   } else {
     wave.slot = arrival.slot;
     lane().stream(kMatch).wait(*arrival.slot->here);
     wave.add(arrival.in_slot(layout));
+    wave.arrived = wave.rows;
   }
   return wave;
 }
 
-/// Groups an arrival by partition.
-Room::Cut& Part::cut_arrival(Arrival& arrival, TupleLayout layout) {
-  Room::Cut& cut = lane().cuts[cuts_++ % lane().cuts.size()];
+/// The next arrival, and those behind it that are here: while one is matched, the one behind it goes to the other devices, and
+/// the one behind that is cut.
+void Part::cut_and_send() {
+  const size_t ahead = lane().cuts.size() - 2;  // beside the waves that are matched and written
+  while (cut_ <= next_) begin_cut();
+  while (cut_ < std::min(next_ + 1 + ahead, first_round_arrivals_) && can_cut()) begin_cut();
+  while (sent_ <= next_) send_cut();
+  while (sent_ < std::min(next_ + 2, cut_) && can_send()) send_cut();
+}
+
+/// Whether the next cut waits for no other thread.
+bool Part::can_cut() { return shared_.reached(here_, cut_ + 1) && shared_.reached(spills_leaving_, cut_of(cut_).spills); }
+
+/// Has the next arrival grouped by partition.
+void Part::begin_cut() {
+  Arrival& arrival = arrivals_[cut_];
+  Room::Cut& cut = cut_of(cut_++);
+  shared_.await(here_, cut_);
   shared_.await(spills_leaving_, cut.spills);
-  Stream& stream = lane().stream(kMatch);
-  const TraceClock::time_point begin = TraceClock::now();
+  cut.begun = TraceClock::now();
+  Stream& stream = lane().stream(kCut);
   stream.wait(*cut.left);
   stream.wait(*cut.read);
   for (const auto& sent : cut.sent) stream.wait(*sent);
   stream.wait(*arrival.slot->here);
   cut.offsets.assign(shape().partitions() + 1, 0);
+  const TupleLayout layout = layout_of(arrival);
   lane().primitives().partition(layout, arrival.in_slot(layout), shape().digit(), cut.tuples.span, cut.offsets.data(),
                                 lane().cut_scratch.data(), shared_.job, stream);
   stream.record(*cut.ready);
-  give_back(*arrival.slot, kMatch);
-  stream.synchronize();
-  trace("cut", begin, arrival.rows() * layout.tuple_bytes());
-  shared_.job.add_done(arrival.rows());
-  return cut;
+  give_back(*arrival.slot, kCut);
+}
+
+/// Whether the next cut is done, and there is room for it on the other devices.
+bool Part::can_send() {
+  const auto has_room = [&](const auto& part) {
+    return part.get() == this || sent_ < kInboxes || shared_.reached(part->inboxes_read_, sent_ - kInboxes + 1);
+  };
+  return cut_of(sent_).ready->done() && std::all_of(shared_.parts.begin(), shared_.parts.end(), has_room);
+}
+
+/// Has the next cut spilled, and sent to the devices that join it.
+void Part::send_cut() {
+  const size_t number = sent_++, devices = shared_.parts.size();
+  const Arrival& arrival = arrivals_[number];
+  Room::Cut& cut = cut_of(number);
+  cut.ready->synchronize();
+  trace("cut", kCut, cut.begun, arrival.rows() * layout_of(arrival).tuple_bytes());
+  add_done(arrival.rows());
+  spill(number);
+  if (shared_.cached == 0) return;
+  for (size_t k = 1; k < devices; ++k) send(number, *shared_.parts[(index_ + k) % devices]);
+  split_rows_ += count_split(cut, arrival.of_build);
 }
 
 /// Sends home what is not joined now.
-void Part::spill(bool of_build, Room::Cut& cut) {
+void Part::spill(size_t number) {
+  Room::Cut& cut = cut_of(number);
   if (cut.offsets[shared_.cached] == cut.offsets.back()) return;
-  HostCopy copy = shared_.spill(of_build, next_ * shared_.parts.size() + index_, cut);
+  HostCopy copy = shared_.spill(arrivals_[number].of_build, number * shared_.parts.size() + index_, cut);
   copy.after = cut.ready.get();
   cut.spills = ++spills_;
   shared_.transfer->push(home_, std::move(copy), [this, &cut](std::span<Event* const> done) {
@@ -316,15 +260,16 @@ void Part::spill(bool of_build, Room::Cut& cut) {
   });
 }
 
-/// Each device gets its own partitions of what all have cut.
-void Part::exchange(Room::Cut& cut, TupleLayout layout, Wave& wave) {
+/// Adds what this device joins of the next arrival, as all have cut it.
+void Part::add_cut(Wave& wave) {
+  const Arrival& arrival = arrivals_[next_];
+  const TupleLayout layout = layout_of(arrival);
+  lane().stream(kMatch).wait(*wave.cut->ready);
+  for (const PartitionRange range : shape().routes.of(arrival.of_build, index_, index_)) wave.add(wave.cut->of(layout, range));
   const size_t others = shared_.parts.size() - 1;
-  const uint64_t n = exchanged_++;
-  for (size_t k = 1; k <= others; ++k) send(cut, layout, *shared_.parts[(index_ + k) % (others + 1)], n);
-  wave.add(cut.of(layout, owned()));
   if (others == 0) return;
-  wave.inbox = &lane().inboxes[n % kInboxes];
-  shared_.await(delivered_[n % kInboxes], (n / kInboxes + 1) * others);
+  wave.inbox = &lane().inboxes[next_ % kInboxes];
+  shared_.await(delivered_[next_ % kInboxes], (next_ / kInboxes + 1) * others);
   for (const Room::Inbox::Parcel& parcel : wave.inbox->parcels) {
     if (!parcel.here) continue;
     lane().stream(kMatch).wait(*parcel.here);
@@ -332,27 +277,40 @@ void Part::exchange(Room::Cut& cut, TupleLayout layout, Wave& wave) {
   }
 }
 
-/// Sends an owner its partitions: the n-th parcel of all.
-void Part::send(Room::Cut& cut, TupleLayout layout, Part& owner, uint64_t n) {
-  if (n >= kInboxes) shared_.await(owner.inboxes_read_, n - kInboxes + 1);
-  Room::Inbox& inbox = owner.lane().inboxes[n % kInboxes];
+uint64_t Part::count_split(const Room::Cut& cut, bool of_build) const {
+  uint64_t rows = 0;
+  for (uint32_t p = 0; shape().routes.splits() && p < shared_.cached; ++p) {
+    if (shape().routes.split(of_build, p, index_)) rows += cut.offsets[p + 1] - cut.offsets[p];
+  }
+  return rows;
+}
+
+/// Sends another device what it joins of an arrival.
+void Part::send(size_t number, Part& owner) {
+  const Arrival& arrival = arrivals_[number];
+  const TupleLayout layout = layout_of(arrival);
+  Room::Cut& cut = cut_of(number);
+  if (number >= kInboxes) shared_.await(owner.inboxes_read_, number - kInboxes + 1);
+  Room::Inbox& inbox = owner.lane().inboxes[number % kInboxes];
   Room::Inbox::Parcel& parcel = inbox.parcels[index_];
   Event& sent = *cut.sent[owner.index_];
-  const TupleView tuples = cut.of(layout, owner.owned());
   Stream& stream = lane().stream(kSend);
   stream.wait(*cut.ready);
   stream.wait(*inbox.read);
-  const auto copy = [&](void* to, const void* from, uint8_t width) {
-    if (width) device_.copy_to_peer(to, owner.device_, from, tuples.size * width, stream);
-  };
-  if (tuples.size) {
-    copy(parcel.tuples.span.keys, tuples.keys, layout.key_bytes);
-    copy(parcel.tuples.span.values, tuples.values, layout.value_bytes);
+  parcel.size = 0;
+  for (const PartitionRange range : shape().routes.of(arrival.of_build, index_, owner.index_)) {
+    const TupleView from = cut.of(layout, range);
+    if (from.size == 0) continue;
+    const TupleSpan to = parcel.tuples.span.slice(layout, parcel.size, parcel.size + from.size);
+    device_.copy_to_peer(to.keys, owner.device_, from.keys, from.size * layout.key_bytes, stream);
+    if (layout.value_bytes) {
+      device_.copy_to_peer(to.values, owner.device_, from.values, from.size * layout.value_bytes, stream);
+    }
+    parcel.size += from.size;
   }
   stream.record(sent);
-  parcel.size = tuples.size;
   parcel.here = &sent;
-  shared_.count_up(owner.delivered_[n % kInboxes]);
+  shared_.count_up(owner.delivered_[number % kInboxes]);
 }
 
 /// What comes next may take the place of a wave that is read on a stream.
@@ -374,6 +332,8 @@ bool Part::keep(const Wave& wave) {
   }
   built_.table->add(tuples, shared_.job, lane().stream(kMatch));
   built_.rows += wave.rows;
+  built_.arrived += wave.arrived;
+  joined_rows_ += wave.rows;
   return true;
 }
 
@@ -395,7 +355,7 @@ bool Part::prepare_build() {
   const TraceClock::time_point begin = TraceClock::now();
   built_.table->finish(shared_.job, stream);
   stream.synchronize();
-  trace("build", begin, built_.rows * shape().build.tuple_bytes());
+  trace("build", kMatch, begin, built_.rows * shape().build.tuple_bytes());
   if (const size_t more = built_.table->more_bytes()) {
     StackAllocator& memory = lane().memory();
     const size_t beside = memory.resident_bytes() + memory.reserved_bytes() + memory.resident_size(more);
@@ -409,7 +369,7 @@ bool Part::prepare_build() {
   }
   built_.table->go_on(built_.crowd.data(), shared_.job, stream);
   built_.ready = true;
-  shared_.job.add_done(built_.rows);
+  add_done(built_.arrived);
   return true;
 }
 
@@ -434,14 +394,20 @@ void Part::match_wave(const Wave& wave) {
                                              lane().scratch[(matched_ - 1) % lane().scratch.size()].data(), shared_.job,
                                              lane().stream(kMatch));
   lane().stream(kMatch).synchronize();
-  trace("match", begin, wave.rows * shape().probe.tuple_bytes());
-  shared_.job.add_done(wave.rows);
+  trace("match", kMatch, begin, wave.rows * shape().probe.tuple_bytes());
+  add_done(wave.arrived);
+  joined_rows_ += wave.rows;
+}
+
+void Part::add_done(uint64_t rows) {
+  done_ += rows;
+  shared_.job.add_done(rows);
 }
 
 /// Of kernels that have ended.
-void Part::trace(const char* name, TraceClock::time_point begin, uint64_t bytes) {
+void Part::trace(const char* name, JoinStream on, TraceClock::time_point begin, uint64_t bytes) {
   if (!shared_.job.trace()) return;
-  shared_.job.trace()->add({name, TraceEvent::Track::kernels, device_.info().ordinal, kMatch, begin, TraceClock::now(), bytes});
+  shared_.job.trace()->add({name, TraceEvent::Track::kernels, device_.info().ordinal, on, begin, TraceClock::now(), bytes});
 }
 
 /// What a wave adds to the result: build tuples alone with the last one of a round, which knows what all have found.
@@ -469,7 +435,7 @@ void Part::write_wave(const JoinSections& found, const RowPlaces& places) {
 void Part::write(JoinEmit what, uint64_t rows, const JoinOutput& home) {
   const std::vector<RowColumn> columns = columns_in(home, shape().build, shape().probe);
   const uint64_t row_bytes = row_bytes_of(columns);
-  const uint64_t most = (lane().parts[0].rows.size() - columns.size() * StackAllocator::kAlignment) / row_bytes;
+  const uint64_t most = (lane().staged[0].rows.size() - columns.size() * StackAllocator::kAlignment) / row_bytes;
   for (uint64_t first = 0; first < rows; first += most) {
     write_part(what, first, std::min(most, rows - first), columns, home);
   }
@@ -477,24 +443,24 @@ void Part::write(JoinEmit what, uint64_t rows, const JoinOutput& home) {
 
 void Part::write_part(JoinEmit what, uint64_t first, uint64_t rows, const std::vector<RowColumn>& columns,
                       const JoinOutput& home) {
-  Room::Part& part = lane().parts[written_ % kHomeParts];
+  Room::Staged& staged = lane().staged[written_ % kHomeParts];
   if (written_ >= kHomeParts) shared_.await(parts_leaving_, written_ - kHomeParts + 1);
   ++written_;
   Stream& stream = lane().stream(kWrite);
-  stream.wait(*part.left);
+  stream.wait(*staged.left);
   JoinOutput out;
-  HostCopy copy{{}, part.written.get()};
-  char* at = part.rows.as<char>();
+  HostCopy copy{{}, staged.written.get()};
+  char* at = staged.rows.as<char>();
   for (const RowColumn& column : columns) {
     out.*column.data = at;
     copy.stretches.push_back({static_cast<char*>(home.*column.data) + first * column.width, at, rows * column.width});
     at += StackAllocator::aligned(rows * column.width);
   }
   lane().primitives().hash_emit(*match().found, what, first, rows, out, shared_.job, stream);
-  stream.record(*part.written);
-  shared_.transfer->push(home_, std::move(copy), [this, &part](std::span<Event* const> done) {
+  stream.record(*staged.written);
+  shared_.transfer->push(home_, std::move(copy), [this, &staged](std::span<Event* const> done) {
     for (Event* event : done) lane().stream(kLeave).wait(*event);
-    lane().stream(kLeave).record(*part.left);
+    lane().stream(kLeave).record(*staged.left);
     shared_.count_up(parts_leaving_);
   });
 }

@@ -31,7 +31,7 @@ size_t streamed_join_bytes(Device& device, size_t devices, TupleLayout build, ui
   Shape whole(build, build_rows, probe, probe_rows, request, devices);
   Primitives& primitives = device.primitives();
   const auto bytes = [&](const Shape& shape) { return Room::planned_bytes(primitives, shape); };
-  if (rounds > 1) return bytes(whole.in_rounds(primitives, rounds, Shape::partitions_of_round(rounds)));
+  if (rounds > 1 || devices > 1) return bytes(whole.in_rounds(primitives, rounds, Shape::partitions_of_round(rounds)));
   const Shape waves = whole.in_waves(primitives);
   whole.keep(primitives, build_rows);
   return std::min(bytes(whole), bytes(waves));

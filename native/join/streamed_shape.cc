@@ -14,7 +14,8 @@ namespace {
 /// Of waves: a part of what the device keeps of the build side, at least the least. Small ones leave little to do before the
 /// first one is here and after the last, but each costs launches, and a look at each piece of each partition.
 constexpr size_t kPartOfBuild = 32, kLeastWaveBytes = size_t{128} << 20, kMostWaveBytes = size_t{1} << 30;
-/// Where a part of the build side is kept, waves take no more memory than they need, and little beside what is kept.
+/// Where a part of the build side is kept, waves take no more memory than they need, and little beside what is kept: a part of
+/// that, up to the least.
 constexpr size_t kPartOfKept = 4, kLeastSpillingWaveBytes = size_t{64} << 20, kSmallestWaveBytes = size_t{1} << 20;
 /// The waves that a relation has at least where it is spilled, or where it is to have some, however small it is.
 constexpr uint64_t kLeastWaves = 8;
@@ -40,7 +41,10 @@ Shape::Shape(TupleLayout build_layout, uint64_t build_size, TupleLayout probe_la
       wave_rows(std::max(build_size, probe_size)),
       count_only(request.count_only),
       tracks_build(asks(request, request.build_left)),
-      devices(static_cast<uint32_t>(device_count)) {}
+      devices(static_cast<uint32_t>(device_count)),
+      splits_build(!asks(request, !request.build_left)),
+      splits_probe(!asks(request, request.build_left)),
+      routes(1, 1, {build_size}, {probe_size}, false, false, false) {}
 
 Shape Shape::in_waves(Primitives& primitives) const {
   Shape shape = *this;
@@ -53,16 +57,32 @@ Shape Shape::in_rounds(Primitives& primitives, uint32_t rounds, uint32_t stay) c
   Shape shape = *this;
   shape.bits = bits_for(rounds);
   shape.cached = stay;
-  const uint64_t kept = shape.expected_rows(build_rows, static_cast<uint32_t>(divided(stay, devices)));
-  const size_t part = kept * build.tuple_bytes() / kPartOfKept / devices;  // each has the others' waves, too
-  shape.set_waves(kept, std::clamp(part, kSmallestWaveBytes, kLeastSpillingWaveBytes), true);
+  shape.set_routes();
+  // What is expected beside the mean counts once: as a reserve, or as samples tell it.
+  const uint64_t even = with_reserve(build_rows / shape.partitions() * divided(stay, devices), build_rows);
+  const uint64_t expected = shape.routes.most_kept();
+  const uint64_t kept = std::min(build_rows, std::max(even, expected + expected / 32));
+  // Of several devices each has to do with the waves of the others, too.
+  const size_t most_of_spilling = devices > 1 ? kLeastSpillingWaveBytes / 2 : kLeastSpillingWaveBytes;
+  const size_t of_spilling = std::clamp(kept * build.tuple_bytes() / kPartOfKept / devices, kSmallestWaveBytes, most_of_spilling);
+  shape.set_waves(kept, shape.spills() ? of_spilling : kLeastWaveBytes, true);
   shape.keep(primitives, kept);
   return shape;
 }
 
+void Shape::set_routes() {
+  const auto rows_of = [&](const KeySample KeySamples::*side, uint64_t rows) {
+    return (samples ? (*samples).*side : KeySample()).rows_of_partitions(bits, rows);
+  };
+  const bool replicate =
+      devices > 1 && !spills() && !forced && splits_probe && worth_replicating(build_rows, probe_rows, devices, false);
+  routes = Routes(devices, cached, rows_of(&KeySamples::build, build_rows), rows_of(&KeySamples::probe, probe_rows), splits_build,
+                  splits_probe, replicate);
+}
+
 void Shape::set_waves(uint64_t kept, size_t least_bytes, bool several) {
   const uint64_t rows = std::max(build_rows, probe_rows);
-  const size_t bytes = std::clamp(kept * build.tuple_bytes() / kPartOfBuild, least_bytes, kMostWaveBytes);
+  const size_t bytes = std::max(least_bytes, std::min(kept * build.tuple_bytes() / kPartOfBuild, kMostWaveBytes) / devices);
   wave_rows = std::max(std::min<uint64_t>(several ? rows / devices / kLeastWaves + 1 : rows, bytes / widest().tuple_bytes()),
                        divided(build_rows, HashBuildPlan::kMostPieces - 1));
 }
@@ -83,13 +103,14 @@ uint64_t Shape::crowded_rows(Primitives& primitives) const {
   return least;
 }
 
-uint64_t Shape::expected_rows(uint64_t rows, uint32_t partitions_of_it) const {
+uint64_t Shape::with_reserve(uint64_t expected, uint64_t rows) {
   // Hashing spreads keys evenly. What is beside the mean is for partitions that have more than others.
-  const uint64_t mean = rows / partitions() * partitions_of_it;
-  return std::min(rows, mean + mean / 16 + kLeastTuples);
+  return std::min(rows, expected + expected / 16 + kLeastTuples);
 }
 
-uint64_t Shape::spilled_rows(uint64_t rows) const { return spills() ? expected_rows(rows, partitions() - cached) : 0; }
+uint64_t Shape::spilled_rows(uint64_t rows) const {
+  return spills() ? with_reserve(rows / partitions() * (partitions() - cached), rows) : 0;
+}
 
 PartitionRange Shape::partitions_of(PartitionRange all, size_t i) const {
   const auto begin = [&](size_t of) { return all.begin + static_cast<uint32_t>(share_begin(all.end - all.begin, devices, of)); };
@@ -99,7 +120,7 @@ PartitionRange Shape::partitions_of(PartitionRange all, size_t i) const {
 uint32_t Shape::partitions_of_round(uint32_t rounds) { return (uint32_t{1} << bits_for(rounds)) / rounds; }
 
 HashBuildPlan Shape::build_plan() const {
-  const auto pieces = static_cast<uint32_t>(std::max<uint64_t>(divided(build_rows, wave_rows) + spills(), 1));
+  const auto pieces = static_cast<uint32_t>(std::max<uint64_t>(divided(build_rows, wave_rows) + cuts(), 1));
   return {build, probe,      room_rows,   std::min(most_at_once(), build_rows), std::min(most_at_once(), probe_rows), pieces,
           1,     count_only, tracks_build};
 }
@@ -117,15 +138,15 @@ Room::Room(StackAllocator& memory, Primitives& primitives, const Shape& shape, s
   const uint64_t probe_waves = std::max<uint64_t>(divided(shape.probe_rows, shape.wave_rows), 1);
   const uint64_t waves = divided(shape.build_rows, shape.wave_rows) + probe_waves;
   const size_t match_bytes = primitives.hash_probe_scratch_bytes(shape.build_plan());
-  for (size_t m = 0; m < (shape.spills() ? kMatches : std::min<uint64_t>(probe_waves, kMatches)); ++m) {
+  for (size_t m = 0; m < (shape.cuts() ? kMatches : std::min<uint64_t>(probe_waves, kMatches)); ++m) {
     scratch.push_back(allocate(memory, match_bytes));
   }
   const TupleLayout layout = shape.widest();
-  for (size_t s = 0; s < (shape.spills() ? kSlots : std::min<uint64_t>(waves, kSlots)); ++s) {
+  for (size_t s = 0; s < (shape.cuts() ? kSlots : std::min<uint64_t>(waves, kSlots)); ++s) {
     slots.push_back({OwnedTuples(memory, layout, shape.wave_rows)});
   }
-  if (shape.spills()) {
-    for (size_t s = 0; s < kSlots; ++s) cuts.push_back({OwnedTuples(memory, layout, shape.wave_rows)});
+  if (shape.cuts()) {
+    for (size_t s = 0; s < shape.cut_waves(); ++s) cuts.push_back({OwnedTuples(memory, layout, shape.wave_rows)});
     cut_scratch = allocate(memory, std::max(primitives.partition_scratch_bytes(shape.build, shape.wave_rows, shape.digit()),
                                             primitives.partition_scratch_bytes(shape.probe, shape.wave_rows, shape.digit())));
   }
@@ -135,7 +156,7 @@ Room::Room(StackAllocator& memory, Primitives& primitives, const Shape& shape, s
         inbox.parcels.push_back({OwnedTuples(memory, layout, d == i ? 0 : shape.wave_rows)});
     }
   }
-  for (Part& part : parts) part.rows = allocate(memory, staged_bytes / kHomeParts);
+  for (Staged& each : staged) each.rows = allocate(memory, staged_bytes / kHomeParts);
 }
 
 void Room::create_events(Device& device, const Shape& shape) {
@@ -145,7 +166,7 @@ void Room::create_events(Device& device, const Shape& shape) {
     if (shape.devices > 1) cut.sent = warpjoin::create_events(device, shape.devices);
   }
   for (Inbox& inbox : inboxes) inbox.read = device.create_event();
-  for (Part& part : parts) part.written = device.create_event(), part.left = device.create_event();
+  for (Staged& each : staged) each.written = device.create_event(), each.left = device.create_event();
 }
 
 size_t Room::planned_bytes(Primitives& primitives, const Shape& shape) {
@@ -172,13 +193,11 @@ bool fits(Device& device, const Shape& shape) {
   return wanted + memory.resident_bytes() <= memory.limit_bytes() && wanted <= memory.reserved_bytes() + memory.free_bytes();
 }
 
-bool fits(std::span<Device* const> devices, const Shape& shape) {
-  return std::all_of(devices.begin(), devices.end(), [&](Device* device) { return fits(*device, shape); });
-}
-
 /// In so many rounds, of which the first has as many partitions as fit.
 Shape with_most_cached(std::span<Device* const> devices, const Shape& whole, uint32_t rounds) {
   Primitives& primitives = devices[0]->primitives();
+  const auto even = [&] { return whole.in_rounds(primitives, rounds, Shape::partitions_of_round(rounds)); };
+  while (whole.samples && rounds < kMostRounds && !fits(devices, even())) rounds *= 2;  // keys are not as even as planned
   // Fewer rounds, which join twice as many partitions each, would not have fitted.
   uint32_t least = Shape::partitions_of_round(rounds), most = 2 * least - 1;
   while (least < most) {
@@ -194,9 +213,21 @@ Shape with_most_cached(std::span<Device* const> devices, const Shape& whole, uin
 
 }  // namespace
 
+bool fits(std::span<Device* const> devices, const Shape& shape) {
+  return std::all_of(devices.begin(), devices.end(), [&](Device* device) { return fits(*device, shape); });
+}
+
 Shape shape_for(std::span<Device* const> devices, Shape whole, uint32_t rounds) {
-  if (rounds > 1) return with_most_cached(devices, whole, rounds);
   Primitives& primitives = devices[0]->primitives();
+  if (whole.devices > 1 && rounds == 1) {
+    const auto all = [&](const Shape& of) { return of.in_rounds(primitives, 1, Shape::partitions_of_round(1)); };
+    Shape even = whole;
+    even.samples = nullptr;
+    // Where it is not for its keys that it does not fit, others have taken memory, which taking the room will say.
+    if (fits(devices, all(whole)) || !fits(devices, all(even))) return all(whole);
+    rounds = 2;
+  }
+  if (rounds > 1) return with_most_cached(devices, whole, rounds);
   const Shape waves = whole.in_waves(primitives);
   whole.keep(primitives, whole.build_rows);
   const auto bytes = [&](const Shape& shape) { return Room::planned_bytes(primitives, shape); };

@@ -9,6 +9,7 @@
 
 #include "device/streams.h"
 #include "join/join.h"
+#include "join/routes.h"
 #include "join/spilled_tuples.h"
 #include "primitives/primitives.h"
 #include "transfer/arrival.h"
@@ -23,6 +24,11 @@ inline constexpr size_t kMatches = 2;
 /// While what other devices sent is matched, they send what comes next.
 inline constexpr size_t kInboxes = 2;
 
+/// Of both sides.
+struct KeySamples {
+  KeySample build, probe;
+};
+
 /// What comes at a time, what stays, and what leaves.
 struct Shape {
   TupleLayout build, probe;
@@ -30,19 +36,23 @@ struct Shape {
   uint64_t kept_rows;               ///< build tuples that the device keeps at a time
   uint64_t room_rows;               ///< that it has room for: more, where keys crowd
   uint64_t wave_rows;               ///< tuples that come at a time
-  uint32_t bits = 0;                ///< of the partitions; 0: nothing is spilled
+  uint32_t bits = 0;                ///< of the partitions; 0: there are none, as one device joins all of it at once
   uint32_t cached = 1;              ///< the first so many partitions are joined as they come, the others are spilled
   bool count_only;
-  bool tracks_build;     ///< whether rows of build tuples alone may be asked for
-  uint32_t devices;      ///< that share the join. Kept tuples, room, and what comes at a time, are those of one of them
-  bool crowded = false;  ///< all keys may crowd, within that room, however large it is
-  bool forced = false;   ///< in several waves, and without room for keys that crowd, however small it all is
+  bool tracks_build;  ///< whether rows of build tuples alone may be asked for
+  uint32_t devices;   ///< that share the join. Kept tuples, room, and what comes at a time, are those of one of them
+  bool splits_build, splits_probe;  ///< whether a side's tuples of a heavy partition may stay on the devices where they are
+  bool crowded = false;             ///< all keys may crowd, within that room, however large it is
+  bool forced = false;              ///< in several waves, with no copies for all devices nor room for keys that crowd
 
-  /// With each side as one wave. Several devices share what is spilled in part alone: in_rounds().
+  std::shared_ptr<const KeySamples> samples;  ///< null: keys are taken to spread evenly
+  Routes routes;                              ///< of the partitions that are joined as they come
+
+  /// With each side as one wave, on one device. Several have partitions: in_rounds().
   Shape(TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows, const JoinRequest& request,
         size_t devices);
   Shape in_waves(Primitives& primitives) const;
-  /// In `rounds`, of which the first joins `cached` partitions, or as many as the others.
+  /// In `rounds`, or one, of which the first joins `cached` partitions, or as many as the others.
   Shape in_rounds(Primitives& primitives, uint32_t rounds, uint32_t cached) const;
   /// Has room for `rows` build tuples that stay.
   void keep(Primitives& primitives, uint64_t rows);
@@ -55,12 +65,16 @@ struct Shape {
   /// Partitions that a round joins, of those that in_rounds() makes.
   static uint32_t partitions_of_round(uint32_t rounds);
 
+  void set_routes();
   /// For so many build tuples that stay. `several`: at least some waves, however few tuples there are.
   void set_waves(uint64_t kept, size_t least_bytes, bool several);
 
-  bool spills() const { return bits > 0; }
-  /// Of so many tuples of a relation, those in some of the partitions, if keys spread; and those that are spilled.
-  uint64_t expected_rows(uint64_t rows, uint32_t partitions_of_it) const;
+  bool cuts() const { return bits > 0; }
+  /// Waves that are cut, or have been: one is written, one is matched, one goes to other devices.
+  size_t cut_waves() const { return cuts() ? kMatches + (devices > 1 ? 2 : 1) : 0; }
+  bool spills() const { return cached < partitions(); }
+  /// Of so many tuples of a relation, room for those that are expected somewhere; and those that are spilled, if keys spread.
+  static uint64_t with_reserve(uint64_t expected, uint64_t rows);
   uint64_t spilled_rows(uint64_t rows) const;
   uint32_t partitions() const { return uint32_t{1} << bits; }
   Digit digit() const { return {static_cast<uint8_t>(64 - bits), static_cast<uint8_t>(bits), true}; }
@@ -85,6 +99,7 @@ struct Room {
     std::unique_ptr<Event> ready{}, left{}, read{};
     Events sent{};        ///< to each device
     uint64_t spills = 0;  ///< copies home that must have been enqueued before it is used again
+    TraceClock::time_point begun{};
 
     TupleView of(TupleLayout layout, PartitionRange range) const {
       return tuples.span.slice(layout, offsets[range.begin], offsets[range.end]).view();
@@ -101,7 +116,7 @@ struct Room {
     std::unique_ptr<Event> read{};
   };
   /// Rows on their way home.
-  struct Part {
+  struct Staged {
     Buffer rows;
     std::unique_ptr<Event> written{}, left{};
   };
@@ -111,7 +126,7 @@ struct Room {
   std::vector<Cut> cuts;
   Buffer cut_scratch;
   std::vector<Inbox> inboxes;  // where there are several devices
-  std::array<Part, kHomeParts> parts;
+  std::array<Staged, kHomeParts> staged;
 
   /// For the i-th device.
   Room(StackAllocator& memory, Primitives& primitives, const Shape& shape, size_t i, size_t staged_bytes);
@@ -126,6 +141,8 @@ struct Room {
 /// The shape for these devices' memory, or for that of several like the one that is given: rounds as planned, in the first of
 /// which as many partitions stay as there is room for.
 Shape shape_for(std::span<Device* const> devices, Shape whole, uint32_t rounds);
+/// Whether it fits their memory.
+bool fits(std::span<Device* const> devices, const Shape& shape);
 /// Where all keys may crowd: in as few rounds as fit, but in several.
 Shape crowded_shape_for(std::span<Device* const> devices, Shape whole);
 

@@ -147,8 +147,9 @@ class StreamedJoin : public ::testing::TestWithParam<int> {
   }
   /// Memory of each that a join takes.
   static size_t bytes(const Rows& build, const Rows& probe, const JoinRequest& request, uint32_t rounds,
-                      TupleLayout layout = {8, 8}) {
-    return hash_join_device_bytes(layout, build.size(), layout, probe.size(), static_cast<size_t>(GetParam()), request, rounds,
+                      TupleLayout left = {8, 8}, TupleLayout right = {8, 8}) {
+    if (!request.build_left) std::swap(left, right);
+    return hash_join_device_bytes(left, build.size(), right, probe.size(), static_cast<size_t>(GetParam()), request, rounds,
                                   *make());
   }
   static HashJoinPlan plan(uint32_t rounds, uint32_t partitions = 0) { return {first_devices(GetParam()), rounds, partitions}; }
@@ -209,7 +210,7 @@ TEST_P(StreamedJoin, SpillsWhatTheDevicesCannotKeep) {
         const bool build_left = random() % 2;
         const Rows &left = build_left ? build : probe, &right = build_left ? probe : build;
         const JoinRequest request{.kind = kind, .build_left = build_left, .want_keys = kind == JoinKind::inner};
-        const size_t limit = bytes(build, probe, request, rounds);
+        const size_t limit = bytes(build, probe, request, rounds, {8, 4}, {8, 8});
         const auto engine = make(limit);
         check(*engine, left, right, shape, request, {.rounds = rounds});
         check(*engine, left, right, shape, request, {.rounds = rounds, .partitions = 16});
@@ -307,7 +308,7 @@ TEST_P(StreamedJoin, StandsBuildSidesThatCrowd) {
       if (HasFatalFailure()) return;
     }
   }
-  const auto engine = make(bytes(build, probe, {}, 64, {8, 4}));
+  const auto engine = make(bytes(build, probe, {}, 64, {8, 4}, {8, 4}));
   const JoinKeys keys = make_keys(*engine, build, probe, {8, 4, 4});
   size_t used = 0;
   for (int again = 0; again < 2; ++again) {

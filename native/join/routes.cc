@@ -1,0 +1,120 @@
+#include "join/routes.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/sharding.h"
+#include "transfer/arrival.h"
+
+namespace warpjoin::streaming {
+namespace {
+
+constexpr uint32_t kBits = 12;
+/// Of a share of a fourth they tell 2 % more or less.
+constexpr uint64_t kSampledKeys = uint64_t{1} << 14;
+
+}  // namespace
+
+KeySample::KeySample(TupleLayout layout, const TupleView& tuples) : counts_(size_t{1} << kBits) {
+  sampled_ = static_cast<uint32_t>(std::min(kSampledKeys, tuples.size));
+  for (uint64_t i = 0; i < sampled_; ++i) {
+    const uint64_t row = sampled_row(tuples.size, sampled_, i);
+    const uint64_t key =
+        layout.key_bytes == 4 ? static_cast<const uint32_t*>(tuples.keys)[row] : static_cast<const uint64_t*>(tuples.keys)[row];
+    ++counts_[mix_key(key) >> (64 - kBits)];
+  }
+}
+
+std::vector<uint64_t> KeySample::rows_of_partitions(uint32_t bits, uint64_t rows) const {
+  const uint32_t partitions = uint32_t{1} << bits;
+  std::vector<uint64_t> expected(partitions, rows >> bits);
+  if (sampled_ == 0) return expected;
+  const size_t each = counts_.size() >> bits;
+  for (uint32_t p = 0; p < partitions; ++p) {
+    const auto first = counts_.begin() + static_cast<std::ptrdiff_t>(p * each);
+    const uint64_t count = std::accumulate(first, first + static_cast<std::ptrdiff_t>(each), uint64_t{0});
+    expected[p] = static_cast<uint64_t>(static_cast<double>(rows) * static_cast<double>(count) / sampled_);
+  }
+  return expected;
+}
+
+Routes::Routes(size_t devices, uint32_t partitions, const std::vector<uint64_t>& build, const std::vector<uint64_t>& probe,
+               bool splits_build, bool splits_probe, bool replicate)
+    : devices_(devices),
+      partitions_(partitions),
+      routes_(partitions, replicate ? Route::probe_stays : Route::to_owner),
+      replicates_(replicate) {
+  if (!replicate && devices > 1) split_heavy(build, probe, splits_build, splits_probe);
+  splits_ = std::any_of(routes_.begin(), routes_.end(), [](Route route) { return route != Route::to_owner; });
+  for (const bool of_build : {true, false}) {
+    for (const bool sent : {false, true}) {
+      auto& lists = ranges_[of_build ? 0 : 1][sent ? 1 : 0];
+      lists.resize(devices);
+      for (size_t to = 0; to < devices; ++to) {
+        for (uint32_t p = 0; p < partitions; ++p) {
+          if (!goes(of_build, p, sent, to)) continue;
+          if (lists[to].empty() || lists[to].back().end < p) lists[to].push_back({p, p});
+          lists[to].back().end = p + 1;
+        }
+      }
+    }
+  }
+  for (size_t d = 0; d < devices; ++d) {
+    uint64_t kept = 0;
+    for (uint32_t p = 0; p < partitions; ++p) {
+      if (routes_[p] == Route::build_stays) {
+        kept += build[p] / devices + 1;
+      } else if (goes(true, p, true, d)) {
+        kept += build[p];
+      }
+    }
+    most_kept_ = std::max(most_kept_, kept);
+  }
+}
+
+PartitionRange Routes::owned(size_t device) const {
+  return {static_cast<uint32_t>(share_begin(partitions_, devices_, device)),
+          static_cast<uint32_t>(share_begin(partitions_, devices_, device + 1))};
+}
+
+/// Whether a side's tuples of a partition go to a device: from another one, or those that it has itself.
+bool Routes::goes(bool build, uint32_t partition, bool from_other, size_t to) const {
+  switch (routes_[partition]) {
+    case Route::to_owner: return owns(to, partition);
+    case Route::build_stays: return !build || !from_other;
+    case Route::probe_stays: return build || !from_other;
+  }
+  return false;
+}
+
+/// Where a device would have an eighth more to join than the mean, its heaviest partition stays where it is.
+void Routes::split_heavy(const std::vector<uint64_t>& build, const std::vector<uint64_t>& probe, bool splits_build,
+                         bool splits_probe) {
+  std::vector<uint64_t> joined(devices_);
+  std::vector<bool> has_more(devices_, true);  // partitions that may be split
+  for (size_t d = 0; d < devices_; ++d) {
+    for (uint32_t p = owned(d).begin; p < owned(d).end; ++p) joined[d] += build[p] + probe[p];
+  }
+  const auto rows_of = [&](uint32_t p) { return std::max(build[p], probe[p]); };
+  for (;;) {
+    const uint64_t mean = std::accumulate(joined.begin(), joined.end(), uint64_t{0}) / devices_;
+    size_t owner = devices_;
+    for (size_t d = 0; d < devices_; ++d) {
+      if (has_more[d] && (owner == devices_ || joined[d] > joined[owner])) owner = d;
+    }
+    if (owner == devices_ || joined[owner] <= mean + mean / 8 + kLeastTuples) return;
+    uint32_t heaviest = partitions_;
+    for (uint32_t p = owned(owner).begin; p < owned(owner).end; ++p) {
+      const bool may = routes_[p] == Route::to_owner && (build[p] > probe[p] ? splits_build : splits_probe);
+      if (may && (heaviest == partitions_ || rows_of(p) > rows_of(heaviest))) heaviest = p;
+    }
+    has_more[owner] = heaviest < partitions_ && rows_of(heaviest) >= kLeastTuples;
+    if (!has_more[owner]) continue;
+    const uint64_t rows = rows_of(heaviest), copied = std::min(build[heaviest], probe[heaviest]);
+    routes_[heaviest] = build[heaviest] > probe[heaviest] ? Route::build_stays : Route::probe_stays;
+    joined[owner] -= rows + copied;
+    for (uint64_t& there : joined) there += rows / devices_ + copied;
+  }
+}
+
+}  // namespace warpjoin::streaming

@@ -1,0 +1,69 @@
+// Which of several devices join the tuples of a partition. Internal to streamed_join.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "core/tuples.h"
+#include "join/spilled_tuples.h"
+
+namespace warpjoin::streaming {
+
+/// How many tuples of each partition a relation has, by a sample of its keys.
+class KeySample {
+ public:
+  /// None: partitions are taken to be even.
+  KeySample() = default;
+  /// Of a relation in host memory.
+  KeySample(TupleLayout layout, const TupleView& tuples);
+
+  /// Expected in each of 2^bits partitions, of `rows` in all.
+  std::vector<uint64_t> rows_of_partitions(uint32_t bits, uint64_t rows) const;
+
+ private:
+  std::vector<uint32_t> counts_;  // by the topmost kBits bits of their mixed keys
+  uint32_t sampled_ = 0;
+};
+
+/// The partitions that are joined at a time. Each has an owner, to which its tuples go; but those of a heavy one stay on the
+/// devices where they are, and the other side's go to all.
+class Routes {
+ public:
+  Routes() = default;
+  /// Of the first partitions, so many tuples of each side in each. `splits_build`, `splits_probe`: whether a side's tuples may
+  /// stay. `replicate`: all of the probe side do.
+  Routes(size_t devices, uint32_t partitions, const std::vector<uint64_t>& build, const std::vector<uint64_t>& probe,
+         bool splits_build, bool splits_probe, bool replicate);
+
+  /// The partitions of a side that a device sends to another, or keeps.
+  const std::vector<PartitionRange>& of(bool build, size_t from, size_t to) const {
+    return ranges_[build ? 0 : 1][from == to ? 0 : 1][to];
+  }
+  /// All that a device joins some tuples of.
+  PartitionRange all_of(size_t device) const { return splits_ ? PartitionRange{0, partitions_} : owned(device); }
+  /// Whether a side's tuples of a partition stay where they are, which some other device owns.
+  bool split(bool build, uint32_t partition, size_t device) const {
+    const bool stays = routes_[partition] == (build ? Route::build_stays : Route::probe_stays);
+    return stays && !replicates_ && !owns(device, partition);
+  }
+  bool splits() const { return splits_ && !replicates_; }
+  /// Build tuples that a device is expected to join at most.
+  uint64_t most_kept() const { return most_kept_; }
+
+ private:
+  PartitionRange owned(size_t device) const;
+  bool owns(size_t device, uint32_t partition) const { return owned(device).begin <= partition && partition < owned(device).end; }
+  enum class Route : uint8_t { to_owner, build_stays, probe_stays };
+  void split_heavy(const std::vector<uint64_t>& build, const std::vector<uint64_t>& probe, bool splits_build, bool splits_probe);
+  bool goes(bool build, uint32_t partition, bool from_other, size_t to) const;
+
+  size_t devices_ = 0;
+  uint32_t partitions_ = 0;
+  std::vector<Route> routes_;
+  bool splits_ = false, replicates_ = false;
+  uint64_t most_kept_ = 0;
+  std::array<std::array<std::vector<std::vector<PartitionRange>>, 2>, 2> ranges_;  // by side; kept or sent; device
+};
+
+}  // namespace warpjoin::streaming
