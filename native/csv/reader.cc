@@ -175,8 +175,9 @@ void Reader::read_records(bool at_end, const Job& job) {
     const std::span<Part> parts(parts_.data(), count);
     if (!settled_ && count > 1) guess_types(parts[0]);
     if (count > 0) read_parts(parts, job);
-    if (fault_ || done()) return;
+    if (fault_) return;
     if (rows_ > 0) settle_types();
+    if (done()) return;
   }
   splitter_.drop(begin);
   if (splitter_.size() > options_.most_record_bytes) {

@@ -288,6 +288,9 @@ TEST_F(CsvReader, StreamsBatchesOfTheFirstTypes) {
     ASSERT_TRUE(wrong.fault);
     EXPECT_EQ(wrong.fault->line, 102u);
     EXPECT_NE(wrong.fault->what.find("types"), std::string::npos);
+    ReaderOptions some = options;
+    some.most_rows = options.batch_rows;
+    EXPECT_EQ(read(text, block, some).rows.back(), (std::vector<Cell>{"4", std::nullopt}));
   }
 }
 
