@@ -452,24 +452,6 @@ Case home_case(Engine& engine, std::string algorithm, const char* memory, const 
   return {std::move(algorithm), memory, plan.rounds, passes_of(load, plan.devices.size(), request.count_only, budget), run};
 }
 
-/// Whether each device holds its part of the join, in one round, and of a result of both payloads of each probe tuple's pair.
-bool result_stays(Engine& engine, const std::vector<Device*>& devices, const Workload& load) {
-  const uint64_t rows = load.probe / devices.size() + load.probe / devices.size() / 16 + 4096;  // some get more than the mean
-  const size_t join = hash_join_device_bytes(load.layout(), load.build, load.layout(), load.probe, devices.size(), {}, 1, engine);
-  const size_t result = 2 * devices[0]->memory().resident_size(rows * load.bytes);
-  return join <= bench::device_budget(devices) && result <= bench::device_budget(devices) - join;
-}
-
-/// The hash join whose result stays on the devices.
-Case staying_case(Engine& engine, const std::vector<Device*>& devices, const Workload& load, const JoinKeys& keys) {
-  const auto run = [&](Job& job, bool check, double& milliseconds) {
-    ResidentRows rows;
-    milliseconds = milliseconds_of([&] { rows = hash_join_there(engine, devices, keys, {}, load.probe, job); });
-    return !check || right(engine, devices, load, rows);
-  };
-  return {"hash, payloads", "device", 1, {{"arrive", load.words() * 8, 0}}, run};
-}
-
 void measure_pinned(Engine& engine, const char* name, const Workload& load, const Options& options, Report& report) {
   const std::vector<Device*> devices = first_devices(engine, engine.devices.size());
   Pinned in(*devices[0], load.words() * 8), out(*devices[0], std::min(load.words() * 8, devices.size() << 31));
@@ -484,15 +466,10 @@ void measure_pinned(Engine& engine, const char* name, const Workload& load, cons
     return plan.rounds > 1 ? algorithm + " in " + std::to_string(plan.rounds) + " rounds" : algorithm;
   };
   std::vector<Case> cases;
-  std::optional<KeptMemory> kept;
   const size_t budget = bench::device_budget(devices);
-  if (result_stays(engine, devices, load)) {
-    cases.push_back(staying_case(engine, devices, load, keys));
-  } else {
-    const HashJoinPlan plan = bench::hash_join_plan(engine, devices, keys, {}, budget);
-    kept.emplace(engine, host_blocks(engine, load, plan, {}), true);
-    cases.push_back(home_case(engine, in_rounds("hash, payloads home", plan), "pinned", load, keys, {}, plan, budget));
-  }
+  const HashJoinPlan plan = bench::hash_join_plan(engine, devices, keys, {}, budget);
+  const KeptMemory kept(engine, host_blocks(engine, load, plan, {}), true);
+  cases.push_back(home_case(engine, in_rounds("hash, payloads", plan), "pinned", load, keys, {}, plan, budget));
   const JoinRequest count{.count_only = true};
   const HashJoinPlan count_plan = bench::hash_join_plan(engine, devices, keys, count, budget);
   cases.push_back(home_case(engine, in_rounds("hash, count", count_plan), "device", load, keys, count, count_plan, budget));

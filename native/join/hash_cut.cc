@@ -10,8 +10,6 @@
 namespace warpjoin {
 namespace {
 
-constexpr uint32_t kMostBits = 12;
-
 bool asks_build(const JoinRequest& request) { return asks(request, request.build_left); }
 bool asks_probe(const JoinRequest& request) { return asks(request, !request.build_left); }
 
@@ -20,21 +18,17 @@ constexpr uint64_t kWholeRows = 128 << 10;  // build rows that are not partition
 /// How many partition bits leave a partition no more build rows than a device wants of one.
 uint32_t partition_bits_for(uint64_t build_rows, uint64_t partition_rows) {
   if (build_rows <= kWholeRows) return 0;
-  return std::min<uint32_t>(kMostBits, static_cast<uint32_t>(std::bit_width((build_rows - 1) / partition_rows)));
+  return std::min<uint32_t>(kMostPartitionBits, static_cast<uint32_t>(std::bit_width((build_rows - 1) / partition_rows)));
 }
 
-/// How what is matched while more arrives is cut: into as many as there may be, for little to be waited for, but not so small
-/// that a match is all launches.
-struct Cutting {
-  uint32_t most;
-  uint64_t least_rows;  ///< of a device
+constexpr uint32_t kMostParts = 4;
 
-  uint32_t count(uint64_t device_rows) const {
-    return static_cast<uint32_t>(std::clamp<uint64_t>(device_rows / least_rows, 1, most));
-  }
-};
-constexpr Cutting kWaves{8, uint64_t{1} << 22};  // from the host, whose links are slower than a match
-constexpr Cutting kParts{4, uint64_t{1} << 24};  // from other devices, where most of the time is that of the matches
+/// Into how many parts a device's partitions are cut, each matched while the next ones come from other devices: little is to be
+/// waited for, but no match is to be all launches.
+uint32_t parts_for(uint64_t device_rows) {
+  constexpr uint64_t kLeastRows = uint64_t{1} << 24;
+  return static_cast<uint32_t>(std::clamp<uint64_t>(device_rows / kLeastRows, 1, kMostParts));
+}
 
 }  // namespace
 
@@ -53,9 +47,9 @@ bool worth_replicating(uint64_t build_rows, uint64_t probe_rows, size_t devices,
 }
 
 uint32_t bits_of(uint32_t count, const char* what) {
-  if (!std::has_single_bit(count) || count > 1u << kMostBits) {
+  if (!std::has_single_bit(count) || count > 1u << kMostPartitionBits) {
     throw Error(ErrorCode::option, std::string(what) + " of a hash join: expected a power of two up to " +
-                                       std::to_string(1u << kMostBits) + " but received " + std::to_string(count));
+                                       std::to_string(1u << kMostPartitionBits) + " but received " + std::to_string(count));
   }
   return static_cast<uint32_t>(std::countr_zero(count));
 }
@@ -67,7 +61,6 @@ HashCut cut_for(const JoinRequest& request, uint32_t partitions, uint64_t build_
   HashCut cut;
   cut.partition_bits = partitions ? bits_of(partitions, "Partitions")
                                   : partition_bits_for(build_rows, device.primitives().hash_partition_tuples());
-  if (!resident) cut.waves = partitions ? kWaves.most : kWaves.count(probe_rows / devices);
   if (cut.partition_bits == 0 &&
       (devices == 1 || (!asks_build(request) && worth_replicating(build_rows, probe_rows, devices, resident)))) {
     cut.replicate = true;
@@ -78,8 +71,7 @@ HashCut cut_for(const JoinRequest& request, uint32_t partitions, uint64_t build_
     cut.partition_bits = std::max(cut.partition_bits, partitions ? fewest : even);
     if (cuts_by_itself(device)) {
       const uint32_t most = (1u << cut.partition_bits) / static_cast<uint32_t>(devices);
-      const uint64_t rows = (build_rows + probe_rows) / devices;
-      if (resident) cut.parts = std::min(most, partitions ? kParts.most : kParts.count(rows));
+      if (resident) cut.parts = std::min(most, partitions ? kMostParts : parts_for((build_rows + probe_rows) / devices));
       // Host devices share their threads, and so heavy partitions, anyway.
       cut.splits_build = !asks_probe(request);
       cut.splits_probe = !asks_build(request);

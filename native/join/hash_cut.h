@@ -9,11 +9,13 @@
 
 namespace warpjoin {
 
+/// Partitions of all rounds and devices are told apart by at most so many bits.
+inline constexpr uint32_t kMostPartitionBits = 12;
+
 struct HashCut {
   uint32_t partition_bits = 0;  ///< topmost bits of the mixed keys: partitions over all devices
   bool replicate = false;       ///< no partitions: every device joins the whole build side with its chunk of the probe side
   uint32_t parts = 1;           ///< of a device's partitions: of resident relations each is matched while the next ones arrive
-  uint32_t waves = 1;           ///< of the probe side: from host memory each is matched while the next ones arrive
   /// Whether a side's tuples of a heavy partition may stay on the devices where they are: the other side's go to all of them.
   bool splits_build = false, splits_probe = false;
 };

@@ -8,15 +8,8 @@
 namespace warpjoin {
 namespace {
 
-TupleLayout layout_of(TupleLayout layout, bool with_values) {
-  return {layout.key_bytes, with_values ? layout.value_bytes : uint8_t{0}};
-}
-
-/// The tuples of a side without values that the result does not want.
-Relation relation(const EncodedTuples& side, bool with_values) {
-  TupleView view = side.view;
-  if (!with_values) view.values = nullptr;
-  return {layout_of(side.layout, with_values), {view}};
+Relation relation(const EncodedTuples& side, bool wants_values) {
+  return Relation{side.layout, {side.view}}.with_values_if(wants_values);
 }
 
 /// Whether a join streams; throws Error(option) for rounds that there can't be.
@@ -69,9 +62,8 @@ HashJoinSpill hash_join_spill(const EncodedTuples& left_tuples, const EncodedTup
 size_t hash_join_device_bytes(TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows, size_t devices,
                               const JoinRequest& request, uint32_t rounds, Engine& engine) {
   Device& device = *engine.devices.at(0);
-  const bool wants_build = request.build_left ? wants_left(request) : wants_right(request);
-  const bool wants_probe = request.build_left ? wants_right(request) : wants_left(request);
-  build = layout_of(build, wants_build), probe = layout_of(probe, wants_probe);
+  build = wanted_layout(build, request.build_left ? wants_left(request) : wants_right(request));
+  probe = wanted_layout(probe, request.build_left ? wants_right(request) : wants_left(request));
   if (streams(device, rounds)) {
     return streamed_join_bytes(device, devices, build, build_rows, probe, probe_rows, request, rounds);
   }

@@ -33,6 +33,11 @@ constexpr bool wants_right(const JoinRequest& request) {
   return request.want_right && !request.count_only && !left_rows_only(request.kind);
 }
 
+/// A side's layout where values that the result does not want are left out.
+constexpr TupleLayout wanted_layout(TupleLayout layout, bool wants_values) {
+  return {layout.key_bytes, wants_values ? layout.value_bytes : uint8_t{0}};
+}
+
 /// Adds; throws Error(not_supported) past 2^64 - 1 rows.
 uint64_t add_rows(uint64_t a, uint64_t b);
 uint64_t multiply_rows(uint64_t a, uint64_t b);

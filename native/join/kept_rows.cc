@@ -8,15 +8,13 @@ namespace warpjoin {
 
 namespace {
 
-constexpr uint64_t kSpare = 64;           // one more row for so many that are expected: waves of random tuples differ by less
-constexpr uint64_t kUnused = kSpare / 2;  // room with more than one row unused of so many goes back
+constexpr uint64_t kUnused = 32;  // room with more than one row unused of so many goes back
 
 }  // namespace
 
-KeptRows::KeptRows(std::span<Device* const> devices, const JoinRequest& request, uint64_t expected, ResidentRows& rows)
+KeptRows::KeptRows(std::span<Device* const> devices, const JoinRequest& request, ResidentRows& rows)
     : devices_(devices.begin(), devices.end()),
       request_(request),
-      expected_(expected),
       rows_(rows),
       columns_{{{&ResidentRows::Chunk::keys, request.want_keys ? rows.left_layout.key_bytes : uint8_t{0}},
                 {&ResidentRows::Chunk::left, wants_left(request) ? rows.left_layout.value_bytes : uint8_t{0}},
@@ -27,25 +25,13 @@ KeptRows::KeptRows(std::span<Device* const> devices, const JoinRequest& request,
 
 bool KeptRows::takes_pairs() const { return request_.kind == JoinKind::inner && !request_.count_only; }
 
-size_t KeptRows::expected_bytes() const {
-  if (expected_ == 0) return 0;
-  const uint64_t rows = expected_ / devices_.size() + 1;
-  size_t bytes = 0;
-  for (const Column& column : columns_) bytes += StackAllocator::aligned(rows * column.width + rows / 8 * column.width);
-  return bytes;
-}
-
-void KeptRows::expect_pairs(size_t device, uint64_t pairs) {
-  takes_room(device, add_rows(pairs, pairs / kSpare));  // or there may be room for those that there are
-}
-
 bool KeptRows::expect_at_most(size_t device, uint64_t pairs) {
   const StackAllocator& memory = devices_[device]->memory();
   size_t bytes = 0;
   for (const Column& column : columns_) bytes += 2 * memory.resident_size(column_bytes(pairs, column.width));
   const bool fits =
       bytes <= memory.free_bytes() && memory.reserved_bytes() + memory.resident_bytes() + bytes <= memory.limit_bytes();
-  return rooms_[device].only_here = fits && takes_room(device, pairs);
+  return fits && takes_room(device, pairs);
 }
 
 std::optional<JoinOutput> KeptRows::next_pairs(size_t device, uint64_t most) {
@@ -66,7 +52,6 @@ uint64_t KeptRows::settle(size_t device, uint64_t size, const Copy& copy) {
   }
   if (gaps || size > room.rows || size < room.rows - room.rows / kUnused) {
     Room before = std::exchange(room, {});
-    if (!before.only_here) written = 0;
     for (size_t c = 0; written && c < columns_.size(); ++c) before.former[c] = std::move(chunk.*columns_[c].data);
     take(device, size);
     room.former = std::move(before.former);
@@ -99,7 +84,7 @@ bool KeptRows::takes_room(size_t device, uint64_t rows) {
     return true;
   } catch (const Error& error) {
     if (error.code() != ErrorCode::device_memory) throw;
-    drop(device);
+    take(device, 0);
     return false;
   }
 }

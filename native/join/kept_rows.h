@@ -1,4 +1,4 @@
-// The rows of a join that stay on its devices, while they are written: those that are found early before all are known.
+// The rows of a join that stay on its devices, while they are written: pairs as they are found, before all are known.
 #pragma once
 
 #include <array>
@@ -18,27 +18,20 @@ namespace warpjoin {
 /// same time. What is written there must be complete before anything of that device is taken anew.
 class KeptRows {
  public:
-  /// To `rows`, which has the layouts; both must outlive this. `expected`: rows of the whole result, evenly spread.
-  KeptRows(std::span<Device* const> devices, const JoinRequest& request, uint64_t expected, ResidentRows& rows);
+  /// To `rows`, which has the layouts; both must outlive this.
+  KeptRows(std::span<Device* const> devices, const JoinRequest& request, ResidentRows& rows);
 
-  /// Of device memory that the expected rows take, with some more than the mean.
-  size_t expected_bytes() const;
   /// Whether pairs are all rows, and are written.
   bool takes_pairs() const;
-  /// Takes room for some more than so many pairs, if the device has it.
-  void expect_pairs(size_t device, uint64_t pairs);
-  /// Takes room for so many pairs that can't be written again, if the device has it twice: to move them together in the end,
-  /// where not all of them are found.
+  /// Takes room for so many pairs, if the device has it twice: to move them together in the end, where not all of them are found.
   bool expect_at_most(size_t device, uint64_t pairs);
   /// Where the next pairs go, at most so many, if there is room for them.
   std::optional<JoinOutput> next_pairs(size_t device, uint64_t most);
   /// Only so many have been written where next_pairs() said the n-th time, counted from 0.
   void found(size_t device, size_t n, uint64_t pairs) { rooms_[device].stretches[n].pairs = pairs; }
-  /// Forgets the room and what is there.
-  void drop(size_t device) { take(device, 0); }
   /// Makes the columns those of so many rows, the first of which are the pairs that have been written: returns how many. Room
-  /// that is too small, or larger by some per cent, goes back before they are taken anew, with pairs that can be written again.
-  /// Others are moved by `copy`, which may take its time until this object goes.
+  /// that is too small, or larger by some per cent, is taken anew, and pairs are moved by `copy`, which may take its time until
+  /// this object goes.
   using Copy = std::function<void(void* target, const void* source, size_t bytes)>;
   uint64_t settle(size_t device, uint64_t size, const Copy& copy);
   /// Where pairs from the n-th on go.
@@ -51,7 +44,6 @@ class KeptRows {
   };
   struct Room {
     uint64_t rows = 0, taken = 0;
-    bool only_here = false;  // pairs can't be written again
     std::vector<Stretch> stretches;
     std::array<Buffer, 3> former;  // columns that pairs are moved from
   };
@@ -64,7 +56,6 @@ class KeptRows {
 
   const std::vector<Device*> devices_;
   const JoinRequest request_;
-  const uint64_t expected_;
   ResidentRows& rows_;
   const std::array<Column, 3> columns_;
   std::vector<Room> rooms_;

@@ -22,53 +22,46 @@ uint32_t partitions_of(HashCut cut, size_t devices, size_t i, Device& device) {
   return partition_begin(cut, devices, i + 1) - partition_begin(cut, devices, i);
 }
 
-/// Bytes of device memory: tuples on their way to one of `devices`, and what it joins, in one or more waves.
+/// Bytes of device memory: tuples on their way to one of `devices`, and what it joins.
 size_t local_bytes(Device& device, const SideRows& build, const SideRows& probe, uint32_t partitions, size_t devices, HashCut cut,
-                   bool count_only, bool resident, uint32_t waves) {
+                   bool count_only, bool resident) {
   Primitives& primitives = device.primitives();
-  const bool in_place = device.addresses_host_memory();
   const auto both = [&](uint64_t SideRows::*rows) {
     return OwnedTuples::bytes(build.layout, build.*rows) + OwnedTuples::bytes(probe.layout, probe.*rows);
   };
   const size_t share = both(&SideRows::share), joined = both(&SideRows::joined);
-  size_t leave = in_place || count_only ? 0 : std::clamp(joined, kLeastStagedBytes, kPlannedStagedBytes);
-  if (waves > 1) {
-    const HashBuildPlan plan{build.layout, probe.layout, build.joined, build.joined, most_in_a_wave(probe.joined, waves), 1,
-                             partitions,   count_only};
-    leave += StackAllocator::aligned(primitives.hash_build_scratch_bytes(plan)) +
-             waves * StackAllocator::aligned(primitives.hash_probe_scratch_bytes(plan));
-  } else {
-    leave += StackAllocator::aligned(
-        primitives.hash_match_scratch_bytes(build.layout, build.joined, probe.layout, probe.joined, partitions, count_only));
-  }
-  if (cut.replicate) {
-    const size_t collected = resident && devices > 1 ? OwnedTuples::bytes(build.layout, build.share) : 0;
-    return (in_place ? 0 : resident ? collected : share) + leave;
-  }
+  const bool stages = !device.addresses_host_memory() && !count_only;
+  const size_t leave = (stages ? std::clamp(joined, kLeastStagedBytes, kPlannedStagedBytes) : 0) +
+                       StackAllocator::aligned(primitives.hash_match_scratch_bytes(build.layout, build.joined, probe.layout,
+                                                                                   probe.joined, partitions, count_only));
+  if (cut.replicate) return (resident && devices > 1 ? OwnedTuples::bytes(build.layout, build.share) : 0) + leave;
   const Digit digit = partition_digit(cut);
-  const size_t scratch = StackAllocator::aligned(std::max(primitives.partition_scratch_bytes(build.layout, build.piece, digit),
-                                                          primitives.partition_scratch_bytes(probe.layout, probe.piece, digit)));
+  const size_t scratch = StackAllocator::aligned(std::max(primitives.partition_scratch_bytes(build.layout, build.share, digit),
+                                                          primitives.partition_scratch_bytes(probe.layout, probe.share, digit)));
   if (resident) return share + scratch + (devices == 1 ? 0 : joined) + leave;
-  const size_t arrive = (in_place ? 0 : kPieceSlots * both(&SideRows::piece)) + scratch;
-  if (devices == 1) return share + std::max(arrive, leave);
-  return joined + (waves > 1 ? share + arrive + leave : std::max(share + arrive, leave));
+  return devices == 1 ? share + std::max(scratch, leave) : joined + std::max(share + scratch, leave);
 }
 
-/// Rows [begin, end) of a relation in pieces of at most `most`.
-std::vector<Piece> cut_pieces(const Relation& relation, uint64_t begin, uint64_t end, uint64_t most) {
+/// Rows [begin, end) of a relation, a piece of each view.
+std::vector<Piece> cut_pieces(const Relation& relation, uint64_t begin, uint64_t end) {
   std::vector<Piece> pieces;
   uint64_t first = 0;
   for (const TupleView& view : relation.views) {
-    const uint64_t last = std::min(end, first + view.size);
-    for (uint64_t at = std::max(begin, first); at < last; at += most) {
-      pieces.push_back({view.slice(relation.layout, at - first, std::min(last, at + most) - first), {}, {}});
-    }
+    const uint64_t from = std::max(begin, first), to = std::min(end, first + view.size);
+    if (from < to) pieces.push_back({view.slice(relation.layout, from - first, to - first), {}, {}});
     first += view.size;
   }
   return pieces;
 }
 
 }  // namespace
+
+Relation Relation::with_values_if(bool wanted) const {
+  Relation relation = *this;
+  relation.layout = wanted_layout(layout, wanted);
+  for (TupleView& view : relation.views) view.values = wanted ? view.values : nullptr;
+  return relation;
+}
 
 uint64_t Relation::size() const {
   uint64_t size = 0;
@@ -87,25 +80,20 @@ LocalJoins::LocalJoins(Engine& engine, std::span<Device* const> devices, const R
       kept_(kept),
       parts_(resident() ? cut.parts : 1) {
   for (Device* device : devices) locals_.emplace_back(std::make_unique<Local>())->device = device;
-  const bool waves = comes_in_waves();
   for (const auto& each : locals_) {
     Local& local = *each;
     Device* const device = local.device;
     local.one_partition = cuts_by_itself(*device);
     for (auto& event : local.emitted) event = device->create_event();
-    for (Side* side : local.sides()) {
-      for (auto& event : side->slot_free) event = device->create_event();
-    }
-    for (size_t p = 0; p < (waves ? cut.waves : parts_); ++p) local.sent.push_back(device->create_event());
+    for (size_t p = 0; p < parts_; ++p) local.sent.push_back(device->create_event());
     local.stream = device->create_stream();
     local.sends = device->create_stream();
-    if (waves) local.arrivals = device->create_stream(true);  // what holds the links up comes first
   }
   const size_t g = devices.size();
   for (size_t d = 0; d < g; ++d) {
     Local& local = *locals_[d];
     local.partitions = partitions_of(cut, g, d, *local.device);
-    const auto plan = [&](Side& side, const Relation& relation, bool whole, uint32_t waves) {
+    const auto plan = [&](Side& side, const Relation& relation, bool whole) {
       const uint64_t rows = relation.size();
       uint64_t begin = share_begin(rows, g, d), end = share_begin(rows, g, d + 1);
       if (relation.resident) {
@@ -114,18 +102,17 @@ LocalJoins::LocalJoins(Engine& engine, std::span<Device* const> devices, const R
         end = begin + relation.views[d].size;
       }
       if (whole) begin = 0, end = rows;
-      side.rows = SideRows::planned(*local.device, relation.layout, rows, end - begin, g, cut, relation.resident, waves);
-      side.pieces = cut_pieces(relation, begin, end, std::max<uint64_t>(side.rows.piece, 1));
+      side.rows = SideRows::planned(relation.layout, rows, end - begin, g, cut);
+      side.pieces = cut_pieces(relation, begin, end);
       side.size = end - begin;
     };
-    plan(local.build, build_, cut.replicate, 1);
-    plan(local.probe, probe_, false, cut.waves);
+    plan(local.build, build_, cut.replicate);
+    plan(local.probe, probe_, false);
   }
 }
 
 LocalJoins::~LocalJoins() {
   for (const auto& local : locals_) {  // all work ends before any memory that it uses goes
-    local->arrivals.reset();
     local->sends.reset();
     local->stream.reset();
   }
@@ -134,13 +121,13 @@ LocalJoins::~LocalJoins() {
 size_t LocalJoins::device_bytes(TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows, size_t devices,
                                 HashCut cut, bool count_only, bool resident, Device& device) {
   const auto planned = [&](TupleLayout layout, uint64_t rows, bool whole) {
-    return SideRows::planned(device, layout, rows, whole ? rows : share_begin(rows, devices, 1), devices, cut, resident, 1);
+    return SideRows::planned(layout, rows, whole ? rows : share_begin(rows, devices, 1), devices, cut);
   };
   const SideRows b = planned(build, build_rows, cut.replicate), p = planned(probe, probe_rows, false);
   size_t most = 0;
   for (const size_t owner : {size_t{0}, devices - 1}) {  // with the most partitions, and with the fewest
-    most = std::max(most,
-                    local_bytes(device, b, p, partitions_of(cut, devices, owner, device), devices, cut, count_only, resident, 1));
+    most =
+        std::max(most, local_bytes(device, b, p, partitions_of(cut, devices, owner, device), devices, cut, count_only, resident));
   }
   return resident ? std::max(most, grouped_bytes(device, b, p, build_rows, devices, cut, count_only)) : most;
 }
@@ -180,80 +167,39 @@ LocalJoins::Found LocalJoins::found(size_t device) const {
   return sum;
 }
 
-/// Whether tuples cross a link to be matched, and the probe side may do so in several waves.
-bool LocalJoins::comes_in_waves() const {
-  return cut_.waves > 1 && !resident() && !locals_[0]->in_place() && (cut_.replicate || locals_.size() > 1);
-}
-
-// What is resident stays where it is, but for the other devices' parts of the build side.
+// Tuples stay where they are, but for the other devices' parts of a resident build side.
 void LocalJoins::bring_whole() {
   reserve();
+  const bool collects = resident() && !locals_[0]->in_place() && locals_.size() > 1;
   for (const auto& local : locals_) {
-    local->build.parts.resize(1);
-    local->probe.parts.resize(waves_);
     for (Side* side : local->sides()) {
-      const bool collected = resident() && side == &local->build && locals_.size() > 1;
-      const bool moved = !local->in_place() && (!resident() || collected);
+      side->parts.resize(1);
+      const bool moved = collects && side == &local->build;
       if (moved) side->place_chunk(*local->device);
-      for (size_t p = 0; p < side->parts.size(); ++p) {
-        for (const Piece& piece : side->wave(p, side->parts.size())) {
-          TupleView tuples = piece.in;
-          if (moved) {
-            tuples.keys = piece.out.keys;
-            if (tuples.values) tuples.values = piece.out.values;
-          }
-          side->parts[p].add(tuples, {0, tuples.size});
+      for (const Piece& piece : side->pieces) {
+        TupleView tuples = piece.in;
+        if (moved) {
+          tuples.keys = piece.out.keys;
+          if (tuples.values) tuples.values = piece.out.values;
         }
+        side->parts[0].add(tuples, {0, tuples.size});
       }
     }
   }
-  if (locals_[0]->in_place() || (resident() && locals_.size() == 1)) return;
-  const PhaseTimer timer(job_, "copy", 2 * (build_.bytes() * locals_.size() + (resident() ? 0 : probe_.bytes())));
-  if (resident()) {
-    for (const auto& local : locals_) {
-      for (const Piece& piece : local->build.pieces) {
-        for (const HostCopy::Stretch& stretch : host_copy(build_.layout, piece.out, piece.in, nullptr).stretches) {
-          local->device->copy(stretch.target, stretch.source, stretch.bytes, *local->stream);
-        }
+  if (!collects) return;
+  const PhaseTimer timer(job_, "copy", 2 * build_.bytes() * locals_.size());
+  for (const auto& local : locals_) {
+    for (const Piece& piece : local->build.pieces) {
+      for (const HostCopy::Stretch& stretch : host_copy(build_.layout, piece.out, piece.in, nullptr).stretches) {
+        local->device->copy(stretch.target, stretch.source, stretch.bytes, *local->stream);
       }
     }
-    return wait();
   }
-  std::optional<Waves> waves;
-  if (waves_ > 1) waves.emplace(*this);
-  std::vector<HostQueue> queues;
-  for (size_t d = 0; d < locals_.size(); ++d) queues.push_back(whole_arrival(d, waves ? &*waves : nullptr));
-  transfer(engine_, queues, job_);
-  if (waves) waves->finish();
   wait();
-}
-
-HostQueue LocalJoins::whole_arrival(size_t device, Waves* waves) {
-  Local& local = *locals_[device];
-  HostQueue queue{local.device, HostQueue::Direction::to_device, {}, 1, {}};
-  std::vector<const Piece*> pieces;
-  for (Side* side : local.sides()) {
-    for (const Piece& piece : side->pieces) {
-      queue.copies.push_back(host_copy(side->rows.layout, piece.out, piece.in, nullptr));
-      pieces.push_back(&piece);
-    }
-  }
-  queue.depth = std::max<size_t>(queue.copies.size(), 1);
-  if (!waves) return queue;
-  const size_t build_pieces = local.build.pieces.size();
-  queue.enqueued = [&local, device, waves, build_pieces, pieces = std::move(pieces)](size_t copy, std::span<Event* const> done) {
-    for (Event* event : done) local.arriving().wait(*event);
-    if (copy + 1 == build_pieces) waves->build_enqueued(device);
-    if (copy >= build_pieces) waves->piece_enqueued(device, *pieces[copy]);
-  };
-  return queue;
 }
 
 void LocalJoins::bring_partitioned() {
   const PhaseTimer timer(job_, "partition", 2 * (build_.bytes() + probe_.bytes()));
-  // What is sent first: of resident relations the first part of both sides, which can be matched then; from host memory the
-  // whole build side, as there is time until the probe side has arrived.
-  const size_t early = resident() ? 1 : parts_;
   // Keys that crowd on one device need more there than was planned; its memory can only grow while it is empty.
   for (bool room = false; !room;) {
     reserve();
@@ -262,12 +208,8 @@ void LocalJoins::bring_partitioned() {
     room = count(&Local::build);
     if (!room) continue;
     place(&Local::build);
-    send(&Local::build, 0, early);
-    std::optional<Waves> waves;
-    if (waves_ > 1 && std::find(build_split_.begin(), build_split_.end(), true) == build_split_.end()) waves.emplace(*this);
-    partition(&Local::probe, waves ? &*waves : nullptr);
-    if (waves && waves->finish()) return;
-    waves_ = 1;
+    send(&Local::build, 0, 1);  // the first part of both sides can be matched before the others are there
+    partition(&Local::probe);
     room = count(&Local::probe);
     if (!room) wait();
   }
@@ -279,7 +221,7 @@ void LocalJoins::bring_partitioned() {
   send(&Local::build, parts_, parts_ + 1);
   send(&Local::probe, parts_, parts_ + 1);
   for (size_t p = 0; p < parts_; ++p) {
-    if (p >= early) send(&Local::build, p, p + 1);
+    if (p > 0) send(&Local::build, p, p + 1);
     send(&Local::probe, p, p + 1);
     for (const auto& local : locals_) local->sends->record(*local->sent[p]);
   }
@@ -296,24 +238,13 @@ void LocalJoins::reserve() {
       side->parcels.clear();
     }
   }
-  const auto bytes = [&](const Local& local, size_t waves) {
-    return local_bytes(*local.device, local.build.rows, local.probe.rows, local.partitions, locals_.size(), cut_, count_only_,
-                       false, static_cast<uint32_t>(waves));
-  };
-  const auto fits = [&](const auto& local) {
-    const StackAllocator& memory = local->device->memory();
-    const size_t wanted = bytes(*local, cut_.waves) + (kept_ ? kept_->expected_bytes() : 0);
-    return wanted + memory.resident_bytes() <= memory.limit_bytes() && wanted <= memory.reserved_bytes() + memory.free_bytes();
-  };
-  const bool again = std::exchange(reserved_, true);  // keys crowd: the first wave would tell so once more
-  waves_ = !again && comes_in_waves() && std::all_of(locals_.begin(), locals_.end(), fits) ? cut_.waves : 1;
-  for (size_t d = 0; d < locals_.size(); ++d) {
-    locals_[d]->device->memory().reserve(bytes(*locals_[d], waves_), kept_ ? kept_->expected_bytes() : 0);
+  for (const auto& local : locals_) {
+    local->device->memory().reserve(local_bytes(*local->device, local->build.rows, local->probe.rows, local->partitions,
+                                                locals_.size(), cut_, count_only_, false));
   }
 }
 
-/// Takes the memory for what is partitioned. Where it comes from the host, what is to stay comes first: the rest makes room for
-/// the match.
+/// Takes the memory for what is partitioned. On host devices what is to stay comes first: the rest makes room for the match.
 void LocalJoins::take_room() {
   for (const auto& local : locals_) {
     Device& device = *local->device;
@@ -324,57 +255,34 @@ void LocalJoins::take_room() {
     for (Side* side : local->sides()) {
       side->place_chunk(device);
       const SideRows& rows = side->rows;
-      scratch = std::max(scratch, device.primitives().partition_scratch_bytes(rows.layout, rows.piece, partition_digit(cut_)));
+      scratch = std::max(scratch, device.primitives().partition_scratch_bytes(rows.layout, rows.share, partition_digit(cut_)));
     }
     local->partition_scratch = allocate(device.memory(), scratch);
   }
 }
 
-// Takes each device's chunk to it and partitions every piece as soon as it is there.
-void LocalJoins::partition(Side Local::*side, Waves* waves) {
-  std::vector<HostQueue> queues;
-  for (size_t d = 0; d < locals_.size(); ++d) {
-    Local& local = *locals_[d];
-    Side& own = local.*side;
-    if (resident() || local.in_place()) {
-      for (Piece& piece : own.pieces) partition_piece(local, own, piece, piece.in);
-    } else {
-      queues.push_back(arrival(d, own, waves));
+/// Partitions each device's chunk.
+void LocalJoins::partition(Side Local::*side) {
+  const Digit digit = partition_digit(cut_);
+  std::vector<Stream*> streams;
+  for (const auto& local : locals_) {
+    Side& own = (*local).*side;
+    streams.push_back(local->stream.get());
+    for (Piece& piece : own.pieces) {
+      piece.offsets.assign(digit.count() + 1, 0);
+      local->device->primitives().partition(own.rows.layout, piece.in, digit, piece.out, piece.offsets.data(),
+                                            local->partition_scratch.data(), job_, *local->stream);
     }
   }
-  transfer(engine_, queues, job_);
-  std::vector<Stream*> streams;
-  for (const auto& local : locals_) streams.push_back(&local->arriving());
   synchronize_all(streams);
   job_.check();
 }
 
-HostQueue LocalJoins::arrival(size_t device, Side& side, Waves* waves) {
-  Local& local = *locals_[device];
-  for (size_t s = 0; s < kPieceSlots; ++s) side.slots.emplace_back(local.device->memory(), side.rows.layout, side.rows.piece);
-  return arrival_of(*local.device, side.rows.layout, side.pieces, side.slots, side.slot_free, local.arriving(),
-                    [this, device, waves, &local, &side](Piece& piece, const TupleView& arrived) {
-                      partition_piece(local, side, piece, arrived);
-                      if (waves) waves->piece_enqueued(device, piece);
-                    });
-}
-
-void LocalJoins::partition_piece(Local& local, const Side& side, Piece& piece, const TupleView& arrived) {
-  const Digit digit = partition_digit(cut_);
-  piece.offsets.assign(digit.count() + 1, 0);
-  local.device->primitives().partition(side.rows.layout, arrived, digit, piece.out, piece.offsets.data(),
-                                       local.partition_scratch.data(), job_, local.arriving());
-}
-
 void LocalJoins::match() {
-  if (waves_ > 1) {  // they are on their way
-    const PhaseTimer timer(job_, "match", match_bytes_read());
-    return complete_matches();
-  }
   if (!cut_.replicate && locals_.size() > 1) {
     const PhaseTimer timer(job_, "exchange", 2 * (build_.bytes() + probe_.bytes()));
     if (!resident()) {
-      for (const auto& local : locals_) local->free_arrival();
+      for (const auto& local : locals_) local->partition_scratch = Buffer();
     }
     if (!grouped() && (parts_ == 1 || !has_room_for_parts())) {
       wait();
@@ -382,7 +290,7 @@ void LocalJoins::match() {
       merge_parts();
     }
   } else {
-    for (const auto& local : locals_) local->free_arrival();
+    for (const auto& local : locals_) local->partition_scratch = Buffer();
     merge_parts();
   }
   const PhaseTimer timer(job_, "match", match_bytes_read());
@@ -450,15 +358,8 @@ size_t LocalJoins::match_bytes(const Local& local, size_t part) const {
     return local.device->primitives().hash_groups()->match_groups_scratch_bytes(
         build_.layout, build.size, probe_.layout, probe.size, grouping_, build.grouped.groups, locals_.size(), count_only_);
   }
-  if (local.built.table) return local.device->primitives().hash_probe_scratch_bytes(build_plan(local));
-  return local.device->primitives().hash_match_scratch_bytes(build_.layout, local.build_part(part).size, probe_.layout,
+  return local.device->primitives().hash_match_scratch_bytes(build_.layout, local.build.parts[part].size, probe_.layout,
                                                              local.probe.parts[part].size, local.partitions, count_only_);
-}
-
-/// Of what waves share.
-HashBuildPlan LocalJoins::build_plan(const Local& local) const {
-  const uint64_t build = local.build.parts[0].size, wave = most_in_a_wave(local.probe.rows.joined, waves_);
-  return {build_.layout, probe_.layout, build, build, wave, 1, local.partitions, count_only_};
 }
 
 /// Whether all parts can be matched beside what is on its way.
@@ -480,13 +381,11 @@ void LocalJoins::start_match(Local& local, size_t part, const std::optional<Join
                                                          grouping_, count_only_, out, match.scratch.data(), job_, *local.stream);
     return;
   }
-  const PartitionedTuples& build = local.build_part(part).ready(build_.layout, local.partitions);
+  const PartitionedTuples& build = local.build.parts[part].ready(build_.layout, local.partitions);
   const PartitionedTuples& probe = local.probe.parts[part].ready(probe_.layout, local.partitions);
   const uint32_t common_bits = local.partitions == 1 ? 0 : cut_.partition_bits;
   void* const scratch = match.scratch.data();
-  if (local.built.table) {
-    match.found = primitives.hash_probe(*local.built.table, probe, common_bits, scratch, job_, *local.stream);
-  } else if (out) {
+  if (out) {
     match.found = primitives.hash_match_into(*out, local.probe.parts[part].size, build, probe, local.partitions, common_bits,
                                              scratch, job_, *local.stream);
   } else {
@@ -497,7 +396,6 @@ void LocalJoins::start_match(Local& local, size_t part, const std::optional<Join
 void LocalJoins::wait() {
   std::vector<Stream*> streams;
   for (const auto& local : locals_) {
-    if (local->arrivals) streams.push_back(local->arrivals.get());
     streams.push_back(local->sends.get());
     streams.push_back(local->stream.get());
   }

@@ -23,16 +23,17 @@ struct Relation {
   std::vector<TupleView> views;
   bool resident = false;
 
+  /// The same tuples, without values that are not wanted.
+  Relation with_values_if(bool wanted) const;
   uint64_t size() const;
   uint64_t bytes() const { return size() * layout.tuple_bytes(); }
 };
 
 /// One use: run, look at what was found, emit. The tuples and the job must outlive it. Both relations are resident, or neither
-/// is; device memory is reserved only where neither is.
+/// is: then the devices are host devices, whose memory is reserved.
 class LocalJoins {
  public:
-  /// `kept`: rows of this join that stay on the devices: room for those it expects is left free beside what is reserved, and
-  /// pairs are written there while others are not yet matched, or as they are found.
+  /// `kept`: rows of this join that stay on the devices: pairs are written there as they are found.
   LocalJoins(Engine& engine, std::span<Device* const> devices, const Relation& build, const Relation& probe, HashCut cut,
              bool count_only, Job& job, KeptRows* kept = nullptr);
   ~LocalJoins();
@@ -75,12 +76,9 @@ class LocalJoins {
  private:
   struct Side;
   struct Local;
-  class Waves;
 
   bool resident() const { return build_.resident; }
   void bring_whole();
-  bool comes_in_waves() const;
-  HostQueue whole_arrival(size_t device, Waves* waves);
   bool bring_grouped();
   bool plan_groups();
   void group_chunks();
@@ -91,10 +89,8 @@ class LocalJoins {
   void bring_partitioned();
   void reserve();
   void take_room();
-  void partition(Side Local::*side, Waves* waves = nullptr);
-  HostQueue arrival(size_t device, Side& side, Waves* waves);
-  void partition_piece(Local& local, const Side& side, Piece& piece, const TupleView& arrived);
-  void count_pieces(Side Local::*side, size_t wave, size_t waves);
+  void partition(Side Local::*side);
+  void count_pieces(Side Local::*side);
   bool count(Side Local::*side);
   uint64_t most_joined() const;
   void split_heavy(Side Local::*side);
@@ -102,7 +98,7 @@ class LocalJoins {
   uint64_t rows_of_partition(Side Local::*side, uint32_t partition) const;
   uint64_t rows_at(Side Local::*side, size_t device);
   void place(Side Local::*side);
-  void place_part(Side Local::*side, size_t part, size_t hash_part, size_t hash_parts, size_t wave, size_t waves);
+  void place_part(Side Local::*side, size_t part);
   void place_split(Side Local::*side, const std::vector<bool>& split, bool stay);
   void send(Side Local::*side, size_t first_part, size_t last_part);
   void match();
@@ -112,7 +108,6 @@ class LocalJoins {
   uint64_t match_bytes_read() const;
   bool has_room_for_parts() const;
   size_t match_bytes(const Local& local, size_t part) const;
-  HashBuildPlan build_plan(const Local& local) const;
   void start_match(Local& local, size_t part, const std::optional<JoinOutput>& out = {});
   void emit_columns(JoinEmit what, JoinOutput host_out);
   HostQueue way_home(Local& local, JoinEmit what, const std::vector<RowColumn>& columns, JoinOutput host_out);
@@ -123,9 +118,7 @@ class LocalJoins {
   const bool count_only_;
   Job& job_;
   KeptRows* const kept_;
-  size_t parts_;      ///< of a device's partitions, or waves of the probe side: what is matched by itself
-  size_t waves_ = 1;  ///< 1: nothing is matched before the whole probe side has arrived
-  bool reserved_ = false;
+  size_t parts_;                                 ///< of a device's partitions: what is matched by itself
   HashGrouping grouping_;                        // of resident tuples, where devices group them where they lie
   std::vector<bool> build_split_, probe_split_;  // heavy partitions whose tuples of this side stay where they are
   uint64_t split_rows_ = 0;

@@ -15,13 +15,13 @@ uint32_t part_begin(HashCut cut, size_t devices, size_t i, size_t part, size_t p
 
 }  // namespace
 
-/// Adds up the partitions of the pieces of a wave.
-void LocalJoins::count_pieces(Side Local::*side, size_t wave, size_t waves) {
+/// Adds up the partitions of the pieces.
+void LocalJoins::count_pieces(Side Local::*side) {
   const uint32_t partitions = 1u << cut_.partition_bits;
   for (const auto& local : locals_) {
     Side& own = (*local).*side;
     own.partition_rows.assign(partitions, 0);
-    for (const Piece& piece : own.wave(wave, waves)) {
+    for (const Piece& piece : own.pieces) {
       for (uint32_t p = 0; p < partitions; ++p) own.partition_rows[p] += piece.offsets[p + 1] - piece.offsets[p];
     }
   }
@@ -31,7 +31,7 @@ void LocalJoins::count_pieces(Side Local::*side, size_t wave, size_t waves) {
 /// False where more tuples come to a device than there is room for; that is planned for then.
 bool LocalJoins::count(Side Local::*side) {
   const uint32_t partitions = 1u << cut_.partition_bits;
-  count_pieces(side, 0, 1);
+  count_pieces(side);
   const bool last = side == &Local::probe;
   if (!last) build_split_.assign(partitions, false), probe_split_.assign(partitions, false);
   if (last ? cut_.splits_probe : cut_.splits_build) split_heavy(side);
@@ -119,23 +119,22 @@ void LocalJoins::place(Side Local::*side) {
       own.received = OwnedTuples(local->device->memory(), own.rows.layout, own.size);
     }
   }
-  for (size_t p = 0; p < parts_ && g > 1; ++p) place_part(side, p, p, parts_, 0, 1);
+  for (size_t p = 0; p < parts_ && g > 1; ++p) place_part(side, p);
 }
 
-/// Gives the pieces of a wave, or a part of each device's partitions, their place at their owners.
-void LocalJoins::place_part(Side Local::*side, size_t part, size_t hash_part, size_t hash_parts, size_t wave, size_t waves) {
+/// Gives a part of each device's partitions their place at their owners.
+void LocalJoins::place_part(Side Local::*side, size_t part) {
   const size_t g = locals_.size();
   const std::vector<bool>& stay = split(side);
   for (size_t owner = 0; owner < g; ++owner) {
     Side& to = (*locals_[owner]).*side;
     const TupleLayout layout = to.rows.layout;
-    const uint32_t first = part_begin(cut_, g, owner, hash_part, hash_parts),
-                   last = part_begin(cut_, g, owner, hash_part + 1, hash_parts);
+    const uint32_t first = part_begin(cut_, g, owner, part, parts_), last = part_begin(cut_, g, owner, part + 1, parts_);
     const uint64_t begin = to.placed;
     for (const auto& sender : locals_) {
       Side& from = (*sender).*side;
       const auto stays = [&](uint32_t partition) { return &from != &to && stay[partition]; };
-      for (const Piece& piece : from.wave(wave, waves)) {
+      for (const Piece& piece : from.pieces) {
         for (uint32_t begins = first, ends = first; begins < last; begins = ends) {
           const bool staying = stays(begins);
           while (ends < last && stays(ends) == staying) ++ends;

@@ -114,7 +114,7 @@ void LocalJoins::group_chunks() {
   });
   synchronize_all(streams);
   job_.check();
-  for (const auto& local : locals_) local->free_arrival();
+  for (const auto& local : locals_) local->partition_scratch = Buffer();
 }
 
 bool LocalJoins::place_groups() {

@@ -23,26 +23,24 @@ JoinKeys described(const ResidentRelation& left, const ResidentRelation& right) 
   return keys;
 }
 
-Relation relation(const ResidentRelation& side) { return {side.layout, side.chunks, true}; }
+Relation relation(const ResidentRelation& side, bool wants_values) {
+  return Relation{side.layout, side.chunks, true}.with_values_if(wants_values);
+}
 
-/// Gives `use` the joins that have run. Values that the result does not want stay behind.
+/// Gives `use` the joins that have run.
 template <class Use>
-void run_joins(Engine& engine, std::span<Device* const> devices, Relation left, Relation right, const JoinRequest& request,
-               uint32_t partitions, KeptRows* kept, Job& job, Use&& use) {
+void run_joins(Engine& engine, std::span<Device* const> devices, const ResidentRelation& left_side,
+               const ResidentRelation& right_side, const JoinRequest& request, uint32_t partitions, KeptRows* kept, Job& job,
+               Use&& use) {
   if (devices.empty()) throw Error(ErrorCode::option, "A hash join needs at least one device");
-  const auto drop_values = [](Relation& side) {
-    side.layout.value_bytes = 0;
-    for (TupleView& view : side.views) view.values = nullptr;
-  };
-  if (!wants_left(request)) drop_values(left);
-  if (!wants_right(request)) drop_values(right);
+  const Relation left = relation(left_side, wants_left(request)), right = relation(right_side, wants_right(request));
   for (const Relation* side : {&left, &right}) {
-    if (side->resident && side->views.size() != devices.size()) {
+    if (side->views.size() != devices.size()) {
       throw Error(ErrorCode::internal, "A resident relation has a chunk on each device of a join");
     }
   }
   const Relation &build = request.build_left ? left : right, &probe = request.build_left ? right : left;
-  const HashCut cut = cut_for(request, partitions, build.size(), probe.size(), devices.size(), left.resident, *devices[0]);
+  const HashCut cut = cut_for(request, partitions, build.size(), probe.size(), devices.size(), true, *devices[0]);
   job.add_planned(2 * (build.size() + probe.size()));
   LocalJoins joins(engine, devices, build, probe, cut, request.count_only, job, kept);
   joins.run();
@@ -117,23 +115,8 @@ ResidentRows resident_hash_join(Engine& engine, std::span<Device* const> devices
                                 const ResidentRelation& right, const JoinRequest& request, Job& job, uint32_t partitions) {
   check_request(described(left, right), request);
   ResidentRows rows{left.layout, right.layout, {}, false, false, 1};
-  KeptRows kept(devices, request, 0, rows);
-  run_joins(engine, devices, relation(left), relation(right), request, partitions, &kept, job,
-            [&](LocalJoins& joins) { keep(engine, joins, request, kept, rows, job); });
-  return rows;
-}
-
-ResidentRows hash_join_there(Engine& engine, std::span<Device* const> devices, const JoinKeys& keys, const JoinRequest& request,
-                             uint64_t result_rows, Job& job, uint32_t partitions) {
-  check_request(keys, request);
-  if ((keeps_left(request.kind) && keys.left.excluded_rows) || (keeps_right(request.kind) && keys.right.excluded_rows)) {
-    throw Error(ErrorCode::not_supported, "A join whose result stays on the devices gives only rows that can match");
-  }
-  const auto relation = [](const EncodedTuples& tuples) { return Relation{tuples.layout, {tuples.view}}; };
-  const TupleLayout left = keys.left.tuples.layout, right = keys.right.tuples.layout;
-  ResidentRows rows{left, right, {}, false, false, 1};
-  KeptRows kept(devices, request, result_rows, rows);
-  run_joins(engine, devices, relation(keys.left.tuples), relation(keys.right.tuples), request, partitions, &kept, job,
+  KeptRows kept(devices, request, rows);
+  run_joins(engine, devices, left, right, request, partitions, &kept, job,
             [&](LocalJoins& joins) { keep(engine, joins, request, kept, rows, job); });
   return rows;
 }
@@ -143,7 +126,7 @@ JoinRows resident_hash_join_home(Engine& engine, std::span<Device* const> device
   const JoinKeys keys = described(left, right);
   check_request(keys, request);
   JoinRows rows;
-  run_joins(engine, devices, relation(left), relation(right), request, partitions, nullptr, job, [&](LocalJoins& joins) {
+  run_joins(engine, devices, left, right, request, partitions, nullptr, job, [&](LocalJoins& joins) {
     const JoinSections sections = join_sections(keys, request.kind, counts_of(joins.tally(), request));
     rows = make_rows(engine, keys, request, sections, job);
     rows.skew = joins.skew();
@@ -156,8 +139,7 @@ JoinRows resident_hash_join_home(Engine& engine, std::span<Device* const> device
 size_t resident_hash_join_device_bytes(TupleLayout left, uint64_t left_rows, TupleLayout right, uint64_t right_rows,
                                        size_t devices, const JoinRequest& request, Engine& engine) {
   Device& device = *engine.devices.at(0);
-  if (!wants_left(request)) left.value_bytes = 0;
-  if (!wants_right(request)) right.value_bytes = 0;
+  left = wanted_layout(left, wants_left(request)), right = wanted_layout(right, wants_right(request));
   if (!request.build_left) {
     std::swap(left, right);
     std::swap(left_rows, right_rows);

@@ -54,13 +54,6 @@ ResidentRows resident_hash_join(Engine& engine, std::span<Device* const> devices
 JoinRows resident_hash_join_home(Engine& engine, std::span<Device* const> devices, const ResidentRelation& left,
                                  const ResidentRelation& right, const JoinRequest& request, Job& job, uint32_t partitions = 0);
 
-/// Joins tuples in host memory to a result that stays on the devices. Device memory is reserved as for
-/// hash_join in one round, and more where that leaves room for a result of `result_rows` rows, evenly spread. The result takes
-/// what the limit leaves, that of an inner join up to a 30th more than its rows need; Error(device_memory) where they do not fit.
-/// Throws Error(not_supported) for rows that can't match but belong in the result.
-ResidentRows hash_join_there(Engine& engine, std::span<Device* const> devices, const JoinKeys& keys, const JoinRequest& request,
-                             uint64_t result_rows, Job& job, uint32_t partitions = 0);
-
 /// Device memory of either on each of `devices` devices, beside the relations and a result that stays: where their chunks are
 /// even, and hashing spreads the keys evenly. Keys that crowd on one device take more there.
 size_t resident_hash_join_device_bytes(TupleLayout left, uint64_t left_rows, TupleLayout right, uint64_t right_rows,

@@ -4,24 +4,24 @@
 #include <numeric>
 
 #include "core/sharding.h"
+#include "join/hash_cut.h"
 #include "transfer/arrival.h"
 
 namespace warpjoin::streaming {
 namespace {
 
-constexpr uint32_t kBits = 12;
 /// Of a share of a fourth they tell 2 % more or less.
 constexpr uint64_t kSampledKeys = uint64_t{1} << 14;
 
 }  // namespace
 
-KeySample::KeySample(TupleLayout layout, const TupleView& tuples) : counts_(size_t{1} << kBits) {
+KeySample::KeySample(TupleLayout layout, const TupleView& tuples) : counts_(size_t{1} << kMostPartitionBits) {
   sampled_ = static_cast<uint32_t>(std::min(kSampledKeys, tuples.size));
   for (uint64_t i = 0; i < sampled_; ++i) {
     const uint64_t row = sampled_row(tuples.size, sampled_, i);
     const uint64_t key =
         layout.key_bytes == 4 ? static_cast<const uint32_t*>(tuples.keys)[row] : static_cast<const uint64_t*>(tuples.keys)[row];
-    ++counts_[mix_key(key) >> (64 - kBits)];
+    ++counts_[mix_key(key) >> (64 - kMostPartitionBits)];
   }
 }
 
@@ -38,20 +38,19 @@ std::vector<uint64_t> KeySample::rows_of_partitions(uint32_t bits, uint64_t rows
   return expected;
 }
 
-Routes::Routes(size_t devices, uint32_t partitions, const std::vector<uint64_t>& build, const std::vector<uint64_t>& probe,
-               bool splits_build, bool splits_probe, bool replicate)
+Routes::Routes(size_t devices, const RoutedSide& build, const RoutedSide& probe, bool replicate)
     : devices_(devices),
-      partitions_(partitions),
-      routes_(partitions, replicate ? Route::probe_stays : Route::to_owner),
+      partitions_(static_cast<uint32_t>(build.rows.size())),
+      routes_(partitions_, replicate ? Route::probe_stays : Route::to_owner),
       replicates_(replicate) {
-  if (!replicate && devices > 1) split_heavy(build, probe, splits_build, splits_probe);
+  if (!replicate && devices > 1) split_heavy(build, probe);
   splits_ = std::any_of(routes_.begin(), routes_.end(), [](Route route) { return route != Route::to_owner; });
   for (const bool of_build : {true, false}) {
     for (const bool sent : {false, true}) {
       auto& lists = ranges_[of_build ? 0 : 1][sent ? 1 : 0];
       lists.resize(devices);
       for (size_t to = 0; to < devices; ++to) {
-        for (uint32_t p = 0; p < partitions; ++p) {
+        for (uint32_t p = 0; p < partitions_; ++p) {
           if (!goes(of_build, p, sent, to)) continue;
           if (lists[to].empty() || lists[to].back().end < p) lists[to].push_back({p, p});
           lists[to].back().end = p + 1;
@@ -61,11 +60,11 @@ Routes::Routes(size_t devices, uint32_t partitions, const std::vector<uint64_t>&
   }
   for (size_t d = 0; d < devices; ++d) {
     uint64_t kept = 0;
-    for (uint32_t p = 0; p < partitions; ++p) {
+    for (uint32_t p = 0; p < partitions_; ++p) {
       if (routes_[p] == Route::build_stays) {
-        kept += build[p] / devices + 1;
+        kept += build.rows[p] / devices + 1;
       } else if (goes(true, p, true, d)) {
-        kept += build[p];
+        kept += build.rows[p];
       }
     }
     most_kept_ = std::max(most_kept_, kept);
@@ -88,8 +87,8 @@ bool Routes::goes(bool build, uint32_t partition, bool from_other, size_t to) co
 }
 
 /// Where a device would have an eighth more to join than the mean, its heaviest partition stays where it is.
-void Routes::split_heavy(const std::vector<uint64_t>& build, const std::vector<uint64_t>& probe, bool splits_build,
-                         bool splits_probe) {
+void Routes::split_heavy(const RoutedSide& build_side, const RoutedSide& probe_side) {
+  const std::vector<uint64_t>&build = build_side.rows, &probe = probe_side.rows;
   std::vector<uint64_t> joined(devices_);
   std::vector<bool> has_more(devices_, true);  // partitions that may be split
   for (size_t d = 0; d < devices_; ++d) {
@@ -105,7 +104,7 @@ void Routes::split_heavy(const std::vector<uint64_t>& build, const std::vector<u
     if (owner == devices_ || joined[owner] <= mean + mean / 8 + kLeastTuples) return;
     uint32_t heaviest = partitions_;
     for (uint32_t p = owned(owner).begin; p < owned(owner).end; ++p) {
-      const bool may = routes_[p] == Route::to_owner && (build[p] > probe[p] ? splits_build : splits_probe);
+      const bool may = routes_[p] == Route::to_owner && (build[p] > probe[p] ? build_side : probe_side).may_stay;
       if (may && (heaviest == partitions_ || rows_of(p) > rows_of(heaviest))) heaviest = p;
     }
     has_more[owner] = heaviest < partitions_ && rows_of(heaviest) >= kLeastTuples;

@@ -22,8 +22,14 @@ class KeySample {
   std::vector<uint64_t> rows_of_partitions(uint32_t bits, uint64_t rows) const;
 
  private:
-  std::vector<uint32_t> counts_;  // by the topmost kBits bits of their mixed keys
+  std::vector<uint32_t> counts_;  // by the topmost kMostPartitionBits bits of their mixed keys
   uint32_t sampled_ = 0;
+};
+
+/// A side's tuples of some partitions.
+struct RoutedSide {
+  std::vector<uint64_t> rows;  ///< of each partition
+  bool may_stay = false;       ///< whether those of a heavy one may stay where they are
 };
 
 /// The partitions that are joined at a time. Each has an owner, to which its tuples go; but those of a heavy one stay on the
@@ -31,10 +37,8 @@ class KeySample {
 class Routes {
  public:
   Routes() = default;
-  /// Of the first partitions, so many tuples of each side in each. `splits_build`, `splits_probe`: whether a side's tuples may
-  /// stay. `replicate`: all of the probe side do.
-  Routes(size_t devices, uint32_t partitions, const std::vector<uint64_t>& build, const std::vector<uint64_t>& probe,
-         bool splits_build, bool splits_probe, bool replicate);
+  /// Sides have the same partitions. `replicate`: all of the probe side stay, which may.
+  Routes(size_t devices, const RoutedSide& build, const RoutedSide& probe, bool replicate = false);
 
   /// The partitions of a side that a device sends to another, or keeps.
   const std::vector<PartitionRange>& of(bool build, size_t from, size_t to) const {
@@ -55,7 +59,7 @@ class Routes {
   PartitionRange owned(size_t device) const;
   bool owns(size_t device, uint32_t partition) const { return owned(device).begin <= partition && partition < owned(device).end; }
   enum class Route : uint8_t { to_owner, build_stays, probe_stays };
-  void split_heavy(const std::vector<uint64_t>& build, const std::vector<uint64_t>& probe, bool splits_build, bool splits_probe);
+  void split_heavy(const RoutedSide& build, const RoutedSide& probe);
   bool goes(bool build, uint32_t partition, bool from_other, size_t to) const;
 
   size_t devices_ = 0;

@@ -388,9 +388,6 @@ class SortMergeJoin {
   flow::Lanes<JointShare> lanes_;
 };
 
-/// The values of a side are wanted on the devices where the result has them.
-TupleLayout layout_of(TupleLayout layout, bool wanted) { return {layout.key_bytes, wanted ? layout.value_bytes : uint8_t{0}}; }
-
 JoinRows join_tuples(Engine& engine, const JoinKeys& keys, const JoinRequest& request, const std::vector<int>& ordinals,
                      Job& job) {
   const std::vector<Device*> devices = engine.select(ordinals);
@@ -405,7 +402,7 @@ JoinRows join_tuples(Engine& engine, const JoinKeys& keys, const JoinRequest& re
   const auto prepare = [&](size_t s, const JoinSide& side, bool wanted) {
     // A caller's keys may change on their way: what they were says nothing of what arrives.
     const bool known = side.scanned && !side.tuples.borrowed_from;
-    sides[s] = {layout_of(side.tuples.layout, wanted), side.tuples.view, known ? side.tuples.varying_bits : ~uint64_t{0}};
+    sides[s] = {wanted_layout(side.tuples.layout, wanted), side.tuples.view, known ? side.tuples.varying_bits : ~uint64_t{0}};
     if (!wanted) return;
     home[s].values =
         engine.memory->allocate(side.tuples.view.size * side.tuples.layout.value_bytes, "the values of a sorted side");
@@ -443,7 +440,7 @@ JoinRows sort_merge_join(Engine& engine, const JoinKeys& keys, const JoinRequest
 
 size_t sort_merge_join_device_bytes(TupleLayout left, uint64_t left_rows, TupleLayout right, uint64_t right_rows, size_t devices,
                                     const JoinRequest& request, Engine& engine) {
-  const OfSides<TupleLayout> layouts{layout_of(left, wants_left(request)), layout_of(right, wants_right(request))};
+  const OfSides<TupleLayout> layouts{wanted_layout(left, wants_left(request)), wanted_layout(right, wants_right(request))};
   const Sizes sizes(layouts, {left_rows, right_rows}, devices);
   size_t most = 0;
   for (const auto& device : engine.devices) most = std::max(most, device_bytes(*device, sizes));

@@ -21,10 +21,10 @@ constexpr size_t kPartOfKept = 4, kLeastSpillingWaveBytes = size_t{64} << 20, kS
 constexpr uint64_t kLeastWaves = 8;
 /// For keys that crowd there is room in any case where that takes no more.
 constexpr size_t kSparedBytes = size_t{64} << 20;
-/// Partitions of a round: what stays is a whole number of them. And of all rounds.
-constexpr uint32_t kRoundBits = 5, kMostBits = 12, kMostRounds = 1u << (kMostBits - kRoundBits);
+/// Partitions of a round: what stays is a whole number of them.
+constexpr uint32_t kRoundBits = 5, kMostRounds = 1u << (kMostPartitionBits - kRoundBits);
 
-uint32_t bits_for(uint32_t rounds) { return std::min<uint32_t>(std::countr_zero(rounds) + kRoundBits, kMostBits); }
+uint32_t bits_for(uint32_t rounds) { return std::min<uint32_t>(std::countr_zero(rounds) + kRoundBits, kMostPartitionBits); }
 
 uint64_t divided(uint64_t rows, uint64_t by) { return by ? (rows + by - 1) / by : 0; }
 
@@ -44,7 +44,7 @@ Shape::Shape(TupleLayout build_layout, uint64_t build_size, TupleLayout probe_la
       devices(static_cast<uint32_t>(device_count)),
       splits_build(!asks(request, !request.build_left)),
       splits_probe(!asks(request, request.build_left)),
-      routes(1, 1, {build_size}, {probe_size}, false, false, false) {}
+      routes(1, {{build_size}, false}, {{probe_size}, false}) {}
 
 Shape Shape::in_waves(Primitives& primitives) const {
   Shape shape = *this;
@@ -71,13 +71,15 @@ Shape Shape::in_rounds(Primitives& primitives, uint32_t rounds, uint32_t stay) c
 }
 
 void Shape::set_routes() {
-  const auto rows_of = [&](const KeySample KeySamples::*side, uint64_t rows) {
-    return (samples ? (*samples).*side : KeySample()).rows_of_partitions(bits, rows);
+  const auto side = [&](const KeySample KeySamples::*sample, uint64_t rows, bool may_stay) {
+    RoutedSide routed{(samples ? (*samples).*sample : KeySample()).rows_of_partitions(bits, rows), may_stay};
+    routed.rows.resize(cached);
+    return routed;
   };
   const bool replicate =
       devices > 1 && !spills() && !forced && splits_probe && worth_replicating(build_rows, probe_rows, devices, false);
-  routes = Routes(devices, cached, rows_of(&KeySamples::build, build_rows), rows_of(&KeySamples::probe, probe_rows), splits_build,
-                  splits_probe, replicate);
+  routes = Routes(devices, side(&KeySamples::build, build_rows, splits_build), side(&KeySamples::probe, probe_rows, splits_probe),
+                  replicate);
 }
 
 void Shape::set_waves(uint64_t kept, size_t least_bytes, bool several) {

@@ -33,7 +33,6 @@ const Operator kOperators[] = {
     {"HashJoinInRounds", [](Engine& engine) { return repeated_join(engine, {.rounds = 4}, 1500, 2000); }},
     {"MergeJoin", [](Engine& engine) { return repeated_join(engine, {.merge = true}, 1500, 2000); }},
     {"SortMergeJoin", [](Engine& engine) { return repeated_join(engine, {.joint = true}, 1500, 2000); }},
-    {"KeptJoin", [](Engine& engine) { return repeated_kept_join(engine, kUnevenPairs[0], 64, 20000); }},
     {"ResidentJoin", [](Engine& engine) { return repeated_resident_join(engine, 16, false, 800, 900); }},
 };
 

@@ -125,25 +125,12 @@ inline void check_large_resident_counts(Engine& engine, const LargeSides& sides,
   // Asked to cut what is on one device, a join has a copy of that.
   const std::vector<Buffer> reserved =
       reserve_all(engine, 2 * (share(sides.left) + share(sides.right)) + bytes + (size_t{1} << 26) + bytes / 16);
-  std::vector<OwnedTuples> chunks;
-  const auto bring = [&](const JoinSide& side) {
-    ResidentRelation relation;
-    relation.layout = layout;
-    for (size_t d = 0; d < devices.size(); ++d) {
-      const uint64_t begin = share_begin(side.rows, devices.size(), d), end = share_begin(side.rows, devices.size(), d + 1);
-      const TupleSpan& chunk = chunks.emplace_back(devices[d]->memory(), layout, end - begin).span;
-      const auto stream = devices[d]->create_stream();
-      devices[d]->copy(chunk.keys, side.tuples.keys.as<uint32_t>() + begin, (end - begin) * 4, *stream);
-      stream->synchronize();
-      relation.chunks.push_back(chunk.view());
-    }
-    return relation;
-  };
-  const ResidentRelation left = bring(keys.left), right = bring(keys.right);
+  const EvenSide left(engine, keys.left.tuples.view, layout), right(engine, keys.right.tuples.view, layout);
   for (const uint32_t partitions : {0u, 64u}) {
     expect_large_counts(engine, sides, [&](JoinKind kind) {
       Job job;
-      return resident_hash_join(engine, devices, left, right, large_request(kind, true), job, partitions).size();
+      return resident_hash_join(engine, devices, left.relation, right.relation, large_request(kind, true), job, partitions)
+          .size();
     });
   }
 }
@@ -220,26 +207,32 @@ inline void check_written_pairs(Engine& engine, const Plan& plan) {
 }
 
 /// Pairs that stay on the devices.
-inline void check_kept_pairs(Engine& engine) {
+inline void check_kept_pairs(Engine& engine, std::span<const ManyPairs> sizes) {
   constexpr uint64_t kRows = uint64_t{1} << 27;
-  for (const ManyPairs& many : kWrittenPairs) {
+  constexpr TupleLayout layout{4, 4};
+  const std::vector<Device*> devices = devices_of(engine);
+  for (const ManyPairs& many : sizes) {
     const KeyNumbers numbers = many.numbers(false);
     const JoinKeys keys = make_keys(engine, numbers, 4, number_as_key);
+    const size_t bytes =
+        resident_hash_join_device_bytes(layout, keys.left.rows, layout, keys.right.rows, devices.size(), {}, engine);
+    const std::vector<Buffer> reserved =
+        reserve_all(engine, bytes + OwnedTuples::bytes(layout, 4 * (keys.left.rows + keys.right.rows)) + (size_t{1} << 26));
+    const EvenSide left(engine, keys.left.tuples.view, layout), right(engine, keys.right.tuples.view, layout);
     Job job;
-    const ResidentRows found = hash_join_there(engine, devices_of(engine), keys, {}, many.pairs(), job);
+    const ResidentRows found = resident_hash_join(engine, devices, left.relation, right.relation, {}, job);
     ASSERT_EQ(found.size(), many.pairs());
     JoinSums sums;
     for (size_t d = 0; d < found.chunks.size(); ++d) {
       const ResidentRows::Chunk& chunk = found.chunks[d];
-      Device& device = *engine.devices[d];
-      const auto stream = device.create_stream();
+      const auto stream = devices[d]->create_stream();
       for (uint64_t at = 0; at < chunk.size; at += kRows) {
         JoinRows rows;
         rows.size = std::min(kRows, chunk.size - at);
         rows.left = engine.memory->allocate(rows.size * 4, "a test");
         rows.right = engine.memory->allocate(rows.size * 4, "a test");
-        device.copy(rows.left.data(), chunk.left.as<uint32_t>() + at, rows.size * 4, *stream);
-        device.copy(rows.right.data(), chunk.right.as<uint32_t>() + at, rows.size * 4, *stream);
+        devices[d]->copy(rows.left.data(), chunk.left.as<uint32_t>() + at, rows.size * 4, *stream);
+        devices[d]->copy(rows.right.data(), chunk.right.as<uint32_t>() + at, rows.size * 4, *stream);
         stream->synchronize();
         sums += sums_of(engine, rows, numbers);
       }

@@ -54,6 +54,29 @@ class ResidentSide {
   std::vector<OwnedTuples> chunks_;
 };
 
+/// A side of row numbers in device memory, in even chunks. `layout`: whether its values are asked for.
+class EvenSide {
+ public:
+  EvenSide(Engine& engine, const TupleView& rows, TupleLayout layout) {
+    relation.layout = layout;
+    const size_t g = engine.devices.size();
+    for (size_t d = 0; d < g; ++d) {
+      Device& device = *engine.devices[d];
+      const TupleView part = rows.slice(layout, share_begin(rows.size, g, d), share_begin(rows.size, g, d + 1));
+      const TupleSpan& chunk = chunks_.emplace_back(device.memory(), TupleLayout{layout.key_bytes, 0}, part.size).span;
+      const auto stream = device.create_stream();
+      device.copy(chunk.keys, part.keys, part.size * layout.key_bytes, *stream);
+      stream->synchronize();
+      relation.chunks.push_back({chunk.keys, nullptr, part.first_value, part.size});
+    }
+  }
+
+  ResidentRelation relation;
+
+ private:
+  std::vector<OwnedTuples> chunks_;
+};
+
 inline std::vector<Device*> devices_of(const Engine& engine) {
   std::vector<Device*> devices;
   for (const auto& device : engine.devices) devices.push_back(device.get());
@@ -131,100 +154,6 @@ inline void check_resident(Engine& engine, const Rows& left, const Rows& right, 
   if (expected.empty()) return;
   request.max_rows = expected.size() - 1;
   ASSERT_THROW(resident_hash_join(engine, devices, l.relation, r.relation, request, job, partitions), Error);
-}
-
-/// From host memory to the devices.
-inline void check_kept_joins(Engine& engine) {
-  std::mt19937_64 random(19);
-  const Rows left = draw(random, 3000, 2000, 0, 8), right = draw(random, 2000, 2000, 0, 8);
-  for (const JoinKind kind : kKinds) {
-    for (const uint32_t partitions : {0u, 1u, 64u}) {
-      const JoinRequest request{.kind = kind, .build_left = kind != JoinKind::left, .want_keys = kind == JoinKind::inner};
-      const std::vector<Row> expected = naive(left, right, request);
-      const JoinKeys keys = make_keys(engine, left, right, {});
-      Job job;
-      const ResidentRows rows =
-          hash_join_there(engine, devices_of(engine), keys, request, 2 * expected.size() + 4096, job, partitions);
-      ASSERT_EQ(read(engine, rows, request), expected);
-      ASSERT_EQ(job.done(), job.planned());
-    }
-  }
-  Rows some = left;
-  some[7].reset();
-  const JoinKeys keys = make_keys(engine, some, right, {});
-  Job job;
-  ASSERT_EQ(hash_join_there(engine, devices_of(engine), keys, {.count_only = true}, 0, job).size(),
-            naive(some, right, {}).size());
-  ASSERT_THROW(hash_join_there(engine, devices_of(engine), keys, {.kind = JoinKind::left}, 1 << 20, job), Error);
-}
-
-/// Pairs that stay on the devices, of which not every wave of the probe side has as many.
-struct UnevenPairs {
-  const char* name;
-  /// Of 100 probe tuples those that match, in the first part of what comes to each device, and in the rest.
-  unsigned first_match, later_match;
-  bool crowd = false;  ///< most have the same key
-
-  JoinKeys keys(Engine& engine, size_t probe_rows) const {
-    const Rows build = build_rows(), probe = this->probe_rows(engine, probe_rows);
-    return make_keys(engine, build, probe, {});
-  }
-  std::vector<Row> expected(Engine& engine, size_t probe_rows, const JoinRequest& request) const {
-    return naive(build_rows(), this->probe_rows(engine, probe_rows), request);
-  }
-
- private:
-  /// Some keys are there twice.
-  static Rows build_rows() {
-    Rows rows(1000);
-    for (uint64_t i = 0; i < rows.size(); ++i) rows[i] = i % 900;
-    return rows;
-  }
-  Rows probe_rows(Engine& engine, size_t size) const {
-    Rows rows(size);
-    const size_t g = engine.devices.size();
-    for (size_t d = 0; d < g; ++d) {
-      const uint64_t begin = share_begin(size, g, d), end = share_begin(size, g, d + 1);
-      for (uint64_t i = begin; i < end; ++i) {
-        // Keys and matches in turns: waves of one kind are all alike.
-        const bool matches = i * 37 % 100 < (i - begin < (end - begin) / 5 ? first_match : later_match);
-        rows[i] = matches && crowd && i % 20 ? 17 : i * 7919 % 900 + (matches ? 0 : 1000);
-      }
-    }
-    return rows;
-  }
-};
-inline constexpr UnevenPairs kUnevenPairs[] = {{"even", 100, 100}, {"few at first", 20, 100}, {"many at first", 100, 20},
-                                               {"none", 0, 0},     {"none at first", 0, 100}, {"only at first", 100, 0},
-                                               {"some", 50, 50},   {"crowd", 100, 100, true}};
-
-/// Whatever the first wave lets expect: the same pairs, and the same refusal of more than are allowed.
-inline void check_uneven_kept_pairs(Engine& engine, size_t probe_rows) {
-  for (const UnevenPairs& pairs : kUnevenPairs) {
-    for (const uint32_t partitions : {1u, 64u}) {
-      SCOPED_TRACE(::testing::Message() << pairs.name << ", partitions " << partitions);
-      JoinRequest request{.want_keys = true, .want_left = partitions == 1};
-      const std::vector<Row> expected = pairs.expected(engine, probe_rows, request);
-      const JoinKeys keys = pairs.keys(engine, probe_rows);
-      Job job;
-      {
-        const ResidentRows rows = hash_join_there(engine, devices_of(engine), keys, request, expected.size(), job, partitions);
-        ASSERT_EQ(read(engine, rows, request), expected);
-      }
-      if (expected.empty()) continue;
-      request.max_rows = expected.size() - 1;
-      ASSERT_THROW(hash_join_there(engine, devices_of(engine), keys, request, expected.size(), job, partitions), Error);
-      for (Device* device : devices_of(engine)) ASSERT_EQ(device->memory().resident_bytes(), 0u);
-    }
-  }
-}
-
-inline RepeatedCall repeated_kept_join(Engine& engine, const UnevenPairs& pairs, uint32_t partitions, size_t probe_rows) {
-  return RepeatedCall(engine, [=, &engine, expected = pairs.expected(engine, probe_rows, {})](Job& job) {
-    const JoinKeys keys = pairs.keys(engine, probe_rows);
-    const ResidentRows rows = hash_join_there(engine, devices_of(engine), keys, {}, expected.size(), job, partitions);
-    ASSERT_EQ(read(engine, rows, {}), expected);
-  });
 }
 
 /// Pairs that stay where they lie. Build keys are there once, but for one that has more pairs in its part than there are probe
@@ -375,24 +304,10 @@ inline void check_announced_resident_bytes(Engine& engine, size_t left_rows, siz
   const size_t bytes = resident_hash_join_device_bytes(layout, left_rows, layout, right_rows, g, request, engine);
   for (Device* device : devices) device->memory().release();
   const std::vector<Buffer> reserved = reserve_all(engine, share(left_rows) + share(right_rows) + bytes);
-  std::vector<OwnedTuples> tuples;
-  ResidentRelation sides[2];
-  for (size_t s = 0; s < 2; ++s) {
-    const Rows& rows = s == 0 ? left : right;
-    sides[s].layout = layout;
-    for (size_t d = 0; d < g; ++d) {
-      const uint64_t begin = share_begin(rows.size(), g, d), size = share_begin(rows.size(), g, d + 1) - begin;
-      const OwnedTuples& chunk = tuples.emplace_back(devices[d]->memory(), TupleLayout{8, 0}, size);
-      std::vector<uint64_t> keys(size);
-      for (uint64_t i = 0; i < size; ++i) keys[i] = *rows[begin + i];
-      const auto stream = devices[d]->create_stream();
-      devices[d]->copy(chunk.span.keys, keys.data(), size * 8, *stream);
-      stream->synchronize();
-      sides[s].chunks.push_back({chunk.span.keys, nullptr, begin, size});
-    }
-  }
+  const JoinKeys keys = make_keys(engine, left, right, {});
+  const EvenSide l(engine, keys.left.tuples.view, layout), r(engine, keys.right.tuples.view, layout);
   Job job;
-  const JoinRows rows = resident_hash_join_home(engine, devices, sides[0], sides[1], request, job);
+  const JoinRows rows = resident_hash_join_home(engine, devices, l.relation, r.relation, request, job);
   ASSERT_EQ(read(rows, request), naive(left, right, request));
 }
 

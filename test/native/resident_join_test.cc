@@ -8,6 +8,7 @@
 
 #include "engine/engine.h"
 #include "far_device.h"
+#include "large_join_cases.h"
 #include "places.h"
 #include "resident_join_cases.h"
 
@@ -39,52 +40,6 @@ TEST_P(ResidentJoin, GivesTheNaiveJoinForAllKindsSidesAndLayouts) {
 }
 
 TEST_P(ResidentJoin, TakesEmptyAndDisjointSides) { check_empty_resident_joins(*make_engine(GetParam())); }
-
-TEST_P(ResidentJoin, LeavesWhatCameFromHostMemoryOnTheDevices) { check_kept_joins(*make_engine(GetParam())); }
-
-TEST_P(ResidentJoin, KeepsThePairsOfEvenAndUnevenWaves) { check_uneven_kept_pairs(*make_engine(GetParam()), 50000); }
-
-TEST_P(FarResidentJoin, WritesPairsAgainOnlyWhereTheFirstWaveWasUnlikeTheOthers) {
-  const auto engine = make_engine(GetParam());
-  const auto emitted = [&] {
-    uint64_t rows = 0;
-    for (const auto& device : engine->devices) rows += static_cast<FarDevice&>(*device).primitives().emitted_rows.exchange(0);
-    return rows;
-  };
-  for (const UnevenPairs& pairs : kUnevenPairs) {
-    SCOPED_TRACE(pairs.name);
-    const JoinKeys keys = pairs.keys(*engine, 200000);
-    Job job;
-    const uint64_t rows = hash_join_there(*engine, devices_of(*engine), keys, {}, 200000, job, 1).size();
-    const bool even = pairs.first_match == pairs.later_match || pairs.first_match == 0;
-    const uint64_t written = emitted();
-    EXPECT_EQ(written == rows, even) << written << " rows written, of " << rows;
-  }
-}
-
-TEST_P(FarResidentJoin, WritesPairsEarlyOnlyWhereThereIsRoom) {
-  // From too little for the join to enough for it, its result, and the room for more of it than there is.
-  const int devices = std::get<0>(GetParam());
-  unsigned failed = 0, ended = 0;
-  for (size_t limit = size_t{1} << 20; limit <= size_t{64} << 20; limit += limit / 4) {
-    const auto engine = make_engine(devices, Place::far, limit);
-    for (const UnevenPairs& pairs : {kUnevenPairs[0], kUnevenPairs[2]}) {
-      const std::vector<Row> expected = pairs.expected(*engine, 60000, {});
-      const JoinKeys keys = pairs.keys(*engine, 60000);
-      Job job;
-      try {
-        ASSERT_EQ(read(*engine, hash_join_there(*engine, devices_of(*engine), keys, {}, 0, job, 1), {}), expected);
-        ++ended;
-      } catch (const Error& error) {
-        ASSERT_EQ(error.code(), ErrorCode::device_memory);
-        ++failed;
-      }
-      for (const auto& device : engine->devices) ASSERT_LE(device->memory().peak_bytes(), limit);
-    }
-  }
-  EXPECT_GT(failed, 0u);
-  EXPECT_GT(ended, 0u);
-}
 
 TEST_P(FarResidentJoin, WritesPairsAsTheyAreFound) {
   // Room for three columns of 2 MiB twice, or once.
@@ -130,6 +85,11 @@ TEST_P(FarResidentJoin, GroupsTuplesWhereTheyLieUnlessKeysAreSkewed) {
   }
 }
 
+TEST_P(ResidentJoin, KeepsPairsOfRepeatedKeys) {
+  constexpr ManyPairs kPairs[] = {{1, 300, 400}, {500, 20, 30}};
+  check_kept_pairs(*make_engine(GetParam()), kPairs);
+}
+
 TEST_P(ResidentJoin, StandsSkew) { check_skewed_resident_joins(*make_engine(GetParam())); }
 
 TEST_P(ResidentJoin, ReplicatesSmallBuildSidesAndPartitionsLargeOnes) {
@@ -167,25 +127,8 @@ TEST_P(ResidentJoin, ReleasesEverythingWhereAnAllocationFails) {
   }
 }
 
-TEST_P(FarResidentJoin, GoesOnWithoutRoomForEarlyPairs) {
-  const auto engine = make_engine(GetParam());
-  const RepeatedCall call = repeated_kept_join(*engine, kUnevenPairs[2], 1, 20000);
-  StackAllocator& memory = engine->devices.back()->memory();
-  bool failed = false, ended = false;
-  for (uint64_t n = 1; n < 64; ++n) {
-    memory.fail_allocation(n);
-    Job job;
-    (call.survives(ErrorCode::device_memory, job) ? ended : failed) = true;
-  }
-  memory.fail_allocation(0);
-  EXPECT_TRUE(failed);
-  EXPECT_TRUE(ended);
-}
-
 TEST_P(ResidentJoin, StopsWhenItsJobIsCancelled) {
   const auto engine = make_engine(GetParam());
-  for (const uint32_t partitions : {1u, 16u})
-    check_cancelled_calls(repeated_kept_join(*engine, kUnevenPairs[0], partitions, 20000));
   for (const bool home : {false, true}) {
     check_cancelled_calls(repeated_resident_join(*engine, 16, home, 6000, 5000));
   }
@@ -196,9 +139,6 @@ TEST_P(FarResidentJoin, SurvivesCopiesThatFail) {
   auto& last = static_cast<FarDevice&>(*engine->devices.back());
   for (const bool home : {false, true}) {
     check_failed_copies(last, repeated_resident_join(*engine, 16, home, 800, 900), 4);
-  }
-  for (const uint32_t partitions : {1u, 16u}) {
-    check_failed_copies(last, repeated_kept_join(*engine, kUnevenPairs[0], partitions, 20000), 4);
   }
 }
 

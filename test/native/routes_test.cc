@@ -51,7 +51,7 @@ TEST(Routes, LetEachPairOfTuplesMeetOnOneDevice) {
     const Rows build = draw_rows(random, partitions, static_cast<int>(random() % 3));
     const Rows probe = draw_rows(random, partitions, static_cast<int>(random() % 3));
     const bool splits_build = random() % 2, splits_probe = random() % 2, replicate = splits_probe && random() % 4 == 0;
-    const Routes routes(devices, partitions, build, probe, splits_build, splits_probe, replicate);
+    const Routes routes(devices, {build, splits_build}, {probe, splits_probe}, replicate);
     for (uint32_t p = 0; p < partitions; ++p) {
       for (size_t b = 0; b < devices; ++b) {
         for (size_t q = 0; q < devices; ++q) {
@@ -80,7 +80,7 @@ TEST(Routes, LeaveEachDeviceAboutAsMuch) {
       const Rows build = draw_rows(random, 64, 0);
       Rows probe = draw_rows(random, 64, round % 3);
       probe[random() % 64] += 8'000'000;
-      const Routes routes(devices, 64, build, probe, true, true, false);
+      const Routes routes(devices, {build, true}, {probe, true});
       const Rows rows = joined(routes, devices, build, probe);
       const double mean = std::accumulate(rows.begin(), rows.end(), 0.0) / static_cast<double>(devices);
       EXPECT_LT(static_cast<double>(*std::max_element(rows.begin(), rows.end())), 1.25 * mean);
@@ -88,9 +88,9 @@ TEST(Routes, LeaveEachDeviceAboutAsMuch) {
       EXPECT_GE(routes.most_kept(), std::accumulate(build.begin(), build.end(), uint64_t{0}) / devices);
     }
     const Rows even = draw_rows(random, 64, 0);
-    EXPECT_FALSE(Routes(devices, 64, even, even, true, true, false).splits());
+    EXPECT_FALSE(Routes(devices, {even, true}, {even, true}).splits());
     const Rows hot = draw_rows(random, 64, 2);
-    EXPECT_FALSE(Routes(devices, 64, even, hot, false, false, false).splits()) << "no side's tuples may stay";
+    EXPECT_FALSE(Routes(devices, {even, false}, {hot, false}).splits()) << "no side's tuples may stay";
   }
 }
 
