@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/tuples.h"
-#include "join/spilled_tuples.h"
+#include "flow/spilled_tuples.h"
 
 namespace warpjoin::streaming {
 

@@ -244,7 +244,7 @@ class SortMergeJoin {
     return arrival_of(*lane.device, layouts_[s], lane.pieces[s], lane.arrival->slots[s], lane.slot_free[s], lane.stream(),
                       [this, &lane, s, chosen](Piece& piece, const TupleView& arrived) {
                         chosen.get();
-                        sorting::partition_piece(lane.primitives(), layouts_[s], piece, arrived, ranges_,
+                        sorting::partition_piece(lane.primitives(), layouts_[s], arrived, ranges_, piece.out, piece.offsets,
                                                  lane.arrival->scratch.data(), job_, lane.stream());
                       });
   }

@@ -26,8 +26,10 @@ Coordinator::~Coordinator() = default;
 HostCopy Coordinator::spill(bool of_build, uint64_t number, const Room::Cut& cut) {
   const TupleLayout layout = of_build ? shape.build : shape.probe;
   const TupleView tuples = cut.tuples.span.slice(layout, cut.offsets[cached], cut.offsets.back()).view();
-  const std::lock_guard lock(spill_mutex_);
-  return (of_build ? build_spilled : probe_spilled)->add(number, {cached, shape.partitions()}, cut.offsets, tuples);
+  SpilledTuples::Piece& piece =
+      (of_build ? build_spilled : probe_spilled)->add(number, {cached, shape.partitions()}, tuples.size);
+  for (uint32_t p = cached; p < cut.offsets.size(); ++p) piece.offsets.push_back(cut.offsets[p] - cut.offsets[cached]);
+  return host_copy(layout, piece.tuples, tuples, nullptr);
 }
 
 void Coordinator::wait_for_rows() {

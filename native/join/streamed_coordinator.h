@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "flow/lanes.h"
+#include "flow/spilled_tuples.h"
 #include "join/growing_rows.h"
 #include "join/row_writer.h"
-#include "join/spilled_tuples.h"
 #include "join/streamed_shape.h"
 
 namespace warpjoin::streaming {
@@ -100,7 +100,6 @@ class Coordinator {
   GrowingRows rows_;
   std::shared_mutex places_mutex_;  // shared: what is in rows_ stays where it is
   uint64_t joined_rows_ = 0;        // of the probe side; it and rows_ are those of the part whose turn it is
-  std::mutex spill_mutex_;
 
   std::mutex mutex_;
   std::condition_variable changed_;

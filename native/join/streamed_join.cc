@@ -61,8 +61,9 @@ class StreamedJoin {
     shared_.shape = shape;
     shared_.cached = shape.cached;
     shared_.build_spilled.reset(), shared_.probe_spilled.reset();
-    shared_.build_spilled.emplace(*engine_.memory, shape.build, shape.spilled_rows(shape.build_rows));
-    shared_.probe_spilled.emplace(*engine_.memory, shape.probe, shape.spilled_rows(shape.probe_rows));
+    constexpr const char* kPurpose = "the spilled tuples of a join";
+    shared_.build_spilled.emplace(*engine_.memory, shape.build, shape.spilled_rows(shape.build_rows), kPurpose);
+    shared_.probe_spilled.emplace(*engine_.memory, shape.probe, shape.spilled_rows(shape.probe_rows), kPurpose);
     take_room();
     for (const auto& part : parts()) part->drop_arrivals(0);
   }

@@ -1,7 +1,7 @@
 // What plans know of a streamed join before it runs.
 #include <algorithm>
 
-#include "join/spilled_tuples.h"
+#include "flow/spilled_tuples.h"
 #include "join/streamed_join.h"
 #include "join/streamed_shape.h"
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "device/streams.h"
+#include "flow/spilled_tuples.h"
 #include "join/join.h"
 #include "join/routes.h"
-#include "join/spilled_tuples.h"
 #include "primitives/primitives.h"
 #include "transfer/arrival.h"
 #include "transfer/host_transfer.h"

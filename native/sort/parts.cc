@@ -17,27 +17,31 @@ std::vector<TupleView> cut(TupleLayout layout, const std::vector<TupleView>& fro
   return found;
 }
 
-void partition_piece(Primitives& primitives, TupleLayout layout, Piece& piece, const TupleView& arrived, const KeyRanges& ranges,
-                     void* scratch, Job& job, Stream& compute) {
-  piece.offsets.assign(ranges.size() + 1, 0);
-  primitives.partition_ranges(layout, arrived, ranges.flip(), ranges.bounds(), piece.out, piece.offsets.data(), scratch, job,
-                              compute);
-  job.add_done(piece.in.size);
+void partition_piece(Primitives& primitives, TupleLayout layout, const TupleView& arrived, const KeyRanges& ranges,
+                     const TupleSpan& out, std::vector<uint64_t>& offsets, void* scratch, Job& job, Stream& compute) {
+  offsets.assign(ranges.size() + 1, 0);
+  primitives.partition_ranges(layout, arrived, ranges.flip(), ranges.bounds(), out, offsets.data(), scratch, job, compute);
+  job.add_done(arrived.size);
 }
 
-std::vector<std::vector<Part>> assign_parts(TupleLayout layout, const std::vector<const Piece*>& pieces, const KeyRanges& ranges,
+TuplesOfRange tuples_in(TupleLayout layout, std::vector<const Piece*> pieces) {
+  return [layout, pieces = std::move(pieces)](size_t r) {
+    std::vector<TupleView> tuples;
+    for (const Piece* piece : pieces) tuples.push_back(piece->range(layout, r));
+    return tuples;
+  };
+}
+
+std::vector<std::vector<Part>> assign_parts(TupleLayout layout, const TuplesOfRange& tuples_of, const KeyRanges& ranges,
                                             uint64_t varying_bits, uint64_t size, uint64_t most, size_t devices) {
   std::vector<std::vector<Part>> parts(devices);
   uint64_t begin = 0;
   size_t device = 0;
   for (size_t r = 0; r < ranges.size(); ++r) {
     const uint64_t bits = ranges.varying_bits(r, varying_bits);
-    std::vector<TupleView> from;
+    const std::vector<TupleView> from = tuples_of(r);
     uint64_t end = begin;
-    for (const Piece* piece : pieces) {
-      from.push_back(piece->range(layout, r));
-      end += from.back().size;
-    }
+    for (const TupleView& tuples : from) end += tuples.size;
     if (bits != 0 && end - begin > most) return {};
     for (uint64_t at = begin; at < end;) {
       const uint64_t left = end - at, middle = bits ? at + left / 2 : at;

@@ -38,9 +38,9 @@ inline size_t ranges_of(uint64_t tuples, uint64_t range) {
 /// the sample; the rest is for the sample's error.
 inline uint64_t most_in_part(uint64_t tuples, uint64_t range) { return std::min(tuples, 3 * (range + 1)); }
 
-/// Partitions a piece that has arrived into its place, and counts it as done.
-void partition_piece(Primitives& primitives, TupleLayout layout, Piece& piece, const TupleView& arrived, const KeyRanges& ranges,
-                     void* scratch, Job& job, Stream& compute);
+/// Partitions a piece that has arrived into `out`, and counts it as done. `offsets`: where each range will begin there.
+void partition_piece(Primitives& primitives, TupleLayout layout, const TupleView& arrived, const KeyRanges& ranges,
+                     const TupleSpan& out, std::vector<uint64_t>& offsets, void* scratch, Job& job, Stream& compute);
 
 /// A stretch of the result that one device sorts in one go.
 struct Part {
@@ -52,10 +52,16 @@ struct Part {
 /// Tuples [begin, begin + size) of `from`, taken as one sequence.
 std::vector<TupleView> cut(TupleLayout layout, const std::vector<TupleView>& from, uint64_t begin, uint64_t size);
 
+/// Where the tuples of the r-th key range are, in the order of the input.
+using TuplesOfRange = std::function<std::vector<TupleView>(size_t r)>;
+
+/// In these pieces, which are in the order of the input and outlive it.
+TuplesOfRange tuples_in(TupleLayout layout, std::vector<const Piece*> pieces);
+
 /// The parts of each device, ascending: every range goes to the device whose equal share of the result it falls into; ranges
-/// of equal keys are cut where they need be. `pieces` are all of them in the order of the input, `size` their tuples. No
-/// parts where a range of different keys has more than `most` tuples: the sample was too small.
-std::vector<std::vector<Part>> assign_parts(TupleLayout layout, const std::vector<const Piece*>& pieces, const KeyRanges& ranges,
+/// of equal keys are cut where they need be. `size`: tuples of all ranges. No parts where a range of different keys has more than
+/// `most` tuples: the sample was too small.
+std::vector<std::vector<Part>> assign_parts(TupleLayout layout, const TuplesOfRange& tuples_of, const KeyRanges& ranges,
                                             uint64_t varying_bits, uint64_t size, uint64_t most, size_t devices);
 
 /// Whether a radix sort of these key bits, eight at a time from one buffer to the other, ends where it did not begin. Where a

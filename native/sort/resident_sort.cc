@@ -189,8 +189,8 @@ class ResidentSampleSort {
     }
     std::vector<const Piece*> pieces;
     for (const ResidentLane& lane : lanes_) pieces.push_back(&lane.piece);
-    std::vector<std::vector<Part>> parts =
-        assign_parts(layout_, pieces, ranges_, varying_bits_, size_, most_in_part(), lanes_.size());
+    std::vector<std::vector<Part>> parts = assign_parts(layout_, tuples_in(layout_, std::move(pieces)), ranges_, varying_bits_,
+                                                        size_, most_in_part(), lanes_.size());
     if (parts.empty()) return false;
     for (size_t i = 0; i < lanes_.size(); ++i) {
       lanes_[i].parts = std::move(parts[i]);
@@ -241,7 +241,8 @@ class ResidentSampleSort {
       Piece& piece = lane.piece;
       scratch[i] =
           allocate(lane.memory(), lane.primitives().partition_ranges_scratch_bytes(layout_, piece.in.size, ranges_.size()));
-      partition_piece(lane.primitives(), layout_, piece, piece.in, ranges_, scratch[i].data(), job_, lane.stream(kCollect));
+      partition_piece(lane.primitives(), layout_, piece.in, ranges_, piece.out, piece.offsets, scratch[i].data(), job_,
+                      lane.stream(kCollect));
     });
     lanes_.wait(job_);
   }

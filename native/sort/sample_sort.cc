@@ -107,7 +107,7 @@ class SampleSort {
       for (const Piece& piece : lane.pieces) pieces.push_back(&piece);
     }
     std::vector<std::vector<Part>> parts =
-        assign_parts(layout_, pieces, ranges_, varying_bits_, size_, most_in_part_, lanes_.size());
+        assign_parts(layout_, tuples_in(layout_, std::move(pieces)), ranges_, varying_bits_, size_, most_in_part_, lanes_.size());
     if (parts.empty()) return false;
     for (size_t i = 0; i < lanes_.size(); ++i) lanes_[i].parts = std::move(parts[i]);
     PhaseTimer timer(job_, "sort", 2 * size_ * layout_.tuple_bytes());
@@ -159,7 +159,7 @@ class SampleSort {
   }
 
   void partition_arrived(SampleLane& lane, Piece& piece, const TupleView& arrived) {
-    partition_piece(lane.primitives(), layout_, piece, arrived, ranges_, lane.arrival->scratch.data(), job_,
+    partition_piece(lane.primitives(), layout_, arrived, ranges_, piece.out, piece.offsets, lane.arrival->scratch.data(), job_,
                     lane.stream(kCompute));
   }
 

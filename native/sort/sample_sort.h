@@ -27,11 +27,10 @@ size_t spilled_sample_sort_bytes(Device& device, TupleLayout layout, uint64_t tu
 /// at most 256 of them.
 bool can_spill(const std::vector<Device*>& devices, uint64_t tuples, uint64_t largest_chunkset);
 
-/// As sample_sort(), of more tuples than the devices hold: chunkset after chunkset is partitioned into `spill` (host memory,
-/// as large as `in`), then range after range is sorted into `run`.
+/// As sample_sort(), of more tuples than the devices hold: chunkset after chunkset is partitioned and spilled to host memory, for
+/// which it takes as much as `in` has, then range after range is sorted into `run`.
 void spilled_sample_sort(Engine& engine, TupleLayout layout, const std::vector<Device*>& devices, TupleView in, uint64_t flip,
-                         const std::vector<uint64_t>& chunkset_ends, TupleSpan spill, TupleSpan run, uint64_t varying_bits,
-                         Job& job);
+                         const std::vector<uint64_t>& chunkset_ends, TupleSpan run, uint64_t varying_bits, Job& job);
 
 /// Where a device's stretch of a result goes. Called once for each device, one after the other, with the stretch's size.
 using StretchOf = std::function<TupleSpan(size_t device, uint64_t size)>;

@@ -124,10 +124,9 @@ std::vector<SortedRun> sort_chunksets(Engine& engine, TupleLayout layout, TupleV
   if (algorithm == SortAlgorithm::sample) {
     job.add_planned(2 * in.size);
     if (parts.size() > 1 && plan.spill && sorting::can_spill(devices, in.size, largest)) {
-      const SortedRun spill = allocate_run(engine, layout, in.size);
       runs.push_back(allocate_run(engine, layout, in.size));
-      sorting::spilled_sample_sort(engine, layout, devices, in, plan.flip, plan.chunkset_ends, spill.span(), runs.back().span(),
-                                   varying_bits, job);
+      sorting::spilled_sample_sort(engine, layout, devices, in, plan.flip, plan.chunkset_ends, runs.back().span(), varying_bits,
+                                   job);
       runs.back().flip = plan.flip;
       return runs;
     }

@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "flow/budget.h"
 #include "flow/lanes.h"
+#include "flow/spilled_tuples.h"
 #include "sort/lanes.h"
 #include "sort/parts.h"
 #include "sort/sample_sort.h"
@@ -52,7 +53,7 @@ struct Spilling {
   std::optional<Partitioning> partitioning{};
   std::optional<Sorting> sorting{};
   Events arrived_free;
-  std::vector<Piece> pieces{};
+  std::vector<TupleView> pieces{};  // of the input
   std::vector<Part> parts{};
   Events ready{}, left{};  // of each slot: what is in it may go home, and has gone
 
@@ -77,12 +78,10 @@ uint64_t largest_of(const std::vector<uint64_t>& chunkset_ends) {
 class SpilledSampleSort {
  public:
   SpilledSampleSort(Engine& engine, TupleLayout layout, const std::vector<Device*>& devices, const TupleView& in,
-                    const std::vector<uint64_t>& chunkset_ends, const TupleSpan& spill, const TupleSpan& run,
-                    uint64_t varying_bits, Job& job)
+                    const std::vector<uint64_t>& chunkset_ends, const TupleSpan& run, uint64_t varying_bits, Job& job)
       : engine_(engine),
         layout_(layout),
         in_(in),
-        spill_(spill),
         run_(run),
         varying_bits_(varying_bits),
         job_(job),
@@ -106,6 +105,8 @@ class SpilledSampleSort {
   /// False where a part would be larger than there is room for: the ranges come from too small a sample.
   bool run(KeyRanges ranges) {
     ranges_ = std::move(ranges);
+    spilled_.reset();
+    spilled_.emplace(*engine_.memory, layout_, in_.size, "the spilled tuples of a sort");
     {
       PhaseTimer timer(job_, "partition", 2 * in_.size * layout_.tuple_bytes());
       spill_pieces();
@@ -121,7 +122,7 @@ class SpilledSampleSort {
     const uint64_t first = begin + share_begin(end - begin, lanes_.size(), device);
     const uint64_t last = begin + share_begin(end - begin, lanes_.size(), device + 1);
     for (uint64_t at = first; at < last; at += piece_) {
-      lane.pieces.push_back({in_.slice(layout_, at, std::min(last, at + piece_)), {}, {}});
+      lane.pieces.push_back(in_.slice(layout_, at, std::min(last, at + piece_)));
     }
   }
 
@@ -177,8 +178,8 @@ class SpilledSampleSort {
     for (SpillLane& lane : lanes_) {
       lane.sorting.reset();
       lane.partitioning.emplace(lane.memory(), lane.primitives(), layout_, piece_, ranges_.size());
-      Pass& pass =
-          passes.emplace_back(lane, transfer, piece_, lane.pieces.size(), direct(lane, in_), direct(lane, spill_.view()));
+      Pass& pass = passes.emplace_back(lane, transfer, piece_, lane.pieces.size(), direct(lane, in_),
+                                       direct(lane, spilled_->expected_room()));
       pass.arrive = [this, &pass](size_t p) { bring_piece(pass, p); };
     }
     for (Pass& pass : passes) pass.start();
@@ -191,40 +192,30 @@ class SpilledSampleSort {
     const TupleSpan& arrived = lane.partitioning->slots[p % kArrivalSlots].span;
     Event* const free = p < kArrivalSlots ? nullptr : lane.arrived_free[p % kArrivalSlots].get();
     pass.transfer.push(
-        pass.there, host_copy(layout_, arrived, lane.pieces[p].in, free),
-        [this, &pass, p, &arrived](std::span<Event* const> done) {
+        pass.there, host_copy(layout_, arrived, lane.pieces[p], free), [this, &pass, p, &arrived](std::span<Event* const> done) {
           SpillLane& lane = pass.lane;
-          Piece& piece = lane.pieces[p];
+          const TupleView& piece = lane.pieces[p];
           Stream& compute = lane.stream(kCompute);
           for (Event* event : done) compute.wait(*event);
           if (Event* const left = pass.left(p)) compute.wait(*left);
-          piece.out = pass.slot(layout_, p, piece.in.size);
-          const TupleView there{arrived.keys, piece.in.values ? arrived.values : nullptr, piece.in.first_value, piece.in.size};
-          partition_piece(lane.primitives(), layout_, piece, there, ranges_, lane.partitioning->scratch.data(), job_, compute);
+          const TupleView there{arrived.keys, piece.values ? arrived.values : nullptr, piece.first_value, piece.size};
+          const TupleSpan out = pass.slot(layout_, p, piece.size);
+          SpilledTuples::Piece& home = spilled_->add(piece.first_value - in_.first_value, all_ranges(), piece.size);
+          partition_piece(lane.primitives(), layout_, there, ranges_, out, home.offsets, lane.partitioning->scratch.data(), job_,
+                          compute);
           compute.record(*lane.arrived_free[p % kArrivalSlots]);
-          spill_piece(pass, p);
+          pass.leave(p, host_copy(layout_, home.tuples, out.view(), nullptr));
         });
   }
 
-  // A partitioned piece takes the rows of the input that it came from.
-  void spill_piece(Pass& pass, size_t p) {
-    Piece& piece = pass.lane.pieces[p];
-    const uint64_t row = piece.in.first_value - in_.first_value;
-    const TupleSpan home = spill_.slice(layout_, row, row + piece.in.size);
-    HostCopy copy = host_copy(layout_, home, piece.out.view(), nullptr);
-    piece.out = home;
-    pass.leave(p, std::move(copy));
-  }
+  PartitionRange all_ranges() const { return {0, static_cast<uint32_t>(ranges_.size())}; }
 
   bool assign() {
-    std::vector<const Piece*> pieces;
-    for (const SpillLane& lane : lanes_) {
-      for (const Piece& piece : lane.pieces) pieces.push_back(&piece);
-    }
-    const auto row = [](const Piece* piece) { return piece->in.first_value; };
-    std::sort(pieces.begin(), pieces.end(), [&](const Piece* a, const Piece* b) { return row(a) < row(b); });
+    const auto tuples_of = [this](size_t r) {
+      return spilled_->views_of({static_cast<uint32_t>(r), static_cast<uint32_t>(r + 1)});
+    };
     std::vector<std::vector<Part>> parts =
-        assign_parts(layout_, pieces, ranges_, varying_bits_, in_.size, most_in_part(), lanes_.size());
+        assign_parts(layout_, tuples_of, ranges_, varying_bits_, in_.size, most_in_part(), lanes_.size());
     if (parts.empty()) return false;
     for (size_t i = 0; i < lanes_.size(); ++i) lanes_[i].parts = std::move(parts[i]);
     return true;
@@ -238,8 +229,8 @@ class SpilledSampleSort {
       for (const Part& part : lane.parts) largest = std::max(largest, part.size);
       lane.partitioning.reset();
       lane.sorting.emplace(lane.memory(), lane.primitives(), layout_, largest);
-      Pass& pass =
-          passes.emplace_back(lane, transfer, largest, lane.parts.size(), direct(lane, spill_.view()), direct(lane, run_.view()));
+      Pass& pass = passes.emplace_back(lane, transfer, largest, lane.parts.size(), direct(lane, spilled_->expected_room()),
+                                       direct(lane, run_.view()));
       pass.arrive = [this, &pass](size_t k) { bring_part(pass, k); };
     }
     for (Pass& pass : passes) pass.start();
@@ -285,11 +276,12 @@ class SpilledSampleSort {
   Engine& engine_;
   const TupleLayout layout_;
   const TupleView in_;
-  const TupleSpan spill_, run_;
+  const TupleSpan run_;
   const uint64_t varying_bits_;
   Job& job_;
   const uint64_t area_, piece_, range_;  // tuples: of a device's share of a chunkset, of a piece, of a range
   KeyRanges ranges_;
+  std::optional<SpilledTuples> spilled_;  // before the lanes, whose streams write to it
   flow::Lanes<Spilling> lanes_;
 };
 
@@ -310,9 +302,8 @@ bool can_spill(const std::vector<Device*>& devices, uint64_t tuples, uint64_t la
 }
 
 void spilled_sample_sort(Engine& engine, TupleLayout layout, const std::vector<Device*>& devices, TupleView in, uint64_t flip,
-                         const std::vector<uint64_t>& chunkset_ends, TupleSpan spill, TupleSpan run, uint64_t varying_bits,
-                         Job& job) {
-  SpilledSampleSort sort(engine, layout, devices, in, chunkset_ends, spill, run, varying_bits, job);
+                         const std::vector<uint64_t>& chunkset_ends, TupleSpan run, uint64_t varying_bits, Job& job) {
+  SpilledSampleSort sort(engine, layout, devices, in, chunkset_ends, run, varying_bits, job);
   sort_with_samples(sort.most_in_part(), layout, [&](uint64_t oversampling) {
     return sort.run(KeyRanges::choose(engine.pool, layout, in, flip, sort.ranges(), oversampling));
   });
