@@ -4,8 +4,10 @@
 // A value is what travels with the key: a row number, or a payload of the same width carried along.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace warpjoin {
 
@@ -32,6 +34,18 @@ struct TupleView {
             values ? static_cast<const char*>(values) + begin * layout.value_bytes : nullptr, first_value + begin, end - begin};
   }
 };
+
+/// Tuples [begin, begin + size) of `from`, taken as one sequence, as far as there are some.
+inline std::vector<TupleView> cut(TupleLayout layout, const std::vector<TupleView>& from, uint64_t begin, uint64_t size) {
+  std::vector<TupleView> found;
+  uint64_t at = 0;
+  for (const TupleView& view : from) {
+    const uint64_t first = std::clamp(begin, at, at + view.size) - at, last = std::clamp(begin + size, at, at + view.size) - at;
+    if (first < last) found.push_back(view.slice(layout, first, last));
+    at += view.size;
+  }
+  return found;
+}
 
 /// Writable tuples. `values` may be null only when `value_bytes == 0`.
 struct TupleSpan {

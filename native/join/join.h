@@ -52,8 +52,9 @@ struct HashJoinPlan {
 /// twice at the end. Throws Error(option) for rounds > 1 on host devices, which have nothing to spill.
 JoinRows hash_join(Engine& engine, const JoinKeys& keys, const JoinRequest& request, const HashJoinPlan& plan, Job& job);
 /// Device memory of a hash join in `rounds` rounds, on each device, where hashing spreads the keys evenly. Values that the
-/// request does not want stay behind, and take none. Where one key has most of the tuples more may be needed, and the join throws
-/// Error(device_memory) if the device has no more.
+/// request does not want stay behind, and take none. Keys with more build tuples than that come in blocks; but a full join
+/// throws Error(device_memory) where no device has room for a key's tuples of either side. On host devices more may be needed
+/// where one key has most of the tuples.
 size_t hash_join_device_bytes(TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows, size_t devices,
                               const JoinRequest& request, uint32_t rounds, Engine& engine);
 

@@ -300,7 +300,7 @@ class SortMergeJoin {
         JointPart part{range.range, true, range.begin, {}, {}};
         part.begin[s] += at;
         part.size[s] = rows;
-        part.from[s] = sorting::cut(layouts_[s], range.from[s], at, rows);
+        part.from[s] = cut(layouts_[s], range.from[s], at, rows);
         lane.parts.push_back(std::move(part));
         at += rows;
         row += rows;

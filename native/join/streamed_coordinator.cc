@@ -23,12 +23,18 @@ bool Turns::has(size_t part) const {
 
 Coordinator::~Coordinator() = default;
 
+void Coordinator::swap_sides() {
+  shape.swap_sides();
+  request.build_left = !request.build_left;
+  std::swap(build_spilled, probe_spilled);
+}
+
 HostCopy Coordinator::spill(bool of_build, uint64_t number, const Room::Cut& cut) {
   const TupleLayout layout = of_build ? shape.build : shape.probe;
-  const TupleView tuples = cut.tuples.span.slice(layout, cut.offsets[cached], cut.offsets.back()).view();
-  SpilledTuples::Piece& piece =
-      (of_build ? build_spilled : probe_spilled)->add(number, {cached, shape.partitions()}, tuples.size);
-  for (uint32_t p = cached; p < cut.offsets.size(); ++p) piece.offsets.push_back(cut.offsets[p] - cut.offsets[cached]);
+  const PartitionRange left{shape.cached, shape.partitions()};
+  const TupleView tuples = cut.of(layout, left);
+  SpilledTuples::Piece& piece = (of_build ? build_spilled : probe_spilled)->add(number, left, tuples.size);
+  for (uint32_t p = left.begin; p <= left.end; ++p) piece.offsets.push_back(cut.offsets[p] - cut.offsets[left.begin]);
   return host_copy(layout, piece.tuples, tuples, nullptr);
 }
 
@@ -38,7 +44,8 @@ void Coordinator::wait_for_rows() {
 
 double Coordinator::share() const {
   if (joined_rows_ == 0) return 1;  // and has found nothing
-  return static_cast<double>(joined_rows_) / static_cast<double>(shape.probe_rows);
+  // Those that are joined in blocks count for each.
+  return std::min(1.0, static_cast<double>(joined_rows_) / static_cast<double>(shape.probe_rows));
 }
 
 void Coordinator::begin_phase(const char* name) {

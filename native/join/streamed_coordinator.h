@@ -43,16 +43,17 @@ class Coordinator {
       : request(request), job(job), shape(shape), rows_(engine, keys, request) {}
   ~Coordinator();
 
-  const JoinRequest& request;
+  JoinRequest request;
   Job& job;
   Shape shape;
-  uint32_t cached = 0;  ///< partitions that are joined in the first round
-  std::optional<SpilledTuples> build_spilled, probe_spilled;
+  std::unique_ptr<SpilledTuples> build_spilled, probe_spilled;
   std::vector<std::unique_ptr<Part>> parts;
   std::optional<flow::Lanes<Room>> lanes;  // behind the parts, whose tuples and tables the streams refer to
   FedTransfer* transfer = nullptr;
   uint64_t ready = 0;  ///< parts whose build side may be matched in the first round
 
+  /// Each side takes the other one's part from now on.
+  void swap_sides();
   /// Gives the copy home of what is spilled of a cut, the `number`-th of all of its relation.
   HostCopy spill(bool of_build, uint64_t number, const Room::Cut& cut);
 

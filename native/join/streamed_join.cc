@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/error.h"
 #include "core/sharding.h"
 #include "core/threads.h"
 #include "join/streamed_part.h"
@@ -36,6 +37,7 @@ class StreamedJoin {
     for (plan_first_round(); !run_planned(); plan_first_round()) begin_again();
     for (const auto& part : parts()) part->take_spilled();
     while (plan_spilled_rounds()) shared_.shape.crowded |= !run_planned();
+    if (plan_blocks() && !run_planned()) throw Error(ErrorCode::internal, "There is no room for keys that crowd in a block");
     shared_.end_phase();
     JoinRows rows = shared_.finish();
     rows.spilled_rows = spilled();
@@ -59,17 +61,18 @@ class StreamedJoin {
     const auto work = [](const Shape& of) { return (of.cuts() ? 2 : 1) * (of.build_rows + of.probe_rows); };
     shared_.job.add_planned(work(shape) - (shared_.lanes ? work(shared_.shape) : 0));
     shared_.shape = shape;
-    shared_.cached = shape.cached;
     shared_.build_spilled.reset(), shared_.probe_spilled.reset();
-    constexpr const char* kPurpose = "the spilled tuples of a join";
-    shared_.build_spilled.emplace(*engine_.memory, shape.build, shape.spilled_rows(shape.build_rows), kPurpose);
-    shared_.probe_spilled.emplace(*engine_.memory, shape.probe, shape.spilled_rows(shape.probe_rows), kPurpose);
+    const auto spilled = [&](TupleLayout layout, uint64_t rows) {
+      return std::make_unique<SpilledTuples>(*engine_.memory, layout, shape.spilled_rows(rows), "the spilled tuples of a join");
+    };
+    shared_.build_spilled = spilled(shape.build, shape.build_rows);
+    shared_.probe_spilled = spilled(shape.probe, shape.probe_rows);
     take_room();
     for (const auto& part : parts()) part->drop_arrivals(0);
   }
 
-  /// Keys crowd, so that build tuples had no room. Partitions that had too many are joined in rounds that go by what each has;
-  /// for keys that repeat there is room from now on.
+  /// Keys crowd, so that build tuples had no room. A sample says how many partitions have some; where that was wrong, none is
+  /// joined at once. The others are joined in rounds that go by what each has. For keys that repeat there is room from now on.
   void begin_again() {
     bool overflowed = false;
     for (const auto& part : parts()) {
@@ -79,8 +82,14 @@ class StreamedJoin {
     Shape roomy = shape();
     roomy.keep(devices_[0]->primitives(), roomy.build_rows);
     if (overflowed && !shape().spills() && streaming::fits(devices_, roomy)) return begin(roomy);
-    begin(overflowed ? shape() : streaming::crowded_shape_for(devices_, shape()));
-    if (overflowed) shared_.cached = 0;
+    if (!overflowed) return begin(streaming::crowded_shape_for(devices_, shape()));
+    Shape fewer = shape();
+    if (fewer.samples) {
+      fewer.cache_none();
+    } else {
+      fewer.cache_by(streaming::sampled(fewer.build, build_, fewer.probe, probe_));
+    }
+    begin(fewer);
   }
 
   /// The relations as they are, a wave to each device at a time.
@@ -102,17 +111,43 @@ class StreamedJoin {
     }
   }
 
-  /// Rounds of what was spilled, of as many partitions as a device keeps the build side of: at least one, however large it is.
-  /// False where none is left.
+  uint64_t most_of_parts(uint64_t (Part::*rows)() const) const {
+    uint64_t most = 0;
+    for (const auto& part : shared_.parts) most = std::max(most, ((*part).*rows)());
+    return most;
+  }
+
+  /// Rounds of what was spilled, of as many partitions as a device keeps the build side of: at least one, for which there is more
+  /// room where the devices have it. False where none is left that fits.
   bool plan_spilled_rounds() {
-    const auto left = [](const auto& part) { return part->has_spilled(); };
-    if (spilled() == 0 || std::none_of(parts().begin(), parts().end(), left)) return false;
+    if (spilled() == 0) return false;
     Primitives& primitives = devices_[0]->primitives();
     const uint64_t kept = shape().crowded ? shape().crowded_rows(primitives) : shape().kept_rows;
-    uint64_t most = 0;
-    for (const auto& part : parts()) most = std::max(most, part->plan_spilled_rounds(kept));
-    if (most > kept) shared_.shape.keep(primitives, most);
+    const uint64_t most = most_of_parts(&Part::most_in_partition);
+    Shape roomy = shape();
+    if (most > kept) roomy.keep(primitives, most);
+    const bool fits = streaming::fits(devices_, roomy);
+    bool any = false;
+    for (const auto& part : parts()) any |= part->plan_spilled_rounds(kept, !fits);
+    if (!any) return false;
+    if (fits) shared_.shape = roomy;
     take_room();
+    return true;
+  }
+
+  /// Rounds of the partitions that stayed behind, as no device has room for the build side of one: it comes in blocks. What is
+  /// asked of a tuple alone is known once it has met all of the other side, so the side that is asked is the build side.
+  bool plan_blocks() {
+    if (most_of_parts(&Part::most_set_aside) == 0) return false;
+    if (!shape().splits_build) shared_.swap_sides();
+    const uint64_t most = most_of_parts(&Part::most_set_aside);
+    shared_.shape = streaming::blocked_shape_for(devices_, shape(), most);
+    if (!shape().splits_build && most > shape().kept_rows) {
+      throw Error(ErrorCode::device_memory,
+                  "A full join has a key with so many rows on either side that no device has room for those of one");
+    }
+    take_room();
+    for (const auto& part : parts()) part->plan_blocks(shape().kept_rows);
     return true;
   }
 
@@ -165,8 +200,7 @@ JoinRows streamed_join(Engine& engine, std::span<Device* const> devices, const R
   Shape whole(build.layout, build.size(), probe.layout, probe.size(), request, devices.size());
   whole.forced = force_waves;
   if (devices.size() > 1) {
-    whole.samples = std::make_shared<streaming::KeySamples>(
-        streaming::KeySamples{{build.layout, build.views.at(0)}, {probe.layout, probe.views.at(0)}});
+    whole.samples = streaming::sampled(build.layout, build.views.at(0), probe.layout, probe.views.at(0));
   }
   const Shape shape = streaming::shape_for(devices, whole, rounds);
   return StreamedJoin(engine, devices, build, probe, keys, request, shape, job).run();

@@ -37,22 +37,51 @@ void Part::plan(bool of_build, const TupleView& from) {
 
 void Part::close_first_round() { arrivals_.back().closes_round = true; }
 
-void Part::take_spilled() { spilled_ = shape().partitions_of({shared_.cached, shape().partitions()}, index_); }
+void Part::take_spilled() { spilled_ = shape().partitions_of({shape().cached, shape().partitions()}, index_); }
 
-uint64_t Part::plan_spilled_rounds(uint64_t kept) {
-  drop_arrivals(next_);
+uint64_t Part::most_in_partition() const {
   uint64_t most = 0;
+  for (uint32_t p = spilled_.begin; p < spilled_.end; ++p) most = std::max(most, shared_.build_spilled->size_of({p, p + 1}));
+  return most;
+}
+
+bool Part::plan_spilled_rounds(uint64_t kept, bool sets_aside) {
+  drop_arrivals(next_);
+  std::erase_if(set_aside_, [&](uint32_t partition) { return partition >= spilled_.begin; });
   for (PartitionRange round{spilled_.begin, spilled_.begin}; round.begin < spilled_.end; round.begin = round.end) {
     uint64_t rows = shared_.build_spilled->size_of({round.begin, ++round.end});
+    if (sets_aside && rows > kept) {
+      set_aside_.push_back(round.begin);
+      continue;
+    }
     for (uint64_t more; round.end < spilled_.end; rows += more, ++round.end) {
       more = shared_.build_spilled->size_of({round.end, round.end + 1});
       if (rows + more > kept) break;
     }
-    most = std::max(most, rows);
     plan_waves(shape().build, shared_.build_spilled->views_of(round), true, round);
     plan_waves(shape().probe, shared_.probe_spilled->views_of(round), false, round);
   }
+  return next_ < arrivals_.size();
+}
+
+uint64_t Part::most_set_aside() const {
+  uint64_t most = 0;
+  for (const uint32_t p : set_aside_) most = std::max(most, shared_.build_spilled->size_of({p, p + 1}));
   return most;
+}
+
+void Part::plan_blocks(uint64_t kept) {
+  drop_arrivals(next_);
+  for (const uint32_t p : set_aside_) {
+    const PartitionRange round{p, p + 1};
+    const std::vector<TupleView> build = shared_.build_spilled->views_of(round), probe = shared_.probe_spilled->views_of(round);
+    const uint64_t build_rows = shared_.build_spilled->size_of(round);
+    for (uint64_t at = 0; at == 0 || at < build_rows; at += kept) {
+      if (at > 0) shared_.job.add_planned(shared_.probe_spilled->size_of(round));
+      plan_waves(shape().build, cut(shape().build, build, at, kept), true, round);
+      plan_waves(shape().probe, probe, false, round);
+    }
+  }
 }
 
 /// One side of a round, a wave at a time: of the probe side once at least, for what the build side has alone is known after a
@@ -83,12 +112,12 @@ void Part::drop_lane() {
 // --- On its way to the device
 
 void Part::open(const TupleView& build, const TupleView& probe) {
-  const bool spills = shared_.cached < shape().partitions();
+  const bool spills = shape().cached < shape().partitions();
   const bool direct = !spills && copies_directly(device_, shape().build, build) && copies_directly(device_, shape().probe, probe);
   to_device_ = shared_.transfer->open(device_, HostQueue::Direction::to_device, kSlots + 1, direct);
   home_ = shared_.transfer->open(device_, HostQueue::Direction::to_host, kHomeParts, shape().count_only && !spills);
   stop_ = Stop::done;
-  const bool places = !first_round() || shared_.cached > 0;
+  const bool places = !first_round() || shape().cached > 0;
   uint64_t waves = 0;
   for (size_t a = next_; a < arrivals_.size(); ++a) waves += places && !arrivals_[a].of_build;
   shared_.begin_turns(index_, waves);
@@ -150,7 +179,7 @@ Part::Stop Part::take_arrivals() {
     if (index_ == 0) shared_.begin_phase(phase());  // which stands for all of them
     shared_.await(here_, next_ + 1);
     const Wave wave = take();
-    if (first_round() && shared_.cached == 0) continue;
+    if (first_round() && shape().cached == 0) continue;
     if (arrival.of_build) {
       if (!keep(wave)) return Stop::crowded;
       release(wave, kMatch);
@@ -180,8 +209,8 @@ Part::Wave Part::take() {
   if (first_round() && shape().cuts()) {
     cut_and_send();
     wave.cut = &cut_of(next_);
-    wave.arrived = wave.cut->offsets[shared_.cached];
-    if (shared_.cached) add_cut(wave);
+    wave.arrived = wave.cut->offsets[shape().cached];
+    if (shape().cached) add_cut(wave);
   } else {
     wave.slot = arrival.slot;
     lane().stream(kMatch).wait(*arrival.slot->here);
@@ -241,7 +270,7 @@ void Part::send_cut() {
   trace("cut", kCut, cut.begun, arrival.rows() * layout_of(arrival).tuple_bytes());
   add_done(arrival.rows());
   spill(number);
-  if (shared_.cached == 0) return;
+  if (shape().cached == 0) return;
   for (size_t k = 1; k < devices; ++k) send(number, *shared_.parts[(index_ + k) % devices]);
   split_rows_ += count_split(cut, arrival.of_build);
 }
@@ -249,7 +278,7 @@ void Part::send_cut() {
 /// Sends home what is not joined now.
 void Part::spill(size_t number) {
   Room::Cut& cut = cut_of(number);
-  if (cut.offsets[shared_.cached] == cut.offsets.back()) return;
+  if (cut.offsets[shape().cached] == cut.offsets.back()) return;
   HostCopy copy = shared_.spill(arrivals_[number].of_build, number * shared_.parts.size() + index_, cut);
   copy.after = cut.ready.get();
   cut.spills = ++spills_;
@@ -279,7 +308,7 @@ void Part::add_cut(Wave& wave) {
 
 uint64_t Part::count_split(const Room::Cut& cut, bool of_build) const {
   uint64_t rows = 0;
-  for (uint32_t p = 0; shape().routes.splits() && p < shared_.cached; ++p) {
+  for (uint32_t p = 0; shape().routes.splits() && p < shape().cached; ++p) {
     if (shape().routes.split(of_build, p, index_)) rows += cut.offsets[p + 1] - cut.offsets[p];
   }
   return rows;

@@ -46,10 +46,15 @@ class Part {
   void close_first_round();
   /// Takes its part of the partitions that were spilled.
   void take_spilled();
-  /// Rounds of those that are still to be joined, with at most `kept` build tuples each, but at least one partition. Tells the
-  /// most build tuples of one.
-  uint64_t plan_spilled_rounds(uint64_t kept);
-  bool has_spilled() const { return spilled_.begin < spilled_.end; }
+  /// The most build tuples of a partition that is still to be joined.
+  uint64_t most_in_partition() const;
+  /// Rounds of these partitions, with at most `kept` build tuples each. One that has more is a round of its own, or, with
+  /// `sets_aside`, stays behind for plan_blocks(). Whether there are some.
+  bool plan_spilled_rounds(uint64_t kept, bool sets_aside);
+  /// The most build tuples of a partition that has stayed behind; none: none has.
+  uint64_t most_set_aside() const;
+  /// Rounds of these partitions: for each block of at most `kept` build tuples one, with all of the probe side.
+  void plan_blocks(uint64_t kept);
   /// What it has told the job to be done of the first round.
   uint64_t done() const { return done_; }
   /// Forgets what a lane had that goes.
@@ -146,11 +151,12 @@ class Part {
 
   std::vector<Arrival> arrivals_;
   size_t first_round_arrivals_ = 0;
-  PartitionRange spilled_;  // that it still has to join
-  size_t next_ = 0;         // arrival that is taken
-  size_t brought_ = 0;      // that were told to come
-  size_t cut_ = 0;          // that are cut, of the first round
-  size_t sent_ = 0;         // and of these, that were spilled and sent
+  PartitionRange spilled_;           // that it still has to join
+  std::vector<uint32_t> set_aside_;  // of these and before them: partitions that come in blocks
+  size_t next_ = 0;                  // arrival that is taken
+  size_t brought_ = 0;               // that were told to come
+  size_t cut_ = 0;                   // that are cut, of the first round
+  size_t sent_ = 0;                  // and of these, that were spilled and sent
   uint64_t slots_taken_ = 0, slots_given_back_ = 0, matched_ = 0, written_ = 0, spills_ = 0;
   size_t to_device_ = 0, home_ = 0;  // its queues
   Stop stop_ = Stop::done;

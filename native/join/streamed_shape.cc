@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "core/sharding.h"
 #include "flow/budget.h"
@@ -30,6 +31,11 @@ uint64_t divided(uint64_t rows, uint64_t by) { return by ? (rows + by - 1) / by 
 
 }  // namespace
 
+std::shared_ptr<const KeySamples> sampled(TupleLayout build_layout, const TupleView& build, TupleLayout probe_layout,
+                                          const TupleView& probe) {
+  return std::make_shared<KeySamples>(KeySamples{{build_layout, build}, {probe_layout, probe}});
+}
+
 Shape::Shape(TupleLayout build_layout, uint64_t build_size, TupleLayout probe_layout, uint64_t probe_size,
              const JoinRequest& request, size_t device_count)
     : build(build_layout),
@@ -45,6 +51,12 @@ Shape::Shape(TupleLayout build_layout, uint64_t build_size, TupleLayout probe_la
       splits_build(!asks(request, !request.build_left)),
       splits_probe(!asks(request, request.build_left)),
       routes(1, {{build_size}, false}, {{probe_size}, false}) {}
+
+Shape Shape::with_even_keys() const {
+  Shape shape = *this;
+  shape.samples = nullptr;
+  return shape;
+}
 
 Shape Shape::in_waves(Primitives& primitives) const {
   Shape shape = *this;
@@ -68,6 +80,33 @@ Shape Shape::in_rounds(Primitives& primitives, uint32_t rounds, uint32_t stay) c
   shape.set_waves(kept, shape.spills() ? of_spilling : kLeastWaveBytes, true);
   shape.keep(primitives, kept);
   return shape;
+}
+
+void Shape::cache_by(std::shared_ptr<const KeySamples> of_keys) {
+  samples = std::move(of_keys);
+  const auto fits = [&](uint32_t partitions) {
+    cached = partitions;
+    set_routes();
+    return routes.most_kept() + routes.most_kept() / 32 <= kept_rows;
+  };
+  uint32_t least = 0, most = cached;
+  while (least < most) {
+    const uint32_t middle = most - (most - least) / 2;
+    fits(middle) ? least = middle : most = middle - 1;
+  }
+  fits(least);
+}
+
+void Shape::cache_none() {
+  cached = 0;
+  set_routes();
+}
+
+void Shape::swap_sides() {
+  std::swap(build, probe);
+  std::swap(build_rows, probe_rows);
+  std::swap(splits_build, splits_probe);
+  tracks_build = !splits_probe;
 }
 
 void Shape::set_routes() {
@@ -198,19 +237,20 @@ bool fits(Device& device, const Shape& shape) {
 /// In so many rounds, of which the first has as many partitions as fit.
 Shape with_most_cached(std::span<Device* const> devices, const Shape& whole, uint32_t rounds) {
   Primitives& primitives = devices[0]->primitives();
-  const auto even = [&] { return whole.in_rounds(primitives, rounds, Shape::partitions_of_round(rounds)); };
-  while (whole.samples && rounds < kMostRounds && !fits(devices, even())) rounds *= 2;  // keys are not as even as planned
+  const Shape even = whole.with_even_keys();
   // Fewer rounds, which join twice as many partitions each, would not have fitted.
   uint32_t least = Shape::partitions_of_round(rounds), most = 2 * least - 1;
   while (least < most) {
     const uint32_t middle = (least + most + 1) / 2;
-    if (fits(devices, whole.in_rounds(primitives, rounds, middle))) {
+    if (fits(devices, even.in_rounds(primitives, rounds, middle))) {
       least = middle;
     } else {
       most = middle - 1;
     }
   }
-  return whole.in_rounds(primitives, rounds, least);
+  Shape shape = even.in_rounds(primitives, rounds, least);
+  if (whole.samples) shape.cache_by(whole.samples);
+  return shape;
 }
 
 }  // namespace
@@ -223,10 +263,8 @@ Shape shape_for(std::span<Device* const> devices, Shape whole, uint32_t rounds) 
   Primitives& primitives = devices[0]->primitives();
   if (whole.devices > 1 && rounds == 1) {
     const auto all = [&](const Shape& of) { return of.in_rounds(primitives, 1, Shape::partitions_of_round(1)); };
-    Shape even = whole;
-    even.samples = nullptr;
     // Where it is not for its keys that it does not fit, others have taken memory, which taking the room will say.
-    if (fits(devices, all(whole)) || !fits(devices, all(even))) return all(whole);
+    if (fits(devices, all(whole)) || !fits(devices, all(whole.with_even_keys()))) return all(whole);
     rounds = 2;
   }
   if (rounds > 1) return with_most_cached(devices, whole, rounds);
@@ -239,9 +277,20 @@ Shape shape_for(std::span<Device* const> devices, Shape whole, uint32_t rounds) 
 Shape crowded_shape_for(std::span<Device* const> devices, Shape whole) {
   whole.crowded = true;
   uint32_t rounds = 2;
-  const auto even = [&] { return whole.in_rounds(devices[0]->primitives(), rounds, Shape::partitions_of_round(rounds)); };
+  const auto even = [&] {
+    return whole.with_even_keys().in_rounds(devices[0]->primitives(), rounds, Shape::partitions_of_round(rounds));
+  };
   while (rounds < kMostRounds && !fits(devices, even())) rounds *= 2;
   return with_most_cached(devices, whole, rounds);
+}
+
+Shape blocked_shape_for(std::span<Device* const> devices, Shape whole, uint64_t build_rows) {
+  whole.crowded = true;
+  for (;; build_rows -= build_rows / 8) {
+    whole.build_rows = build_rows;
+    whole.keep(devices[0]->primitives(), build_rows);
+    if (build_rows < 8 || fits(devices, whole)) return whole;
+  }
 }
 
 }  // namespace warpjoin::streaming

@@ -29,6 +29,9 @@ struct KeySamples {
   KeySample build, probe;
 };
 
+std::shared_ptr<const KeySamples> sampled(TupleLayout build_layout, const TupleView& build, TupleLayout probe_layout,
+                                          const TupleView& probe);
+
 /// What comes at a time, what stays, and what leaves.
 struct Shape {
   TupleLayout build, probe;
@@ -51,6 +54,8 @@ struct Shape {
   /// With each side as one wave, on one device. Several have partitions: in_rounds().
   Shape(TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows, const JoinRequest& request,
         size_t devices);
+  /// As if nothing were known of its keys.
+  Shape with_even_keys() const;
   Shape in_waves(Primitives& primitives) const;
   /// In `rounds`, or one, of which the first joins `cached` partitions, or as many as the others.
   Shape in_rounds(Primitives& primitives, uint32_t rounds, uint32_t cached) const;
@@ -65,6 +70,11 @@ struct Shape {
   /// Partitions that a round joins, of those that in_rounds() makes.
   static uint32_t partitions_of_round(uint32_t rounds);
 
+  /// Joins fewer partitions at once, as many as samples say that there is room for: maybe none.
+  void cache_by(std::shared_ptr<const KeySamples> of_keys);
+  void cache_none();
+  /// Each side takes the other one's part.
+  void swap_sides();
   void set_routes();
   /// For so many build tuples that stay. `several`: at least some waves, however few tuples there are.
   void set_waves(uint64_t kept, size_t least_bytes, bool several);
@@ -145,5 +155,7 @@ Shape shape_for(std::span<Device* const> devices, Shape whole, uint32_t rounds);
 bool fits(std::span<Device* const> devices, const Shape& shape);
 /// Where all keys may crowd: in as few rounds as fit, but in several.
 Shape crowded_shape_for(std::span<Device* const> devices, Shape whole);
+/// For build sides of `build_rows` that come in blocks, all of whose keys may crowd: blocks as large as there is room for.
+Shape blocked_shape_for(std::span<Device* const> devices, Shape whole, uint64_t build_rows);
 
 }  // namespace warpjoin::streaming

@@ -6,17 +6,6 @@
 
 namespace warpjoin::sorting {
 
-std::vector<TupleView> cut(TupleLayout layout, const std::vector<TupleView>& from, uint64_t begin, uint64_t size) {
-  std::vector<TupleView> found;
-  uint64_t at = 0;
-  for (const TupleView& view : from) {
-    const uint64_t first = std::clamp(begin, at, at + view.size) - at, last = std::clamp(begin + size, at, at + view.size) - at;
-    if (first < last) found.push_back(view.slice(layout, first, last));
-    at += view.size;
-  }
-  return found;
-}
-
 void partition_piece(Primitives& primitives, TupleLayout layout, const TupleView& arrived, const KeyRanges& ranges,
                      const TupleSpan& out, std::vector<uint64_t>& offsets, void* scratch, Job& job, Stream& compute) {
   offsets.assign(ranges.size() + 1, 0);

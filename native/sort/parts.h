@@ -49,9 +49,6 @@ struct Part {
   std::vector<TupleView> from;   ///< in the order of the input
 };
 
-/// Tuples [begin, begin + size) of `from`, taken as one sequence.
-std::vector<TupleView> cut(TupleLayout layout, const std::vector<TupleView>& from, uint64_t begin, uint64_t size);
-
 /// Where the tuples of the r-th key range are, in the order of the input.
 using TuplesOfRange = std::function<std::vector<TupleView>(size_t r)>;
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "engine/engine.h"
@@ -117,6 +118,63 @@ TEST_P(JoinRounds, GrowDeviceMemoryThatRowsWaitIn) {
       check(*engine, left, right, {8, 8, 8}, {.kind = kind}, {.rounds = kRounds});
       if (HasFatalFailure()) return;
     }
+  }
+}
+
+/// One key has most of the build side, and no device has room for its tuples at once: they come in blocks.
+TEST_P(JoinRounds, JoinInBlocksWhatNoDeviceHolds) {
+  const auto [devices, place] = GetParam();
+  std::mt19937_64 random(9);
+  Rows few, many;
+  for (int i = 0; i < 4000; ++i) few.push_back(random() % 6000), many.push_back(random() % 6000);
+  const uint64_t hot = key_in_round(1, 1'000'000);
+  few.insert(few.end(), 3, hot);
+  many.insert(many.end(), 60000, hot);
+  constexpr uint32_t kMany = 64;
+  const auto any = make_engine(GetParam());
+  const size_t limit = hash_join_device_bytes({8, 8}, many.size(), {8, 8}, few.size(), devices, {}, kMany, *any);
+  for (const JoinKind kind : kKinds) {
+    for (const bool build_left : {false, true}) {
+      const auto engine = make_engine(devices, place, limit + limit / 16);
+      check(*engine, build_left ? many : few, build_left ? few : many, {8, 8, 8}, {.kind = kind, .build_left = build_left},
+            {.rounds = kMany});
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+/// One key has most of either side. Rows without a match are not the same ones on any two blocks' sides.
+TEST_P(JoinRounds, CountInBlocksPairsOfAKeyThatFillsBothSides) {
+  const auto [devices, place] = GetParam();
+  constexpr uint64_t kHot = 70'000, kOthers = 5000;
+  Rows left(kHot, 7), right(kHot, 7);
+  for (uint64_t i = 0; i < kOthers; ++i) left.push_back(1000 + 2 * i), right.push_back(1001 + 2 * i);
+  constexpr uint32_t kMany = 64;
+  const auto any = make_engine(GetParam());
+  const size_t limit = hash_join_device_bytes({8, 8}, left.size(), {8, 8}, right.size(), devices, {}, kMany, *any);
+  const auto engine = make_engine(devices, place, limit + limit / 16);
+  const JoinKeys keys = make_keys(*engine, left, right, {8, 8, 8});
+  for (const bool build_left : {false, true}) {
+    const auto count = [&](JoinKind kind) {
+      Job job;
+      const JoinRequest request{.kind = kind, .build_left = build_left, .count_only = true};
+      const uint64_t size = join(*engine, keys, request, {.rounds = kMany}, job).size;
+      EXPECT_EQ(job.done(), job.planned());
+      return size;
+    };
+    EXPECT_EQ(count(JoinKind::inner), kHot * kHot);
+    EXPECT_EQ(count(JoinKind::left), kHot * kHot + kOthers);
+    EXPECT_EQ(count(JoinKind::right), kHot * kHot + kOthers);
+    EXPECT_EQ(count(JoinKind::semi), kHot);
+    EXPECT_EQ(count(JoinKind::anti), kOthers);
+    try {
+      count(JoinKind::full);
+      ADD_FAILURE();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::device_memory);
+      EXPECT_NE(std::string(error.what()).find("full join"), std::string::npos) << error.what();
+    }
+    EXPECT_EQ(count(JoinKind::inner), kHot * kHot) << "the engine works";
   }
 }
 
