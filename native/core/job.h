@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/profiler.h"
 #include "core/trace.h"
 
 namespace warpjoin {
@@ -61,10 +62,11 @@ class Job {
   std::vector<PhaseStats> phases_;
 };
 
-/// Times a scope as one phase of a job.
+/// Times a scope as one phase of a job. A profiler that looks on is told, too.
 class PhaseTimer {
  public:
-  PhaseTimer(Job& job, const char* name, uint64_t bytes = 0) : job_(job), name_(name), bytes_(bytes), begin_(TraceClock::now()) {}
+  PhaseTimer(Job& job, const char* name, uint64_t bytes = 0)
+      : job_(job), name_(name), bytes_(bytes), begin_(TraceClock::now()), range_(name) {}
   void add(uint64_t bytes) noexcept { bytes_ += bytes; }
   PhaseTimer(const PhaseTimer&) = delete;
   PhaseTimer& operator=(const PhaseTimer&) = delete;
@@ -75,6 +77,7 @@ class PhaseTimer {
   const char* name_;
   uint64_t bytes_;
   TraceClock::time_point begin_;
+  ProfiledRange range_;
 };
 
 }  // namespace warpjoin

@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/format.h"
 #include "device/gpu_device.h"
+#include "device/gpu_profiler.h"
 #include "device/gpu_runtime.h"
 #include "device/gpu_stream.h"
 #include "primitives/gpu/blocks.h"
@@ -329,6 +330,7 @@ GpuSupport gpu_support() {
 }
 
 std::unique_ptr<Device> create_gpu_device(int ordinal, int gpu, size_t limit_bytes) {
+  attach_gpu_profiler();
   return std::make_unique<GpuDevice>(ordinal, info_of(gpu), limit_bytes);
 }
 
