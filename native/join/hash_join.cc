@@ -1,8 +1,7 @@
 #include <vector>
 
+#include "join/device_matches.h"
 #include "join/join_rows.h"
-#include "join/local_joins.h"
-#include "join/row_writer.h"
 #include "join/streamed_join.h"
 
 namespace warpjoin {
@@ -32,12 +31,12 @@ JoinRows join_tuples(Engine& engine, const JoinKeys& keys, const JoinRequest& re
   }
   job.add_planned(2 * (build.size() + probe.size()));
   const HashCut cut = cut_for(request, plan.partitions, build.size(), probe.size(), devices.size(), false, *devices[0]);
-  LocalJoins joins(engine, devices, build, probe, cut, request.count_only, job);
+  DeviceMatches joins(engine, devices, build, probe, cut, request.count_only, job);
   joins.run();
   const JoinSections found = tuple_sections(request.kind, left.size(), right.size(), counts_of(joins.tally(), request));
   const JoinSections sections = with_excluded(found, keys, request.kind);
   JoinRows rows = make_rows(engine, keys, request, sections, job);
-  if (!request.count_only) write_rows(joins, request, sections, places_in(rows, sections));
+  if (!request.count_only) joins.write(request, sections, places_in(rows, sections));
   rows.skew = joins.skew();
   rows.split_rows = joins.split_rows();
   return rows;
@@ -68,7 +67,7 @@ size_t hash_join_device_bytes(TupleLayout build, uint64_t build_rows, TupleLayou
     return streamed_join_bytes(device, devices, build, build_rows, probe, probe_rows, request, rounds);
   }
   const HashCut cut = cut_for(request, 0, build_rows, probe_rows, devices, false, device);
-  return LocalJoins::device_bytes(build, build_rows, probe, probe_rows, devices, cut, request.count_only, false, device);
+  return Exchange::device_bytes(build, build_rows, probe, probe_rows, devices, cut, request.count_only, false, device);
 }
 
 }  // namespace warpjoin

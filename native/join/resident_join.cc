@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "join/device_matches.h"
 #include "join/join_rows.h"
 #include "join/kept_rows.h"
-#include "join/local_joins.h"
-#include "join/row_writer.h"
 
 namespace warpjoin {
 namespace {
@@ -42,13 +41,13 @@ void run_joins(Engine& engine, std::span<Device* const> devices, const ResidentR
   const Relation &build = request.build_left ? left : right, &probe = request.build_left ? right : left;
   const HashCut cut = cut_for(request, partitions, build.size(), probe.size(), devices.size(), true, *devices[0]);
   job.add_planned(2 * (build.size() + probe.size()));
-  LocalJoins joins(engine, devices, build, probe, cut, request.count_only, job, kept);
+  DeviceMatches joins(engine, devices, build, probe, cut, request.count_only, job, kept);
   joins.run();
   use(joins);
 }
 
 /// Enqueues the writing of a device's rows to its memory.
-void write_chunk(LocalJoins& joins, KeptRows& kept, size_t d, const JoinRequest& request, const JoinSections& sections,
+void write_chunk(DeviceMatches& joins, KeptRows& kept, size_t d, const JoinRequest& request, const JoinSections& sections,
                  TupleLayout left, TupleLayout right, const ResidentRows::Chunk& chunk) {
   const uint64_t written = kept.settle(
       d, sections.size(), [&](void* target, const void* source, size_t bytes) { joins.copy_there(d, target, source, bytes); });
@@ -73,11 +72,11 @@ void write_chunk(LocalJoins& joins, KeptRows& kept, size_t d, const JoinRequest&
 }
 
 /// Leaves what was found on the devices.
-void keep(Engine& engine, LocalJoins& joins, const JoinRequest& request, KeptRows& kept, ResidentRows& rows, Job& job) {
+void keep(Engine& engine, DeviceMatches& joins, const JoinRequest& request, KeptRows& kept, ResidentRows& rows, Job& job) {
   std::vector<JoinSections> sections;
   uint64_t size = 0;
   for (size_t d = 0; d < rows.chunks.size(); ++d) {
-    const LocalJoins::Found found = joins.found(d);
+    const DeviceMatches::Found found = joins.found(d);
     const uint64_t left_rows = request.build_left ? found.build_rows : found.probe_rows;
     const uint64_t right_rows = request.build_left ? found.probe_rows : found.build_rows;
     sections.push_back(tuple_sections(request.kind, left_rows, right_rows, counts_of(found.tally, request)));
@@ -117,7 +116,7 @@ ResidentRows resident_hash_join(Engine& engine, std::span<Device* const> devices
   ResidentRows rows{left.layout, right.layout, {}, false, false, 1};
   KeptRows kept(devices, request, rows);
   run_joins(engine, devices, left, right, request, partitions, &kept, job,
-            [&](LocalJoins& joins) { keep(engine, joins, request, kept, rows, job); });
+            [&](DeviceMatches& joins) { keep(engine, joins, request, kept, rows, job); });
   return rows;
 }
 
@@ -126,12 +125,12 @@ JoinRows resident_hash_join_home(Engine& engine, std::span<Device* const> device
   const JoinKeys keys = described(left, right);
   check_request(keys, request);
   JoinRows rows;
-  run_joins(engine, devices, left, right, request, partitions, nullptr, job, [&](LocalJoins& joins) {
+  run_joins(engine, devices, left, right, request, partitions, nullptr, job, [&](DeviceMatches& joins) {
     const JoinSections sections = join_sections(keys, request.kind, counts_of(joins.tally(), request));
     rows = make_rows(engine, keys, request, sections, job);
     rows.skew = joins.skew();
     rows.split_rows = joins.split_rows();
-    if (!request.count_only) write_rows(joins, request, sections, places_in(rows, sections));
+    if (!request.count_only) joins.write(request, sections, places_in(rows, sections));
   });
   return rows;
 }
@@ -145,7 +144,7 @@ size_t resident_hash_join_device_bytes(TupleLayout left, uint64_t left_rows, Tup
     std::swap(left_rows, right_rows);
   }
   const HashCut cut = cut_for(request, 0, left_rows, right_rows, devices, true, device);
-  return LocalJoins::device_bytes(left, left_rows, right, right_rows, devices, cut, request.count_only, true, device);
+  return Exchange::device_bytes(left, left_rows, right, right_rows, devices, cut, request.count_only, true, device);
 }
 
 }  // namespace warpjoin

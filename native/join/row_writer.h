@@ -2,7 +2,7 @@
 #pragma once
 
 #include "join/join_rows.h"
-#include "join/local_joins.h"
+#include "primitives/primitives.h"
 
 namespace warpjoin {
 
@@ -45,10 +45,6 @@ void write_rows(const JoinRequest& request, const JoinSections& sections, const 
   }
   if (sections.left) alone(request.build_left, request.kind == JoinKind::semi, to.left_alone);
   if (sections.right) alone(!request.build_left, false, to.right_alone);
-}
-
-inline void write_rows(LocalJoins& joins, const JoinRequest& request, const JoinSections& sections, const RowPlaces& to) {
-  write_rows(request, sections, to, [&](JoinEmit what, const JoinOutput& out) { joins.emit(what, out); });
 }
 
 }  // namespace warpjoin

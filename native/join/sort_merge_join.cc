@@ -10,6 +10,7 @@
 #include "flow/lanes.h"
 #include "flow/steps.h"
 #include "join/match_lists.h"
+#include "join/relation.h"
 #include "primitives/primitives.h"
 #include "sort/lanes.h"
 #include "sort/parts.h"
@@ -22,9 +23,6 @@ using sorting::KeyRanges;
 
 constexpr size_t kPieceBytes = size_t{64} << 20;
 constexpr size_t kSlots = 2;  // of a device: one range is sorted and matched, one goes home
-
-template <class T>
-using OfSides = std::array<T, 2>;  // build, probe
 
 /// A relation as it goes through the devices.
 struct SideIn {

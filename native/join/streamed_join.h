@@ -5,9 +5,10 @@
 
 #include <span>
 
+#include "engine/engine.h"
 #include "join/hash_cut.h"
 #include "join/join.h"
-#include "join/local_joins.h"
+#include "join/relation.h"
 
 namespace warpjoin {
 

@@ -4,7 +4,6 @@
 #include <bit>
 #include <utility>
 
-#include "join/rows_home.h"
 #include "transfer/arrival.h"
 #include "transfer/host_transfer.h"
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "join/rows_home.h"
 #include "join/streamed_coordinator.h"
 
 namespace warpjoin::streaming {

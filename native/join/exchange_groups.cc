@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "device/streams.h"
-#include "join/local_joins_parts.h"
+#include "core/sharding.h"
+#include "join/exchange.h"
+#include "join/rows_home.h"
 
 namespace warpjoin {
 namespace {
@@ -29,15 +30,16 @@ uint32_t part_begin(HashGrouping grouping, size_t devices, size_t i, size_t part
 
 }  // namespace
 
-size_t grouped_bytes(Device& device, const SideRows& build, const SideRows& probe, uint64_t build_rows, size_t devices,
-                     HashCut cut, bool count_only) {
+size_t grouped_bytes(Device& device, const OfSides<SideRows>& sides, uint64_t build_rows, size_t devices, HashCut cut,
+                     bool count_only) {
+  const auto& [build, probe] = sides;
   const HashGrouping grouping = grouping_for(device, build.layout, build_rows, devices, cut);
   if (grouping.group_bits == 0) return 0;
   const HashGroups& groups = *device.primitives().hash_groups();
   const auto bytes = [&](uint64_t SideRows::*rows) {
     size_t sum = 0;
-    for (const SideRows* side : {&build, &probe}) {
-      sum += OwnedTuples::bytes(whole(side->layout, groups), groups.grouped_rows(side->layout, side->*rows, grouping));
+    for (const SideRows& side : sides) {
+      sum += OwnedTuples::bytes(whole(side.layout, groups), groups.grouped_rows(side.layout, side.*rows, grouping));
     }
     return sum;
   };
@@ -48,79 +50,74 @@ size_t grouped_bytes(Device& device, const SideRows& build, const SideRows& prob
          cut.parts * StackAllocator::aligned(match) + (count_only ? 0 : kLeastStagedBytes);
 }
 
-TupleLayout LocalJoins::sent_layout(const Side& side) const {
-  return grouped() ? whole(side.rows.layout, *locals_[0]->device->primitives().hash_groups()) : side.rows.layout;
+TupleLayout Exchange::sent_layout(const Side& side) const {
+  return form_.grouped() ? whole(side.rows.layout, *lanes_[0].primitives().hash_groups()) : side.rows.layout;
 }
 
 /// Groups both relations and sends the groups to their owners. False, with nothing changed, where that is not to be done, there
 /// is no room for it, or a device would join many more tuples than the mean.
-bool LocalJoins::bring_grouped() {
+bool Exchange::bring_grouped() {
   if (!plan_groups()) return false;
-  const PhaseTimer timer(job_, "partition", 2 * (build_.bytes() + probe_.bytes()));
+  const PhaseTimer timer(job_, "partition", 2 * bytes());
   group_chunks();
   if (!place_groups()) {
-    grouping_ = {};
-    for (const auto& local : locals_) {
-      local->free_chunk();
-      for (Side* side : local->sides()) {
-        side->received = OwnedTuples();
-        side->parts.clear();
-        side->parcels.clear();
-      }
+    form_.grouping = {};
+    set_parts(planned_parts());
+    for (Lane& lane : lanes_) {
+      lane.free_chunks();
+      for (Side& side : lane.sides) side.forget_received();
     }
     return false;
   }
-  for (size_t p = 0; p < parts_; ++p) {
-    send(&Local::build, p, p + 1);
-    send(&Local::probe, p, p + 1);
-    for (const auto& local : locals_) local->sends->record(*local->sent[p]);
+  for (size_t p = 0; p < parts(); ++p) {
+    send(kBuild, p, p + 1);
+    send(kProbe, p, p + 1);
+    record_sent(p);
   }
   return true;
 }
 
 /// Decides on the groups. False where there are to be none, or no room for them.
-bool LocalJoins::plan_groups() {
+bool Exchange::plan_groups() {
   if (!resident()) return false;
-  for (const auto& local : locals_) {
-    Device& device = *local->device;
-    grouping_ = grouping_for(device, build_.layout, build_.size(), locals_.size(), cut_);
-    const size_t bytes =
-        grouped_bytes(device, local->build.rows, local->probe.rows, build_.size(), locals_.size(), cut_, count_only_);
-    const uint64_t most = std::max(local->build.rows.share, local->probe.rows.share);
-    if (!grouped() || most >= UINT32_MAX || bytes > device.memory().room_bytes()) {
-      grouping_ = {};
+  const uint64_t build_rows = relations_[kBuild].size();
+  for (const Lane& lane : lanes_) {
+    form_.grouping = grouping_for(*lane.device, form_.layouts[kBuild], build_rows, lanes_.size(), cut_);
+    const OfSides<SideRows> rows{lane.sides[kBuild].rows, lane.sides[kProbe].rows};
+    const size_t bytes = grouped_bytes(*lane.device, rows, build_rows, lanes_.size(), cut_, form_.count_only);
+    const uint64_t most = std::max(rows[kBuild].share, rows[kProbe].share);
+    if (!form_.grouped() || most >= UINT32_MAX || bytes > lane.memory().room_bytes()) {
+      form_.grouping = {};
       return false;
     }
   }
   return true;
 }
 
-void LocalJoins::group_chunks() {
-  std::vector<Stream*> streams;
-  for (const auto& local : locals_) streams.push_back(local->stream.get());
-  engine_.pool.parallel_for(locals_.size(), [&](uint64_t d) {
-    Local& local = *locals_[d];
-    HashGroups& groups = *local.device->primitives().hash_groups();
-    local.partition_scratch = allocate(local.device->memory(), groups.hash_group_scratch_bytes(grouping_));
-    for (const auto& [side, relation] : {std::pair(&local.build, &build_), std::pair(&local.probe, &probe_)}) {
-      const TupleView& chunk = relation->views[d];
-      side->chunk =
-          OwnedTuples(local.device->memory(), sent_layout(*side), groups.grouped_rows(relation->layout, chunk.size, grouping_));
-      side->group_begins.resize(grouping_.groups());
-      side->group_ends.resize(grouping_.groups());
-      groups.hash_group(relation->layout, chunk, grouping_, side->chunk.keys.data(), side->group_begins.data(),
-                        side->group_ends.data(), local.partition_scratch.data(), job_, *local.stream);
+void Exchange::group_chunks() {
+  engine_.pool.parallel_for(lanes_.size(), [&](uint64_t d) {
+    Lane& lane = lanes_[d];
+    HashGroups& groups = *lane.primitives().hash_groups();
+    lane.scratch = allocate(lane.memory(), groups.hash_group_scratch_bytes(form_.grouping));
+    for (const SideIndex s : {kBuild, kProbe}) {
+      Side& side = lane.sides[s];
+      const TupleLayout layout = form_.layouts[s];
+      const TupleView& chunk = relations_[s].views[d];
+      side.chunk = OwnedTuples(lane.memory(), sent_layout(side), groups.grouped_rows(layout, chunk.size, form_.grouping));
+      side.group_begins.resize(form_.grouping.groups());
+      side.group_ends.resize(form_.grouping.groups());
+      groups.hash_group(layout, chunk, form_.grouping, side.chunk.keys.data(), side.group_begins.data(), side.group_ends.data(),
+                        lane.scratch.data(), job_, lane.stream(kCut));
     }
   });
-  synchronize_all(streams);
-  job_.check();
-  for (const auto& local : locals_) local->partition_scratch = Buffer();
+  lanes_.wait(job_, kCut);
+  for (Lane& lane : lanes_) lane.scratch = Buffer();
 }
 
-bool LocalJoins::place_groups() {
-  for (Side Local::*side : {&Local::build, &Local::probe}) {
-    for (const auto& local : locals_) ((*local).*side).parcels.resize(parts_ + 1);
-    for (size_t owner = 0; owner < locals_.size(); ++owner) {
+bool Exchange::place_groups() {
+  for (const SideIndex side : {kBuild, kProbe}) {
+    for (Lane& lane : lanes_) lane.sides[side].parcels.resize(parts() + 1);
+    for (size_t owner = 0; owner < lanes_.size(); ++owner) {
       if (!place_groups(side, owner)) return false;
     }
   }
@@ -128,8 +125,9 @@ bool LocalJoins::place_groups() {
 }
 
 /// Gives each group its place at its owner, part by part: what is there already stays. False where that would have too much.
-bool LocalJoins::place_groups(Side Local::*side, size_t owner) {
-  Side& to = (*locals_[owner]).*side;
+bool Exchange::place_groups(SideIndex side, size_t owner) {
+  Lane& at = lanes_[owner];
+  Side& to = at.sides[side];
   const TupleLayout layout = sent_layout(to);
   struct Stretch {
     Side* from;
@@ -140,24 +138,23 @@ bool LocalJoins::place_groups(Side Local::*side, size_t owner) {
   std::vector<uint64_t> begins;  // of each part, among the rows received
   uint64_t received = 0;
   to.size = 0;
-  to.parts.resize(parts_);
-  for (size_t p = 0; p < parts_; ++p) {
-    const uint32_t first = part_begin(grouping_, locals_.size(), owner, p, parts_);
-    const uint32_t last = part_begin(grouping_, locals_.size(), owner, p + 1, parts_);
-    Side::Part& part = to.parts[p];
+  for (size_t p = 0; p < parts(); ++p) {
+    const uint32_t first = part_begin(form_.grouping, lanes_.size(), owner, p, parts());
+    const uint32_t last = part_begin(form_.grouping, lanes_.size(), owner, p + 1, parts());
+    JoinPart::Side& part = at.parts[p].sides[side];
     part.grouped = {to.rows.layout, first, last - first, std::vector<GroupedTuples::Fragment>(2), 0};
     GroupedTuples::Fragment &here = part.grouped.fragments[0], &others = part.grouped.fragments[1];
     begins.push_back(received);
-    for (const auto& sender : locals_) {
-      Side& from = (*sender).*side;
+    for (Lane& sender : lanes_) {
+      Side& from = sender.sides[side];
       const bool stays = &from == &to;
       GroupedTuples::Fragment& fragment = stays ? here : others;
       const uint64_t source = from.group_begins[first], rows = from.group_ends[last - 1] - source;
-      const uint64_t at = stays ? 0 : received - begins[p];
+      const uint64_t begin = stays ? 0 : received - begins[p];
       for (uint32_t group = first; group < last; ++group) {
         part.size += from.group_ends[group] - from.group_begins[group];
-        fragment.begins.push_back(static_cast<uint32_t>(at + from.group_begins[group] - source));
-        fragment.ends.push_back(static_cast<uint32_t>(at + from.group_ends[group] - source));
+        fragment.begins.push_back(static_cast<uint32_t>(begin + from.group_begins[group] - source));
+        fragment.ends.push_back(static_cast<uint32_t>(begin + from.group_ends[group] - source));
       }
       if (stays) {
         here.tuples = to.chunk.span.slice(layout, source, source + rows).keys;
@@ -171,11 +168,12 @@ bool LocalJoins::place_groups(Side Local::*side, size_t owner) {
     to.size += part.size;
   }
   if (to.size > to.rows.joined) return false;
-  Device& device = *locals_[owner]->device;
-  if (OwnedTuples::bytes(layout, received) > device.memory().room_bytes()) return false;
-  to.received = OwnedTuples(device.memory(), layout, received);
+  if (OwnedTuples::bytes(layout, received) > at.memory().room_bytes()) return false;
+  to.received = OwnedTuples(at.memory(), layout, received);
   const TupleSpan& room = to.received.span;
-  for (size_t p = 0; p < parts_; ++p) to.parts[p].grouped.fragments[1].tuples = room.slice(layout, begins[p], received).keys;
+  for (size_t p = 0; p < parts(); ++p) {
+    at.parts[p].sides[side].grouped.fragments[1].tuples = room.slice(layout, begins[p], received).keys;
+  }
   for (const Stretch& stretch : stretches) {
     if (stretch.rows == 0) continue;
     stretch.from->parcels[stretch.part].push_back(
