@@ -1,6 +1,7 @@
 #include "flow/spilled_tuples.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace warpjoin {
 namespace {
@@ -41,6 +42,7 @@ SpilledTuples::Piece& SpilledTuples::add(uint64_t number, PartitionRange range, 
   piece = {block.span(layout_, block.size, block.size + size), range, {}};
   block.size += size;
   size_ += size;
+  begins_.clear();
   return piece;
 }
 
@@ -55,12 +57,19 @@ std::pair<uint64_t, uint64_t> SpilledTuples::Piece::rows_of(PartitionRange wante
 }
 
 uint64_t SpilledTuples::size_of(PartitionRange range) const {
-  uint64_t size = 0;
-  for (const auto& [number, piece] : pieces_) {
-    const auto [begin, end] = piece.rows_of(range);
-    size += end - begin;
+  if (begins_.empty()) {
+    uint32_t partitions = 0;
+    for (const auto& [number, piece] : pieces_) partitions = std::max(partitions, piece.range.end);
+    begins_.resize(partitions + size_t{1});
+    for (const auto& [number, piece] : pieces_) {
+      for (uint32_t p = piece.range.begin; p < piece.range.end; ++p) {
+        begins_[p + 1] += piece.offsets[p + 1 - piece.range.begin] - piece.offsets[p - piece.range.begin];
+      }
+    }
+    std::partial_sum(begins_.begin(), begins_.end(), begins_.begin());
   }
-  return size;
+  const auto at = [&](uint32_t partition) { return begins_[std::min<size_t>(partition, begins_.size() - 1)]; };
+  return at(range.end) - at(range.begin);
 }
 
 std::vector<TupleView> SpilledTuples::views_of(PartitionRange range) const {

@@ -43,7 +43,7 @@ class SpilledTuples {
   /// The room for what was expected.
   TupleView expected_room() const;
   uint64_t size() const { return size_; }
-  /// Tuples of these partitions.
+  /// Tuples of these partitions. As views_of(), from one thread at a time.
   uint64_t size_of(PartitionRange range) const;
   /// Where they are, a view for each piece that has some, in the order of their numbers.
   std::vector<TupleView> views_of(PartitionRange range) const;
@@ -64,6 +64,7 @@ class SpilledTuples {
   std::vector<Block> blocks_;  // the last one is filled
   std::map<uint64_t, Piece> pieces_;
   uint64_t size_ = 0;
+  mutable std::vector<uint64_t> begins_;  // of each partition among all tuples, and the end; none: they have to be counted
 };
 
 }  // namespace warpjoin
