@@ -143,7 +143,8 @@ TEST_P(JoinRounds, JoinInBlocksWhatNoDeviceHolds) {
   }
 }
 
-/// One key has most of either side. Rows without a match are not the same ones on any two blocks' sides.
+/// One key has most of either side, and no device has room for it. A full join can't go on then: it asks both sides which rows
+/// have no match.
 TEST_P(JoinRounds, CountInBlocksPairsOfAKeyThatFillsBothSides) {
   const auto [devices, place] = GetParam();
   constexpr uint64_t kHot = 70'000, kOthers = 5000;
