@@ -361,32 +361,6 @@ void report_case(const std::string& join, const std::string& name, const Case& o
                         ", \"right\": " + (of.good ? "true" : "false") + ", \"phases\": {" + of.phases + "}}");
 }
 
-/// Blocks that an engine keeps for what it allocates next; pinned, unless they are ordinary memory.
-class KeptMemory {
- public:
-  KeptMemory(Engine& engine, const std::vector<size_t>& blocks, bool pinned) : device_(*engine.devices[0]) {
-    std::vector<HostBuffer> held;
-    held.push_back(engine.memory->allocate(size_t{1} << 30, "room beside them"));  // the first to go when something else needs it
-    for (const size_t bytes : blocks) {
-      const HostBuffer& block = held.emplace_back(engine.memory->allocate(bytes, "kept memory"));
-      engine.pool.for_blocks(bytes, size_t{2} << 20, Job(),
-                             [&](uint64_t begin, uint64_t end) { std::memset(block.as<char>() + begin, 0, end - begin); });
-      if (!pinned) continue;
-      device_.pin(block.data(), bytes);
-      pinned_.push_back(block.data());
-    }
-  }
-  ~KeptMemory() {
-    for (void* block : pinned_) device_.unpin(block);
-  }
-  KeptMemory(const KeptMemory&) = delete;
-  KeptMemory& operator=(const KeptMemory&) = delete;
-
- private:
-  Device& device_;
-  std::vector<void*> pinned_;
-};
-
 /// What a hash join by `plan` takes at once of host memory: the columns of its result, and of what lies there between its rounds.
 std::vector<size_t> host_blocks(Engine& engine, const Workload& load, const HashJoinPlan& plan, const JoinRequest& request) {
   std::vector<size_t> blocks(request.count_only ? 0 : 2, load.probe * load.bytes);

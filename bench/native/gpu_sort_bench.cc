@@ -181,9 +181,7 @@ void measure_host_to_host(Engine& engine, LinkSpeeds& links, const Options& opti
     in_core({8, 0}, {in.at(0), nullptr, 0, options.keys}, {out.at(0), nullptr, options.keys});
   }
   if (options.keys && options.chunksets) {
-    Pinned spill(device, options.keys * sizeof(uint64_t));
-    fill(engine.pool, spill, [](uint64_t) { return 0; });
-    spill.pin();
+    const KeptMemory spilled(engine, {options.keys * sizeof(uint64_t)}, true);
     const TupleLayout layout{8, 0};
     const std::vector<uint64_t> ends =
         bench::sort_plan(engine, ceilings.back().devices, layout, options.keys, options.chunksets).chunkset_ends;
@@ -197,8 +195,7 @@ void measure_host_to_host(Engine& engine, LinkSpeeds& links, const Options& opti
           to,
           [=](const Ceilings& best) { return 1e3 * 2 * 2 * bytes / best.both; },
           [&](const auto& devices, Job& job) {
-            sorting::spilled_sample_sort(engine, layout, devices, from, 0, ends, {spill.at(0), nullptr, options.keys}, to,
-                                         ~uint64_t{0}, job);
+            sorting::spilled_sample_sort(engine, layout, devices, from, 0, ends, to, ~uint64_t{0}, job);
           },
           {},
           {}});

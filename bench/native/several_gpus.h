@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <functional>
 #include <new>
 #include <string>
@@ -153,6 +154,32 @@ struct Ceilings {
     both = std::max(both, ceiling(engine, devices, in, out, true, true));
     for (Device* device : devices) device->memory().release();
   }
+};
+
+/// Blocks that an engine keeps for what it allocates next; pinned, unless they are ordinary memory.
+class KeptMemory {
+ public:
+  KeptMemory(Engine& engine, const std::vector<size_t>& blocks, bool pinned) : device_(*engine.devices[0]) {
+    std::vector<HostBuffer> held;
+    held.push_back(engine.memory->allocate(size_t{1} << 30, "room beside them"));  // the first to go when something else needs it
+    for (const size_t bytes : blocks) {
+      const HostBuffer& block = held.emplace_back(engine.memory->allocate(bytes, "kept memory"));
+      engine.pool.for_blocks(bytes, size_t{2} << 20, Job(),
+                             [&](uint64_t begin, uint64_t end) { std::memset(block.as<char>() + begin, 0, end - begin); });
+      if (!pinned) continue;
+      device_.pin(block.data(), bytes);
+      pinned_.push_back(block.data());
+    }
+  }
+  ~KeptMemory() {
+    for (void* block : pinned_) device_.unpin(block);
+  }
+  KeptMemory(const KeptMemory&) = delete;
+  KeptMemory& operator=(const KeptMemory&) = delete;
+
+ private:
+  Device& device_;
+  std::vector<void*> pinned_;
 };
 
 }  // namespace warpjoin
