@@ -35,7 +35,7 @@ uint32_t partitions_of(HashCut cut, size_t devices, size_t i, Device& device) {
 size_t exchange_bytes(Device& device, const OfSides<SideRows>& sides, uint32_t partitions, size_t devices, HashCut cut,
                       bool count_only, bool resident) {
   Primitives& primitives = device.primitives();
-  const auto& [build, probe] = sides;
+  const SideRows &build = sides[kBuild], &probe = sides[kProbe];
   const auto both = [&](uint64_t SideRows::*rows) {
     return OwnedTuples::bytes(build.layout, build.*rows) + OwnedTuples::bytes(probe.layout, probe.*rows);
   };

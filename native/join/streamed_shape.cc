@@ -286,6 +286,7 @@ Shape crowded_shape_for(std::span<Device* const> devices, Shape whole) {
 
 Shape blocked_shape_for(std::span<Device* const> devices, Shape whole, uint64_t build_rows) {
   whole.crowded = true;
+  build_rows = std::min(build_rows, whole.wave_rows * (HashBuildPlan::kMostPieces - 1));
   for (;; build_rows -= build_rows / 8) {
     whole.build_rows = build_rows;
     whole.keep(devices[0]->primitives(), build_rows);
