@@ -1,7 +1,7 @@
 // Joins on several GPUs, each beside what bounds it in the same run:
 //
-//   warpjoin_gpu_join_scaling_bench [--resident N] [--b N] [--a N] [--merge N] [--home N] [--ooc N] [--limit BYTES] [--runs N]
-//   [--json FILE]
+//   warpjoin_gpu_join_scaling_bench [--resident N] [--b N] [--a N] [--merge N] [--home N] [--ooc N] [--ooc-a N] [--skew N]
+//   [--limit BYTES] [--runs N] [--json FILE]
 //
 // Resident: 2^27 tuples a side a GPU (N; 0: not at all), 8-byte keys and payloads, unique build keys, each probe tuple with a
 // match, from device memory to device memory, key and both payloads written. On 1, 2, 4 and 8 GPUs, compared with as many times
@@ -21,12 +21,17 @@
 //
 // Out of core: the same, each GPU with its share of the memory that the build side alone takes, or with --limit bytes, in as few
 // rounds as that holds. The floor is the build side, the probe side and what was spilled, each with what goes home meanwhile
-// (passes_of). All of it is pinned, or in ordinary memory.
+// (passes_of). All of it is pinned, or in ordinary memory. With --ooc-a N (0: not) workload A of N probe tuples, too.
+//
+// Skewed: the same of N tuples a side (0: not at all), beside which keys of one side are drawn: by Zipf's law with exponent 1; or
+// one of two tuples has a key whose partition is the first of all, or the last. The other side has each key once, and is the
+// build side, or the probe side. All of it is in ordinary memory. The floor is that of even keys.
 //
 // After the last run every row is checked on the host: that its payloads are partners, and the sums of both.
 #include <unistd.h>
 
 #include <atomic>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
@@ -47,7 +52,8 @@ namespace warpjoin {
 namespace {
 
 struct Options {
-  uint64_t resident = uint64_t{1} << 27, b = 2'000'000'000, a = 10'000'000'000, home = 250'000'000, ooc = 250'000'000, limit = 0;
+  uint64_t resident = uint64_t{1} << 27, b = 2'000'000'000, a = 10'000'000'000, home = 250'000'000, ooc = 250'000'000, ooc_a = 0,
+           skew = 0, limit = 0;
   unsigned merge = 1, runs = 3;
   std::string json;
 };
@@ -57,22 +63,39 @@ uint64_t key_of(uint64_t number, uint8_t bytes) {
   return bytes == 4 ? static_cast<uint32_t>(number * 0x9E3779B1 + 12345) : mix_key(number * 0xBF58476D1CE4E5B9 + 12345);
 }
 
+/// How often the probe side has a key.
+enum class Keys : uint8_t { even, zipf, hot_first, hot_last };
+
 /// Build tuple i has key_of(i) and payload i; probe tuple j the key of its partner and payload j, cut to its width.
 struct Workload {
   uint8_t bytes;  ///< of keys and of payloads
   uint64_t build, probe;
   uint64_t factor;
+  Keys keys = Keys::even;
+  uint64_t hot = 0;  ///< the build tuple whose key every other probe tuple has, where one is hot
 
   /// `probe` is a multiple of `build`, and both are even.
   Workload(uint8_t bytes, uint64_t build, uint64_t probe) : bytes(bytes), build(build), probe(probe) {
     factor = static_cast<uint64_t>(static_cast<double>(probe) * 0.6180339887498949) | 1;
     while (std::gcd(factor, probe) != 1) factor += 2;
   }
+  Workload(uint8_t bytes, uint64_t build, uint64_t probe, Keys drawn) : Workload(bytes, build, probe) {
+    keys = drawn;
+    const uint64_t part = drawn == Keys::hot_last ? 0xFFF : 0;
+    while (mix_key(key_of(hot, bytes)) >> 52 != part) ++hot;
+  }
 
   TupleLayout layout() const { return {bytes, bytes}; }
   uint64_t words() const { return (build + probe) * 2 * bytes / 8; }
-  /// A permutation of the probe tuples, folded: each build tuple has as many.
-  uint64_t partner(uint64_t j) const { return static_cast<uint64_t>(static_cast<unsigned __int128>(j) * factor % probe) % build; }
+  uint64_t partner(uint64_t j) const {
+    if (keys == Keys::zipf) {  // the inverse of its distribution, as if ranks were dense
+      const double share = static_cast<double>(mix_key(j) >> 11) * 0x1p-53;
+      return std::min(build, static_cast<uint64_t>(std::exp(share * std::log(static_cast<double>(build) + 1)))) - 1;
+    }
+    if (keys != Keys::even && j % 2) return hot;
+    // A permutation of the probe tuples, folded: each build tuple has as many.
+    return static_cast<uint64_t>(static_cast<unsigned __int128>(j) * factor % probe) % build;
+  }
   /// Element e of the columns, one behind the other: build keys, build payloads, probe keys, probe payloads.
   uint64_t element(uint64_t e) const {
     if (e < build) return key_of(e, bytes);
@@ -131,7 +154,9 @@ class RowCheck {
     rows_ += size;
   }
   bool right() const {
-    return rows_ == load_.probe && wrong_ == 0 && build_sum_ == load_.build_sum() && probe_sum_ == load_.probe_sum();
+    // Where keys are drawn, the sum of build payloads follows from those of the probe side.
+    const bool builds = load_.keys != Keys::even || build_sum_ == load_.build_sum();
+    return rows_ == load_.probe && wrong_ == 0 && builds && probe_sum_ == load_.probe_sum();
   }
 
  private:
@@ -362,15 +387,20 @@ void report_case(const std::string& join, const std::string& name, const Case& o
 }
 
 /// What a hash join by `plan` takes at once of host memory: the columns of its result, and of what lies there between its rounds.
-std::vector<size_t> host_blocks(Engine& engine, const Workload& load, const HashJoinPlan& plan, const JoinRequest& request) {
+std::vector<size_t> host_blocks(Engine& engine, const Workload& load, const JoinKeys& keys, const HashJoinPlan& plan,
+                                const JoinRequest& request) {
   std::vector<size_t> blocks(request.count_only ? 0 : 2, load.probe * load.bytes);
   if (plan.rounds == 1) return blocks;
   const std::vector<Device*> devices = engine.select(plan.devices);
-  const streaming::Shape whole(load.layout(), load.build, load.layout(), load.probe, request, devices.size());
+  const TupleLayout layout = load.layout();
+  streaming::Shape whole(layout, load.build, layout, load.probe, request, devices.size());
+  const TupleView *build = &keys.left.tuples.view, *probe = &keys.right.tuples.view;
+  if (!request.build_left) std::swap(build, probe);
+  whole.samples = streaming::sampled(layout, *build, layout, *probe);
   const streaming::Shape shape = streaming::shape_for(devices, whole, plan.rounds);
-  for (const uint64_t rows : {load.build, load.probe}) {
+  for (const bool of_build : {true, false}) {
     for (size_t column = 0; column < (request.count_only ? 1 : 2); ++column) {
-      blocks.push_back(shape.spilled_rows(rows) * load.bytes);
+      blocks.push_back(shape.spilled_rows(of_build) * load.bytes);
     }
   }
   return blocks;
@@ -442,7 +472,7 @@ void measure_pinned(Engine& engine, const char* name, const Workload& load, cons
   std::vector<Case> cases;
   const size_t budget = bench::device_budget(devices);
   const HashJoinPlan plan = bench::hash_join_plan(engine, devices, keys, {}, budget);
-  const KeptMemory kept(engine, host_blocks(engine, load, plan, {}), true);
+  const KeptMemory kept(engine, host_blocks(engine, load, keys, plan, {}), true);
   cases.push_back(home_case(engine, in_rounds("hash, payloads", plan), "pinned", load, keys, {}, plan, budget));
   const JoinRequest count{.count_only = true};
   const HashJoinPlan count_plan = bench::hash_join_plan(engine, devices, keys, count, budget);
@@ -466,17 +496,16 @@ void measure_pinned(Engine& engine, const char* name, const Workload& load, cons
   for (const Case& each : cases) report_case("pinned", std::string("pinned ") + name, each, load, best, workload, report);
 }
 
-/// `out_of_core`: with as much memory as the build side alone takes, or the one given.
-void measure_home(Engine& whole, EngineConfig config, bool out_of_core, const Options& options, Report& report) {
-  const char* const name = out_of_core ? "out of core" : "home";
-  const uint64_t side = (out_of_core ? options.ooc : options.home) / 2 * 2;
-  const Workload load(8, side, side);
+/// A join into host memory, and where its input and result are.
+struct HomeCase {
+  bool pinned;
+  JoinRequest request;
+};
+
+/// `config`: of the engines that join. `more`: members of the cases' JSON objects.
+void measure_home(Engine& whole, const EngineConfig& config, const std::string& name, const Workload& load,
+                  const std::vector<HomeCase>& joins, const std::string& more, const Options& options, Report& report) {
   const std::vector<Device*> devices = first_devices(whole, whole.devices.size());
-  size_t budget = bench::device_budget(devices);
-  if (out_of_core) {
-    budget = options.limit ? options.limit : load.build * load.layout().tuple_bytes() / devices.size();
-    config.device_memory_limit_bytes = budget;
-  }
   Pinned in(*devices[0], load.words() * 8), out(*devices[0], std::min(load.words() * 8, devices.size() << 31));
   load.fill(whole.pool, in);
   fill(whole.pool, out, [](uint64_t) { return 0; });
@@ -485,29 +514,51 @@ void measure_home(Engine& whole, EngineConfig config, bool out_of_core, const Op
   const JoinKeys keys = keys_of(load, in);
   Ceilings best{devices};
   std::vector<Case> cases;
-  for (const bool pinned : {true, false}) {
+  for (const HomeCase& join : joins) {
     Engine engine(config);
     const std::vector<Device*> own = first_devices(engine, engine.devices.size());
-    const auto plan_of = [&](const JoinRequest& request) { return bench::hash_join_plan(engine, own, keys, request, budget); };
-    for (const bool count_only : {false, true}) {
-      const JoinRequest request{.count_only = count_only};
-      const HashJoinPlan plan = plan_of(request);
-      const KeptMemory kept(engine, host_blocks(engine, load, plan, request), pinned);
-      Case each = home_case(engine, count_only ? "hash, count" : "hash, payloads", pinned ? "pinned" : "ordinary", load, keys,
-                            request, plan, budget);
-      best.measure(whole, in, out);
-      if (!pinned) in.unpin();
-      each.measure(options.runs);
-      each.run = nullptr;  // it refers to this engine
-      cases.push_back(std::move(each));
-      for (Device* device : own) device->memory().release();
-      in.pin();
-    }
+    const size_t budget = bench::device_budget(own);
+    const HashJoinPlan plan = bench::hash_join_plan(engine, own, keys, join.request, budget);
+    const KeptMemory kept(engine, host_blocks(engine, load, keys, plan, join.request), join.pinned);
+    Case each = home_case(engine, join.request.count_only ? "hash, count" : "hash, payloads", join.pinned ? "pinned" : "ordinary",
+                          load, keys, join.request, plan, budget);
     best.measure(whole, in, out);
+    if (!join.pinned) in.unpin();
+    each.measure(options.runs);
+    each.run = nullptr;  // it refers to this engine
+    cases.push_back(std::move(each));
+    in.pin();
   }
+  best.measure(whole, in, out);
   std::printf("%zu GPUs: H2D %.1f, D2H %.1f, both %.1f GB/s\n", devices.size(), best.h2d / 1e9, best.d2h / 1e9, best.both / 1e9);
   const std::string limit = ", \"deviceLimitBytes\": " + std::to_string(config.device_memory_limit_bytes);
-  for (const Case& each : cases) report_case(name, name, each, load, best, limit, report);
+  for (const Case& each : cases) report_case(name, name, each, load, best, limit + more, report);
+}
+
+/// Payloads and a count, from pinned and from ordinary memory.
+const std::vector<HomeCase> kHomeCases{{true, {}}, {true, {.count_only = true}}, {false, {}}, {false, {.count_only = true}}};
+
+/// With as much memory on each device as the build side alone takes of all, or the one given.
+EngineConfig out_of_core(EngineConfig config, const Workload& load, const Options& options) {
+  config.device_memory_limit_bytes =
+      options.limit ? options.limit : load.build * load.layout().tuple_bytes() / config.gpus.size();
+  return config;
+}
+
+void measure_skewed(Engine& whole, const EngineConfig& config, const Options& options, Report& report) {
+  const uint64_t side = options.skew / 2 * 2;
+  const auto measure = [&](Keys drawn, const char* keys, bool build_left) {
+    const Workload load(8, side, side, drawn);
+    const std::string name = std::string(keys) + ", " + (build_left ? "probe" : "build") + " side";
+    measure_home(whole, out_of_core(config, load, options), "skewed", load, {{false, {.build_left = build_left}}},
+                 ", \"keys\": \"" + name + "\"", options, report);
+  };
+  measure(Keys::even, "even", true);
+  for (const bool build_left : {true, false}) {
+    measure(Keys::zipf, "Zipf 1", build_left);
+    measure(Keys::hot_first, "hot, in the first partition", build_left);
+    measure(Keys::hot_last, "hot, in the last partition", build_left);
+  }
 }
 
 int run(const Options& options) {
@@ -517,11 +568,18 @@ int run(const Options& options) {
   config.memory_limit_bytes = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGE_SIZE)) / 2;
   Engine engine(config);
   Report report;
+  const auto workload_b = [](uint64_t tuples) { return Workload(8, tuples / 2 * 2, tuples / 2 * 2); };
+  const auto workload_a = [](uint64_t tuples) { return Workload(4, tuples / 20 * 2, tuples / 20 * 20); };
   if (options.resident) measure_resident(engine, options, report);
-  if (options.b) measure_pinned(engine, "B", Workload(8, options.b / 2 * 2, options.b / 2 * 2), options, report);
-  if (options.home) measure_home(engine, config, false, options, report);
-  if (options.ooc) measure_home(engine, config, true, options, report);
-  if (options.a) measure_pinned(engine, "A", Workload(4, options.a / 20 * 2, options.a / 20 * 20), options, report);
+  if (options.b) measure_pinned(engine, "B", workload_b(options.b), options, report);
+  const auto measure_out_of_core = [&](const Workload& load) {
+    measure_home(engine, out_of_core(config, load, options), "out of core", load, kHomeCases, "", options, report);
+  };
+  if (options.home) measure_home(engine, config, "home", workload_b(options.home), kHomeCases, "", options, report);
+  if (options.ooc) measure_out_of_core(workload_b(options.ooc));
+  if (options.ooc_a) measure_out_of_core(workload_a(options.ooc_a));
+  if (options.skew) measure_skewed(engine, config, options, report);
+  if (options.a) measure_pinned(engine, "A", workload_a(options.a), options, report);
   return report.write(options.json, engine);
 }
 
@@ -538,6 +596,8 @@ int main(int argc, char** argv) {
                          {"--merge", &options.merge, 0},
                          {"--home", &options.home, 0},
                          {"--ooc", &options.ooc, 0},
+                         {"--ooc-a", &options.ooc_a, 0},
+                         {"--skew", &options.skew, 0},
                          {"--limit", &options.limit, 0},
                          {"--runs", &options.runs},
                          {"--json", &options.json}},

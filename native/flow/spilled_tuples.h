@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/host_memory.h"
+#include "core/sharding.h"
 #include "core/tuples.h"
 
 namespace warpjoin {
@@ -15,6 +16,13 @@ namespace warpjoin {
 /// Consecutive partitions of one relation: of hashes, or key ranges.
 struct PartitionRange {
   uint32_t begin = 0, end = 0;
+
+  uint32_t size() const { return end - begin; }
+  /// The i-th of `shares` even ones.
+  PartitionRange share(size_t shares, size_t i) const {
+    const auto at = [&](size_t share) { return begin + static_cast<uint32_t>(share_begin(size(), shares, share)); };
+    return {at(i), at(i + 1)};
+  }
 };
 
 /// One relation's tuples, piece by piece. A piece has some consecutive partitions, in order. They are read once all are there.

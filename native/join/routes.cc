@@ -38,10 +38,10 @@ std::vector<uint64_t> KeySample::rows_of_partitions(uint32_t bits, uint64_t rows
   return expected;
 }
 
-Routes::Routes(size_t devices, const RoutedSide& build, const RoutedSide& probe, bool replicate)
+Routes::Routes(size_t devices, PartitionRange partitions, const RoutedSide& build, const RoutedSide& probe, bool replicate)
     : devices_(devices),
-      partitions_(static_cast<uint32_t>(build.rows.size())),
-      routes_(partitions_, replicate ? Route::probe_stays : Route::to_owner),
+      partitions_(partitions),
+      routes_(partitions.size(), replicate ? Route::probe_stays : Route::to_owner),
       replicates_(replicate) {
   if (!replicate && devices > 1) split_heavy(build, probe);
   splits_ = std::any_of(routes_.begin(), routes_.end(), [](Route route) { return route != Route::to_owner; });
@@ -50,7 +50,7 @@ Routes::Routes(size_t devices, const RoutedSide& build, const RoutedSide& probe,
       auto& lists = ranges_[of_build ? 0 : 1][sent ? 1 : 0];
       lists.resize(devices);
       for (size_t to = 0; to < devices; ++to) {
-        for (uint32_t p = 0; p < partitions_; ++p) {
+        for (uint32_t p = partitions_.begin; p < partitions_.end; ++p) {
           if (!goes(of_build, p, sent, to)) continue;
           if (lists[to].empty() || lists[to].back().end < p) lists[to].push_back({p, p});
           lists[to].back().end = p + 1;
@@ -60,25 +60,21 @@ Routes::Routes(size_t devices, const RoutedSide& build, const RoutedSide& probe,
   }
   for (size_t d = 0; d < devices; ++d) {
     uint64_t kept = 0;
-    for (uint32_t p = 0; p < partitions_; ++p) {
-      if (routes_[p] == Route::build_stays) {
-        kept += build.rows[p] / devices + 1;
+    for (uint32_t p = partitions_.begin; p < partitions_.end; ++p) {
+      const uint64_t rows = build.rows[p - partitions_.begin];
+      if (route_of(p) == Route::build_stays) {
+        kept += rows / devices + 1;
       } else if (goes(true, p, true, d)) {
-        kept += build.rows[p];
+        kept += rows;
       }
     }
     most_kept_ = std::max(most_kept_, kept);
   }
 }
 
-PartitionRange Routes::owned(size_t device) const {
-  return {static_cast<uint32_t>(share_begin(partitions_, devices_, device)),
-          static_cast<uint32_t>(share_begin(partitions_, devices_, device + 1))};
-}
-
 /// Whether a side's tuples of a partition go to a device: from another one, or those that it has itself.
 bool Routes::goes(bool build, uint32_t partition, bool from_other, size_t to) const {
-  switch (routes_[partition]) {
+  switch (route_of(partition)) {
     case Route::to_owner: return owns(to, partition);
     case Route::build_stays: return !build || !from_other;
     case Route::probe_stays: return build || !from_other;
@@ -88,13 +84,14 @@ bool Routes::goes(bool build, uint32_t partition, bool from_other, size_t to) co
 
 /// Where a device would have an eighth more to join than the mean, its heaviest partition stays where it is.
 void Routes::split_heavy(const RoutedSide& build_side, const RoutedSide& probe_side) {
-  const std::vector<uint64_t>&build = build_side.rows, &probe = probe_side.rows;
+  const auto build = [&](uint32_t p) { return build_side.rows[p - partitions_.begin]; };
+  const auto probe = [&](uint32_t p) { return probe_side.rows[p - partitions_.begin]; };
   std::vector<uint64_t> joined(devices_);
   std::vector<bool> has_more(devices_, true);  // partitions that may be split
   for (size_t d = 0; d < devices_; ++d) {
-    for (uint32_t p = owned(d).begin; p < owned(d).end; ++p) joined[d] += build[p] + probe[p];
+    for (uint32_t p = owned(d).begin; p < owned(d).end; ++p) joined[d] += build(p) + probe(p);
   }
-  const auto rows_of = [&](uint32_t p) { return std::max(build[p], probe[p]); };
+  const auto rows_of = [&](uint32_t p) { return std::max(build(p), probe(p)); };
   for (;;) {
     const uint64_t mean = std::accumulate(joined.begin(), joined.end(), uint64_t{0}) / devices_;
     size_t owner = devices_;
@@ -102,15 +99,15 @@ void Routes::split_heavy(const RoutedSide& build_side, const RoutedSide& probe_s
       if (has_more[d] && (owner == devices_ || joined[d] > joined[owner])) owner = d;
     }
     if (owner == devices_ || joined[owner] <= mean + mean / 8 + kLeastTuples) return;
-    uint32_t heaviest = partitions_;
+    uint32_t heaviest = partitions_.end;
     for (uint32_t p = owned(owner).begin; p < owned(owner).end; ++p) {
-      const bool may = routes_[p] == Route::to_owner && (build[p] > probe[p] ? build_side : probe_side).may_stay;
-      if (may && (heaviest == partitions_ || rows_of(p) > rows_of(heaviest))) heaviest = p;
+      const bool may = route_of(p) == Route::to_owner && (build(p) > probe(p) ? build_side : probe_side).may_stay;
+      if (may && (heaviest == partitions_.end || rows_of(p) > rows_of(heaviest))) heaviest = p;
     }
-    has_more[owner] = heaviest < partitions_ && rows_of(heaviest) >= kLeastTuples;
+    has_more[owner] = heaviest < partitions_.end && rows_of(heaviest) >= kLeastTuples;
     if (!has_more[owner]) continue;
-    const uint64_t rows = rows_of(heaviest), copied = std::min(build[heaviest], probe[heaviest]);
-    routes_[heaviest] = build[heaviest] > probe[heaviest] ? Route::build_stays : Route::probe_stays;
+    const uint64_t rows = rows_of(heaviest), copied = std::min(build(heaviest), probe(heaviest));
+    routes_[heaviest - partitions_.begin] = build(heaviest) > probe(heaviest) ? Route::build_stays : Route::probe_stays;
     joined[owner] -= rows + copied;
     for (uint64_t& there : joined) there += rows / devices_ + copied;
   }

@@ -28,7 +28,7 @@ class KeySample {
 
 /// A side's tuples of some partitions.
 struct RoutedSide {
-  std::vector<uint64_t> rows;  ///< of each partition
+  std::vector<uint64_t> rows;  ///< of each of them
   bool may_stay = false;       ///< whether those of a heavy one may stay where they are
 };
 
@@ -37,18 +37,18 @@ struct RoutedSide {
 class Routes {
  public:
   Routes() = default;
-  /// Sides have the same partitions. `replicate`: all of the probe side stay, which may.
-  Routes(size_t devices, const RoutedSide& build, const RoutedSide& probe, bool replicate = false);
+  /// `replicate`: all of the probe side stay, which may.
+  Routes(size_t devices, PartitionRange partitions, const RoutedSide& build, const RoutedSide& probe, bool replicate = false);
 
   /// The partitions of a side that a device sends to another, or keeps.
   const std::vector<PartitionRange>& of(bool build, size_t from, size_t to) const {
     return ranges_[build ? 0 : 1][from == to ? 0 : 1][to];
   }
   /// All that a device joins some tuples of.
-  PartitionRange all_of(size_t device) const { return splits_ ? PartitionRange{0, partitions_} : owned(device); }
+  PartitionRange all_of(size_t device) const { return splits_ ? partitions_ : owned(device); }
   /// Whether a side's tuples of a partition stay where they are, which some other device owns.
   bool split(bool build, uint32_t partition, size_t device) const {
-    const bool stays = routes_[partition] == (build ? Route::build_stays : Route::probe_stays);
+    const bool stays = route_of(partition) == (build ? Route::build_stays : Route::probe_stays);
     return stays && !replicates_ && !owns(device, partition);
   }
   bool splits() const { return splits_ && !replicates_; }
@@ -56,15 +56,16 @@ class Routes {
   uint64_t most_kept() const { return most_kept_; }
 
  private:
-  PartitionRange owned(size_t device) const;
+  PartitionRange owned(size_t device) const { return partitions_.share(devices_, device); }
   bool owns(size_t device, uint32_t partition) const { return owned(device).begin <= partition && partition < owned(device).end; }
   enum class Route : uint8_t { to_owner, build_stays, probe_stays };
+  Route route_of(uint32_t partition) const { return routes_[partition - partitions_.begin]; }
   void split_heavy(const RoutedSide& build, const RoutedSide& probe);
   bool goes(bool build, uint32_t partition, bool from_other, size_t to) const;
 
   size_t devices_ = 0;
-  uint32_t partitions_ = 0;
-  std::vector<Route> routes_;
+  PartitionRange partitions_;
+  std::vector<Route> routes_;  // of each
   bool splits_ = false, replicates_ = false;
   uint64_t most_kept_ = 0;
   std::array<std::array<std::vector<std::vector<PartitionRange>>, 2>, 2> ranges_;  // by side; kept or sent; device

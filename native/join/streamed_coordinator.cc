@@ -31,7 +31,7 @@ void Coordinator::swap_sides() {
 
 HostCopy Coordinator::spill(bool of_build, uint64_t number, const Room::Cut& cut) {
   const TupleLayout layout = of_build ? shape.build : shape.probe;
-  const PartitionRange left{shape.cached, shape.partitions()};
+  const PartitionRange left = shape.spilled();
   const TupleView tuples = cut.of(layout, left);
   SpilledTuples::Piece& piece = (of_build ? build_spilled : probe_spilled)->add(number, left, tuples.size);
   for (uint32_t p = left.begin; p <= left.end; ++p) piece.offsets.push_back(cut.offsets[p] - cut.offsets[left.begin]);

@@ -62,11 +62,12 @@ class StreamedJoin {
     shared_.job.add_planned(work(shape) - (shared_.lanes ? work(shared_.shape) : 0));
     shared_.shape = shape;
     shared_.build_spilled.reset(), shared_.probe_spilled.reset();
-    const auto spilled = [&](TupleLayout layout, uint64_t rows) {
-      return std::make_unique<SpilledTuples>(*engine_.memory, layout, shape.spilled_rows(rows), "the spilled tuples of a join");
+    const auto spilled = [&](bool of_build) {
+      return std::make_unique<SpilledTuples>(*engine_.memory, of_build ? shape.build : shape.probe, shape.spilled_rows(of_build),
+                                             "the spilled tuples of a join");
     };
-    shared_.build_spilled = spilled(shape.build, shape.build_rows);
-    shared_.probe_spilled = spilled(shape.probe, shape.probe_rows);
+    shared_.build_spilled = spilled(true);
+    shared_.probe_spilled = spilled(false);
     take_room();
     for (const auto& part : parts()) part->drop_arrivals(0);
   }
@@ -199,7 +200,8 @@ JoinRows streamed_join(Engine& engine, std::span<Device* const> devices, const R
                        const JoinKeys& keys, const JoinRequest& request, uint32_t rounds, bool force_waves, Job& job) {
   Shape whole(build.layout, build.size(), probe.layout, probe.size(), request, devices.size());
   whole.forced = force_waves;
-  if (devices.size() > 1) {
+  // Where all of the build side stays on one device, it doesn't matter how keys spread.
+  if (devices.size() > 1 || rounds > 1) {
     whole.samples = streaming::sampled(build.layout, build.views.at(0), probe.layout, probe.views.at(0));
   }
   const Shape shape = streaming::shape_for(devices, whole, rounds);

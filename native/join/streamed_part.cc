@@ -36,7 +36,7 @@ void Part::plan(bool of_build, const TupleView& from) {
 
 void Part::close_first_round() { arrivals_.back().closes_round = true; }
 
-void Part::take_spilled() { spilled_ = shape().partitions_of({shape().cached, shape().partitions()}, index_); }
+void Part::take_spilled() { spilled_ = shape().spilled().share(shape().devices, index_); }
 
 uint64_t Part::most_in_partition() const {
   uint64_t most = 0;
@@ -111,12 +111,12 @@ void Part::drop_lane() {
 // --- On its way to the device
 
 void Part::open(const TupleView& build, const TupleView& probe) {
-  const bool spills = shape().cached < shape().partitions();
+  const bool spills = shape().spills();
   const bool direct = !spills && copies_directly(device_, shape().build, build) && copies_directly(device_, shape().probe, probe);
   to_device_ = shared_.transfer->open(device_, HostQueue::Direction::to_device, kSlots + 1, direct);
   home_ = shared_.transfer->open(device_, HostQueue::Direction::to_host, kHomeParts, shape().count_only && !spills);
   stop_ = Stop::done;
-  const bool places = !first_round() || shape().cached > 0;
+  const bool places = !first_round() || shape().caches();
   uint64_t waves = 0;
   for (size_t a = next_; a < arrivals_.size(); ++a) waves += places && !arrivals_[a].of_build;
   shared_.begin_turns(index_, waves);
@@ -178,7 +178,7 @@ Part::Stop Part::take_arrivals() {
     if (index_ == 0) shared_.begin_phase(phase());  // which stands for all of them
     shared_.await(here_, next_ + 1);
     const Wave wave = take();
-    if (first_round() && shape().cached == 0) continue;
+    if (first_round() && !shape().caches()) continue;
     if (arrival.of_build) {
       if (!keep(wave)) return Stop::crowded;
       release(wave, kMatch);
@@ -208,8 +208,8 @@ Part::Wave Part::take() {
   if (first_round() && shape().cuts()) {
     cut_and_send();
     wave.cut = &cut_of(next_);
-    wave.arrived = wave.cut->offsets[shape().cached];
-    if (shape().cached) add_cut(wave);
+    wave.arrived = wave.cut->size_of(shape().cached);
+    if (shape().caches()) add_cut(wave);
   } else {
     wave.slot = arrival.slot;
     lane().stream(kMatch).wait(*arrival.slot->here);
@@ -269,7 +269,7 @@ void Part::send_cut() {
   trace("cut", kCut, cut.begun, arrival.rows() * layout_of(arrival).tuple_bytes());
   add_done(arrival.rows());
   spill(number);
-  if (shape().cached == 0) return;
+  if (!shape().caches()) return;
   for (size_t k = 1; k < devices; ++k) send(number, *shared_.parts[(index_ + k) % devices]);
   split_rows_ += count_split(cut, arrival.of_build);
 }
@@ -277,7 +277,7 @@ void Part::send_cut() {
 /// Sends home what is not joined now.
 void Part::spill(size_t number) {
   Room::Cut& cut = cut_of(number);
-  if (cut.offsets[shape().cached] == cut.offsets.back()) return;
+  if (cut.size_of(shape().spilled()) == 0) return;
   HostCopy copy = shared_.spill(arrivals_[number].of_build, number * shared_.parts.size() + index_, cut);
   copy.after = cut.ready.get();
   cut.spills = ++spills_;
@@ -307,8 +307,8 @@ void Part::add_cut(Wave& wave) {
 
 uint64_t Part::count_split(const Room::Cut& cut, bool of_build) const {
   uint64_t rows = 0;
-  for (uint32_t p = 0; shape().routes.splits() && p < shape().cached; ++p) {
-    if (shape().routes.split(of_build, p, index_)) rows += cut.offsets[p + 1] - cut.offsets[p];
+  for (uint32_t p = shape().cached.begin; shape().routes.splits() && p < shape().cached.end; ++p) {
+    if (shape().routes.split(of_build, p, index_)) rows += cut.size_of({p, p + 1});
   }
   return rows;
 }

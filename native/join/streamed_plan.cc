@@ -15,14 +15,16 @@ HashJoinSpill streamed_join_spill(Device& device, size_t devices, TupleLayout bu
   Device* const one = &device;
   const Shape shape = streaming::shape_for({&one, 1}, {build, build_rows, probe, probe_rows, request, devices}, rounds);
   HashJoinSpill spill;
-  const auto add = [&](TupleLayout layout, uint64_t rows) {
-    const uint64_t spilled = shape.spills() ? rows / shape.partitions() * (shape.partitions() - shape.cached) : 0;
+  const auto add = [&](bool of_build) {
+    const TupleLayout layout = of_build ? build : probe;
+    const uint64_t rows = of_build ? build_rows : probe_rows;
+    const uint64_t spilled = rows / shape.partitions() * shape.spilled().size();
     spill.rows += spilled;
     spill.bytes += spilled * layout.tuple_bytes();
-    spill.host_bytes += SpilledTuples::host_bytes(layout, shape.spilled_rows(rows));
+    spill.host_bytes += SpilledTuples::host_bytes(layout, shape.spilled_rows(of_build));
   };
-  add(build, build_rows);
-  add(probe, probe_rows);
+  add(true);
+  add(false);
   return spill;
 }
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 #include <utility>
 
-#include "core/sharding.h"
 #include "flow/budget.h"
 #include "join/hash_cut.h"
 #include "join/rows_home.h"
@@ -26,6 +26,8 @@ constexpr size_t kSparedBytes = size_t{64} << 20;
 constexpr uint32_t kRoundBits = 5, kMostRounds = 1u << (kMostPartitionBits - kRoundBits);
 
 uint32_t bits_for(uint32_t rounds) { return std::min<uint32_t>(std::countr_zero(rounds) + kRoundBits, kMostPartitionBits); }
+
+uint64_t sum(const std::vector<uint64_t>& rows) { return std::accumulate(rows.begin(), rows.end(), uint64_t{0}); }
 
 uint64_t divided(uint64_t rows, uint64_t by) { return by ? (rows + by - 1) / by : 0; }
 
@@ -50,7 +52,7 @@ Shape::Shape(TupleLayout build_layout, uint64_t build_size, TupleLayout probe_la
       devices(static_cast<uint32_t>(device_count)),
       splits_build(!asks(request, !request.build_left)),
       splits_probe(!asks(request, request.build_left)),
-      routes(1, {{build_size}, false}, {{probe_size}, false}) {}
+      routes(1, cached, {{build_size}, false}, {{probe_size}, false}) {}
 
 Shape Shape::with_even_keys() const {
   Shape shape = *this;
@@ -68,7 +70,7 @@ Shape Shape::in_waves(Primitives& primitives) const {
 Shape Shape::in_rounds(Primitives& primitives, uint32_t rounds, uint32_t stay) const {
   Shape shape = *this;
   shape.bits = bits_for(rounds);
-  shape.cached = stay;
+  shape.cached = {0, stay};
   shape.set_routes();
   // What is expected beside the mean counts once: as a reserve, or as samples tell it.
   const uint64_t even = with_reserve(build_rows / shape.partitions() * divided(stay, devices), build_rows);
@@ -84,21 +86,38 @@ Shape Shape::in_rounds(Primitives& primitives, uint32_t rounds, uint32_t stay) c
 
 void Shape::cache_by(std::shared_ptr<const KeySamples> of_keys) {
   samples = std::move(of_keys);
-  const auto fits = [&](uint32_t partitions) {
+  const uint32_t planned = cached.size();
+  const auto fits = [&](PartitionRange partitions) {
     cached = partitions;
     set_routes();
     return routes.most_kept() + routes.most_kept() / 32 <= kept_rows;
   };
-  uint32_t least = 0, most = cached;
-  while (least < most) {
-    const uint32_t middle = most - (most - least) / 2;
-    fits(middle) ? least = middle : most = middle - 1;
-  }
-  fits(least);
+  const auto most_that_fit = [&](const auto& range_of) -> PartitionRange {
+    uint32_t least = 0, most = planned;
+    while (least < most) {
+      const uint32_t middle = most - (most - least) / 2;
+      fits(range_of(middle)) ? least = middle : most = middle - 1;
+    }
+    return range_of(least);
+  };
+  const PartitionRange first = most_that_fit([](uint32_t count) -> PartitionRange { return {0, count}; });
+  const PartitionRange last = most_that_fit([&](uint32_t count) -> PartitionRange {
+    return {partitions() - count, partitions()};
+  });
+  const auto rows = [&](PartitionRange of) { return sum(expected_rows(true, of)) + sum(expected_rows(false, of)); };
+  // Samples of even keys tell a few more or less.
+  fits(rows(last) > rows(first) + (build_rows + probe_rows) / 32 ? last : first);
+}
+
+std::vector<uint64_t> Shape::expected_rows(bool of_build, PartitionRange of) const {
+  const KeySample even;
+  const KeySample& sample = !samples ? even : of_build ? samples->build : samples->probe;
+  const std::vector<uint64_t> all = sample.rows_of_partitions(bits, of_build ? build_rows : probe_rows);
+  return {all.begin() + of.begin, all.begin() + of.end};
 }
 
 void Shape::cache_none() {
-  cached = 0;
+  cached = {0, 0};
   set_routes();
 }
 
@@ -110,14 +129,9 @@ void Shape::swap_sides() {
 }
 
 void Shape::set_routes() {
-  const auto side = [&](const KeySample KeySamples::*sample, uint64_t rows, bool may_stay) {
-    RoutedSide routed{(samples ? (*samples).*sample : KeySample()).rows_of_partitions(bits, rows), may_stay};
-    routed.rows.resize(cached);
-    return routed;
-  };
   const bool replicate =
       devices > 1 && !spills() && !forced && splits_probe && worth_replicating(build_rows, probe_rows, devices, false);
-  routes = Routes(devices, side(&KeySamples::build, build_rows, splits_build), side(&KeySamples::probe, probe_rows, splits_probe),
+  routes = Routes(devices, cached, {expected_rows(true, cached), splits_build}, {expected_rows(false, cached), splits_probe},
                   replicate);
 }
 
@@ -149,13 +163,8 @@ uint64_t Shape::with_reserve(uint64_t expected, uint64_t rows) {
   return std::min(rows, expected + expected / 16 + kLeastTuples);
 }
 
-uint64_t Shape::spilled_rows(uint64_t rows) const {
-  return spills() ? with_reserve(rows / partitions() * (partitions() - cached), rows) : 0;
-}
-
-PartitionRange Shape::partitions_of(PartitionRange all, size_t i) const {
-  const auto begin = [&](size_t of) { return all.begin + static_cast<uint32_t>(share_begin(all.end - all.begin, devices, of)); };
-  return {begin(i), begin(i + 1)};
+uint64_t Shape::spilled_rows(bool of_build) const {
+  return spills() ? with_reserve(sum(expected_rows(of_build, spilled())), of_build ? build_rows : probe_rows) : 0;
 }
 
 uint32_t Shape::partitions_of_round(uint32_t rounds) { return (uint32_t{1} << bits_for(rounds)) / rounds; }

@@ -40,7 +40,7 @@ struct Shape {
   uint64_t room_rows;               ///< that it has room for: more, where keys crowd
   uint64_t wave_rows;               ///< tuples that come at a time
   uint32_t bits = 0;                ///< of the partitions; 0: there are none, as one device joins all of it at once
-  uint32_t cached = 1;              ///< the first so many partitions are joined as they come, the others are spilled
+  PartitionRange cached{0, 1};      ///< partitions that are joined as they come: the first ones, or the last. Others are spilled
   bool count_only;
   bool tracks_build;  ///< whether rows of build tuples alone may be asked for
   uint32_t devices;   ///< that share the join. Kept tuples, room, and what comes at a time, are those of one of them
@@ -57,35 +57,40 @@ struct Shape {
   /// As if nothing were known of its keys.
   Shape with_even_keys() const;
   Shape in_waves(Primitives& primitives) const;
-  /// In `rounds`, or one, of which the first joins `cached` partitions, or as many as the others.
-  Shape in_rounds(Primitives& primitives, uint32_t rounds, uint32_t cached) const;
+  /// In `rounds`, or one, of which the first joins the first `stay` partitions, or as many as the others.
+  Shape in_rounds(Primitives& primitives, uint32_t rounds, uint32_t stay) const;
   /// Has room for `rows` build tuples that stay.
   void keep(Primitives& primitives, uint64_t rows);
   /// How many may stay whose keys all crowd.
   uint64_t crowded_rows(Primitives& primitives) const;
-  /// Those of some partitions that the i-th device joins.
-  PartitionRange partitions_of(PartitionRange all, size_t i) const;
   /// Tuples of all devices that come at a time, which one device may have to join.
   uint64_t most_at_once() const { return wave_rows * devices; }
   /// Partitions that a round joins, of those that in_rounds() makes.
   static uint32_t partitions_of_round(uint32_t rounds);
 
-  /// Joins fewer partitions at once, as many as samples say that there is room for: maybe none.
+  /// Joins fewer partitions at once, as many as samples say that there is room for: maybe none. The first ones or the last,
+  /// whichever have more tuples.
   void cache_by(std::shared_ptr<const KeySamples> of_keys);
   void cache_none();
   /// Each side takes the other one's part.
   void swap_sides();
   void set_routes();
+  /// A side's tuples in each of some partitions: by samples, or evenly.
+  std::vector<uint64_t> expected_rows(bool of_build, PartitionRange of) const;
   /// For so many build tuples that stay. `several`: at least some waves, however few tuples there are.
   void set_waves(uint64_t kept, size_t least_bytes, bool several);
 
   bool cuts() const { return bits > 0; }
   /// Waves that are cut, or have been: one is written, one is matched, one goes to other devices.
   size_t cut_waves() const { return cuts() ? kMatches + (devices > 1 ? 2 : 1) : 0; }
-  bool spills() const { return cached < partitions(); }
-  /// Of so many tuples of a relation, room for those that are expected somewhere; and those that are spilled, if keys spread.
+  bool caches() const { return cached.size() > 0; }
+  bool spills() const { return spilled().size() > 0; }
+  PartitionRange spilled() const {
+    return cached.begin > 0 ? PartitionRange{0, cached.begin} : PartitionRange{cached.end, partitions()};
+  }
+  /// Of so many tuples of a relation, room for those that are expected somewhere; and for those of a side that are spilled.
   static uint64_t with_reserve(uint64_t expected, uint64_t rows);
-  uint64_t spilled_rows(uint64_t rows) const;
+  uint64_t spilled_rows(bool of_build) const;
   uint32_t partitions() const { return uint32_t{1} << bits; }
   Digit digit() const { return {static_cast<uint8_t>(64 - bits), static_cast<uint8_t>(bits), true}; }
   /// Of both relations, for what holds tuples of either.
@@ -111,6 +116,7 @@ struct Room {
     uint64_t spills = 0;  ///< copies home that must have been enqueued before it is used again
     TraceClock::time_point begun{};
 
+    uint64_t size_of(PartitionRange range) const { return offsets[range.end] - offsets[range.begin]; }
     TupleView of(TupleLayout layout, PartitionRange range) const {
       return tuples.span.slice(layout, offsets[range.begin], offsets[range.end]).view();
     }

@@ -153,6 +153,18 @@ class StreamedJoin : public ::testing::TestWithParam<int> {
                                   *make());
   }
   static HashJoinPlan plan(uint32_t rounds, uint32_t partitions = 0) { return {first_devices(GetParam()), rounds, partitions}; }
+  /// A key of one of 256 partitions.
+  static uint64_t key_in(uint64_t partition) {
+    uint64_t key = 1;
+    while (mix_key(key) >> 56 != partition) ++key;
+    return key;
+  }
+  /// In 8 rounds.
+  static uint64_t spilled_rows(const Rows& build, const Rows& probe) {
+    const auto engine = make();
+    Job job;
+    return hash_join(*engine, make_keys(*engine, build, probe, {8, 4, 4}), {}, plan(8, 16), job).spilled_rows;
+  }
   /// Several devices stream what spills.
   static std::vector<uint32_t> some_rounds() { return GetParam() == 1 ? std::vector{1u, 4u} : std::vector{4u}; }
 };
@@ -299,28 +311,37 @@ TEST(HashJoin, SaysWhatItSpills) {
 /// So many build tuples have one key that the first round keeps fewer partitions than planned; and then the round that joins them
 /// needs more memory than the others, or comes in blocks where there is no more.
 TEST_P(StreamedJoin, StandsBuildSidesThatCrowd) {
-  uint64_t hot = 1;  // in a partition that should be kept, of 8 rounds with 32 each
-  while (mix_key(hot) >> 56 != 20) ++hot;
-  Rows build(40000), probe(3000);
-  for (uint64_t i = 0; i < build.size(); ++i) build[i] = i % 10 ? hot : 1000 + i;
-  for (uint64_t i = 0; i < probe.size(); ++i) probe[i] = i < 5 ? hot : 1000 + i * 10;
-  for (const JoinKind kind : kKinds) {
-    for (const uint32_t rounds : {8u, 64u}) {
-      const size_t needed = bytes(build, probe, {}, rounds, {8, 4}, {8, 4});
-      for (const size_t limit : {size_t{0}, needed + needed / 16}) {
-        const auto engine = make(limit);
-        check(*engine, build, probe, {8, 4, 4}, {.kind = kind, .build_left = true}, {.rounds = rounds, .partitions = 16});
-        if (HasFatalFailure()) return;
-        for (const auto& device : engine->devices) EXPECT_EQ(device->memory().used_bytes(), 0u);
+  for (const uint64_t partition : {0, 20}) {  // which should be kept, of 8 rounds with 32 each
+    const uint64_t hot = key_in(partition);
+    Rows build(40000), probe(3000);
+    for (uint64_t i = 0; i < build.size(); ++i) build[i] = i % 10 ? hot : 1000 + i;
+    for (uint64_t i = 0; i < probe.size(); ++i) probe[i] = i < 5 ? hot : 1000 + i * 10;
+    for (const JoinKind kind : kKinds) {
+      for (const uint32_t rounds : {8u, 64u}) {
+        const size_t needed = bytes(build, probe, {}, rounds, {8, 4}, {8, 4});
+        for (const size_t limit : {size_t{0}, needed + needed / 16}) {
+          const auto engine = make(limit);
+          check(*engine, build, probe, {8, 4, 4}, {.kind = kind, .build_left = true}, {.rounds = rounds, .partitions = 16});
+          if (HasFatalFailure()) return;
+          for (const auto& device : engine->devices) EXPECT_EQ(device->memory().used_bytes(), 0u);
+        }
       }
     }
+    EXPECT_GT(spilled_rows(build, probe), 0u);
+    EXPECT_LT(spilled_rows(build, probe), build.size() + probe.size()) << "partitions beside that of the key stay";
   }
-  const auto engine = make();
-  const JoinKeys keys = make_keys(*engine, build, probe, {8, 4, 4});
-  Job job;
-  const JoinRows rows = hash_join(*engine, keys, {}, plan(8, 16), job);
-  EXPECT_GT(rows.spilled_rows, 0u);
-  EXPECT_LT(rows.spilled_rows, build.size() + probe.size()) << "partitions before that of the key stay";
+}
+
+/// Rows of a key that most of the probe side has are not spilled, wherever its partition is.
+TEST_P(StreamedJoin, KeepsWhatMostProbesMeet) {
+  for (const uint64_t partition : {0, 255}) {  // of 8 rounds with 32 each
+    const uint64_t hot = key_in(partition);
+    Rows build(3000), probe(40000);
+    for (uint64_t i = 0; i < build.size(); ++i) build[i] = i ? 1000 + i : hot;
+    for (uint64_t i = 0; i < probe.size(); ++i) probe[i] = i % 10 ? hot : 1000 + i % 3000;
+    check(*make(), build, probe, {8, 4, 4}, {.build_left = true}, {.rounds = 8, .partitions = 16});
+    EXPECT_LT(spilled_rows(build, probe), probe.size() / 2);
+  }
 }
 
 /// One key has nearly all tuples of the probe side, so that one device joins nearly all of them; or of a build side that all
