@@ -10,7 +10,7 @@ import { availableParallelism } from 'node:os';
 import { DuckDBInstance } from '@duckdb/node-api';
 import { Int32, makeData, Table, Vector } from 'apache-arrow';
 import { createEngine } from '../../dist/index.js';
-import { column, floatsWithNulls, milliseconds, options, range, showSteps, time, valuesOf, writeReport } from './gpu.mjs';
+import { column, floatsWithNulls, milliseconds, options, range, showSteps, sum, time, valuesOf, writeReport } from './gpu.mjs';
 
 const { rows, columns, runs, json } = options();
 const payloads = (side) => Array.from({ length: columns }, (_, index) => `${side}${index}`);
@@ -30,18 +30,6 @@ async function makeTable(side, keys) {
   }
   if (row !== rows) throw new Error(`DuckDB gave ${row} of ${rows} rows`);
   return new Table(Object.fromEntries(['key', ...payloads(side)].map((name, index) => [name, column(data[index])])));
-}
-
-/** Exact for values from 0 to 2^32 - 1. */
-function sum(values) {
-  const words = new Uint32Array(values.buffer, values.byteOffset, 2 * values.length);
-  let total = 0n;
-  for (let begin = 0; begin < words.length; begin += 2 ** 21) {
-    let part = 0;
-    for (let i = begin; i < Math.min(words.length, begin + 2 ** 21); i += 2) part += words[i];
-    total += BigInt(part);
-  }
-  return total;
 }
 
 /** The keys of a row by the names of key columns. */

@@ -26,6 +26,18 @@ export const column = (data) => new Vector([makeData({ type: new Int64(), length
 /** All values of a column without nulls, which may be in several batches. */
 export const valuesOf = (table, name) => table.getChild(name).toArray();
 
+/** The sum of 64-bit integers: exact for values from 0 to 2^32 - 1. */
+export function sum(values) {
+  const words = new Uint32Array(values.buffer, values.byteOffset, 2 * values.length);
+  let total = 0n;
+  for (let begin = 0; begin < words.length; begin += 2 ** 21) {
+    let part = 0;
+    for (let i = begin; i < Math.min(words.length, begin + 2 ** 21); i += 2) part += words[i];
+    total += BigInt(part);
+  }
+  return total;
+}
+
 /** Floats that are null in every 16th row. */
 export function floatsWithNulls(data) {
   const { length } = data;
