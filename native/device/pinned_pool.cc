@@ -2,16 +2,18 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 
 namespace warpjoin {
 namespace {
 
-constexpr size_t kLine = 64;  // buffers begin on cache lines
+constexpr size_t kLine = 64;                       // buffers begin on cache lines
+constexpr size_t kTouchedBytes = size_t{2} << 20;  // by a thread at a time: a huge page
 
 }  // namespace
 
-PinnedPool::PinnedPool(std::shared_ptr<HostMemory> memory, size_t most_buffer_bytes)
-    : memory_(std::move(memory)), most_buffer_bytes_(most_buffer_bytes), lent_bytes_(most_buffer_bytes) {}
+PinnedPool::PinnedPool(std::shared_ptr<HostMemory> memory, ThreadPool& threads, size_t most_buffer_bytes)
+    : memory_(std::move(memory)), threads_(threads), most_buffer_bytes_(most_buffer_bytes), lent_bytes_(most_buffer_bytes) {}
 
 PinnedPool::~PinnedPool() {
   if (asked_) memory_->on_shortage({});
@@ -72,6 +74,8 @@ void PinnedPool::add_block(size_t buffers, Device& device) {
   HostBuffer memory = memory_->allocate(buffers * lent_bytes_, "pinned transfer buffers");
   blocks_.reserve(blocks_.size() + 1);
   buffers_.reserve(buffers_.size() + buffers);
+  threads_.for_blocks(memory.size(), kTouchedBytes, Job(),
+                      [&](uint64_t begin, uint64_t end) { std::memset(memory.as<char>() + begin, 0, end - begin); });
   device.pin(memory.data(), memory.size());
   held_bytes_ += memory.size();
   blocks_.push_back({std::move(memory), &device});

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/host_memory.h"
+#include "core/thread_pool.h"
 #include "device/device.h"
 
 namespace warpjoin {
@@ -21,7 +22,8 @@ class PinnedPool {
   /// The smallest buffers that are lent where the limit leaves little.
   static constexpr size_t kLeastBufferBytes = size_t{64} << 10;
 
-  PinnedPool(std::shared_ptr<HostMemory> memory, size_t most_buffer_bytes);
+  /// `threads` are the first to write what it takes, as pinning touches fresh pages one by one.
+  PinnedPool(std::shared_ptr<HostMemory> memory, ThreadPool& threads, size_t most_buffer_bytes);
   ~PinnedPool();
   PinnedPool(const PinnedPool&) = delete;
   PinnedPool& operator=(const PinnedPool&) = delete;
@@ -70,6 +72,7 @@ class PinnedPool {
   void take_back() noexcept;
 
   const std::shared_ptr<HostMemory> memory_;
+  ThreadPool& threads_;
   const size_t most_buffer_bytes_;
   std::atomic<size_t> held_bytes_{0};
   std::mutex mutex_;

@@ -29,7 +29,7 @@ size_t block_bytes(const EngineConfig& config, const ThreadPool& pool) {
 Engine::Engine(const EngineConfig& config)
     : memory(config.memory ? config.memory : HostMemory::create(config.memory_limit_bytes)),
       pool(config.threads ? config.threads : std::max(1u, std::thread::hardware_concurrency())),
-      pinned(memory, block_bytes(config, pool)),
+      pinned(memory, pool, block_bytes(config, pool)),
       text_hash(BytesHash::seeded_at_random(config.hash_bits)) {
   for (int i = 0; i < config.host_devices; ++i) {
     const size_t limit = config.device_memory_limit_bytes ? config.device_memory_limit_bytes : config.memory_limit_bytes;
