@@ -15,23 +15,32 @@ constexpr uint64_t kSampledKeys = uint64_t{1} << 14;
 
 }  // namespace
 
-KeySample::KeySample(TupleLayout layout, const TupleView& tuples) : counts_(size_t{1} << kMostPartitionBits) {
-  sampled_ = static_cast<uint32_t>(std::min(kSampledKeys, tuples.size));
+KeySample::KeySample(TupleLayout layout, const TupleView& tuples)
+    : counts_(size_t{1} << kMostPartitionBits), repeats_(counts_.size()) {
+  std::vector<uint64_t> keys(std::min(kSampledKeys, tuples.size));
+  sampled_ = static_cast<uint32_t>(keys.size());
   for (uint64_t i = 0; i < sampled_; ++i) {
     const uint64_t row = sampled_row(tuples.size, sampled_, i);
-    const uint64_t key =
-        layout.key_bytes == 4 ? static_cast<const uint32_t*>(tuples.keys)[row] : static_cast<const uint64_t*>(tuples.keys)[row];
-    ++counts_[mix_key(key) >> (64 - kMostPartitionBits)];
+    keys[i] = mix_key(layout.key_bytes == 4 ? static_cast<const uint32_t*>(tuples.keys)[row]
+                                            : static_cast<const uint64_t*>(tuples.keys)[row]);
+  }
+  std::sort(keys.begin(), keys.end());
+  for (auto same = keys.begin(), end = same; same != keys.end(); same = end) {
+    end = std::find_if(same, keys.end(), [&](uint64_t key) { return key != *same; });
+    const auto count = static_cast<uint32_t>(end - same);
+    const uint64_t partition = *same >> (64 - kMostPartitionBits);
+    counts_[partition] += count;
+    if (count > 1) repeats_[partition] += count;
   }
 }
 
-std::vector<uint64_t> KeySample::rows_of_partitions(uint32_t bits, uint64_t rows) const {
+std::vector<uint64_t> KeySample::expected(const Counts& counts, uint32_t bits, uint64_t rows, uint64_t even) const {
   const uint32_t partitions = uint32_t{1} << bits;
-  std::vector<uint64_t> expected(partitions, rows >> bits);
+  std::vector<uint64_t> expected(partitions, even);
   if (sampled_ == 0) return expected;
-  const size_t each = counts_.size() >> bits;
+  const size_t each = counts.size() >> bits;
   for (uint32_t p = 0; p < partitions; ++p) {
-    const auto first = counts_.begin() + static_cast<std::ptrdiff_t>(p * each);
+    const auto first = counts.begin() + static_cast<std::ptrdiff_t>(p * each);
     const uint64_t count = std::accumulate(first, first + static_cast<std::ptrdiff_t>(each), uint64_t{0});
     expected[p] = static_cast<uint64_t>(static_cast<double>(rows) * static_cast<double>(count) / sampled_);
   }

@@ -10,7 +10,7 @@
 
 namespace warpjoin::streaming {
 
-/// How many tuples of each partition a relation has, by a sample of its keys.
+/// How many tuples of each partition a relation has, and of those how many have the key of many others, by a sample of its keys.
 class KeySample {
  public:
   /// None: partitions are taken to be even.
@@ -19,10 +19,19 @@ class KeySample {
   KeySample(TupleLayout layout, const TupleView& tuples);
 
   /// Expected in each of 2^bits partitions, of `rows` in all.
-  std::vector<uint64_t> rows_of_partitions(uint32_t bits, uint64_t rows) const;
+  std::vector<uint64_t> rows_of_partitions(uint32_t bits, uint64_t rows) const {
+    return expected(counts_, bits, rows, rows >> bits);
+  }
+  /// Those whose key is in the sample more than once.
+  std::vector<uint64_t> repeats_of_partitions(uint32_t bits, uint64_t rows) const { return expected(repeats_, bits, rows, 0); }
 
  private:
-  std::vector<uint32_t> counts_;  // by the topmost kMostPartitionBits bits of their mixed keys
+  using Counts = std::vector<uint32_t>;  // by the topmost kMostPartitionBits bits of mixed keys
+
+  /// `even`: in each partition where nothing was sampled.
+  std::vector<uint64_t> expected(const Counts& counts, uint32_t bits, uint64_t rows, uint64_t even) const;
+
+  Counts counts_, repeats_;
   uint32_t sampled_ = 0;
 };
 

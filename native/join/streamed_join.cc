@@ -72,8 +72,8 @@ class StreamedJoin {
     for (const auto& part : parts()) part->drop_arrivals(0);
   }
 
-  /// Keys crowd, so that build tuples had no room. A sample says how many partitions have some; where that was wrong, none is
-  /// joined at once. The others are joined in rounds that go by what each has. For keys that repeat there is room from now on.
+  /// Keys crowd more than samples told, so that build tuples had no room. No partition is joined at once, but in rounds that go
+  /// by what each has. For keys that repeat there is room from now on.
   void begin_again() {
     bool overflowed = false;
     for (const auto& part : parts()) {
@@ -85,11 +85,7 @@ class StreamedJoin {
     if (overflowed && !shape().spills() && streaming::fits(devices_, roomy)) return begin(roomy);
     if (!overflowed) return begin(streaming::crowded_shape_for(devices_, shape()));
     Shape fewer = shape();
-    if (fewer.samples) {
-      fewer.cache_none();
-    } else {
-      fewer.cache_by(streaming::sampled(fewer.build, build_, fewer.probe, probe_));
-    }
+    fewer.cache_none();
     begin(fewer);
   }
 

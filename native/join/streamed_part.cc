@@ -38,9 +38,13 @@ void Part::close_first_round() { arrivals_.back().closes_round = true; }
 
 void Part::take_spilled() { spilled_ = shape().spilled().share(shape().devices, index_); }
 
+uint64_t Part::room_of(uint32_t partition) const {
+  return shape().room_of_partition(device_.primitives(), shared_.build_spilled->size_of({partition, partition + 1}));
+}
+
 uint64_t Part::most_in_partition() const {
   uint64_t most = 0;
-  for (uint32_t p = spilled_.begin; p < spilled_.end; ++p) most = std::max(most, shared_.build_spilled->size_of({p, p + 1}));
+  for (uint32_t p = spilled_.begin; p < spilled_.end; ++p) most = std::max(most, room_of(p));
   return most;
 }
 
@@ -48,13 +52,13 @@ bool Part::plan_spilled_rounds(uint64_t kept, bool sets_aside) {
   drop_arrivals(next_);
   std::erase_if(set_aside_, [&](uint32_t partition) { return partition >= spilled_.begin; });
   for (PartitionRange round{spilled_.begin, spilled_.begin}; round.begin < spilled_.end; round.begin = round.end) {
-    uint64_t rows = shared_.build_spilled->size_of({round.begin, ++round.end});
+    uint64_t rows = room_of(round.end++);
     if (sets_aside && rows > kept) {
       set_aside_.push_back(round.begin);
       continue;
     }
     for (uint64_t more; round.end < spilled_.end; rows += more, ++round.end) {
-      more = shared_.build_spilled->size_of({round.end, round.end + 1});
+      more = room_of(round.end);
       if (rows + more > kept) break;
     }
     plan_waves(shape().build, shared_.build_spilled->views_of(round), true, round);

@@ -47,10 +47,11 @@ class Part {
   void close_first_round();
   /// Takes its part of the partitions that were spilled.
   void take_spilled();
-  /// The most build tuples of a partition that is still to be joined.
+  /// The room for the build tuples of a spilled partition; and the most of one that is still to be joined.
+  uint64_t room_of(uint32_t partition) const;
   uint64_t most_in_partition() const;
-  /// Rounds of these partitions, with at most `kept` build tuples each. One that has more is a round of its own, or, with
-  /// `sets_aside`, stays behind for plan_blocks(). Whether there are some.
+  /// Rounds of these partitions, in room for at most `kept` build tuples each. One that takes more is a round of its own, or,
+  /// with `sets_aside`, stays behind for plan_blocks(). Whether there are some.
   bool plan_spilled_rounds(uint64_t kept, bool sets_aside);
   /// The most build tuples of a partition that has stayed behind; none: none has.
   uint64_t most_set_aside() const;

@@ -84,16 +84,21 @@ Shape Shape::in_rounds(Primitives& primitives, uint32_t rounds, uint32_t stay) c
   return shape;
 }
 
-void Shape::cache_by(std::shared_ptr<const KeySamples> of_keys) {
+void Shape::cache_by(Primitives& primitives, std::shared_ptr<const KeySamples> of_keys) {
   samples = std::move(of_keys);
   const uint32_t planned = cached.size();
+  const std::vector<uint64_t> repeats = samples->build.repeats_of_partitions(bits, build_rows);
   const auto fits = [&](PartitionRange partitions) {
     cached = partitions;
     set_routes();
-    return routes.most_kept() + routes.most_kept() / 32 <= kept_rows;
+    const uint64_t kept = routes.most_kept(), reserve = kept / 32;
+    const uint64_t crowd = std::accumulate(repeats.begin() + cached.begin, repeats.begin() + cached.end, uint64_t{0});
+    return kept + reserve <= kept_rows && with_crowd(primitives, kept + reserve, std::min(kept, crowd)) <= room_rows;
   };
   const auto most_that_fit = [&](const auto& range_of) -> PartitionRange {
-    uint32_t least = 0, most = planned;
+    // Of even keys as many as planned, though samples tell a few more or less.
+    const bool light = sum(expected_rows(true, range_of(planned))) < build_rows / partitions() * planned / 4 * 3;
+    uint32_t least = 0, most = light ? partitions() : planned;
     while (least < most) {
       const uint32_t middle = most - (most - least) / 2;
       fits(range_of(middle)) ? least = middle : most = middle - 1;
@@ -105,7 +110,6 @@ void Shape::cache_by(std::shared_ptr<const KeySamples> of_keys) {
     return {partitions() - count, partitions()};
   });
   const auto rows = [&](PartitionRange of) { return sum(expected_rows(true, of)) + sum(expected_rows(false, of)); };
-  // Samples of even keys tell a few more or less.
   fits(rows(last) > rows(first) + (build_rows + probe_rows) / 32 ? last : first);
 }
 
@@ -147,6 +151,17 @@ void Shape::keep(Primitives& primitives, uint64_t rows) {
   const uint64_t room = primitives.hash_build_crowded_room(build, rows, count_only);
   const bool spared = !forced && (room - rows) * build.tuple_bytes() <= kSparedBytes;
   if (crowded || spared) room_rows = room;
+}
+
+uint64_t Shape::with_crowd(Primitives& primitives, uint64_t rows, uint64_t crowd) const {
+  return rows + primitives.hash_build_crowded_room(build, crowd, count_only) - crowd;
+}
+
+uint64_t Shape::room_of_partition(Primitives& primitives, uint64_t rows) const {
+  const uint64_t even = build_rows / partitions();
+  // For what crowds in any case there is room. A full join can't do with less than all of a partition.
+  const bool known = crowded || !(splits_build || splits_probe);
+  return known || rows <= 2 * even ? rows : with_crowd(primitives, rows, rows - even);
 }
 
 uint64_t Shape::crowded_rows(Primitives& primitives) const {
@@ -258,7 +273,7 @@ Shape with_most_cached(std::span<Device* const> devices, const Shape& whole, uin
     }
   }
   Shape shape = even.in_rounds(primitives, rounds, least);
-  if (whole.samples) shape.cache_by(whole.samples);
+  if (whole.samples) shape.cache_by(primitives, whole.samples);
   return shape;
 }
 

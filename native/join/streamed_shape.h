@@ -61,6 +61,10 @@ struct Shape {
   Shape in_rounds(Primitives& primitives, uint32_t rounds, uint32_t stay) const;
   /// Has room for `rows` build tuples that stay.
   void keep(Primitives& primitives, uint64_t rows);
+  /// The room for build tuples of which so many crowd.
+  uint64_t with_crowd(Primitives& primitives, uint64_t rows, uint64_t crowd) const;
+  /// The room for those of a partition, of which more than hashing spreads evenly have the same keys.
+  uint64_t room_of_partition(Primitives& primitives, uint64_t rows) const;
   /// How many may stay whose keys all crowd.
   uint64_t crowded_rows(Primitives& primitives) const;
   /// Tuples of all devices that come at a time, which one device may have to join.
@@ -68,9 +72,9 @@ struct Shape {
   /// Partitions that a round joins, of those that in_rounds() makes.
   static uint32_t partitions_of_round(uint32_t rounds);
 
-  /// Joins fewer partitions at once, as many as samples say that there is room for: maybe none. The first ones or the last,
-  /// whichever have more tuples.
-  void cache_by(std::shared_ptr<const KeySamples> of_keys);
+  /// Joins as many partitions at once as samples say that there is room for: maybe none. The first ones or the last, whichever
+  /// have more tuples.
+  void cache_by(Primitives& primitives, std::shared_ptr<const KeySamples> of_keys);
   void cache_none();
   /// Each side takes the other one's part.
   void swap_sides();
