@@ -4,6 +4,8 @@
 #if __has_include(<nvtx3/nvToolsExt.h>)
 #include <nvtx3/nvToolsExt.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -40,19 +42,26 @@ int NVTX_API attach(NvtxGetExportTableFunc_t table_of) {
 namespace warpjoin {
 namespace {
 
-TEST(GpuProfiler, SeesThePhasesOfJobsInADomain) {
+[[noreturn]] void see_phases() {
   InitializeInjectionNvtx2_fnptr = attach;
   attach_gpu_profiler();
   attach_gpu_profiler();
   Job job;
   { const PhaseTimer phase(job, "build side"); }
-  EXPECT_EQ(seen, (std::vector<std::string>{"domain warpjoin", "start build side", "end of start build side"}));
+  for (const std::string& each : seen) std::fprintf(stderr, "%s, ", each.c_str());
+  std::exit(0);
+}
+
+/// In a process of its own, for a tool attaches before the first use of a GPU, or never.
+TEST(GpuProfilerDeathTest, SeesThePhasesOfJobsInADomain) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(see_phases(), ::testing::ExitedWithCode(0), "domain warpjoin, start build side, end of start build side, ");
 }
 
 }  // namespace
 }  // namespace warpjoin
 #else
 
-TEST(GpuProfiler, SeesThePhasesOfJobsInADomain) { GTEST_SKIP() << "built without NVTX"; }
+TEST(GpuProfilerDeathTest, SeesThePhasesOfJobsInADomain) { GTEST_SKIP() << "built without NVTX"; }
 
 #endif
