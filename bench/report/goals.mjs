@@ -27,7 +27,24 @@ const ofOwn = (other) => (report) => {
   return calls ? [[report.devices.length, calls.join.median / report.warpjoin.join.median]] : [];
 };
 const pinned = (workload, algorithm) => toFloor({ join: 'pinned', workload, algorithm });
-const outOfCore = (algorithm) => toFloor({ join: 'out of core', algorithm, memory: 'pinned' });
+/** The slowest of these, where a report has several. */
+const slowest = (values) => (report) => {
+  const found = values(report);
+  return [...new Set(found.map(([gpus]) => gpus))].map((gpus) => [
+    gpus,
+    Math.max(...found.filter(([of]) => of === gpus).map(([, value]) => value)),
+  ]);
+};
+const outOfCore = (algorithm) => slowest(toFloor({ join: 'out of core', algorithm, memory: 'pinned' }));
+/** A join of skewed keys beside that of even ones, of its run. */
+export const timesEven = ({ milliseconds }, all) =>
+  milliseconds.median / all.find(({ keys }) => keys?.startsWith('even')).milliseconds.median;
+const skewed = (keys, side) =>
+  slowest(({ results }) =>
+    results
+      .filter((r) => r.join === 'skewed' && r.keys.startsWith(keys) && r.keys.endsWith(`${side} side`))
+      .map((r) => [r.gpus, timesEven(r, results)]),
+  );
 /** In blocks of the usual size, which was 2 MiB before reports named it. */
 const staging = (direction) => (report) =>
   report.results
@@ -129,6 +146,32 @@ const GOALS = [
     most(1.4, times),
     outOfCore(algorithm),
   ]),
+  ...['Zipf 1', 'hot'].flatMap((keys) =>
+    ['probe', 'build'].map((side) => [
+      'join_scaling',
+      `join out of core, ${keys === 'hot' ? 'one hot key' : "keys by Zipf's law"} on the ${side} side: times even keys`,
+      most(1.3, times),
+      skewed(keys, side),
+    ]),
+  ),
+  [
+    'memory',
+    '`join()` of 2 x 10^8 rows a side',
+    most(175, milliseconds),
+    ({ devices, all }) => [[devices.length, all.milliseconds.median]],
+  ],
+  [
+    'memory',
+    'the same with 16 GiB of device memory: times that',
+    most(1.1, times),
+    ({ devices, all, limited }) => [[devices.length, limited.milliseconds.median / all.milliseconds.median]],
+  ],
+  [
+    'memory',
+    'first `join()` of a process, 5 x 10^7 rows a side: times a later one',
+    most(2, times),
+    ({ devices, fresh }) => [[devices.length, Math.max(...fresh.map((of) => of.first / of.milliseconds.median))]],
+  ],
   ...[
     ['joinCount', 20],
     ['join', 12],

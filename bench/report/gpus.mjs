@@ -1,8 +1,8 @@
-// Tables of the GPU programs' results: bench/results/DATE[THHMM]-COMMIT-gpu-{sort,transfer,primitives,table-sort,table-join,gather,join,join_scaling}.json,
+// Tables of the GPU programs' results: bench/results/DATE[THHMM]-COMMIT-gpu-{sort,transfer,primitives,table-sort,table-join,memory,gather,join,join_scaling}.json,
 // the newest of each that has rows for a table, and below it the newest of those that used more GPUs, and so on. Made by
-// scripts/gpu-bench.sh and bench/js/gpu-{sort,join}.mjs on a GPU host, which knows neither date nor commit.
+// scripts/gpu-bench.sh and bench/js/gpu-{sort,join,memory}.mjs on a GPU host, which knows neither date nor commit.
 import { readdirSync, readFileSync } from 'node:fs';
-import { goalsTable } from './goals.mjs';
+import { goalsTable, timesEven } from './goals.mjs';
 
 const range = ({ median, min, max }, digits) => `${median.toFixed(digits)} (${min.toFixed(digits)} to ${max.toFixed(digits)})`;
 const phasesOf = ({ phases }) =>
@@ -10,6 +10,7 @@ const phasesOf = ({ phases }) =>
     .filter(([, milliseconds]) => milliseconds >= 0.05)
     .map(([name, milliseconds]) => `${name} ${milliseconds.toFixed(milliseconds < 10 ? 1 : 0)}`)
     .join(', ');
+const timesOf = (one, other) => (one.median / other.median).toFixed(3);
 const billions = (n) => (n / 1e9).toFixed(2);
 
 /** The most GPUs that a report has used. */
@@ -59,7 +60,7 @@ export function gpuSections(folder, table) {
     const render = ({ results }) =>
       table(
         columns.map(([head]) => head),
-        results.map((r) => columns.map(([, cell]) => cell(r))),
+        results.map((r) => columns.map(([, cell]) => cell(r, results))),
       );
     return from('join_scaling', render, ({ join }) => join === name);
   };
@@ -297,6 +298,33 @@ export function gpuSections(folder, table) {
       ['rounds', (r) => r.rounds],
       ['device memory, GB', (r) => (r.deviceLimitBytes / 1e9).toFixed(2)],
     ]),
+    'gpu-skewed-joins': joins('skewed', [
+      ['keys that are drawn', (r) => r.keys],
+      ...JOINED,
+      ['GPUs', (r) => r.gpus],
+      ['device memory, GB', (r) => (r.deviceLimitBytes / 1e9).toFixed(2)],
+      ['times even keys', (r, all) => timesEven(r, all).toFixed(3)],
+    ]),
+    'gpu-memory': from('memory', ({ rows, all, limit, limited, firstRows, fresh }) =>
+      table(
+        ['`join()`', 'rows a side, 10^6', 'GPUs', 'ms', 'beside'],
+        [
+          ['with all device memory', rows, range(all.milliseconds, 0), ''],
+          [
+            `with ${limit.replace('GiB', ' GiB')}`,
+            rows,
+            range(limited.milliseconds, 0),
+            timesOf(limited.milliseconds, all.milliseconds),
+          ],
+          ...fresh.map(({ first, milliseconds }) => [
+            'first of a process; later ones',
+            firstRows,
+            `${first.toFixed(0)}; ${range(milliseconds, 0)}`,
+            (first / milliseconds.median).toFixed(2),
+          ]),
+        ].map(([what, of, took, beside]) => [what, of / 1e6, all.devices.length, took, beside]),
+      ),
+    ),
     'gpu-joins': from('join', ({ device, copyGbPerS, results }) =>
       [
         `${device.replace(/ \d+$/, '')}, whose memory copies ${copyGbPerS.toFixed(0)} GB/s:`,
