@@ -393,11 +393,10 @@ std::vector<size_t> host_blocks(Engine& engine, const Workload& load, const Join
   if (plan.rounds == 1) return blocks;
   const std::vector<Device*> devices = engine.select(plan.devices);
   const TupleLayout layout = load.layout();
-  streaming::Shape whole(layout, load.build, layout, load.probe, request, devices.size());
+  const streaming::Shape whole(layout, load.build, layout, load.probe, request, devices.size());
   const TupleView *build = &keys.left.tuples.view, *probe = &keys.right.tuples.view;
   if (!request.build_left) std::swap(build, probe);
-  whole.samples = streaming::sampled(layout, *build, layout, *probe);
-  const streaming::Shape shape = streaming::shape_for(devices, whole, plan.rounds);
+  const streaming::Shape shape = streaming::shape_for(devices, whole.with_samples_of(*build, *probe), plan.rounds);
   for (const bool of_build : {true, false}) {
     for (size_t column = 0; column < (request.count_only ? 1 : 2); ++column) {
       blocks.push_back(shape.spilled_rows(of_build) * load.bytes);

@@ -26,14 +26,14 @@ Coordinator::~Coordinator() = default;
 void Coordinator::swap_sides() {
   shape.swap_sides();
   request.build_left = !request.build_left;
-  std::swap(build_spilled, probe_spilled);
+  std::swap(spilled[kBuild], spilled[kProbe]);
 }
 
 HostCopy Coordinator::spill(bool of_build, uint64_t number, const Room::Cut& cut) {
-  const TupleLayout layout = of_build ? shape.build : shape.probe;
+  const TupleLayout layout = shape.side(of_build).layout;
   const PartitionRange left = shape.spilled();
   const TupleView tuples = cut.of(layout, left);
-  SpilledTuples::Piece& piece = (of_build ? build_spilled : probe_spilled)->add(number, left, tuples.size);
+  SpilledTuples::Piece& piece = spilled[of_build ? kBuild : kProbe]->add(number, left, tuples.size);
   for (uint32_t p = left.begin; p <= left.end; ++p) piece.offsets.push_back(cut.offsets[p] - cut.offsets[left.begin]);
   return host_copy(layout, piece.tuples, tuples, nullptr);
 }
@@ -45,7 +45,7 @@ void Coordinator::wait_for_rows() {
 double Coordinator::share() const {
   if (joined_rows_ == 0) return 1;  // and has found nothing
   // Those that are joined in blocks count for each.
-  return std::min(1.0, static_cast<double>(joined_rows_) / static_cast<double>(shape.probe_rows));
+  return std::min(1.0, static_cast<double>(joined_rows_) / static_cast<double>(shape.probe().rows));
 }
 
 void Coordinator::begin_phase(const char* name) {

@@ -46,7 +46,7 @@ class Coordinator {
   JoinRequest request;
   Job& job;
   Shape shape;
-  std::unique_ptr<SpilledTuples> build_spilled, probe_spilled;
+  OfSides<std::unique_ptr<SpilledTuples>> spilled;
   std::vector<std::unique_ptr<Part>> parts;
   std::optional<flow::Lanes<Room>> lanes;  // behind the parts, whose tuples and tables the streams refer to
   FedTransfer* transfer = nullptr;

@@ -54,20 +54,18 @@ class StreamedJoin {
  private:
   std::vector<std::unique_ptr<Part>>& parts() { return shared_.parts; }
   const Shape& shape() const { return shared_.shape; }
-  uint64_t spilled() const { return shared_.build_spilled->size() + shared_.probe_spilled->size(); }
+  uint64_t spilled() const { return shared_.spilled[kBuild]->size() + shared_.spilled[kProbe]->size(); }
 
   /// Takes memory for the shape, of the devices and for what should be spilled. Nothing has been joined yet.
   void begin(const Shape& shape) {
-    const auto work = [](const Shape& of) { return (of.cuts() ? 2 : 1) * (of.build_rows + of.probe_rows); };
+    const auto work = [](const Shape& of) { return (of.cuts() ? 2 : 1) * (of.build().rows + of.probe().rows); };
     shared_.job.add_planned(work(shape) - (shared_.lanes ? work(shared_.shape) : 0));
     shared_.shape = shape;
-    shared_.build_spilled.reset(), shared_.probe_spilled.reset();
-    const auto spilled = [&](bool of_build) {
-      return std::make_unique<SpilledTuples>(*engine_.memory, of_build ? shape.build : shape.probe, shape.spilled_rows(of_build),
-                                             "the spilled tuples of a join");
-    };
-    shared_.build_spilled = spilled(true);
-    shared_.probe_spilled = spilled(false);
+    for (auto& spilled : shared_.spilled) spilled.reset();
+    for (const SideIndex side : {kBuild, kProbe}) {
+      shared_.spilled[side] = std::make_unique<SpilledTuples>(*engine_.memory, shape.sides[side].layout,
+                                                              shape.spilled_rows(side == kBuild), "the spilled tuples of a join");
+    }
     take_room();
     for (const auto& part : parts()) part->drop_arrivals(0);
   }
@@ -81,7 +79,7 @@ class StreamedJoin {
       overflowed |= part->stop() == Part::Stop::crowded && part->overflowed();
     }
     Shape roomy = shape();
-    roomy.keep(devices_[0]->primitives(), roomy.build_rows);
+    roomy.keep(devices_[0]->primitives(), roomy.build().rows);
     if (overflowed && !shape().spills() && streaming::fits(devices_, roomy)) return begin(roomy);
     if (!overflowed) return begin(streaming::crowded_shape_for(devices_, shape()));
     Shape fewer = shape();
@@ -91,8 +89,8 @@ class StreamedJoin {
 
   /// The relations as they are, a wave to each device at a time.
   void plan_first_round() {
-    plan_waves(true, shape().build, build_);
-    plan_waves(false, shape().probe, probe_);
+    plan_waves(true, shape().build().layout, build_);
+    plan_waves(false, shape().probe().layout, probe_);
     for (const auto& part : parts()) part->close_first_round();
   }
 
@@ -136,10 +134,10 @@ class StreamedJoin {
   /// asked of a tuple alone is known once it has met all of the other side, so the side that is asked is the build side.
   bool plan_blocks() {
     if (most_of_parts(&Part::most_set_aside) == 0) return false;
-    if (!shape().splits_build) shared_.swap_sides();
+    if (!shape().build().may_stay) shared_.swap_sides();
     const uint64_t most = most_of_parts(&Part::most_set_aside);
     shared_.shape = streaming::blocked_shape_for(devices_, shape(), most);
-    if (!shape().splits_build && most > shape().kept_rows) {
+    if (!shape().build().may_stay && most > shape().kept_rows) {
       throw Error(ErrorCode::device_memory,
                   "A full join has a key with so many rows on either side that no device has room for those of one");
     }
@@ -198,7 +196,7 @@ JoinRows streamed_join(Engine& engine, std::span<Device* const> devices, const R
   whole.forced = force_waves;
   // Where all of the build side stays on one device, it doesn't matter how keys spread.
   if (devices.size() > 1 || rounds > 1) {
-    whole.samples = streaming::sampled(build.layout, build.views.at(0), probe.layout, probe.views.at(0));
+    whole = whole.with_samples_of(build.views.at(0), probe.views.at(0));
   }
   const Shape shape = streaming::shape_for(devices, whole, rounds);
   return StreamedJoin(engine, devices, build, probe, keys, request, shape, job).run();

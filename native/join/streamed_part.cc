@@ -39,7 +39,7 @@ void Part::close_first_round() { arrivals_.back().closes_round = true; }
 void Part::take_spilled() { spilled_ = shape().spilled().share(shape().devices, index_); }
 
 uint64_t Part::room_of(uint32_t partition) const {
-  return shape().room_of_partition(device_.primitives(), shared_.build_spilled->size_of({partition, partition + 1}));
+  return shape().room_of_partition(device_.primitives(), shared_.spilled[kBuild]->size_of({partition, partition + 1}));
 }
 
 uint64_t Part::most_in_partition() const {
@@ -61,15 +61,15 @@ bool Part::plan_spilled_rounds(uint64_t kept, bool sets_aside) {
       more = room_of(round.end);
       if (rows + more > kept) break;
     }
-    plan_waves(shape().build, shared_.build_spilled->views_of(round), true, round);
-    plan_waves(shape().probe, shared_.probe_spilled->views_of(round), false, round);
+    plan_waves(shape().build().layout, shared_.spilled[kBuild]->views_of(round), true, round);
+    plan_waves(shape().probe().layout, shared_.spilled[kProbe]->views_of(round), false, round);
   }
   return next_ < arrivals_.size();
 }
 
 uint64_t Part::most_set_aside() const {
   uint64_t most = 0;
-  for (const uint32_t p : set_aside_) most = std::max(most, shared_.build_spilled->size_of({p, p + 1}));
+  for (const uint32_t p : set_aside_) most = std::max(most, shared_.spilled[kBuild]->size_of({p, p + 1}));
   return most;
 }
 
@@ -77,12 +77,13 @@ void Part::plan_blocks(uint64_t kept) {
   drop_arrivals(next_);
   for (const uint32_t p : set_aside_) {
     const PartitionRange round{p, p + 1};
-    const std::vector<TupleView> build = shared_.build_spilled->views_of(round), probe = shared_.probe_spilled->views_of(round);
-    const uint64_t build_rows = shared_.build_spilled->size_of(round);
+    const std::vector<TupleView> build = shared_.spilled[kBuild]->views_of(round),
+                                 probe = shared_.spilled[kProbe]->views_of(round);
+    const uint64_t build_rows = shared_.spilled[kBuild]->size_of(round);
     for (uint64_t at = 0; at == 0 || at < build_rows; at += kept) {
-      if (at > 0) shared_.job.add_planned(shared_.probe_spilled->size_of(round));
-      plan_waves(shape().build, cut(shape().build, build, at, kept), true, round);
-      plan_waves(shape().probe, probe, false, round);
+      if (at > 0) shared_.job.add_planned(shared_.spilled[kProbe]->size_of(round));
+      plan_waves(shape().build().layout, cut(shape().build().layout, build, at, kept), true, round);
+      plan_waves(shape().probe().layout, probe, false, round);
     }
   }
 }
@@ -116,7 +117,8 @@ void Part::drop_lane() {
 
 void Part::open(const TupleView& build, const TupleView& probe) {
   const bool spills = shape().spills();
-  const bool direct = !spills && copies_directly(device_, shape().build, build) && copies_directly(device_, shape().probe, probe);
+  const bool direct = !spills && copies_directly(device_, shape().build().layout, build) &&
+                      copies_directly(device_, shape().probe().layout, probe);
   to_device_ = shared_.transfer->open(device_, HostQueue::Direction::to_device, kSlots + 1, direct);
   home_ = shared_.transfer->open(device_, HostQueue::Direction::to_host, kHomeParts, shape().count_only && !spills);
   stop_ = Stop::done;
@@ -387,7 +389,7 @@ bool Part::prepare_build() {
   const TraceClock::time_point begin = TraceClock::now();
   built_.table->finish(shared_.job, stream);
   stream.synchronize();
-  trace("build", kMatch, begin, built_.rows * shape().build.tuple_bytes());
+  trace("build", kMatch, begin, built_.rows * shape().build().layout.tuple_bytes());
   if (const size_t more = built_.table->more_bytes()) {
     StackAllocator& memory = lane().memory();
     const size_t beside = memory.resident_bytes() + memory.reserved_bytes() + memory.resident_size(more);
@@ -419,14 +421,14 @@ void Part::match_wave(const Wave& wave) {
   own.found.reset();
   own.offsets.clear();
   for (const TupleView& stretch : wave.tuples) own.offsets.push_back({0, stretch.size});
-  PartitionedTuples tuples{shape().probe, wave.tuples, {}};
+  PartitionedTuples tuples{shape().probe().layout, wave.tuples, {}};
   for (const auto& offsets : own.offsets) tuples.host_offsets.push_back(offsets.data());
   const TraceClock::time_point begin = TraceClock::now();
   own.found = lane().primitives().hash_probe(*built_.table, tuples, common_bits(),
                                              lane().scratch[(matched_ - 1) % lane().scratch.size()].data(), shared_.job,
                                              lane().stream(kMatch));
   lane().stream(kMatch).synchronize();
-  trace("match", kMatch, begin, wave.rows * shape().probe.tuple_bytes());
+  trace("match", kMatch, begin, wave.rows * shape().probe().layout.tuple_bytes());
   add_done(wave.arrived);
   joined_rows_ += wave.rows;
 }
@@ -465,7 +467,7 @@ void Part::write_wave(const JoinSections& found, const RowPlaces& places) {
 }
 
 void Part::write(JoinEmit what, uint64_t rows, const JoinOutput& home) {
-  const std::vector<RowColumn> columns = columns_in(home, shape().build, shape().probe);
+  const std::vector<RowColumn> columns = columns_in(home, shape().build().layout, shape().probe().layout);
   const uint64_t row_bytes = row_bytes_of(columns);
   const uint64_t most = (lane().staged[0].rows.size() - columns.size() * StackAllocator::kAlignment) / row_bytes;
   for (uint64_t first = 0; first < rows; first += most) {

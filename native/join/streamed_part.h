@@ -112,7 +112,7 @@ class Part {
   bool first_round() const { return next_ < first_round_arrivals_; }
   flow::Lane<Room>& lane() { return (*shared_.lanes)[index_]; }
   const Shape& shape() const { return shared_.shape; }
-  TupleLayout layout_of(const Arrival& arrival) const { return arrival.of_build ? shape().build : shape().probe; }
+  TupleLayout layout_of(const Arrival& arrival) const { return shape().side(arrival.of_build).layout; }
 
   void bring();
   void give_back(Room::Slot& slot, JoinStream stream);

@@ -33,37 +33,34 @@ uint64_t divided(uint64_t rows, uint64_t by) { return by ? (rows + by - 1) / by 
 
 }  // namespace
 
-std::shared_ptr<const KeySamples> sampled(TupleLayout build_layout, const TupleView& build, TupleLayout probe_layout,
-                                          const TupleView& probe) {
-  return std::make_shared<KeySamples>(KeySamples{{build_layout, build}, {probe_layout, probe}});
-}
-
-Shape::Shape(TupleLayout build_layout, uint64_t build_size, TupleLayout probe_layout, uint64_t probe_size,
+Shape::Shape(TupleLayout build_layout, uint64_t build_rows, TupleLayout probe_layout, uint64_t probe_rows,
              const JoinRequest& request, size_t device_count)
-    : build(build_layout),
-      probe(probe_layout),
-      build_rows(build_size),
-      probe_rows(probe_size),
-      kept_rows(build_size),
-      room_rows(build_size),
-      wave_rows(std::max(build_size, probe_size)),
+    : sides{{{build_layout, build_rows, !asks(request, !request.build_left)},
+             {probe_layout, probe_rows, !asks(request, request.build_left)}}},
+      kept_rows(build_rows),
+      room_rows(build_rows),
+      wave_rows(std::max(build_rows, probe_rows)),
       count_only(request.count_only),
-      tracks_build(asks(request, request.build_left)),
       devices(static_cast<uint32_t>(device_count)),
-      splits_build(!asks(request, !request.build_left)),
-      splits_probe(!asks(request, request.build_left)),
-      routes(1, cached, {{build_size}, false}, {{probe_size}, false}) {}
+      routes(1, cached, {{build_rows}, false}, {{probe_rows}, false}) {}
+
+Shape Shape::with_samples_of(const TupleView& build, const TupleView& probe) const {
+  Shape shape = *this;
+  shape.sides[kBuild].sample = std::make_shared<KeySample>(shape.build().layout, build);
+  shape.sides[kProbe].sample = std::make_shared<KeySample>(shape.probe().layout, probe);
+  return shape;
+}
 
 Shape Shape::with_even_keys() const {
   Shape shape = *this;
-  shape.samples = nullptr;
+  for (ShapedSide& side : shape.sides) side.sample = nullptr;
   return shape;
 }
 
 Shape Shape::in_waves(Primitives& primitives) const {
   Shape shape = *this;
-  shape.set_waves(build_rows, kLeastWaveBytes, forced);
-  shape.keep(primitives, build_rows);
+  shape.set_waves(build().rows, kLeastWaveBytes, forced);
+  shape.keep(primitives, build().rows);
   return shape;
 }
 
@@ -73,21 +70,21 @@ Shape Shape::in_rounds(Primitives& primitives, uint32_t rounds, uint32_t stay) c
   shape.cached = {0, stay};
   shape.set_routes();
   // What is expected beside the mean counts once: as a reserve, or as samples tell it.
-  const uint64_t even = with_reserve(build_rows / shape.partitions() * divided(stay, devices), build_rows);
+  const uint64_t even = with_reserve(build().rows / shape.partitions() * divided(stay, devices), build().rows);
   const uint64_t expected = shape.routes.most_kept();
-  const uint64_t kept = std::min(build_rows, std::max(even, expected + expected / 32));
+  const uint64_t kept = std::min(build().rows, std::max(even, expected + expected / 32));
   // Of several devices each has to do with the waves of the others, too.
   const size_t most_of_spilling = devices > 1 ? kLeastSpillingWaveBytes / 2 : kLeastSpillingWaveBytes;
-  const size_t of_spilling = std::clamp(kept * build.tuple_bytes() / kPartOfKept / devices, kSmallestWaveBytes, most_of_spilling);
+  const size_t of_spilling =
+      std::clamp(kept * build().layout.tuple_bytes() / kPartOfKept / devices, kSmallestWaveBytes, most_of_spilling);
   shape.set_waves(kept, shape.spills() ? of_spilling : kLeastWaveBytes, true);
   shape.keep(primitives, kept);
   return shape;
 }
 
-void Shape::cache_by(Primitives& primitives, std::shared_ptr<const KeySamples> of_keys) {
-  samples = std::move(of_keys);
+void Shape::cache_by_samples(Primitives& primitives) {
   const uint32_t planned = cached.size();
-  const std::vector<uint64_t> repeats = samples->build.repeats_of_partitions(bits, build_rows);
+  const std::vector<uint64_t> repeats = build().sample->repeats_of_partitions(bits, build().rows);
   const auto fits = [&](PartitionRange partitions) {
     cached = partitions;
     set_routes();
@@ -97,7 +94,7 @@ void Shape::cache_by(Primitives& primitives, std::shared_ptr<const KeySamples> o
   };
   const auto most_that_fit = [&](const auto& range_of) -> PartitionRange {
     // Of even keys as many as planned, though samples tell a few more or less.
-    const bool light = sum(expected_rows(true, range_of(planned))) < build_rows / partitions() * planned / 4 * 3;
+    const bool light = sum(expected_rows(true, range_of(planned))) < build().rows / partitions() * planned / 4 * 3;
     uint32_t least = 0, most = light ? partitions() : planned;
     while (least < most) {
       const uint32_t middle = most - (most - least) / 2;
@@ -110,13 +107,11 @@ void Shape::cache_by(Primitives& primitives, std::shared_ptr<const KeySamples> o
     return {partitions() - count, partitions()};
   });
   const auto rows = [&](PartitionRange of) { return sum(expected_rows(true, of)) + sum(expected_rows(false, of)); };
-  fits(rows(last) > rows(first) + (build_rows + probe_rows) / 32 ? last : first);
+  fits(rows(last) > rows(first) + (build().rows + probe().rows) / 32 ? last : first);
 }
 
 std::vector<uint64_t> Shape::expected_rows(bool of_build, PartitionRange of) const {
-  const KeySample even;
-  const KeySample& sample = !samples ? even : of_build ? samples->build : samples->probe;
-  const std::vector<uint64_t> all = sample.rows_of_partitions(bits, of_build ? build_rows : probe_rows);
+  const std::vector<uint64_t> all = side(of_build).rows_of_partitions(bits);
   return {all.begin() + of.begin, all.begin() + of.end};
 }
 
@@ -125,42 +120,38 @@ void Shape::cache_none() {
   set_routes();
 }
 
-void Shape::swap_sides() {
-  std::swap(build, probe);
-  std::swap(build_rows, probe_rows);
-  std::swap(splits_build, splits_probe);
-  tracks_build = !splits_probe;
-}
+void Shape::swap_sides() { std::swap(sides[kBuild], sides[kProbe]); }
 
 void Shape::set_routes() {
   const bool replicate =
-      devices > 1 && !spills() && !forced && splits_probe && worth_replicating(build_rows, probe_rows, devices, false);
-  routes = Routes(devices, cached, {expected_rows(true, cached), splits_build}, {expected_rows(false, cached), splits_probe},
-                  replicate);
+      devices > 1 && !spills() && !forced && probe().may_stay && worth_replicating(build().rows, probe().rows, devices, false);
+  routes = Routes(devices, cached, {expected_rows(true, cached), build().may_stay},
+                  {expected_rows(false, cached), probe().may_stay}, replicate);
 }
 
 void Shape::set_waves(uint64_t kept, size_t least_bytes, bool several) {
-  const uint64_t rows = std::max(build_rows, probe_rows);
-  const size_t bytes = std::max(least_bytes, std::min(kept * build.tuple_bytes() / kPartOfBuild, kMostWaveBytes) / devices);
+  const uint64_t rows = std::max(build().rows, probe().rows);
+  const size_t bytes =
+      std::max(least_bytes, std::min(kept * build().layout.tuple_bytes() / kPartOfBuild, kMostWaveBytes) / devices);
   wave_rows = std::max(std::min<uint64_t>(several ? rows / devices / kLeastWaves + 1 : rows, bytes / widest().tuple_bytes()),
-                       divided(build_rows, HashBuildPlan::kMostPieces - 1));
+                       divided(build().rows, HashBuildPlan::kMostPieces - 1));
 }
 
 void Shape::keep(Primitives& primitives, uint64_t rows) {
   kept_rows = room_rows = rows;
-  const uint64_t room = primitives.hash_build_crowded_room(build, rows, count_only);
-  const bool spared = !forced && (room - rows) * build.tuple_bytes() <= kSparedBytes;
+  const uint64_t room = primitives.hash_build_crowded_room(build().layout, rows, count_only);
+  const bool spared = !forced && (room - rows) * build().layout.tuple_bytes() <= kSparedBytes;
   if (crowded || spared) room_rows = room;
 }
 
 uint64_t Shape::with_crowd(Primitives& primitives, uint64_t rows, uint64_t crowd) const {
-  return rows + primitives.hash_build_crowded_room(build, crowd, count_only) - crowd;
+  return rows + primitives.hash_build_crowded_room(build().layout, crowd, count_only) - crowd;
 }
 
 uint64_t Shape::room_of_partition(Primitives& primitives, uint64_t rows) const {
-  const uint64_t even = build_rows / partitions();
+  const uint64_t even = build().rows / partitions();
   // For what crowds in any case there is room. A full join can't do with less than all of a partition.
-  const bool known = crowded || !(splits_build || splits_probe);
+  const bool known = crowded || !(build().may_stay || probe().may_stay);
   return known || rows <= 2 * even ? rows : with_crowd(primitives, rows, rows - even);
 }
 
@@ -168,7 +159,7 @@ uint64_t Shape::crowded_rows(Primitives& primitives) const {
   uint64_t least = 0, most = room_rows;
   while (least < most) {
     const uint64_t middle = least + (most - least + 1) / 2;
-    primitives.hash_build_crowded_room(build, middle, count_only) <= room_rows ? least = middle : most = middle - 1;
+    primitives.hash_build_crowded_room(build().layout, middle, count_only) <= room_rows ? least = middle : most = middle - 1;
   }
   return least;
 }
@@ -179,29 +170,38 @@ uint64_t Shape::with_reserve(uint64_t expected, uint64_t rows) {
 }
 
 uint64_t Shape::spilled_rows(bool of_build) const {
-  return spills() ? with_reserve(sum(expected_rows(of_build, spilled())), of_build ? build_rows : probe_rows) : 0;
+  return spills() ? with_reserve(sum(expected_rows(of_build, spilled())), side(of_build).rows) : 0;
 }
 
 uint32_t Shape::partitions_of_round(uint32_t rounds) { return (uint32_t{1} << bits_for(rounds)) / rounds; }
 
 HashBuildPlan Shape::build_plan() const {
-  const auto pieces = static_cast<uint32_t>(std::max<uint64_t>(divided(build_rows, wave_rows) + cuts(), 1));
-  return {build, probe,      room_rows,   std::min(most_at_once(), build_rows), std::min(most_at_once(), probe_rows), pieces,
-          1,     count_only, tracks_build};
+  const auto pieces = static_cast<uint32_t>(std::max<uint64_t>(divided(build().rows, wave_rows) + cuts(), 1));
+  return {build().layout,
+          probe().layout,
+          room_rows,
+          std::min(most_at_once(), build().rows),
+          std::min(most_at_once(), probe().rows),
+          pieces,
+          1,
+          count_only,
+          tracks_build()};
 }
 
-TupleLayout Shape::widest() const { return {build.key_bytes, std::max(build.value_bytes, probe.value_bytes)}; }
+TupleLayout Shape::widest() const {
+  return {build().layout.key_bytes, std::max(build().layout.value_bytes, probe().layout.value_bytes)};
+}
 
 size_t Shape::planned_staged_bytes() const {
   if (count_only) return 0;
-  return std::clamp(OwnedTuples::bytes(build, build_rows) + OwnedTuples::bytes(probe, probe_rows), kLeastStagedBytes,
-                    kPlannedStagedBytes);
+  return std::clamp(OwnedTuples::bytes(build().layout, build().rows) + OwnedTuples::bytes(probe().layout, probe().rows),
+                    kLeastStagedBytes, kPlannedStagedBytes);
 }
 
 Room::Room(StackAllocator& memory, Primitives& primitives, const Shape& shape, size_t i, size_t staged_bytes)
     : built(allocate(memory, primitives.hash_build_scratch_bytes(shape.build_plan()))) {
-  const uint64_t probe_waves = std::max<uint64_t>(divided(shape.probe_rows, shape.wave_rows), 1);
-  const uint64_t waves = divided(shape.build_rows, shape.wave_rows) + probe_waves;
+  const uint64_t probe_waves = std::max<uint64_t>(divided(shape.probe().rows, shape.wave_rows), 1);
+  const uint64_t waves = divided(shape.build().rows, shape.wave_rows) + probe_waves;
   const size_t match_bytes = primitives.hash_probe_scratch_bytes(shape.build_plan());
   for (size_t m = 0; m < (shape.cuts() ? kMatches : std::min<uint64_t>(probe_waves, kMatches)); ++m) {
     scratch.push_back(allocate(memory, match_bytes));
@@ -212,8 +212,9 @@ Room::Room(StackAllocator& memory, Primitives& primitives, const Shape& shape, s
   }
   if (shape.cuts()) {
     for (size_t s = 0; s < shape.cut_waves(); ++s) cuts.push_back({OwnedTuples(memory, layout, shape.wave_rows)});
-    cut_scratch = allocate(memory, std::max(primitives.partition_scratch_bytes(shape.build, shape.wave_rows, shape.digit()),
-                                            primitives.partition_scratch_bytes(shape.probe, shape.wave_rows, shape.digit())));
+    cut_scratch =
+        allocate(memory, std::max(primitives.partition_scratch_bytes(shape.build().layout, shape.wave_rows, shape.digit()),
+                                  primitives.partition_scratch_bytes(shape.probe().layout, shape.wave_rows, shape.digit())));
   }
   if (shape.devices > 1) {
     for (Inbox& inbox : inboxes = std::vector<Inbox>(kInboxes)) {
@@ -273,7 +274,9 @@ Shape with_most_cached(std::span<Device* const> devices, const Shape& whole, uin
     }
   }
   Shape shape = even.in_rounds(primitives, rounds, least);
-  if (whole.samples) shape.cache_by(primitives, whole.samples);
+  if (!whole.build().sample) return shape;
+  shape.sides = whole.sides;
+  shape.cache_by_samples(primitives);
   return shape;
 }
 
@@ -293,7 +296,7 @@ Shape shape_for(std::span<Device* const> devices, Shape whole, uint32_t rounds) 
   }
   if (rounds > 1) return with_most_cached(devices, whole, rounds);
   const Shape waves = whole.in_waves(primitives);
-  whole.keep(primitives, whole.build_rows);
+  whole.keep(primitives, whole.build().rows);
   const auto bytes = [&](const Shape& shape) { return Room::planned_bytes(primitives, shape); };
   return fits(devices, waves) || bytes(waves) <= bytes(whole) ? waves : whole;
 }
@@ -312,7 +315,7 @@ Shape blocked_shape_for(std::span<Device* const> devices, Shape whole, uint64_t 
   whole.crowded = true;
   build_rows = std::min(build_rows, whole.wave_rows * (HashBuildPlan::kMostPieces - 1));
   for (;; build_rows -= build_rows / 8) {
-    whole.build_rows = build_rows;
+    whole.sides[kBuild].rows = build_rows;
     whole.keep(devices[0]->primitives(), build_rows);
     if (build_rows < 8 || fits(devices, whole)) return whole;
   }

@@ -10,6 +10,7 @@
 #include "device/streams.h"
 #include "flow/spilled_tuples.h"
 #include "join/join.h"
+#include "join/relation.h"
 #include "join/routes.h"
 #include "primitives/primitives.h"
 #include "transfer/arrival.h"
@@ -24,37 +25,39 @@ inline constexpr size_t kMatches = 2;
 /// While what other devices sent is matched, they send what comes next.
 inline constexpr size_t kInboxes = 2;
 
-/// Of both sides.
-struct KeySamples {
-  KeySample build, probe;
-};
+/// What a shape knows of a relation.
+struct ShapedSide {
+  TupleLayout layout;
+  uint64_t rows;
+  bool may_stay;                              ///< whether tuples of a heavy partition may stay on the devices where they are
+  std::shared_ptr<const KeySample> sample{};  ///< null: keys are taken to spread evenly
 
-std::shared_ptr<const KeySamples> sampled(TupleLayout build_layout, const TupleView& build, TupleLayout probe_layout,
-                                          const TupleView& probe);
+  /// Expected in each of 2^bits partitions.
+  std::vector<uint64_t> rows_of_partitions(uint32_t bits) const {
+    return sample ? sample->rows_of_partitions(bits, rows) : KeySample().rows_of_partitions(bits, rows);
+  }
+};
 
 /// What comes at a time, what stays, and what leaves.
 struct Shape {
-  TupleLayout build, probe;
-  uint64_t build_rows, probe_rows;  ///< of the relations
-  uint64_t kept_rows;               ///< build tuples that the device keeps at a time
-  uint64_t room_rows;               ///< that it has room for: more, where keys crowd
-  uint64_t wave_rows;               ///< tuples that come at a time
-  uint32_t bits = 0;                ///< of the partitions; 0: there are none, as one device joins all of it at once
-  PartitionRange cached{0, 1};      ///< partitions that are joined as they come: the first ones, or the last. Others are spilled
+  OfSides<ShapedSide> sides;
+  uint64_t kept_rows;           ///< build tuples that the device keeps at a time
+  uint64_t room_rows;           ///< that it has room for: more, where keys crowd
+  uint64_t wave_rows;           ///< tuples that come at a time
+  uint32_t bits = 0;            ///< of the partitions; 0: there are none, as one device joins all of it at once
+  PartitionRange cached{0, 1};  ///< partitions that are joined as they come: the first ones, or the last. Others are spilled
   bool count_only;
-  bool tracks_build;  ///< whether rows of build tuples alone may be asked for
-  uint32_t devices;   ///< that share the join. Kept tuples, room, and what comes at a time, are those of one of them
-  bool splits_build, splits_probe;  ///< whether a side's tuples of a heavy partition may stay on the devices where they are
-  bool crowded = false;             ///< all keys may crowd, within that room, however large it is
-  bool forced = false;              ///< in several waves, with no copies for all devices nor room for keys that crowd
+  uint32_t devices;      ///< that share the join. Kept tuples, room, and what comes at a time, are those of one of them
+  bool crowded = false;  ///< all keys may crowd, within that room, however large it is
+  bool forced = false;   ///< in several waves, with no copies for all devices nor room for keys that crowd
 
-  std::shared_ptr<const KeySamples> samples;  ///< null: keys are taken to spread evenly
-  Routes routes;                              ///< of the partitions that are joined as they come
+  Routes routes;  ///< of the partitions that are joined as they come
 
   /// With each side as one wave, on one device. Several have partitions: in_rounds().
   Shape(TupleLayout build, uint64_t build_rows, TupleLayout probe, uint64_t probe_rows, const JoinRequest& request,
         size_t devices);
-  /// As if nothing were known of its keys.
+  /// Goes by what samples of both sides say of their keys, or as if nothing were known.
+  Shape with_samples_of(const TupleView& build, const TupleView& probe) const;
   Shape with_even_keys() const;
   Shape in_waves(Primitives& primitives) const;
   /// In `rounds`, or one, of which the first joins the first `stay` partitions, or as many as the others.
@@ -74,7 +77,7 @@ struct Shape {
 
   /// Joins as many partitions at once as samples say that there is room for: maybe none. The first ones or the last, whichever
   /// have more tuples.
-  void cache_by(Primitives& primitives, std::shared_ptr<const KeySamples> of_keys);
+  void cache_by_samples(Primitives& primitives);
   void cache_none();
   /// Each side takes the other one's part.
   void swap_sides();
@@ -84,6 +87,11 @@ struct Shape {
   /// For so many build tuples that stay. `several`: at least some waves, however few tuples there are.
   void set_waves(uint64_t kept, size_t least_bytes, bool several);
 
+  const ShapedSide& side(bool of_build) const { return sides[of_build ? kBuild : kProbe]; }
+  const ShapedSide& build() const { return sides[kBuild]; }
+  const ShapedSide& probe() const { return sides[kProbe]; }
+  /// Whether rows of build tuples alone may be asked for.
+  bool tracks_build() const { return !probe().may_stay; }
   bool cuts() const { return bits > 0; }
   /// Waves that are cut, or have been: one is written, one is matched, one goes to other devices.
   size_t cut_waves() const { return cuts() ? kMatches + (devices > 1 ? 2 : 1) : 0; }
