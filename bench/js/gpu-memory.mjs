@@ -1,7 +1,7 @@
 // node bench/js/gpu-memory.mjs [--rows N] [--first N] [--limit SIZE] [--runs N] [--json FILE]
 //
-// What memory costs a join() of two Arrow tables in ordinary memory, on all GPUs: with all of their memory, and with a limit that
-// does not hold the join; and the first join of a process, of fewer rows (--first), which finds no page that it knows, beside the
+// What memory costs a join() of two Arrow tables in ordinary memory, on all GPUs: with all of their memory, and with no more than
+// --limit on each; and the first join of a process, of fewer rows (--first), which finds no page that it knows, beside the
 // later ones. Both tables have as many rows, of an int64 key and an int64 payload column. The left one has each key once, the
 // right one foreign keys. Row counts and the sums of the payloads have to be right. The memory of calls that went before is free.
 import { spawnSync } from 'node:child_process';
@@ -29,9 +29,12 @@ function integers(next) {
   return column(new BigInt64Array(words.buffer));
 }
 
+const gcd = (a, b) => (b === 0 ? a : gcd(b, a % b));
+
 /** Keys that are scattered, and the sum of the left rows' numbers that the right rows meet. */
 function makeTables() {
-  const step = Math.floor(rows * 0.6180339887) | 1;
+  let step = Math.floor(rows * 0.6180339887) | 1;
+  while (gcd(step, rows) !== 1) step += 2;
   let key = 0;
   const rowOf = new Uint32Array(rows);
   const keys = integers((row) => {
@@ -58,10 +61,6 @@ function makeTables() {
   return { left: new Table({ key: keys, l: numbers }), right: new Table({ key: foreign, r: numbers }), met: met + BigInt(some) };
 }
 
-function gcd(a, b) {
-  return b === 0 ? a : gcd(b, a % b);
-}
-if (gcd(Math.floor(rows * 0.6180339887) | 1, rows) !== 1) throw new Error(`--rows ${rows}: choose another number`);
 const { left, right, met } = makeTables();
 
 /** Milliseconds of joins, after one that is not counted unless it is `alone`. */
