@@ -161,7 +161,10 @@ class KeptMemory {
  public:
   KeptMemory(Engine& engine, const std::vector<size_t>& blocks, bool pinned) : device_(*engine.devices[0]) {
     std::vector<HostBuffer> held;
-    held.push_back(engine.memory->allocate(size_t{1} << 30, "room beside them"));  // the first to go when something else needs it
+    // The first to go when something else needs it, as the devices' transfer buffers do.
+    for (size_t d = 0; d < engine.devices.size(); ++d) {
+      held.push_back(engine.memory->allocate(size_t{1} << 30, "room beside them"));
+    }
     for (const size_t bytes : blocks) {
       const HostBuffer& block = held.emplace_back(engine.memory->allocate(bytes, "kept memory"));
       engine.pool.for_blocks(bytes, size_t{2} << 20, Job(),

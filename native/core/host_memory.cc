@@ -15,15 +15,19 @@ namespace warpjoin {
 namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
+/// A kept block serves what takes a fourth of it or more: results grow into what is left.
+constexpr size_t kMostOfWanted = 4;
 
-// Blocks of at least one huge page are mapped; smaller ones come from malloc.
+/// Blocks of at least one huge page are mapped. Smaller ones come from malloc, and are not kept.
+bool is_mapped(size_t capacity) { return capacity >= kHugePage; }
+
 size_t capacity_for(size_t size) {
-  const size_t unit = size >= kHugePage ? kHugePage : 64;
+  const size_t unit = is_mapped(size) ? kHugePage : 64;
   return (std::max<size_t>(size, 1) + unit - 1) / unit * unit;
 }
 
 void* map_block(size_t capacity) {
-  if (capacity < kHugePage) return std::aligned_alloc(64, capacity);
+  if (!is_mapped(capacity)) return std::aligned_alloc(64, capacity);
   // Over-map by one huge page and cut the ends, so that the block starts on a huge page.
   void* raw = mmap(nullptr, capacity + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (raw == MAP_FAILED) return nullptr;
@@ -38,10 +42,10 @@ void* map_block(size_t capacity) {
 }
 
 void unmap_block(void* data, size_t capacity) noexcept {
-  if (capacity < kHugePage) {
-    std::free(data);
-  } else {
+  if (is_mapped(capacity)) {
     munmap(data, capacity);
+  } else {
+    std::free(data);
   }
 }
 
@@ -63,7 +67,7 @@ HostBuffer::~HostBuffer() {
 void HostBuffer::grow(size_t size, const char* purpose) {
   if (size <= size_) return;
   const size_t wanted = capacity_for(size);
-  if (wanted > capacity_ && capacity_ >= kHugePage) {
+  if (wanted > capacity_ && is_mapped(capacity_)) {
     data_ = memory_->extend(data_, capacity_, wanted, size, purpose);
     capacity_ = wanted;
   } else if (wanted > capacity_) {
@@ -87,7 +91,7 @@ void HostBuffer::shrink(size_t size) {
   if (size >= size_) return;
   const size_t capacity = capacity_for(size);
   size_ = size;
-  if (capacity >= capacity_ || capacity_ < kHugePage || capacity < kHugePage) return;
+  if (capacity >= capacity_ || !is_mapped(capacity)) return;
   size_t surplus;
   {
     const std::lock_guard lock(memory_->mutex_);
@@ -119,8 +123,9 @@ HostBuffer HostMemory::allocate(size_t size, const char* purpose) {
     // Reuse the smallest kept block that is large enough, unless it is wastefully large. It counts for what is asked for, as
     // plans expect: what it has more stays kept.
     auto best = kept_.end();
-    for (auto it = kept_.begin(); it != kept_.end(); ++it) {
-      if (it->capacity >= wanted && it->capacity <= wanted + wanted / 4 && (best == kept_.end() || it->capacity < best->capacity))
+    for (auto it = kept_.begin(); is_mapped(wanted) && it != kept_.end(); ++it) {
+      if (it->capacity >= wanted && it->capacity / kMostOfWanted <= wanted &&
+          (best == kept_.end() || it->capacity < best->capacity))
         best = it;
     }
     if (best != kept_.end()) {
@@ -206,7 +211,7 @@ void HostMemory::release(void* data, size_t capacity) noexcept {
   const std::lock_guard lock(mutex_);
   used_ -= capacity;
   capacity += take_surplus(data);
-  if (capacity >= kHugePage && kept_.size() < kMostKept && !closed_) {
+  if (is_mapped(capacity) && kept_.size() < kMostKept && !closed_) {
     kept_.push_back({data, capacity});
     kept_bytes_ += capacity;
   } else {

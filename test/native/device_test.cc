@@ -316,6 +316,17 @@ TEST(HostMemory, GrowsWhereABufferIsWhileItsBlockLasts) {
   EXPECT_EQ(memory->used_bytes(), 30 * kMiB);
 }
 
+TEST(HostMemory, GivesSmallBlocksBackToWhereTheyCameFrom) {
+  constexpr size_t kMiB = size_t{1} << 20;
+  const auto memory = HostMemory::create(30 * kMiB);
+  memory->allocate(2 * kMiB, "a test");
+  HostBuffer small = memory->allocate(kMiB, "a test");
+  memory->allocate(2 * kMiB, "a test");  // for which a surplus would be given back
+  memory->close();
+  small = HostBuffer();
+  EXPECT_EQ(memory->used_bytes(), 0u);
+}
+
 TEST(HostMemory, CountsReusedBlocksForWhatIsAskedFor) {
   constexpr size_t kMiB = size_t{1} << 20;
   const auto memory = HostMemory::create(30 * kMiB);
@@ -335,7 +346,15 @@ TEST(HostMemory, CountsReusedBlocksForWhatIsAskedFor) {
     EXPECT_THROW(memory->allocate(1, "a test"), Error);
   }
   memory->trim();
-  HostBuffer block = reuse(12 * kMiB, 10 * kMiB);
+  HostBuffer block = reuse(16 * kMiB, 4 * kMiB);
+  EXPECT_TRUE(block.grow_here(16 * kMiB)) << "a fourth of a block";
+  block = HostBuffer();
+  memory->trim();
+  block = reuse(18 * kMiB, 4 * kMiB);
+  EXPECT_FALSE(block.grow_here(6 * kMiB)) << "less than a fourth";
+  block = HostBuffer();
+  memory->trim();
+  block = reuse(12 * kMiB, 10 * kMiB);
   const void* const address = block.data();
   block = HostBuffer();
   block = memory->allocate(12 * kMiB, "a test");
