@@ -408,7 +408,7 @@ export interface NativeEngine {
     job: NativeJob,
     keys: JoinKeysHandle,
     request: NativeJoinRequest,
-    plan: { devices: number[]; rounds: number; partitions: number },
+    plan: { devices: number[]; rounds: number; partitions: number; eitherSide: boolean },
   ): Promise<RowsHandle>;
   /** Whether a side's keys ascend: a look at all of them where they seem to. */
   joinSideIsSorted(job: NativeJob, keys: JoinKeysHandle, side: Side): Promise<boolean>;

@@ -89,7 +89,12 @@ export const joinSchema = {
   ),
   sortAlgorithm: choice(SORT_ALGORITHMS, 'auto', 'How a sort-merge join sorts.'),
   resident,
-  buildSide: choice(['auto', 'left', 'right'], 'auto', 'Which side the hash tables hold. auto: the one with fewer rows.'),
+  buildSide: choice(
+    ['auto', 'left', 'right'],
+    'auto',
+    'Which side the hash tables hold. auto: the one with fewer rows; where a join spills, the other one if keys of the first ' +
+      'repeat so often that much more would be spilled.',
+  ),
   nullsEqual: flags(false, 'key', 'Whether null keys match each other: all of them, or by key.'),
   validate: choice(
     ['m:m', '1:m', 'm:1', '1:1'],

@@ -53,7 +53,7 @@ inline HashJoinPlan hash_join_plan(Engine& engine, std::span<Device* const> devi
     return hash_join_device_bytes(sides[0]->layout, sides[0]->view.size, sides[1]->layout, sides[1]->view.size, devices.size(),
                                   request, count, engine);
   });
-  return {ordinals_of(devices), rounds, 0};
+  return {ordinals_of(devices), rounds, 0, true};
 }
 
 /// A merge join of sorted sides: matchSorted() in lib/plan/join.ts.

@@ -399,10 +399,11 @@ async function execute(call: Call, task: JoinTask, prepared: Prepared): Promise<
       call.free(...runs[side!]);
       runs[side!] = [merged];
     },
-    async hashJoin({ buildLeft, devices, rounds, partitions }) {
+    async hashJoin({ buildLeft, devices, rounds, partitions, eitherSide }) {
       let made: RowsHandle;
       try {
-        made = await native.hashJoin(job, keys!, { ...request, buildLeft }, { devices, rounds, partitions });
+        const how = { devices, rounds, partitions, eitherSide };
+        made = await native.hashJoin(job, keys!, { ...request, buildLeft }, how);
       } catch (error) {
         if (!isOutOfDeviceMemory(error)) throw error;
         return async () => ({ ...prepared, ...(await planInstead(call, prepared, (error as Error).message)) });

@@ -322,6 +322,7 @@ function hashJoinOn(context: Context, traffic: Traffic, devicesReason: string | 
     op: 'hashJoin',
     label: `hash join, build ${buildLeft ? 'left' : 'right'}`,
     buildLeft,
+    eitherSide: request.buildSide === 'auto',
     devices: resources.devices.map((device) => device.ordinal),
     devicesReason,
     rounds,

@@ -58,6 +58,8 @@ export interface CutStep extends StepOf<'cut'> {
 export interface RefineStep extends StepOf<'refine'> {}
 export interface HashJoinStep extends StepOf<'hashJoin'> {
   buildLeft: boolean;
+  /** With several rounds the other side may be the build side, where a sample says that keys of this one repeat. */
+  eitherSide: boolean;
   devices: number[];
   /** As of a SortStep. */
   devicesReason: string | null;

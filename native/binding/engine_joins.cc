@@ -154,7 +154,8 @@ Napi::Value EngineWrap::hash_join(const Napi::CallbackInfo& info) {
   const auto keys = own<JoinKeysState>(info[1]);
   const Napi::Object plan_object = to_object(info[3], "plan");
   const HashJoinPlan plan{to_devices(plan_object.Get("devices"), engine()), to_hash_parts(plan_object.Get("rounds"), "Rounds", 1),
-                          to_hash_parts(plan_object.Get("partitions"), "Partitions", 0)};
+                          to_hash_parts(plan_object.Get("partitions"), "Partitions", 0),
+                          plan_object.Get("eitherSide").ToBoolean()};
   return enqueue(info, {keys}, [keys = keys.get(), request = to_join_request(info[2]), plan](Engine& engine, Job& job) {
     return rows_of(engine, *keys, warpjoin::hash_join(engine, keys->keys, request, plan, job));
   });

@@ -27,7 +27,8 @@ JoinRows join_tuples(Engine& engine, const JoinKeys& keys, const JoinRequest& re
   const Relation &build = request.build_left ? left : right, &probe = request.build_left ? right : left;
   if (plan.partitions) bits_of(plan.partitions, "Partitions");
   if (streams(*devices[0], plan.rounds)) {
-    return streamed_join(engine, devices, build, probe, keys, request, plan.rounds, plan.partitions != 0, job);
+    return streamed_join(engine, devices, build, probe, keys, request, {plan.rounds, plan.partitions != 0, plan.either_side},
+                         job);
   }
   job.add_planned(2 * (build.size() + probe.size()));
   const HashCut cut = cut_for(request, plan.partitions, build.size(), probe.size(), devices.size(), false, *devices[0]);

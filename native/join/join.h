@@ -41,8 +41,9 @@ struct JoinRows {
 
 struct HashJoinPlan {
   std::vector<int> devices;
-  uint32_t rounds = 1;      ///< power of two: parts of the key space joined one after the other, as device memory is short
-  uint32_t partitions = 0;  ///< of each round over all devices, power of two; 0: by size
+  uint32_t rounds = 1;       ///< power of two: parts of the key space joined one after the other, as device memory is short
+  uint32_t partitions = 0;   ///< of each round over all devices, power of two; 0: by size
+  bool either_side = false;  ///< with several rounds the other side may be the build side, where keys of this one repeat
 };
 
 /// Radix-partitioned hash join: each device partitions its chunks by hash, sends every partition to its owner, and joins

@@ -34,17 +34,17 @@ KeySample::KeySample(TupleLayout layout, const TupleView& tuples)
   }
 }
 
-std::vector<uint64_t> KeySample::expected(const Counts& counts, uint32_t bits, uint64_t rows, uint64_t even) const {
-  const uint32_t partitions = uint32_t{1} << bits;
-  std::vector<uint64_t> expected(partitions, even);
-  if (sampled_ == 0) return expected;
-  const size_t each = counts.size() >> bits;
-  for (uint32_t p = 0; p < partitions; ++p) {
-    const auto first = counts.begin() + static_cast<std::ptrdiff_t>(p * each);
-    const uint64_t count = std::accumulate(first, first + static_cast<std::ptrdiff_t>(each), uint64_t{0});
-    expected[p] = static_cast<uint64_t>(static_cast<double>(rows) * static_cast<double>(count) / sampled_);
-  }
-  return expected;
+std::vector<uint64_t> KeySample::rows_of_partitions(uint32_t bits, uint64_t rows) const {
+  std::vector<uint64_t> of_partitions(size_t{1} << bits, rows >> bits);
+  for (uint32_t p = 0; sampled_ && p < of_partitions.size(); ++p) of_partitions[p] = expected(counts_, p, bits, rows);
+  return of_partitions;
+}
+
+uint64_t KeySample::expected(const Counts& counts, uint32_t partition, uint32_t bits, uint64_t rows) const {
+  const auto each = static_cast<std::ptrdiff_t>(counts.size() >> bits);
+  const auto first = counts.begin() + partition * each;
+  const uint64_t count = std::accumulate(first, first + each, uint64_t{0});
+  return static_cast<uint64_t>(static_cast<double>(rows) * static_cast<double>(count) / sampled_);
 }
 
 Routes::Routes(size_t devices, PartitionRange partitions, const RoutedSide& build, const RoutedSide& probe, bool replicate)

@@ -19,17 +19,16 @@ class KeySample {
   KeySample(TupleLayout layout, const TupleView& tuples);
 
   /// Expected in each of 2^bits partitions, of `rows` in all.
-  std::vector<uint64_t> rows_of_partitions(uint32_t bits, uint64_t rows) const {
-    return expected(counts_, bits, rows, rows >> bits);
+  std::vector<uint64_t> rows_of_partitions(uint32_t bits, uint64_t rows) const;
+  /// Of those in one, how many have a key that is in the sample more than once.
+  uint64_t repeats_of_partition(uint32_t partition, uint32_t bits, uint64_t rows) const {
+    return sampled_ ? expected(repeats_, partition, bits, rows) : 0;
   }
-  /// Those whose key is in the sample more than once.
-  std::vector<uint64_t> repeats_of_partitions(uint32_t bits, uint64_t rows) const { return expected(repeats_, bits, rows, 0); }
 
  private:
   using Counts = std::vector<uint32_t>;  // by the topmost kMostPartitionBits bits of mixed keys
 
-  /// `even`: in each partition where nothing was sampled.
-  std::vector<uint64_t> expected(const Counts& counts, uint32_t bits, uint64_t rows, uint64_t even) const;
+  uint64_t expected(const Counts& counts, uint32_t partition, uint32_t bits, uint64_t rows) const;
 
   Counts counts_, repeats_;
   uint32_t sampled_ = 0;

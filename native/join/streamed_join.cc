@@ -191,14 +191,23 @@ class StreamedJoin {
 bool can_stream(const Device& device) { return !device.addresses_host_memory(); }
 
 JoinRows streamed_join(Engine& engine, std::span<Device* const> devices, const Relation& build, const Relation& probe,
-                       const JoinKeys& keys, const JoinRequest& request, uint32_t rounds, bool force_waves, Job& job) {
+                       const JoinKeys& keys, const JoinRequest& request, const StreamedJoinPlan& plan, Job& job) {
   Shape whole(build.layout, build.size(), probe.layout, probe.size(), request, devices.size());
-  whole.forced = force_waves;
+  whole.forced = plan.force_waves;
   // Where all of the build side stays on one device, it doesn't matter how keys spread.
-  if (devices.size() > 1 || rounds > 1) {
+  if (devices.size() > 1 || plan.rounds > 1) {
     whole = whole.with_samples_of(build.views.at(0), probe.views.at(0));
   }
-  const Shape shape = streaming::shape_for(devices, whole, rounds);
+  const Shape shape = streaming::shape_for(devices, whole, plan.rounds);
+  if (plan.either_side && plan.rounds > 1) {
+    whole.swap_sides();
+    const Shape swapped = streaming::shape_for(devices, whole, plan.rounds);
+    if (swapped.spilled_rows() < shape.spilled_rows() / 8 * 7 && streaming::fits(devices, swapped)) {
+      JoinRequest other = request;
+      other.build_left = !request.build_left;
+      return StreamedJoin(engine, devices, probe, build, keys, other, swapped, job).run();
+    }
+  }
   return StreamedJoin(engine, devices, build, probe, keys, request, shape, job).run();
 }
 

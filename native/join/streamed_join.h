@@ -15,14 +15,20 @@ namespace warpjoin {
 /// Whether devices like this one join this way.
 bool can_stream(const Device& device);
 
-/// Joins relations in host memory, one view each. `rounds`: a power of two; with more than one a part of both sides is spilled,
-/// so that the devices keep about 1/rounds of the build side at a time, or more where they have room. `force_waves`: tuples come
-/// in several waves however few they are. Device memory: streamed_join_bytes(), and where there is more, more rows on their way
-/// home at a time, and room for keys that crowd; where there is none for these, more rounds are made. Host memory: the result,
-/// which grows with what is found, twice the rows alone of joins that have pairs, too, and what is spilled. Throws
+struct StreamedJoinPlan {
+  /// A power of two. With more than one a part of both sides is spilled, so that the devices keep about 1/rounds of the build
+  /// side at a time, or more where they have room.
+  uint32_t rounds = 1;
+  bool force_waves = false;  ///< tuples come in several waves however few they are
+  bool either_side = false;  ///< the sides take each other's part where by samples much less is spilled then
+};
+
+/// Joins relations in host memory, one view each. Device memory: streamed_join_bytes(), and where there is more, more rows on
+/// their way home at a time, and room for keys that crowd; where there is none for these, more rounds are made. Host memory: the
+/// result, which grows with what is found, twice the rows alone of joins that have pairs, too, and what is spilled. Throws
 /// Error(device_memory) where a round's build side does not fit, as keys crowd.
 JoinRows streamed_join(Engine& engine, std::span<Device* const> devices, const Relation& build, const Relation& probe,
-                       const JoinKeys& keys, const JoinRequest& request, uint32_t rounds, bool force_waves, Job& job);
+                       const JoinKeys& keys, const JoinRequest& request, const StreamedJoinPlan& plan, Job& job);
 /// What so many devices like this one spill, and the host memory that they take for that, with what it has free now, where keys
 /// spread.
 HashJoinSpill streamed_join_spill(Device& device, size_t devices, TupleLayout build, uint64_t build_rows, TupleLayout probe,

@@ -39,7 +39,8 @@ void Part::close_first_round() { arrivals_.back().closes_round = true; }
 void Part::take_spilled() { spilled_ = shape().spilled().share(shape().devices, index_); }
 
 uint64_t Part::room_of(uint32_t partition) const {
-  return shape().room_of_partition(device_.primitives(), shared_.spilled[kBuild]->size_of({partition, partition + 1}));
+  const uint64_t rows = shared_.spilled[kBuild]->size_of({partition, partition + 1});
+  return shape().room_of_partition(device_.primitives(), partition, rows);
 }
 
 uint64_t Part::most_in_partition() const {

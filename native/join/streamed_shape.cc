@@ -22,6 +22,9 @@ constexpr size_t kPartOfKept = 4, kLeastSpillingWaveBytes = size_t{64} << 20, kS
 constexpr uint64_t kLeastWaves = 8;
 /// For keys that crowd there is room in any case where that takes no more.
 constexpr size_t kSparedBytes = size_t{64} << 20;
+/// For each tuple whose key is in a sample more than once. Keys that it has once may fill a group as well, and others are in
+/// their groups: by Zipf's law it has 38 % more than once, and about half of all tuples crowd.
+constexpr uint64_t kCrowdOfRepeat = 2;
 /// Partitions of a round: what stays is a whole number of them.
 constexpr uint32_t kRoundBits = 5, kMostRounds = 1u << (kMostPartitionBits - kRoundBits);
 
@@ -32,6 +35,10 @@ uint64_t sum(const std::vector<uint64_t>& rows) { return std::accumulate(rows.be
 uint64_t divided(uint64_t rows, uint64_t by) { return by ? (rows + by - 1) / by : 0; }
 
 }  // namespace
+
+uint64_t ShapedSide::crowd_of_partition(uint32_t partition, uint32_t bits) const {
+  return sample ? kCrowdOfRepeat * sample->repeats_of_partition(partition, bits, rows) : 0;
+}
 
 Shape::Shape(TupleLayout build_layout, uint64_t build_rows, TupleLayout probe_layout, uint64_t probe_rows,
              const JoinRequest& request, size_t device_count)
@@ -84,13 +91,14 @@ Shape Shape::in_rounds(Primitives& primitives, uint32_t rounds, uint32_t stay) c
 
 void Shape::cache_by_samples(Primitives& primitives) {
   const uint32_t planned = cached.size();
-  const std::vector<uint64_t> repeats = build().sample->repeats_of_partitions(bits, build().rows);
   const auto fits = [&](PartitionRange partitions) {
     cached = partitions;
     set_routes();
     const uint64_t kept = routes.most_kept(), reserve = kept / 32;
-    const uint64_t crowd = std::accumulate(repeats.begin() + cached.begin, repeats.begin() + cached.end, uint64_t{0});
-    return kept + reserve <= kept_rows && with_crowd(primitives, kept + reserve, std::min(kept, crowd)) <= room_rows;
+    uint64_t crowd = 0;
+    for (uint32_t p = cached.begin; p < cached.end; ++p) crowd += build().crowd_of_partition(p, bits);
+    crowd = std::min(kept, divided(crowd, devices));
+    return kept + reserve <= kept_rows && with_crowd(primitives, kept + reserve, crowd) <= room_rows;
   };
   const auto most_that_fit = [&](const auto& range_of) -> PartitionRange {
     // Of even keys as many as planned, though samples tell a few more or less.
@@ -148,11 +156,11 @@ uint64_t Shape::with_crowd(Primitives& primitives, uint64_t rows, uint64_t crowd
   return rows + primitives.hash_build_crowded_room(build().layout, crowd, count_only) - crowd;
 }
 
-uint64_t Shape::room_of_partition(Primitives& primitives, uint64_t rows) const {
-  const uint64_t even = build().rows / partitions();
+uint64_t Shape::room_of_partition(Primitives& primitives, uint32_t partition, uint64_t rows) const {
   // For what crowds in any case there is room. A full join can't do with less than all of a partition.
-  const bool known = crowded || !(build().may_stay || probe().may_stay);
-  return known || rows <= 2 * even ? rows : with_crowd(primitives, rows, rows - even);
+  if (crowded || !(build().may_stay || probe().may_stay)) return rows;
+  const uint64_t even = build().rows / partitions(), uneven = rows > 2 * even ? rows - even : 0;
+  return with_crowd(primitives, rows, std::min(rows, std::max(uneven, build().crowd_of_partition(partition, bits))));
 }
 
 uint64_t Shape::crowded_rows(Primitives& primitives) const {

@@ -36,6 +36,8 @@ struct ShapedSide {
   std::vector<uint64_t> rows_of_partitions(uint32_t bits) const {
     return sample ? sample->rows_of_partitions(bits, rows) : KeySample().rows_of_partitions(bits, rows);
   }
+  /// Of those in one, how many may be in groups that no table holds.
+  uint64_t crowd_of_partition(uint32_t partition, uint32_t bits) const;
 };
 
 /// What comes at a time, what stays, and what leaves.
@@ -66,8 +68,9 @@ struct Shape {
   void keep(Primitives& primitives, uint64_t rows);
   /// The room for build tuples of which so many crowd.
   uint64_t with_crowd(Primitives& primitives, uint64_t rows, uint64_t crowd) const;
-  /// The room for those of a partition, of which more than hashing spreads evenly have the same keys.
-  uint64_t room_of_partition(Primitives& primitives, uint64_t rows) const;
+  /// The room for those of a partition, which has `rows`: of these as many crowd as samples say, and all that hashing would have
+  /// spread over other partitions.
+  uint64_t room_of_partition(Primitives& primitives, uint32_t partition, uint64_t rows) const;
   /// How many may stay whose keys all crowd.
   uint64_t crowded_rows(Primitives& primitives) const;
   /// Tuples of all devices that come at a time, which one device may have to join.
@@ -103,6 +106,7 @@ struct Shape {
   /// Of so many tuples of a relation, room for those that are expected somewhere; and for those of a side that are spilled.
   static uint64_t with_reserve(uint64_t expected, uint64_t rows);
   uint64_t spilled_rows(bool of_build) const;
+  uint64_t spilled_rows() const { return spilled_rows(true) + spilled_rows(false); }
   uint32_t partitions() const { return uint32_t{1} << bits; }
   Digit digit() const { return {static_cast<uint8_t>(64 - bits), static_cast<uint8_t>(bits), true}; }
   /// Of both relations, for what holds tuples of either.

@@ -140,7 +140,7 @@ async function callAll(attempt) {
     await call('hashJoinDeviceBytes', keys, 2, wanted, 1);
     await call('hashJoinSpill', keys, 2, wanted, 1);
     await call('mergeJoinDeviceBytes', keys, 2, 3);
-    const found = await call('hashJoin', job, keys, wanted, { devices, rounds: 1, partitions: 0 });
+    const found = await call('hashJoin', job, keys, wanted, { devices, rounds: 1, partitions: 0, eitherSide: false });
     const conversion = { ...type, factor: FACTOR, column: 'c', target: 't' };
     await call('gatherCoalesced', job, relation, key, relation, key, found, { left: conversion, right: conversion });
     await call('gatherCoalesced', job, relation, key, relation, key, found, { left: null, right: null });
@@ -160,7 +160,13 @@ async function callAll(attempt) {
     if (kind === 'inner') await call('takeJoinKeys', job, merged);
   }
   const two = await call('joinKeys', job, inOrder, [0, 0], null, inOrder, [0, 0], null, [COMPARISON, COMPARISON]);
-  const packed = await call('hashJoin', job, two, { ...request, wantKeys: true }, { devices, rounds: 1, partitions: 0 });
+  const packed = await call(
+    'hashJoin',
+    job,
+    two,
+    { ...request, wantKeys: true },
+    { devices, rounds: 1, partitions: 0, eitherSide: false },
+  );
   await call('decodeJoinKeys', job, packed, 1);
   const unique = await call('relation', job, distinct, ROWS);
   const looked = await call('joinKeys', job, unique, [0], null, unique, [0], null, [COMPARISON]);

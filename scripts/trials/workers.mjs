@@ -49,7 +49,7 @@ async function callForEver(seed) {
     const [left, right] = await Promise.all([engine.relation(job, input, rows), engine.relation(job, input, rows)]);
     const keys = await engine.joinKeys(job, left, [0], null, right, [0], null, [COMPARISON]);
     const wanted = { kind: 'inner', buildLeft: true, countOnly: false, wantKeys: false, wantLeft: true, wantRight: true };
-    const plan = { devices, rounds: 1, partitions: 0 };
+    const plan = { devices, rounds: 1, partitions: 0, eitherSide: false };
     const found = await engine.hashJoin(job, keys, { ...wanted, maxRows: Number.POSITIVE_INFINITY }, plan);
     held[2] = await Promise.all([0, 1].map((column) => engine.gather(job, left, column, found, 'left')));
   };

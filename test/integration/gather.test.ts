@@ -86,7 +86,7 @@ test.each([1, 3])('and of both sides of a full join, whose rows may be missing, 
     wantRight: true,
     maxRows: Number.POSITIVE_INFINITY,
   } as const;
-  const matched = await engine.hashJoin(job, keys, request, { devices: ordinals, rounds: 1, partitions: 0 });
+  const matched = await engine.hashJoin(job, keys, request, { devices: ordinals, rounds: 1, partitions: 0, eitherSide: false });
   expect([matched.leftMayBeMissing, matched.rightMayBeMissing]).toEqual([true, true]);
   for (const side of ['left', 'right'] as const) {
     const made = await engine.gatherOnDevices(job, relations[side], [0, 1, 2], matched, side, ordinals);

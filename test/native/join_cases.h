@@ -161,6 +161,7 @@ struct Plan {
   bool merge = false;
   uint32_t rounds = 1;  ///< on devices beyond a link; others have one
   uint32_t partitions = 0, subpartitions = 3;
+  bool either_side = false;
   bool joint = false;  ///< sides are sorted and merged in the joint memory of the devices
 };
 
@@ -174,7 +175,7 @@ inline JoinRows join(Engine& engine, const JoinKeys& keys, const JoinRequest& re
   if (plan.joint) return sort_merge_join(engine, keys, request, all_devices(engine), job);
   if (!plan.merge) {
     const uint32_t rounds = engine.devices[0]->addresses_host_memory() ? 1 : plan.rounds;
-    return hash_join(engine, keys, request, {all_devices(engine), rounds, plan.partitions}, job);
+    return hash_join(engine, keys, request, {all_devices(engine), rounds, plan.partitions, plan.either_side}, job);
   }
   SortedRun left, right;
   const auto sorted = [&](const JoinSide& side, SortedRun& run) {

@@ -159,11 +159,12 @@ class StreamedJoin : public ::testing::TestWithParam<int> {
     while (mix_key(key) >> 56 != partition) ++key;
     return key;
   }
-  /// In 8 rounds.
-  static uint64_t spilled_rows(const Rows& build, const Rows& probe) {
+  static uint64_t spilled_rows(const Rows& build, const Rows& probe, uint32_t rounds = 8, bool either_side = false) {
     const auto engine = make();
     Job job;
-    return hash_join(*engine, make_keys(*engine, build, probe, {8, 4, 4}), {}, plan(8, 16), job).spilled_rows;
+    HashJoinPlan in_rounds = plan(rounds, 16);
+    in_rounds.either_side = either_side;
+    return hash_join(*engine, make_keys(*engine, build, probe, {8, 4, 4}), {}, in_rounds, job).spilled_rows;
   }
   /// Several devices stream what spills.
   static std::vector<uint32_t> some_rounds() { return GetParam() == 1 ? std::vector{1u, 4u} : std::vector{4u}; }
@@ -342,6 +343,25 @@ TEST_P(StreamedJoin, KeepsWhatMostProbesMeet) {
     check(*make(), build, probe, {8, 4, 4}, {.build_left = true}, {.rounds = 8, .partitions = 16});
     EXPECT_LT(spilled_rows(build, probe), probe.size() / 2);
   }
+}
+
+/// As many rows on either side, most of one side's with one key: that side is the probe side, whichever it was to be.
+TEST_P(StreamedJoin, SwapsSidesWhereKeysOfTheBuildSideRepeat) {
+  constexpr uint32_t kRounds = 4;  // of 32 partitions each
+  const uint64_t hot = key_in(2 * 62);
+  Rows repeating(20000), even(20000);
+  for (uint64_t i = 0; i < repeating.size(); ++i) repeating[i] = i % 5 < 3 ? hot : 1000 + i;
+  for (uint64_t i = 0; i < even.size(); ++i) even[i] = i < 3 ? hot : 1000 + i;
+  for (const JoinKind kind : kKinds) {
+    check(*make(), repeating, even, {8, 4, 4}, {.kind = kind, .build_left = true},
+          {.rounds = kRounds, .partitions = 16, .either_side = true});
+    if (HasFatalFailure()) return;
+  }
+  const uint64_t other_side = spilled_rows(even, repeating, kRounds);
+  EXPECT_LT(other_side, spilled_rows(repeating, even, kRounds) / 4 * 3);
+  EXPECT_EQ(spilled_rows(repeating, even, kRounds, true), other_side);
+  EXPECT_EQ(spilled_rows(even, repeating, kRounds, true), other_side);
+  EXPECT_EQ(spilled_rows(even, even, kRounds, true), spilled_rows(even, even, kRounds));
 }
 
 /// One key has nearly all tuples of the probe side, so that one device joins nearly all of them; or of a build side that all
