@@ -81,7 +81,8 @@ void Part::plan_blocks(uint64_t kept) {
     const std::vector<TupleView> build = shared_.spilled[kBuild]->views_of(round),
                                  probe = shared_.spilled[kProbe]->views_of(round);
     const uint64_t build_rows = shared_.spilled[kBuild]->size_of(round);
-    for (uint64_t at = 0; at == 0 || at < build_rows; at += kept) {
+    // A side that has none here meets the other one once, too.
+    for (uint64_t at = 0; at == 0 || at < build_rows; at += std::max<uint64_t>(kept, 1)) {
       if (at > 0) shared_.job.add_planned(shared_.spilled[kProbe]->size_of(round));
       plan_waves(shape().build().layout, cut(shape().build().layout, build, at, kept), true, round);
       plan_waves(shape().probe().layout, probe, false, round);

@@ -121,7 +121,8 @@ TEST_P(JoinRounds, GrowDeviceMemoryThatRowsWaitIn) {
   }
 }
 
-/// One key has most of the build side, and no device has room for its tuples at once: they come in blocks.
+/// One key has most of the build side, and no device has room for its tuples at once: they come in blocks. The other side has a
+/// few of it, or none in its partition.
 TEST_P(JoinRounds, JoinInBlocksWhatNoDeviceHolds) {
   const auto [devices, place] = GetParam();
   std::mt19937_64 random(9);
@@ -133,12 +134,15 @@ TEST_P(JoinRounds, JoinInBlocksWhatNoDeviceHolds) {
   constexpr uint32_t kMany = 64;
   const auto any = make_engine(GetParam());
   const size_t limit = hash_join_device_bytes({8, 8}, many.size(), {8, 8}, few.size(), devices, {}, kMany, *any);
-  for (const JoinKind kind : kKinds) {
-    for (const bool build_left : {false, true}) {
-      const auto engine = make_engine(devices, place, limit + limit / 16);
-      check(*engine, build_left ? many : few, build_left ? few : many, {8, 8, 8}, {.kind = kind, .build_left = build_left},
-            {.rounds = kMany});
-      if (HasFatalFailure()) return;
+  for (const bool none : {false, true}) {
+    if (none) few = {key_in_round(0, 1), key_in_round(3, 1)};
+    for (const JoinKind kind : kKinds) {
+      for (const bool build_left : {false, true}) {
+        const auto engine = make_engine(devices, place, limit + limit / 16);
+        check(*engine, build_left ? many : few, build_left ? few : many, {8, 8, 8}, {.kind = kind, .build_left = build_left},
+              {.rounds = kMany});
+        if (HasFatalFailure()) return;
+      }
     }
   }
 }
