@@ -1,7 +1,7 @@
 // Joins on several GPUs, each beside what bounds it in the same run:
 //
 //   warpjoin_gpu_join_scaling_bench [--resident N] [--b N] [--a N] [--merge N] [--home N] [--ooc N] [--ooc-a N] [--skew N]
-//   [--limit BYTES] [--runs N] [--json FILE]
+//   [--spill N] [--limit BYTES] [--runs N] [--json FILE]
 //
 // Resident: 2^27 tuples a side a GPU (N; 0: not at all), 8-byte keys and payloads, unique build keys, each probe tuple with a
 // match, from device memory to device memory, key and both payloads written. On 1, 2, 4 and 8 GPUs, compared with as many times
@@ -26,6 +26,10 @@
 // Skewed: the same of N tuples a side (0: not at all), beside which keys of one side are drawn: by Zipf's law with exponent 1; or
 // one of two tuples has a key whose partition is the first of all, or the last. The other side has each key once, and is the
 // build side, or the probe side. All of it is in ordinary memory. The floor is that of even keys.
+//
+// Spilling: the same of N tuples a side (0: not at all), pinned, in so many rounds that the first one joins a fourth, an eighth
+// and a sixteenth of 256, 512 and 1,024 partitions, and the rest is spilled. The floors are those of what is spilled: the first
+// pass partitions the build side and spills it, and has nothing else to do.
 //
 // After the last run every row is checked on the host: that its payloads are partners, and the sums of both.
 #include <unistd.h>
@@ -53,7 +57,7 @@ namespace {
 
 struct Options {
   uint64_t resident = uint64_t{1} << 27, b = 2'000'000'000, a = 10'000'000'000, home = 250'000'000, ooc = 250'000'000, ooc_a = 0,
-           skew = 0, limit = 0;
+           skew = 0, spill = 0, limit = 0;
   unsigned merge = 1, runs = 3;
   std::string json;
 };
@@ -310,20 +314,24 @@ struct Pass {
   }
 };
 
-/// Of a hash join into host memory, with `budget` bytes of memory on each device. They send rows home while the probe side comes,
-/// and spill what they can't keep: three quarters of their memory hold build tuples, at 1.15 times their size, as they are
-/// joined.
-std::vector<Pass> passes_of(const Workload& load, size_t devices, bool count_only, size_t budget) {
+/// Of a hash join into host memory that spills this share of both sides. Rows go home while the probe side comes.
+std::vector<Pass> passes_of(const Workload& load, bool count_only, double spilled) {
   const uint64_t tuple_bytes = load.bytes * (count_only ? 1 : 2);
   const uint64_t build = load.build * tuple_bytes, probe = load.probe * tuple_bytes;
   const uint64_t home = count_only ? 0 : 2 * load.probe * load.bytes;
-  const double kept = 0.75 / 1.15 * static_cast<double>(devices) * static_cast<double>(budget);
-  const double spilled = std::max(0.0, 1 - kept / static_cast<double>(build));
   const auto spilled_of = [&](uint64_t bytes) { return static_cast<uint64_t>(spilled * static_cast<double>(bytes)); };
   std::vector<Pass> passes{{"build side", build, spilled_of(build)},
                            {"probe side and rows", probe, spilled_of(probe) + home - spilled_of(home)}};
   if (spilled > 0) passes.push_back({"spilled partitions", spilled_of(build + probe), spilled_of(home)});
   return passes;
+}
+
+/// With `budget` bytes of memory on each device, which spill what they can't keep: three quarters of their memory hold build
+/// tuples, at 1.15 times their size, as they are joined.
+std::vector<Pass> passes_of(const Workload& load, size_t devices, bool count_only, size_t budget) {
+  const double kept = 0.75 / 1.15 * static_cast<double>(devices) * static_cast<double>(budget);
+  const auto build = static_cast<double>(load.build * load.bytes * (count_only ? 1 : 2));
+  return passes_of(load, count_only, std::max(0.0, 1 - kept / build));
 }
 
 double floor_of(const std::vector<Pass>& passes, const Ceilings& best) {
@@ -386,19 +394,23 @@ void report_case(const std::string& join, const std::string& name, const Case& o
                         ", \"right\": " + (of.good ? "true" : "false") + ", \"phases\": {" + of.phases + "}}");
 }
 
-/// What a hash join by `plan` takes at once of host memory: the columns of its result, and of what lies there between its rounds.
-std::vector<size_t> host_blocks(Engine& engine, const Workload& load, const JoinKeys& keys, const HashJoinPlan& plan,
-                                const JoinRequest& request) {
-  std::vector<size_t> blocks(request.count_only ? 0 : 2, load.probe * load.bytes);
-  if (plan.rounds == 1) return blocks;
+/// Of a hash join by `plan`.
+streaming::Shape shape_of(Engine& engine, const Workload& load, const JoinKeys& keys, const HashJoinPlan& plan,
+                          const JoinRequest& request) {
   const std::vector<Device*> devices = engine.select(plan.devices);
   const TupleLayout layout = load.layout();
   const streaming::Shape whole(layout, load.build, layout, load.probe, request, devices.size());
   const TupleView *build = &keys.left.tuples.view, *probe = &keys.right.tuples.view;
   if (!request.build_left) std::swap(build, probe);
-  const streaming::Shape shape = streaming::shape_for(devices, whole.with_samples_of(*build, *probe), plan.rounds);
+  return streaming::shape_for(devices, plan.rounds > 1 ? whole.with_samples_of(*build, *probe) : whole, plan.rounds);
+}
+
+/// What a hash join takes at once of host memory: the columns of its result, and of what lies there between its rounds.
+std::vector<size_t> host_blocks(const Workload& load, const streaming::Shape& shape) {
+  std::vector<size_t> blocks(shape.count_only ? 0 : 2, load.probe * load.bytes);
+  if (!shape.spills()) return blocks;
   for (const bool of_build : {true, false}) {
-    for (size_t column = 0; column < (request.count_only ? 1 : 2); ++column) {
+    for (size_t column = 0; column < (shape.count_only ? 1 : 2); ++column) {
       blocks.push_back(shape.spilled_rows(of_build) * load.bytes);
     }
   }
@@ -471,7 +483,7 @@ void measure_pinned(Engine& engine, const char* name, const Workload& load, cons
   std::vector<Case> cases;
   const size_t budget = bench::device_budget(devices);
   const HashJoinPlan plan = bench::hash_join_plan(engine, devices, keys, {}, budget);
-  const KeptMemory kept(engine, host_blocks(engine, load, keys, plan, {}), true);
+  const KeptMemory kept(engine, host_blocks(load, shape_of(engine, load, keys, plan, {})), true);
   cases.push_back(home_case(engine, in_rounds("hash, payloads", plan), "pinned", load, keys, {}, plan, budget));
   const JoinRequest count{.count_only = true};
   const HashJoinPlan count_plan = bench::hash_join_plan(engine, devices, keys, count, budget);
@@ -499,6 +511,7 @@ void measure_pinned(Engine& engine, const char* name, const Workload& load, cons
 struct HomeCase {
   bool pinned;
   JoinRequest request;
+  uint32_t rounds = 0;  ///< 0: as few as fit
 };
 
 /// `config`: of the engines that join. `more`: members of the cases' JSON objects.
@@ -517,10 +530,16 @@ void measure_home(Engine& whole, const EngineConfig& config, const std::string& 
     Engine engine(config);
     const std::vector<Device*> own = first_devices(engine, engine.devices.size());
     const size_t budget = bench::device_budget(own);
-    const HashJoinPlan plan = bench::hash_join_plan(engine, own, keys, join.request, budget);
-    const KeptMemory kept(engine, host_blocks(engine, load, keys, plan, join.request), join.pinned);
+    HashJoinPlan plan = bench::hash_join_plan(engine, own, keys, join.request, budget);
+    if (join.rounds) plan.rounds = join.rounds;
+    const streaming::Shape shape = shape_of(engine, load, keys, plan, join.request);
+    const KeptMemory kept(engine, host_blocks(load, shape), join.pinned);
     Case each = home_case(engine, join.request.count_only ? "hash, count" : "hash, payloads", join.pinned ? "pinned" : "ordinary",
                           load, keys, join.request, plan, budget);
+    if (join.rounds) {
+      const double spilled = static_cast<double>(shape.spilled().size()) / shape.partitions();
+      each.passes = passes_of(load, join.request.count_only, spilled);
+    }
     best.measure(whole, in, out);
     if (!join.pinned) in.unpin();
     each.measure(options.runs);
@@ -560,6 +579,12 @@ void measure_skewed(Engine& whole, const EngineConfig& config, const Options& op
   }
 }
 
+void measure_spilling(Engine& whole, const EngineConfig& config, const Options& options, Report& report) {
+  const uint64_t side = options.spill / 2 * 2;
+  measure_home(whole, config, "spilling", Workload(8, side, side), {{true, {}, 8}, {true, {}, 16}, {true, {}, 32}}, "", options,
+               report);
+}
+
 int run(const Options& options) {
   EngineConfig config;
   config.host_devices = 0;
@@ -578,6 +603,7 @@ int run(const Options& options) {
   if (options.ooc) measure_out_of_core(workload_b(options.ooc));
   if (options.ooc_a) measure_out_of_core(workload_a(options.ooc_a));
   if (options.skew) measure_skewed(engine, config, options, report);
+  if (options.spill) measure_spilling(engine, config, options, report);
   if (options.a) measure_pinned(engine, "A", workload_a(options.a), options, report);
   return report.write(options.json, engine);
 }
@@ -597,6 +623,7 @@ int main(int argc, char** argv) {
                          {"--ooc", &options.ooc, 0},
                          {"--ooc-a", &options.ooc_a, 0},
                          {"--skew", &options.skew, 0},
+                         {"--spill", &options.spill, 0},
                          {"--limit", &options.limit, 0},
                          {"--runs", &options.runs},
                          {"--json", &options.json}},

@@ -45,6 +45,8 @@ const skewed = (keys, side) =>
       .filter((r) => r.join === 'skewed' && r.keys.startsWith(keys) && r.keys.endsWith(`${side} side`))
       .map((r) => [r.gpus, timesEven(r, results)]),
   );
+/** A build side that is partitioned and spilled, beside its bytes over both directions of the links. */
+export const timesLinks = ({ passes, phases }) => phases['build side'] / passes[0].floorMilliseconds;
 /** In blocks of the usual size, which was 2 MiB before reports named it. */
 const staging = (direction) => (report) =>
   report.results
@@ -154,6 +156,12 @@ const GOALS = [
       skewed(keys, side),
     ]),
   ),
+  [
+    'join_scaling',
+    'partitioning and spilling a build side: times its bytes over both directions of the links',
+    most(1.05, times),
+    slowest(where({ join: 'spilling' }, timesLinks)),
+  ],
   [
     'memory',
     '`join()` of 2 x 10^8 rows a side',

@@ -2,7 +2,7 @@
 // the newest of each that has rows for a table, and below it the newest of those that used more GPUs, and so on. Made by
 // scripts/gpu-bench.sh and bench/js/gpu-{sort,join,memory}.mjs on a GPU host, which knows neither date nor commit.
 import { readdirSync, readFileSync } from 'node:fs';
-import { goalsTable, timesEven } from './goals.mjs';
+import { goalsTable, timesEven, timesLinks } from './goals.mjs';
 
 const range = ({ median, min, max }, digits) => `${median.toFixed(digits)} (${min.toFixed(digits)} to ${max.toFixed(digits)})`;
 const phasesOf = ({ phases }) =>
@@ -10,6 +10,8 @@ const phasesOf = ({ phases }) =>
     .filter(([, milliseconds]) => milliseconds >= 0.05)
     .map(([name, milliseconds]) => `${name} ${milliseconds.toFixed(milliseconds < 10 ? 1 : 0)}`)
     .join(', ');
+/** Of a join in rounds: kRoundBits in native/join/streamed_shape.cc. */
+const PARTITIONS_A_ROUND = 32;
 const timesOf = (one, other) => (one.median / other.median).toFixed(3);
 const billions = (n) => (n / 1e9).toFixed(2);
 
@@ -305,6 +307,23 @@ export function gpuSections(folder, table) {
       ['device memory, GB', (r) => (r.deviceLimitBytes / 1e9).toFixed(2)],
       ['times even keys', (r, all) => timesEven(r, all).toFixed(3)],
     ]),
+    'gpu-spilling': from(
+      'join_scaling',
+      ({ results }) =>
+        table(
+          ['partitions', 'spilled', 'GPUs', 'build side, ms', 'its bytes over the links, ms', 'times that', 'phases, ms'],
+          results.map((r) => [
+            PARTITIONS_A_ROUND * r.rounds,
+            `${((100 * r.passes[0].bytesHome) / r.passes[0].bytesThere).toFixed(0)} %`,
+            r.gpus,
+            r.phases['build side'].toFixed(1),
+            r.passes[0].floorMilliseconds.toFixed(1),
+            timesLinks(r).toFixed(3),
+            phasesOf(r),
+          ]),
+        ),
+      ({ join }) => join === 'spilling',
+    ),
     'gpu-memory': from('memory', ({ rows, all, limit, limited, firstRows, fresh }) =>
       table(
         ['`join()`', 'rows a side, 10^6', 'GPUs', 'ms', 'beside'],

@@ -13,24 +13,42 @@ namespace {
 /// Of a share of a fourth they tell 2 % more or less.
 constexpr uint64_t kSampledKeys = uint64_t{1} << 14;
 
+/// How often each of a sample's keys is there. They are mixed, so that their topmost bits are where to look for them.
+class SampledKeys {
+ public:
+  /// How often the key has been there before.
+  uint32_t add(uint64_t key) {
+    for (uint64_t at = key >> (64 - kBits);; at = (at + 1) % slots_.size()) {
+      Slot& slot = slots_[at];
+      if (slot.count == 0) slot.key = key;
+      if (slot.key == key) return slot.count++;
+    }
+  }
+
+ private:
+  struct Slot {
+    uint64_t key;
+    uint32_t count;
+  };
+  static constexpr uint32_t kBits = 15;
+  static_assert(uint64_t{1} << kBits >= 2 * kSampledKeys);
+  std::vector<Slot> slots_ = std::vector<Slot>(size_t{1} << kBits);
+};
+
 }  // namespace
 
 KeySample::KeySample(TupleLayout layout, const TupleView& tuples)
     : counts_(size_t{1} << kMostPartitionBits), repeats_(counts_.size()) {
-  std::vector<uint64_t> keys(std::min(kSampledKeys, tuples.size));
-  sampled_ = static_cast<uint32_t>(keys.size());
+  sampled_ = static_cast<uint32_t>(std::min(kSampledKeys, tuples.size));
+  SampledKeys keys;
   for (uint64_t i = 0; i < sampled_; ++i) {
     const uint64_t row = sampled_row(tuples.size, sampled_, i);
-    keys[i] = mix_key(layout.key_bytes == 4 ? static_cast<const uint32_t*>(tuples.keys)[row]
-                                            : static_cast<const uint64_t*>(tuples.keys)[row]);
-  }
-  std::sort(keys.begin(), keys.end());
-  for (auto same = keys.begin(), end = same; same != keys.end(); same = end) {
-    end = std::find_if(same, keys.end(), [&](uint64_t key) { return key != *same; });
-    const auto count = static_cast<uint32_t>(end - same);
-    const uint64_t partition = *same >> (64 - kMostPartitionBits);
-    counts_[partition] += count;
-    if (count > 1) repeats_[partition] += count;
+    const uint64_t key = mix_key(layout.key_bytes == 4 ? static_cast<const uint32_t*>(tuples.keys)[row]
+                                                       : static_cast<const uint64_t*>(tuples.keys)[row]);
+    const uint64_t partition = key >> (64 - kMostPartitionBits);
+    const uint32_t before = keys.add(key);
+    ++counts_[partition];
+    repeats_[partition] += before == 0 ? 0 : before == 1 ? 2 : 1;
   }
 }
 
