@@ -25,7 +25,9 @@ export async function countRows(
     case 'parquet': {
       if (opened.path) return countParquet(opened.path, signal);
       await using file = await spooled(source);
-      return await countParquet(file.path, signal);
+      return await countParquet(file.path, signal).catch((error) => {
+        throw file.renamed(error);
+      });
     }
     case 'csv':
     case 'tsv': {

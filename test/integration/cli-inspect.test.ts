@@ -1,6 +1,6 @@
 /** The commands head, schema, count, doctor and completion. */
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -102,6 +102,8 @@ describe('count', () => {
     expectFailure(await warpjoin('count', folder), 1, /is a directory; ".*\/\*\.parquet" names files in it/);
     writeFileSync(at('none.parquet'), 'no parquet at all');
     expectFailure(await warpjoin('count', at('none.parquet')), 1, /none\.parquet: not a readable Parquet file/);
+    const cut = await warpjoinWith(readFileSync(flights).subarray(0, 1000), 'count', '-');
+    expectFailure(cut, 1, /^warpjoin: standard input: damaged/);
   });
 });
 

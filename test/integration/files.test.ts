@@ -1,6 +1,16 @@
 /** readTable, writeTable and scanFiles: names, patterns, compression, JSON and types. */
 import { spawn } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+  statfsSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -14,6 +24,7 @@ import { type CastType, castColumns, castTypeOf } from '../../lib/io/cast.js';
 import { expandBraces, expandInput, namePattern } from '../../lib/io/globs.js';
 import { type ReadOptions, readTable, scanFiles, writeTable } from '../../lib/io/index.js';
 import type { ByteSource } from '../../lib/io/source.js';
+import { spooled, temporaryFolder } from '../../lib/io/spool.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'warpjoin-files-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -33,6 +44,20 @@ async function errorOf(call: Promise<unknown>, code = 'ERR_FILE'): Promise<strin
   expect(error).toMatchObject({ code });
   expect(error.message).not.toContain('\n');
   return error.message;
+}
+
+/** Files that inputs were written to: those that a folder shows, and how many this process has open. */
+function spooledFiles(): { named: string[]; open: number } {
+  const isOne = (path: string) => /\/warpjoin-[0-9a-f-]{36}( \(deleted\))?$/.test(path);
+  const links = readdirSync('/proc/self/fd').flatMap((fd) => {
+    try {
+      return [readlinkSync(`/proc/self/fd/${fd}`)];
+    } catch {
+      return []; // the one that lists them
+    }
+  });
+  const named = [tmpdir(), '/var/tmp'].flatMap((of) => readdirSync(of).map((name) => join(of, name)));
+  return { named: named.filter(isOne), open: links.filter(isOne).length };
 }
 
 const typesOf = (table: Table) => Object.fromEntries(table.schema.fields.map(({ name, type }) => [name, String(type)]));
@@ -94,7 +119,42 @@ describe('formats and compression', () => {
       /bad\.csv\.zst: damaged or truncated Zstandard data/,
     );
     expect(await errorOf(readTable(write('bad.parquet.gz', zlib.gzipSync('x'.repeat(500)))))).toMatch(/bad\.parquet\.gz: /);
-    expect(readdirSync(tmpdir()).filter((name) => /^warpjoin-.{6}$/.test(name))).toEqual([]); // what was spooled
+    expect(spooledFiles()).toEqual({ named: [], open: 0 });
+  });
+
+  it('spools to files that have no name, and are closed in any case', async () => {
+    await writeTable(fromRows(rows), at('plain.parquet'));
+    const path = write('spooled.parquet.gz', zlib.gzipSync(readFileSync(at('plain.parquet'))));
+    const batches = scanFiles(path, { batchRows: 100 });
+    expect((await batches.next()).value?.numRows).toBe(100);
+    expect(spooledFiles()).toEqual({ named: [], open: 1 });
+    await batches.return(undefined);
+    expect(spooledFiles().open).toBe(0);
+    const failing: ByteSource = {
+      name: 'a pipe',
+      progress: () => undefined,
+      async *bytes() {
+        yield Buffer.from('some');
+        throw new Error('it broke');
+      },
+    };
+    await expect(spooled(failing)).rejects.toThrow('it broke');
+    expect(spooledFiles()).toEqual({ named: [], open: 0 });
+  });
+
+  it('spools to a disk where the folder for temporary files is memory', async () => {
+    const set = { TMPDIR: process.env.TMPDIR, TMP: process.env.TMP, TEMP: process.env.TEMP };
+    for (const name of Object.keys(set)) delete process.env[name];
+    try {
+      expect(await temporaryFolder(folder)).toBe(folder);
+      const isMemory = (of: string) => statfsSync(of).type === 0x01021994;
+      expect(await temporaryFolder('/dev/shm')).toBe(isMemory('/dev/shm') && !isMemory('/var/tmp') ? '/var/tmp' : '/dev/shm');
+      process.env.TMPDIR = '/dev/shm';
+      expect(await temporaryFolder()).toBe('/dev/shm');
+    } finally {
+      delete process.env.TMPDIR;
+      for (const [name, value] of Object.entries(set)) if (value !== undefined) process.env[name] = value;
+    }
   });
 
   it.skipIf(hasZstd)('says which Node.js writes .zst where this one does not', async () => {
