@@ -1,7 +1,7 @@
 /** Data and vectors of apache-arrow over the buffers that the data plane made, without a copy. */
 import type * as arrow from 'apache-arrow';
 import type { NativeResultChunk, NativeResultColumn } from '../native.js';
-import { type Library, vectorIn } from './library.js';
+import { haveSameNumbers, type Library, vectorIn } from './library.js';
 import { fieldsOf, type TypeInfo, typeInfo } from './types.js';
 import type { InputDictionary, Values } from './values.js';
 
@@ -115,7 +115,7 @@ export function dictionaryIn(library: Library, type: arrow.DataType, dictionary:
   const known = made.get(dictionary) ?? new WeakMap<Library, arrow.Vector>();
   made.set(dictionary, known);
   let vector = known.get(library);
-  if (!vector) {
+  if (!vector || !haveSameNumbers(vector.type, valueType)) {
     vector = vectorOf(library, valueType, dictionary.made ?? emptyColumn(typeInfo(valueType)!), dictionary.values);
     known.set(library, vector);
   }

@@ -156,8 +156,19 @@ function indexTypeIn(library: Library, type: ForeignType, width: number, column:
   return variant(wide, { isSigned: type.isSigned, bitWidth: 8 * width, ArrayType });
 }
 
-/** The same type of a dictionary, under another number. */
-export const numbered = (type: arrow.DataType, id: number): arrow.DataType => variant(type, { id });
+/** A dictionary's type under this number, with values of this type: itself, or one like it. */
+export const renumbered = (type: arrow.Dictionary, id: number, values: arrow.DataType): arrow.DataType =>
+  type.id === id && type.dictionary === values ? type : variant(type, { id, dictionary: values });
+/** Whether all dictionaries within two types that are alike have the same numbers. */
+export function haveSameNumbers(one: ForeignType, other: ForeignType): boolean {
+  if (one === other) return true;
+  const [fields, others] = [fieldsOf(one), fieldsOf(other)];
+  return (
+    one.id === other.id &&
+    (!one.dictionary || haveSameNumbers(one.dictionary, other.dictionary!)) &&
+    fields.every(({ type }, index) => haveSameNumbers(type, others[index]!.type))
+  );
+}
 /** The same type with children of other types. */
 export function withChildTypes(library: Library, type: arrow.DataType, types: readonly arrow.DataType[]): arrow.DataType {
   const fields = (type.children as readonly arrow.Field[]).map(({ name, nullable, metadata }, index) => {
@@ -168,13 +179,19 @@ export function withChildTypes(library: Library, type: arrow.DataType, types: re
 
 const adoptedVectors = new WeakMap<ForeignVector, WeakMap<Library, arrow.Vector>>();
 
-/** A vector of any version as one of `library`, of a type of that: the vector itself, or one over the same memory. */
+/**
+ * A vector of any version as one of `library`, of a type of that, which says how dictionaries within are numbered: the vector itself,
+ * or one over the same memory.
+ */
 export function vectorIn(library: Library, type: arrow.DataType, vector: ForeignVector): arrow.Vector {
-  if (Object.prototype.isPrototypeOf.call(library.Vector.prototype, vector)) return vector as unknown as arrow.Vector;
+  if (Object.prototype.isPrototypeOf.call(library.Vector.prototype, vector)) {
+    const own = vector as unknown as arrow.Vector;
+    if (haveSameNumbers(own.type, type)) return own;
+  }
   const known = adoptedVectors.get(vector) ?? new WeakMap<Library, arrow.Vector>();
   adoptedVectors.set(vector, known);
   let made = known.get(library);
-  if (!made) {
+  if (!made || !haveSameNumbers(made.type, type)) {
     made = new library.Vector(vector.data.map((data) => dataIn(library, type, data)));
     known.set(library, made);
   }

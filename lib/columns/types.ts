@@ -18,7 +18,8 @@ export interface ForeignType {
   /** Of a union: the type id of each child. */
   readonly typeIds?: ArrayLike<number>;
   readonly children?: readonly ForeignField[] | null;
-  /** Of a dictionary: its values, and the indices. */
+  /** Of a dictionary: its number, its values, and the indices. */
+  readonly id?: number;
   readonly dictionary?: ForeignType;
   readonly indices?: ForeignType;
 }

@@ -218,6 +218,37 @@ describe('dictionaries', () => {
     );
   });
 
+  test('within the values of others keep numbers of their own, too', async () => {
+    // Both sides number them alike: the outer one 7, the one within it 8.
+    const nested = (values: readonly string[]) => {
+      const inner = new arrow.Dictionary(new arrow.Utf8(), new arrow.Int8(), 8);
+      const struct = new arrow.Struct([new arrow.Field('x', inner, true)]);
+      const children = [indices([0, 1], text(values), inner)];
+      const dictionary = new arrow.Vector([arrow.makeData({ type: struct, length: 2, nullCount: 0, children } as never)]);
+      return indices([1, 0], dictionary, new arrow.Dictionary(struct, new arrow.Int8(), 7));
+    };
+    const [left, right] = [tableOf(nested(['x', 'y'])), tableOf(nested(['a', 'b']))];
+    const made = await (await engine(1)).join(left, right, { on: 'row' });
+    const types = made.schema.fields.slice(1).map(({ type }) => type as arrow.Dictionary<arrow.Struct>);
+    const ids = types.flatMap(({ id, dictionary }) => [id, (dictionary.children[0]!.type as arrow.Dictionary).id]);
+    expect(new Set(ids).size).toBe(4);
+    const expected = unordered([
+      { row: 0, d: { x: 'y' }, d_right: { x: 'b' } },
+      { row: -1, d: { x: 'x' }, d_right: { x: 'a' } },
+    ]);
+    for (const joined of [made, await (await engine(1)).join(made, left, { on: 'row', select: ['row', 'd', 'd_right'] })]) {
+      expect(unordered(plainRows(joined))).toEqual(expected);
+      for (const format of ['stream', 'file'] as const)
+        expect(plainRows(arrow.tableFromIPC(arrow.tableToIPC(joined, format)))).toEqual(plainRows(joined));
+      for (const column of ['d', 'd_right']) {
+        const { type, data } = joined.getChild(column)!;
+        expect((data[0]!.dictionary as arrow.Vector).type.children[0]!.type).toBe(
+          (type as arrow.Dictionary<arrow.Struct>).dictionary.children[0]!.type,
+        );
+      }
+    }
+  });
+
   test('without a value, and none at all', async () => {
     const nulls = indices([null, null], text([]));
     expect([...(await sort(tableOf(nulls))).getChild('d')!]).toEqual([null, null]);
