@@ -202,7 +202,7 @@ JoinRows streamed_join(Engine& engine, std::span<Device* const> devices, const R
   if (plan.either_side && plan.rounds > 1) {
     whole.swap_sides();
     const Shape swapped = streaming::shape_for(devices, whole, plan.rounds);
-    if (swapped.spilled_rows() < shape.spilled_rows() / 8 * 7 && streaming::fits(devices, swapped)) {
+    if (swapped.spilled_bytes() < shape.spilled_bytes() / 8 * 7 && streaming::fits(devices, swapped)) {
       JoinRequest other = request;
       other.build_left = !request.build_left;
       return StreamedJoin(engine, devices, probe, build, keys, other, swapped, job).run();

@@ -1,7 +1,6 @@
 // What plans know of a streamed join before it runs.
 #include <algorithm>
 
-#include "flow/spilled_tuples.h"
 #include "join/streamed_join.h"
 #include "join/streamed_shape.h"
 
@@ -15,13 +14,13 @@ HashJoinSpill streamed_join_spill(Device& device, size_t devices, TupleLayout bu
   Device* const one = &device;
   const Shape shape = streaming::shape_for({&one, 1}, {build, build_rows, probe, probe_rows, request, devices}, rounds);
   HashJoinSpill spill;
+  spill.host_bytes = shape.spilled_bytes();
   const auto add = [&](bool of_build) {
     const TupleLayout layout = of_build ? build : probe;
     const uint64_t rows = of_build ? build_rows : probe_rows;
     const uint64_t spilled = rows / shape.partitions() * shape.spilled().size();
     spill.rows += spilled;
     spill.bytes += spilled * layout.tuple_bytes();
-    spill.host_bytes += SpilledTuples::host_bytes(layout, shape.spilled_rows(of_build));
   };
   add(true);
   add(false);

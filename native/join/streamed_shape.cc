@@ -181,6 +181,11 @@ uint64_t Shape::spilled_rows(bool of_build) const {
   return spills() ? with_reserve(sum(expected_rows(of_build, spilled())), side(of_build).rows) : 0;
 }
 
+size_t Shape::spilled_bytes() const {
+  return SpilledTuples::host_bytes(build().layout, spilled_rows(true)) +
+         SpilledTuples::host_bytes(probe().layout, spilled_rows(false));
+}
+
 uint32_t Shape::partitions_of_round(uint32_t rounds) { return (uint32_t{1} << bits_for(rounds)) / rounds; }
 
 HashBuildPlan Shape::build_plan() const {

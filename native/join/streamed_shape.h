@@ -106,7 +106,8 @@ struct Shape {
   /// Of so many tuples of a relation, room for those that are expected somewhere; and for those of a side that are spilled.
   static uint64_t with_reserve(uint64_t expected, uint64_t rows);
   uint64_t spilled_rows(bool of_build) const;
-  uint64_t spilled_rows() const { return spilled_rows(true) + spilled_rows(false); }
+  /// Host memory for what is spilled of both sides.
+  size_t spilled_bytes() const;
   uint32_t partitions() const { return uint32_t{1} << bits; }
   Digit digit() const { return {static_cast<uint8_t>(64 - bits), static_cast<uint8_t>(bits), true}; }
   /// Of both relations, for what holds tuples of either.
