@@ -1,5 +1,5 @@
 // Tables of the GPU programs' results: bench/results/DATE[THHMM]-COMMIT-gpu-{sort,transfer,primitives,table-sort,table-join,memory,gather,join,join_scaling}.json,
-// the newest of each that has rows for a table, and below it the newest of those that used more GPUs, and so on. Made by
+// the newest of each on the fewest GPUs that has rows for a table, below it the newest of those that used more, and so on. Made by
 // scripts/gpu-bench.sh and bench/js/gpu-{sort,join,memory}.mjs on a GPU host, which knows neither date nor commit.
 import { readdirSync, readFileSync } from 'node:fs';
 import { goalsTable, timesEven, timesLinks } from './goals.mjs';
@@ -50,7 +50,8 @@ export function gpuSections(folder, table) {
       .filter(({ results }) => !results || results.length > 0);
     if (found.length === 0) return undefined;
     const shown = [];
-    let next = found.at(-1);
+    const fewest = Math.min(...found.map(gpusOf));
+    let next = found.findLast((report) => gpusOf(report) === fewest);
     while (next) {
       shown.push(next);
       next = found.findLast((report) => gpusOf(report) > gpusOf(shown.at(-1)));
