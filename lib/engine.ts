@@ -1,19 +1,24 @@
 /** Engines: devices, memory limits and the queue of calls. */
-import { availableParallelism } from 'node:os';
+import { statfsSync } from 'node:fs';
+import { availableParallelism, tmpdir } from 'node:os';
+import { setImmediate } from 'node:timers/promises';
 import { type Signal, untilAborted } from './abort.js';
 import type { KeyArray } from './columns/input.js';
 import type { RowNumbers } from './columns/result.js';
 import { WarpjoinError } from './errors.js';
 import { describeProblem, type Gpus, gpusOf } from './gpus.js';
+import { TemporaryPlace } from './io/temporary.js';
 import { Links, type MeasuredLinks } from './links.js';
 import { physicalMemory } from './machine.js';
 import { type DeviceDescription, type NativeAddon, type NativeEngine, type NativeEngineConfig, native } from './native.js';
-import { type EngineCore, runCall, translate } from './operators/call.js';
+import type { BatchesCore } from './operators/batch-stream.js';
+import { type EngineCore, runCall, translated } from './operators/call.js';
 import { explainJoin, joinCount, joinIndices, joinTables } from './operators/join.js';
 import { type LoadedTable, loadTable, Tables } from './operators/load.js';
 import { joinKeys, sortPairs } from './operators/pairs.js';
 import { isSorted, searchSorted } from './operators/search.js';
 import { explainSort, sortIndices, sortTable } from './operators/sort.js';
+import { sortBatches } from './operators/sort-batches.js';
 import { explainUnique, uniqueTable } from './operators/unique.js';
 import {
   type EngineOptions,
@@ -29,6 +34,7 @@ import {
 import { expected, parse } from './schema.js';
 import { resolveSize } from './sizes.js';
 import type {
+  BatchesInput,
   Chosen,
   ColumnsOf,
   CrossJoin,
@@ -49,6 +55,8 @@ import type {
   SearchSortedOptions,
   SharedKeys,
   SharedNames,
+  SortBatchesOptions,
+  SortedBatches,
   SortedPairs,
   SortIndices,
   SortIndicesOptions,
@@ -70,6 +78,15 @@ export function defaultMemoryLimit(): number {
   return Math.max(1, Math.floor(DEFAULT_SHARE * (physicalMemory() - process.memoryUsage.rss())));
 }
 
+function temporaryPlace({ tempDirectory, maxTempDirectorySize }: EngineSettings): TemporaryPlace {
+  if (!maxTempDirectorySize) return new TemporaryPlace(tempDirectory);
+  const free = () => {
+    const { bavail, bsize } = statfsSync(tempDirectory ?? tmpdir());
+    return bavail * bsize;
+  };
+  return new TemporaryPlace(tempDirectory, resolveSize(maxTempDirectorySize, 'share' in maxTempDirectorySize ? free() : 0));
+}
+
 /** Runs tasks one after the other, so that the memory limits hold for all of them together. */
 class Queue {
   #last: Promise<unknown> = Promise.resolve();
@@ -89,21 +106,15 @@ class Queue {
   }
 }
 
-/** An engine of the addon; an error of the addon as users see it. */
-function make(addon: NativeAddon, config: NativeEngineConfig, memoryOf?: NativeEngine): NativeEngine {
-  try {
-    return memoryOf ? new addon.Engine(config, memoryOf) : new addon.Engine(config);
-  } catch (error) {
-    throw translate(error);
-  }
-}
+const make = (addon: NativeAddon, config: NativeEngineConfig, memoryOf?: NativeEngine): NativeEngine =>
+  translated(() => (memoryOf ? new addon.Engine(config, memoryOf) : new addon.Engine(config)));
 
 /**
  * Devices and memory that joins and sorts run on. Calls on one engine run one after the other; results stay valid after
  * the engine is gone. Make one with createEngine().
  */
 export class Engine implements AsyncDisposable {
-  readonly #core: EngineCore;
+  readonly #core: BatchesCore;
   readonly #native: NativeEngine;
   #processor: NativeEngine | undefined;
   readonly #queue = new Queue();
@@ -143,6 +154,11 @@ export class Engine implements AsyncDisposable {
       enqueue: (signal, task) => this.#enqueue(signal, task),
       after: (task) => this.#queue.run(undefined, task),
       tables: new Tables(),
+      temporary: temporaryPlace(settings),
+      async free(buffers) {
+        addon.detach([...buffers]);
+        await setImmediate(); // then what is no longer shared has been freed
+      },
     };
   }
 
@@ -261,6 +277,36 @@ export class Engine implements AsyncDisposable {
     options: SortOptions<T, Name, Resident>,
   ): Promise<SortResult<T, Name, Resident>> {
     return sortTable(this.#core, table, options) as Promise<never>;
+  }
+
+  /**
+   * Sorts record batches as they come, in bounded memory: as sort() orders rows, and equal rows as they came. `input` is what sort()
+   * takes, or an asynchronous iterable or stream, of Node.js or the web, of record batches or of the bytes of an Arrow IPC stream.
+   *
+   *     for await (const batch of engine.sortBatches(scanFiles('events/*.parquet'), { by: 'ts' })) response.write(toIPC(batch));
+   *
+   * An eighth of the free memory limit is read and sorted at a time. Where the input has no more, nothing is written; else these
+   * runs go to temporary files in `tempDirectory`, which have no names and are gone with the process, and are merged once the input has
+   * ended. Batches count towards the memory limit from when they are read until they are written, and those of the result until they
+   * are garbage collected; dictionaries stay in memory. Options that are not right throw here. Reading rejects with ERR_INVALID_TABLE
+   * for what are no record batches of one schema, with ERR_MEMORY_LIMIT, with ERR_SPILL where a temporary file can't be written or
+   * would exceed `maxTempDirectorySize`, and with the signal's reason. Where there are no rows, one batch without rows is given.
+   */
+  sortBatches<T extends BatchesInput, Name extends keyof ColumnsOf<T> & string = never>(
+    input: T,
+    options: SortBatchesOptions<T, Name>,
+  ): SortedBatches<T, Name> {
+    return Engine.sortBatches(this, input, options);
+  }
+
+  /** @internal The same on an engine that may still be to come. */
+  static sortBatches<T extends BatchesInput, Name extends keyof ColumnsOf<T> & string = never>(
+    engine: Engine | Promise<Engine>,
+    input: T,
+    options: SortBatchesOptions<T, Name>,
+  ): SortedBatches<T, Name> {
+    const core = engine instanceof Promise ? engine.then((made) => made.#core) : engine.#core;
+    return sortBatches(core, input, options) as never;
   }
 
   /**

@@ -6,7 +6,7 @@
  *
  * These functions share one engine with default options; createEngine() makes others. Inputs are never changed.
  */
-import { defaultEngine, type Engine } from './engine.js';
+import { defaultEngine, Engine } from './engine.js';
 
 export type { KeyArray } from './columns/input.js';
 export { type IpcOptions, toIPC } from './columns/ipc.js';
@@ -25,6 +25,7 @@ export {
 } from './io/plain.js';
 export type { MeasuredLinks } from './links.js';
 export type { LinkSet, LinkSpeeds } from './native.js';
+export type { BatchStats, BatchStream } from './operators/batch-stream.js';
 export type { LoadedTable } from './operators/load.js';
 export type {
   EngineOptions,
@@ -39,6 +40,7 @@ export type {
 export type { DeviceChoice } from './plan/plan.js';
 export type {
   ArrowInput,
+  BatchesInput,
   DeviceStats,
   IsSortedOptions,
   JoinCountOptions,
@@ -51,6 +53,8 @@ export type {
   ResidentTable,
   ResultTable,
   SearchSortedOptions,
+  SortBatchesOptions,
+  SortedBatches,
   SortedPairs,
   SortIndices,
   SortIndicesOptions,
@@ -99,6 +103,8 @@ export const sortIndices: Engine['sortIndices'] = onDefaultEngine('sortIndices')
 export const isSorted: Engine['isSorted'] = onDefaultEngine('isSorted');
 
 export const searchSorted: Engine['searchSorted'] = onDefaultEngine('searchSorted');
+
+export const sortBatches: Engine['sortBatches'] = (input, options) => Engine.sortBatches(defaultEngine(), input, options);
 
 export const sortPairs: Engine['sortPairs'] = onDefaultEngine('sortPairs');
 

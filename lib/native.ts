@@ -192,6 +192,9 @@ export interface TableRowOrder {
   side: Side;
   window: RowWindow;
 }
+/** Bytes that count towards the memory limit. */
+export interface ReservationHandle extends Handle<'reservation'> {}
+
 export interface RunHandle extends Handle<'run'> {
   readonly size: number;
 }
@@ -312,6 +315,10 @@ export interface NativeEngine {
   memory(): { usedBytes: number; peakBytes: number; limitBytes: number };
   /** Sets another limit of host memory, for what is allocated from now on. */
   setMemoryLimit(bytes: number): void;
+  /** Counts bytes that JavaScript holds towards the limit, until the handle is released. Throws ERR_MEMORY_LIMIT. */
+  reserve(bytes: number): ReservationHandle;
+  /** Memory of the engine, uninitialised, 1 GiB at most, until nobody holds it or it is detached. Throws ERR_MEMORY_LIMIT. */
+  allocate(bytes: number): ArrayBuffer;
   /** Restarts the peaks of memory() and devices(), and what devices() say of bytes moved. */
   resetPeaks(): void;
   /**
@@ -569,6 +576,8 @@ export interface NativeAddon extends FileClasses {
   readonly backend: 'cuda' | 'hip' | 'none';
   gpus(): GpuDescription[];
   gpuSupport(): GpuSupport;
+  /** Detaches buffers. The memory of those that the addon made is freed in a turn of the event loop of its own, not when V8 collects them. */
+  detach(buffers: ArrayBuffer[]): void;
   /** For tests: the system refuses threads n to n + count - 1 of those that the addon starts from now on; n = 0 ends that. */
   failThreads(n: number, count: number): void;
   /** With `memoryOf` it allocates host memory from another engine's, within its limit. */

@@ -11,7 +11,6 @@ import {
   flag,
   flags,
   type InputOf,
-  later,
   nameList,
   names,
   type Option,
@@ -198,6 +197,10 @@ export const sortSchema = {
   offset: count(0, 0, 'Rows of the order to leave out before the first one of the result.'),
   ...running,
 };
+export const sortBatchesSchema = {
+  ...pick(sortSchema, ['by', 'select', 'algorithm', 'limit', 'offset', 'signal']),
+  batchRows: count(1 << 16, 1, 'Rows of a record batch of the result, at most.'),
+};
 export const sortPairsSchema = {
   descending: flag(false, 'Greatest first.'),
   ...pick(sortSchema, ['algorithm', ...runningOptions]),
@@ -259,8 +262,14 @@ export const engineSchema = {
     'raise',
     "What to do where device 'gpu' can't be had: fail, or use the processor with or without a warning.",
   ),
-  tempDirectory: later('Where to spill.'),
-  maxTempDirectorySize: later('Most disk space to spill to.'),
+  tempDirectory: text(
+    undefined,
+    'Where temporary files of sortBatches() go: a directory on a disk. Unset: that of TMPDIR, else /tmp, or /var/tmp where that is memory.',
+  ),
+  maxTempDirectorySize: size(
+    undefined,
+    'Most bytes of temporary files; a percentage is of what is free on the disk as the engine is made. Unset: no limit.',
+  ),
 };
 export const linkSpeedsSchema = {
   measure: flag(false, "Measure anew, whatever the host's file says."),

@@ -32,10 +32,6 @@ export function expected(what: string, name: string, received: unknown, hint = '
   return new WarpjoinError('ERR_OPTION', `Expected ${what} for ${name} but received ${show(received)}.${hint}`);
 }
 
-export function notSupported(what: string): WarpjoinError {
-  return new WarpjoinError('ERR_NOT_SUPPORTED', `${what} is not supported yet.`);
-}
-
 const readable = <T>(what: string, read: () => T): T =>
   readingFor('ERR_OPTION', `Expected plain values for ${what} but reading them threw`, read);
 
@@ -210,23 +206,6 @@ export function abortSignal(description: string): Option<AbortSignal, Signal | u
       const fits =
         typeof signal === 'object' && typeof signal?.aborted === 'boolean' && typeof signal.addEventListener === 'function';
       return fits ? new CallerSignal(signal) : undefined;
-    },
-  };
-}
-
-/** The type of an option that no value will do for: the compiler's messages show its name. */
-export interface NotSupportedYet {
-  readonly 'is not supported yet': never;
-}
-
-/** An option whose every value is still to come. */
-export function later(description: string): Option<NotSupportedYet, undefined> {
-  return {
-    expected: 'nothing: it is not supported yet',
-    description,
-    fallback: undefined,
-    parse(_value, name) {
-      throw notSupported(name);
     },
   };
 }

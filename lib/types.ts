@@ -4,6 +4,7 @@ import type { CoalescedType } from './coalesced-type.js';
 import type { IpcOptions } from './columns/ipc.js';
 import type { RowNumbers } from './columns/result.js';
 import type { PhaseRecord } from './native.js';
+import type { BatchStream } from './operators/batch-stream.js';
 import type { LoadedTable } from './operators/load.js';
 import type {
   explainJoinSchema,
@@ -16,6 +17,7 @@ import type {
   joinSchema,
   SortColumn,
   searchSortedSchema,
+  sortBatchesSchema,
   sortIndicesSchema,
   sortSchema,
   uniqueSchema,
@@ -103,6 +105,9 @@ export type ArrowInput = Whole | Iterable<Whole> | Uint8Array | ArrayBuffer;
  * loaded. Asynchronous batches are read to their end before the call takes its turn.
  */
 export type TableInput = ArrowInput | AsyncIterable<Whole> | LoadedTable;
+
+/** The same, or the bytes of an Arrow IPC stream in pieces, as streams of Node.js and the web give them. */
+export type BatchesInput = TableInput | AsyncIterable<Uint8Array>;
 
 type IsAny<T> = 0 extends 1 & T ? true : false;
 /** The column types of an input; TypeMap where the compiler doesn't know them. */
@@ -200,6 +205,12 @@ export interface SortOptions<T = TableInput, Name extends string = NamesOf<T>, R
   by: By<keyof ColumnsOf<T> & string>;
   select?: readonly Name[] | undefined;
   resident?: Resident | undefined;
+}
+/** The options of sortBatches() for batches like those of T. Name: the columns that `select` may name. */
+export interface SortBatchesOptions<T = BatchesInput, Name extends string = NamesOf<T>>
+  extends InputOf<typeof sortBatchesSchema> {
+  by: By<keyof ColumnsOf<T> & string>;
+  select?: readonly Name[] | undefined;
 }
 /** The options of explain() of a sort of a table T. */
 export interface ExplainSortOptions<T = TableInput> extends InputOf<typeof explainSortSchema> {
@@ -320,13 +331,13 @@ export type ResidentTable<Columns extends TypeMap = TypeMap> = LoadedTable<Colum
 export type JoinResult<L, R, O, Name, Resident> = Placed<JoinedColumns<L, R, O>, Name, Resident>;
 /** What a sort gives: likewise. */
 export type SortResult<T, Name, Resident> = Placed<ColumnsOf<T>, Name, Resident>;
+/** What sortBatches gives: likewise. */
+export type SortedBatches<T, Name> = BatchStream<PlacedColumns<ColumnsOf<T>, Name>>;
 /** What unique gives: columns as a sort's. */
 export type UniqueResult<T, Name> = Placed<ColumnsOf<T>, Name, false>;
-type Placed<C, Name, Resident> = (IsKnown<C> extends true ? Selected<C, Name> : TypeMap) extends infer D extends TypeMap
-  ? Resident extends true
-    ? ResidentTable<D>
-    : ResultTable<D>
-  : never;
+type PlacedColumns<C, Name> = IsKnown<C> extends true ? Selected<C, Name> : TypeMap;
+type Placed<C, Name, Resident> =
+  PlacedColumns<C, Name> extends infer D extends TypeMap ? (Resident extends true ? ResidentTable<D> : ResultTable<D>) : never;
 
 /** Row numbers of a join: row i of it is row left[i] with row right[i]; all bits set where there is none. */
 export interface JoinIndices {

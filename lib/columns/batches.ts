@@ -18,7 +18,7 @@ const isObject = (value: unknown): value is Given => typeof value === 'object' &
 const hasSchema = (value: unknown): value is Given => isObject(value) && Array.isArray(value.schema?.fields);
 
 export const isTable = (value: unknown): value is ForeignTable => hasSchema(value) && Array.isArray(value.batches);
-const isBatch = (value: unknown): value is ForeignBatch => hasSchema(value) && isObject(value.data);
+export const isBatch = (value: unknown): value is ForeignBatch => hasSchema(value) && isObject(value.data);
 
 /** Whether record batches come from it one after the other, each after a promise. apache-arrow's readers have both iterators. */
 export function isAsyncSource(value: unknown): value is AsyncIterable<unknown> {
@@ -52,7 +52,7 @@ export function tableOfBatches(value: unknown, argument: string): ForeignTable |
 }
 
 /** Throws unless record batch `number`, of a schema of its own, has the columns of the first one. */
-function checkSameSchema(
+export function checkSameSchema(
   { fields }: ForeignTable['schema'],
   { fields: others }: ForeignTable['schema'],
   argument: string,
@@ -91,24 +91,37 @@ export function whenRead<Tables extends Readonly<Record<string, unknown>>, T>(
 }
 
 async function readAll(source: AsyncIterable<unknown>, argument: string, signal: Signal | undefined): Promise<unknown[]> {
-  signal?.throwIfAborted();
   const batches: unknown[] = [];
+  for await (const batch of eachOf(source, argument, signal)) batches.push(batch);
+  return batches;
+}
+
+/** What a source gives, which ends with this generator. Rejects with the signal's reason as soon as it aborts. */
+export async function* eachOf(
+  source: AsyncIterable<unknown>,
+  argument: string,
+  signal: Signal | undefined,
+): AsyncGenerator<unknown> {
+  signal?.throwIfAborted();
   let iterator: AsyncIterator<unknown> | undefined;
+  let ended = false;
   try {
     iterator = source[Symbol.asyncIterator]();
     for (;;) {
       const next = iterator.next();
       const { done, value } = await (signal ? untilAborted(next, signal) : next);
-      if (done) return batches;
-      batches.push(value);
+      ended = done === true;
+      if (ended) return;
+      yield value;
     }
   } catch (error) {
-    // It may be in the middle of a read that never ends, so it is not waited for.
-    void Promise.resolve(iterator?.return?.()).catch(() => {});
     signal?.throwIfAborted();
-    return readable(argument, () => {
+    readable(argument, () => {
       throw error;
     });
+  } finally {
+    // It may be in the middle of a read that never ends, so it is not waited for.
+    if (!ended) void (async () => iterator?.return?.())().catch(() => {});
   }
 }
 

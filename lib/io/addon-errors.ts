@@ -1,6 +1,6 @@
 /** What the addon's readers and writers of files throw. */
 import { type ErrorCode, WarpjoinError } from '../errors.js';
-import { fileError } from './files.js';
+import { fileError } from './file-errors.js';
 
 const addonCodes: readonly string[] = ['ERR_OPTION', 'ERR_MEMORY_LIMIT', 'ERR_DEVICE', 'ERR_INTERNAL'] satisfies ErrorCode[];
 

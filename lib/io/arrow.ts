@@ -1,10 +1,10 @@
-/** Arrow IPC files (.arrow, .feather) and streams, read and written batch by batch. */
+/** Arrow IPC files (.arrow, .feather) and streams, read batch by batch. */
 import { constants } from 'node:buffer';
 import { type FileHandle, open } from 'node:fs/promises';
-import { type RecordBatch, RecordBatchFileWriter, type Schema, Table } from 'apache-arrow';
+import { type RecordBatch, type Schema, Table } from 'apache-arrow';
 import { type BatchSink, IpcError, type Range, readIpc } from '../ipc/reader.js';
 import { formatBytes } from '../sizes.js';
-import { asFileError, fileError, writeWhole } from './files.js';
+import { asFileError, fileError } from './file-errors.js';
 import { type RangedBytes, rangedBytes } from './ranged-source.js';
 import type { ByteSource } from './source.js';
 
@@ -134,18 +134,4 @@ async function bytesAt(path: string, file: FileHandle, { position, length }: Ran
     at += bytesRead;
   }
   return bytes;
-}
-
-/** Writes an Arrow IPC file, uncompressed, without gathering it in memory. Throws ERR_FILE. */
-export async function writeArrow(table: Table, path: string, signal?: AbortSignal): Promise<void> {
-  await writeWhole(path, signal, async (append) => {
-    const writer = new RecordBatchFileWriter();
-    writer.reset(undefined, table.schema);
-    const drained = (async () => {
-      for await (const bytes of writer) await append(bytes);
-    })();
-    for (const batch of table.batches) writer.write(batch);
-    writer.finish();
-    await drained;
-  });
 }

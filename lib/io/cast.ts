@@ -2,7 +2,7 @@
 import * as arrow from 'apache-arrow';
 import { type ForeignType, typeName } from '../columns/types.js';
 import { list, quote, show } from '../suggest.js';
-import { fileError } from './files.js';
+import { fileError } from './file-errors.js';
 import { textOf } from './text.js';
 
 /** Names of types that columns are cast to; decimals are named with their digits, "decimal(10,2)". */

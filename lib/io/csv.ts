@@ -25,7 +25,8 @@ import { type NativeResultColumn, native } from '../native.js';
 import { asAddonError } from './addon-errors.js';
 import { emptyBatch } from './batches.js';
 import type { CsvProgress, CsvType, NativeCsvBatch, NativeCsvReader } from './csv-native.js';
-import { asFileError, fileError, writeWhole } from './files.js';
+import { asFileError, fileError } from './file-errors.js';
+import { writeWhole } from './files.js';
 import type { ByteSource } from './source.js';
 import { textOf } from './text.js';
 

@@ -1,7 +1,7 @@
 /** File names by patterns: *, ?, [a-z], {a,b} and ** for folders of any depth. */
 import type { Dirent } from 'node:fs';
 import { readdir, stat } from 'node:fs/promises';
-import { fileError } from './files.js';
+import { fileError } from './file-errors.js';
 import { STANDARD } from './formats.js';
 
 const special = /[*?[{]/;

@@ -1,9 +1,9 @@
 /** What an input is: its format, and how its bytes are read. */
-import { fileError } from './files.js';
+import { fileError } from './file-errors.js';
 import { compressionOf, type Format, namedFormat, STANDARD, sniff, UnknownFormat } from './formats.js';
 import { expandInput } from './globs.js';
-import type { ByteSource } from './source.js';
-import { fileSource, openSource, peek, statInput } from './sources.js';
+import { type ByteSource, peek } from './source.js';
+import { fileSource, openSource, statInput } from './sources.js';
 
 /** An input that is about to be read. */
 export interface OpenInput {

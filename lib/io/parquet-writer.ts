@@ -7,7 +7,8 @@ import { type Input, nativeColumns, readTable } from '../columns/input.js';
 import { type ForeignType, ownType } from '../columns/types.js';
 import { physicalMemory } from '../machine.js';
 import { type NativeAddon, native } from '../native.js';
-import { asWriteError, writeWhole } from './files.js';
+import { asWriteError } from './file-errors.js';
+import { writeWhole } from './files.js';
 import { parquetLibrary } from './parquet-decoder.js';
 import { type NativeParquetWriter, type ParquetField, type ParquetProgress, parquetType } from './parquet-writer-native.js';
 

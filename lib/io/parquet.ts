@@ -11,7 +11,7 @@ import { readIpcBytes } from '../ipc/reader.js';
 import { didYouMean } from '../suggest.js';
 import { asAddonError } from './addon-errors.js';
 import { emptyBatch } from './batches.js';
-import { asFileError, fileError } from './files.js';
+import { asFileError, fileError } from './file-errors.js';
 import { AddonFile, type ParquetSizes } from './parquet-addon.js';
 import { ParquetDecoder, type ParquetSummary } from './parquet-decoder.js';
 import { columnNames, planNative } from './parquet-schema.js';

@@ -2,8 +2,7 @@
 import { constants } from 'node:buffer';
 import { IpcError, type Range } from '../ipc/reader.js';
 import { formatBytes } from '../sizes.js';
-import type { ByteSource } from './source.js';
-import { peek } from './sources.js';
+import { type ByteSource, peek } from './source.js';
 
 /** What ends an Arrow stream; a stream may lack it. */
 const endMarker = Uint8Array.of(0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0);

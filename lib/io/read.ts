@@ -7,7 +7,7 @@ import { parse } from '../schema.js';
 import { didYouMean, list, quote } from '../suggest.js';
 import { readArrow, scanArrow } from './arrow.js';
 import { type CsvOptions, readCsv, scanCsv } from './csv.js';
-import { fileError } from './files.js';
+import { fileError } from './file-errors.js';
 import { expandInputs, type OpenInput, openInput } from './inputs.js';
 import { readJson, readNdjson, scanNdjson } from './json.js';
 import { inputsOf, type ReadOptions, type ReadSettings, readSchema, type ScanOptions, scanSchema } from './options.js';

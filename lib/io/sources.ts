@@ -3,9 +3,9 @@ import { createReadStream, type Stats } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
 import { decompress, isDamage } from './compression.js';
-import { asFileError, fileError, systemReason } from './files.js';
-import { type Compression, compressionOf, SNIFFED_BYTES, STANDARD, sniff } from './formats.js';
-import type { ByteSource } from './source.js';
+import { asFileError, fileError, systemReason } from './file-errors.js';
+import { type Compression, compressionOf, STANDARD, sniff } from './formats.js';
+import { type ByteSource, derived, peek } from './source.js';
 
 const bytesPerRead = 1 << 20;
 
@@ -67,35 +67,6 @@ export const fileSource = (path: string, found: Stats, signal?: AbortSignal): By
 
 const standardInput = (signal?: AbortSignal): ByteSource =>
   new StreamSource('standard input', undefined, () => process.stdin, signal);
-
-/** A source of other bytes that are made of those of `source`. */
-const derived = (source: ByteSource, bytes: () => AsyncIterable<Uint8Array>): ByteSource => ({
-  name: source.name,
-  progress: () => source.progress(),
-  bytes,
-});
-
-/** The first bytes of a source, as many as `sniff` needs, and a source that still has them. */
-export async function peek(source: ByteSource): Promise<{ head: Uint8Array; source: ByteSource }> {
-  const bytes = source.bytes()[Symbol.asyncIterator]();
-  const first: Uint8Array[] = [];
-  let length = 0;
-  while (length < SNIFFED_BYTES) {
-    const { done, value } = await bytes.next();
-    if (done) break;
-    first.push(value);
-    length += value.byteLength;
-  }
-  const all = async function* () {
-    try {
-      yield* first;
-      yield* { [Symbol.asyncIterator]: () => bytes };
-    } finally {
-      await bytes.return?.();
-    }
-  };
-  return { head: Buffer.concat(first), source: derived(source, all) };
-}
 
 const compressionNames: Readonly<Record<Compression, string>> = { gz: 'gzip', zst: 'Zstandard' };
 

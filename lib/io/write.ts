@@ -1,7 +1,7 @@
 /** Tables to files of any format. */
 import type { Table } from 'apache-arrow';
 import { parse } from '../schema.js';
-import { writeArrow } from './arrow.js';
+import { writeArrow } from './arrow-writer.js';
 import { type CsvOptions, writeCsv } from './csv.js';
 import { checkCompression } from './files.js';
 import { outputFormat } from './formats.js';

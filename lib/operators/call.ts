@@ -29,6 +29,8 @@ export interface EngineCore {
   readonly links: Links;
   /** Whether results are typed arrays, which can't be split as tables can. */
   readonly givesArrays: boolean;
+  /** Bytes of a buffer of a result at most, but for one value that is longer. Unset: 1 GiB. */
+  readonly maxBufferBytes?: number;
   /** Runs `task` when all calls before it have ended; rejects at once if `signal` aborts while it waits. */
   enqueue<T>(signal: Signal | undefined, task: () => Promise<T>): Promise<T>;
   /** Runs `task` when all calls before it have ended, of an engine that was disposed, too. */
@@ -68,6 +70,9 @@ export function isDeviceShortage(error: unknown): boolean {
   return codeOf(error) === DEVICE_SHORTAGE;
 }
 
+/** Whether a call failed for want of memory: of the host or of a device. */
+export const isMemoryLimit = (error: unknown): boolean => error instanceof WarpjoinError && error.code === 'ERR_MEMORY_LIMIT';
+
 /** An error of the data plane as users see it, with the stack of the call. */
 export function translate(error: unknown): unknown {
   if (error instanceof WarpjoinError) return error;
@@ -76,6 +81,15 @@ export function translate(error: unknown): unknown {
     return new WarpjoinError('ERR_MEMORY_LIMIT', message ?? code, { cause: error });
   if (typeof code === 'string' && CODES.has(code)) return new WarpjoinError(code as ErrorCode, message ?? code, { cause: error });
   return new WarpjoinError('ERR_INTERNAL', `Unexpected failure: ${message ?? error}`, { cause: error });
+}
+
+/** What a synchronous call of the addon gives; its error as users see it. */
+export function translated<T>(ask: () => T): T {
+  try {
+    return ask();
+  } catch (error) {
+    throw translate(error);
+  }
 }
 
 /** The error for a result of more rows than `maxOutputRows`. */
@@ -124,7 +138,7 @@ export class Call {
     this.#running = running;
     this.#shortage = shortage;
     core.native.resetPeaks();
-    this.job = core.native.createJob(core.givesArrays ? MAX_ARRAY_BYTES : undefined, running.trace !== undefined);
+    this.job = core.native.createJob(core.givesArrays ? MAX_ARRAY_BYTES : core.maxBufferBytes, running.trace !== undefined);
     this.#jobBegan = this.#sinceStart();
   }
 

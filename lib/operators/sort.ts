@@ -29,7 +29,7 @@ import {
 } from '../plan/sort.js';
 import { quote } from '../suggest.js';
 import type { ResidentTable, ResultTable, SortIndices, Stats } from '../types.js';
-import { type Call, type EngineCore, placed, runCall } from './call.js';
+import { type Call, type EngineCore, isMemoryLimit, placed, runCall } from './call.js';
 import { type LoadedTable, loadResult, readInput } from './load.js';
 import { executeResidentSort, prepareResidentSort, type ResidentSort } from './resident-sort.js';
 import { asResult, fromHostMemory, isOutOfDeviceMemory, plannedWidth, textBytes } from './shared.js';
@@ -222,8 +222,6 @@ async function prepareTop(call: Call, task: SortTask, why: string | null): Promi
   }));
   return { relation, keys: null, position, plan, resources, why };
 }
-
-const isMemoryLimit = (error: unknown): boolean => error instanceof WarpjoinError && error.code === 'ERR_MEMORY_LIMIT';
 
 async function encodeAndPlan(
   call: Call,

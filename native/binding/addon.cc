@@ -45,6 +45,20 @@ Napi::Value list_gpu_support(const Napi::CallbackInfo& info) {
   return object;
 }
 
+// What they hold is freed once no other ArrayBuffer shares it: in a turn of its own where the addon made it.
+Napi::Value detach(const Napi::CallbackInfo& info) {
+  if (!info[0].IsArray()) throw Napi::TypeError::New(info.Env(), "Expected an array for buffers");
+  const auto buffers = info[0].As<Napi::Array>();
+  for (uint32_t i = 0; i < buffers.Length(); ++i) {
+    const Napi::HandleScope scope(info.Env());
+    const Napi::Value value = buffers.Get(i);
+    if (!value.IsArrayBuffer()) throw Napi::TypeError::New(info.Env(), "Expected ArrayBuffers for buffers");
+    auto buffer = value.As<Napi::ArrayBuffer>();
+    if (!buffer.IsDetached()) buffer.Detach();
+  }
+  return info.Env().Undefined();
+}
+
 Napi::Value fail_threads(const Napi::CallbackInfo& info) {
   warpjoin::fail_threads(to_count(info[0], "n"), to_bound(info[1], "count"));
   return info.Env().Undefined();
@@ -57,6 +71,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
     exports.Set("backend", gpu_backend());
     exports.Set("gpus", make_function<list_gpus>(env, "gpus"));
     exports.Set("gpuSupport", make_function<list_gpu_support>(env, "gpuSupport"));
+    exports.Set("detach", make_function<detach>(env, "detach"));
     exports.Set("failThreads", make_function<fail_threads>(env, "failThreads"));
     exports.Set("Engine", EngineWrap::define(env));
     exports.Set("CsvReader", CsvReaderWrap::define(env));

@@ -48,6 +48,8 @@ class EngineWrap : public std::enable_shared_from_this<EngineWrap> {
   Napi::Value threads(const Napi::CallbackInfo& info);
   Napi::Value devices(const Napi::CallbackInfo& info);
   Napi::Value memory(const Napi::CallbackInfo& info);
+  Napi::Value reserve(const Napi::CallbackInfo& info);
+  Napi::Value allocate(const Napi::CallbackInfo& info);
   Napi::Value reset_peaks(const Napi::CallbackInfo& info);
   Napi::Value create_job(const Napi::CallbackInfo& info);
   Napi::Value failure(const Napi::CallbackInfo& info);

@@ -15,6 +15,7 @@
 #include "columns/table_join_keys.h"
 #include "columns/table_sort_keys.h"
 #include "core/column.h"
+#include "core/host_memory.h"
 #include "core/job.h"
 #include "join/join.h"
 #include "sort/sort.h"
@@ -115,6 +116,11 @@ struct TableJoinKeysState : OfEngine {
   TableJoinKeys keys;
 };
 
+/// Bytes that JavaScript holds for a call.
+struct ReservationState : OfEngine {
+  HostReservation reservation;
+};
+
 /// The name of a kind of handle in messages.
 template <class State>
 inline constexpr const char* kHandleName = nullptr;
@@ -138,6 +144,8 @@ template <>
 inline constexpr const char* kHandleName<TableSortKeysState> = "tableSortKeys";
 template <>
 inline constexpr const char* kHandleName<TableJoinKeysState> = "tableJoinKeys";
+template <>
+inline constexpr const char* kHandleName<ReservationState> = "reservation";
 
 namespace detail {
 

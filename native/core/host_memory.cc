@@ -64,6 +64,12 @@ HostBuffer::~HostBuffer() {
   if (data_) memory_->release(data_, capacity_);
 }
 
+HostReservation::~HostReservation() {
+  if (!memory_) return;
+  const std::lock_guard lock(memory_->mutex_);
+  memory_->used_ -= bytes_;
+}
+
 void HostBuffer::grow(size_t size, const char* purpose) {
   if (size <= size_) return;
   const size_t wanted = capacity_for(size);
@@ -134,7 +140,8 @@ HostBuffer HostMemory::allocate(size_t size, const char* purpose) {
       kept_bytes_ -= wanted;
       kept_.erase(best);
     } else {
-      dropped = drop_kept(wanted);
+      // What is kept never makes the total larger than it has been in use, so reuse does not raise the peak.
+      dropped = drop_kept(wanted, std::max(peak_, used_ + wanted));
     }
     buffer.capacity_ = wanted;
     used_ += wanted;
@@ -153,6 +160,20 @@ HostBuffer HostMemory::allocate(size_t size, const char* purpose) {
   return buffer;
 }
 
+HostReservation HostMemory::reserve(size_t bytes, const char* purpose) {
+  give_back_for(bytes);
+  std::vector<Block> dropped;
+  {
+    const std::lock_guard lock(mutex_);
+    check_room(bytes, bytes, purpose);
+    dropped = drop_kept(bytes, limit_bytes());
+    used_ += bytes;
+    peak_ = std::max(peak_, used_);
+  }
+  for (const Block& block : dropped) unmap_block(block.data, block.capacity);
+  return {shared_from_this(), bytes};
+}
+
 // The block's address, a new one where it has no surplus of so much.
 void* HostMemory::extend(void* data, size_t capacity, size_t wanted, size_t size, const char* purpose) {
   const size_t more = wanted - capacity;
@@ -163,7 +184,7 @@ void* HostMemory::extend(void* data, size_t capacity, size_t wanted, size_t size
     check_room(more, size, purpose);
     if (use_surplus(data, capacity, wanted)) return data;
     const size_t surplus = take_surplus(data);
-    dropped = drop_kept(more);
+    dropped = drop_kept(more, std::max(peak_, used_ + more));
     if (surplus) dropped.push_back({static_cast<char*>(data) + capacity, surplus});
     used_ += more;
     peak_ = std::max(peak_, used_);
@@ -228,11 +249,10 @@ size_t HostMemory::take_surplus(void* data) noexcept {
   return bytes;
 }
 
-std::vector<HostMemory::Block> HostMemory::drop_kept(size_t until_bytes_free) {
+std::vector<HostMemory::Block> HostMemory::drop_kept(size_t until_bytes_free, size_t most_bytes) {
   std::vector<Block> dropped;
   dropped.reserve(kept_.size() + surpluses_.size() + 1);  // what is taken off the lists can't be lost
-  // What is kept never makes the total larger than it has been in use, so reuse does not raise the peak.
-  const size_t most = std::min(limit_bytes(), std::max(peak_, used_ + until_bytes_free));
+  const size_t most = std::min(limit_bytes(), most_bytes);
   while (!kept_.empty() && used_ + kept_bytes_ + until_bytes_free > most) {
     kept_bytes_ -= kept_.front().capacity;
     dropped.push_back(kept_.front());

@@ -56,6 +56,20 @@ class HostBuffer {
   size_t capacity_ = 0;
 };
 
+/// Counts bytes that somebody else holds towards the limit of a HostMemory, for as long as it lives.
+class HostReservation {
+ public:
+  HostReservation(HostReservation&& other) noexcept : memory_(std::move(other.memory_)), bytes_(other.bytes_) {}
+  HostReservation& operator=(HostReservation&&) = delete;
+  ~HostReservation();
+
+ private:
+  friend class HostMemory;
+  HostReservation(std::shared_ptr<HostMemory> memory, size_t bytes) : memory_(std::move(memory)), bytes_(bytes) {}
+  std::shared_ptr<HostMemory> memory_;
+  size_t bytes_;
+};
+
 /// Thread-safe. Large blocks are mapped on huge pages, and a few freed ones are kept for reuse: touching fresh pages
 /// costs more than a pass over the data. What is kept counts towards the limit and is given back when another
 /// allocation needs the room, on `trim` and at the end.
@@ -67,6 +81,9 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   /// Throws Error(memory_limit), naming `purpose`, the bytes asked for and the limit, if they don't fit.
   /// `size == 0` gives a buffer with a valid, non-null address.
   HostBuffer allocate(size_t size, const char* purpose);
+
+  /// Throws like allocate().
+  HostReservation reserve(size_t bytes, const char* purpose);
 
   /// `give_back` is called, on the thread that allocates, when an allocation does not fit: it releases memory that lies
   /// idle. It must not allocate. There is one; an empty function removes it, once no call of it is running.
@@ -105,6 +122,7 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   static constexpr size_t kMostKept = 64;
   explicit HostMemory(size_t limit_bytes) : limit_(limit_bytes) { kept_.reserve(kMostKept); }
   friend class HostBuffer;
+  friend class HostReservation;
   void give_back_for(size_t bytes);
   void check_room(size_t bytes, size_t size, const char* purpose);
   void release(void* data, size_t capacity) noexcept;
@@ -114,8 +132,8 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   bool use_surplus(void* data, size_t capacity, size_t wanted) noexcept;
   /// Forgets the surplus of a block in use; tells its bytes.
   size_t take_surplus(void* data) noexcept;
-  /// Takes blocks, and surpluses, off those kept until so many bytes are free; the caller unmaps them.
-  std::vector<Block> drop_kept(size_t until_bytes_free);
+  /// Takes blocks, and surpluses, off those kept until so many bytes are free of this many; the caller unmaps them.
+  std::vector<Block> drop_kept(size_t until_bytes_free, size_t most_bytes);
 
   std::atomic<size_t> limit_;
   mutable std::mutex mutex_;

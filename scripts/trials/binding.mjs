@@ -363,6 +363,8 @@ const methods = {
   resetPeaks: [1, () => []],
   failure: [1, () => []],
   setMemoryLimit: [1, () => [pick([2 ** 22, 2 ** 24, 2 ** 26, count(1e9)])]],
+  reserve: [1, () => [mostly(() => pick([0, 1, below(2 ** 22), 2 ** 40]))], 'reservation'],
+  allocate: [1, () => [mostly(() => pick([0, 1, below(2 ** 22), 2 ** 30]))]],
   createJob: [3, () => pick([[], [undefined, true]]), 'job'],
   measureLinks: [1, (of) => [handle('job', of)]],
   relation: [

@@ -98,6 +98,8 @@ async function callAll(attempt) {
   };
   for (const name of ['devices', 'memory', 'threads', 'resetPeaks', 'failure']) await call(name);
   await call('setMemoryLimit', 2 ** 28);
+  await call('reserve', 1000);
+  addon.detach([await call('allocate', 1000), await call('allocate', 2 ** 22)]);
   await call('failAllocation', 'memory', 0);
   await call('leaveDeviceMemory', ALL);
   await call('measureLinks', job);

@@ -24,7 +24,8 @@ import { type CastType, castColumns, castTypeOf } from '../../lib/io/cast.js';
 import { expandBraces, expandInput, namePattern } from '../../lib/io/globs.js';
 import { type ReadOptions, readTable, scanFiles, writeTable } from '../../lib/io/index.js';
 import type { ByteSource } from '../../lib/io/source.js';
-import { spooled, temporaryFolder } from '../../lib/io/spool.js';
+import { spooled } from '../../lib/io/spool.js';
+import { temporaryFolder } from '../../lib/io/temporary.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'warpjoin-files-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));

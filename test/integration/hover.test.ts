@@ -9,7 +9,7 @@ import { editor } from '../support/compiler.js';
 const firstLines = `
 import type { Bool, Float64, Int32, Int64, Table, Utf8 } from 'apache-arrow';
 import * as warpjoin from 'warpjoin';
-import { createEngine, isSorted, join, joinCount, joinIndices, joinKeys, searchSorted, sort, sortIndices, unique } from 'warpjoin';
+import { createEngine, isSorted, join, joinCount, joinIndices, joinKeys, searchSorted, sort, sortBatches, sortIndices, unique } from 'warpjoin';
 declare const left: Table<{ id: Int32; name: Utf8; price: Float64 }>;
 declare const right: Table<{ id: Int64; name: Utf8; ok: Bool }>;
 declare const apart: Table<{ zip: Int64; city: Utf8 }>;
@@ -40,6 +40,7 @@ const calls: [name: string, schema: Schema, call: (option: string) => string][] 
   ['joinIndices', { ...all.joinIndicesSchema }, (option) => `joinIndices(left, right, { ${given(option)} });`],
   ['joinKeys', { ...all.joinKeysSchema }, (option) => `joinKeys(undefined!, undefined!, { ${option}: undefined! });`],
   ['sort', { ...all.sortSchema }, (option) => `sort(left, { ${option}: undefined! });`],
+  ['sortBatches', { ...all.sortBatchesSchema }, (option) => `sortBatches(left, { ${option}: undefined! });`],
   ['a column to sort by', all.sortColumnSchema, (option) => `sort(left, { by: [{ ${option}: undefined! }] });`],
   ['sortIndices', { ...all.sortIndicesSchema }, (option) => `sortIndices(left, { ${option}: undefined! });`],
   ['isSorted', { ...all.isSortedSchema }, (option) => `isSorted(left, { ${option}: undefined! });`],
@@ -110,8 +111,8 @@ const refused: [snippet: string, words: RegExp][] = [
   ["unique(left, { select: ['nope'] });", /'"nope"' is not assignable to type '"id" \| "name" \| "price"'/],
   ["unique(left, { keap: 'any' });", /'keap' does not exist in type 'UniqueOptions</],
   ["createEngine({ memorylimit: '1GiB' });", /Did you mean to write 'memoryLimit'\?$/],
-  ["createEngine({ tempDirectory: '/tmp' });", /'string' is not assignable to type 'NotSupportedYet'/],
-  ["createEngine({ maxTempDirectorySize: '1GiB' });", /'string' is not assignable to type 'NotSupportedYet'/],
+  ["sortBatches(left, { by: 'prize' });", /Did you mean '"price"'\?$/],
+  ["sortBatches(left, { by: 'id', select: ['nope'] });", /'"nope"' is not assignable to type '"id" \| "name" \| "price"'/],
   ['engine.load(left, { progress() {} });', /'progress' does not exist/],
   ["warpjoin.toIPC(left, { format: 'arrow' });", /'"arrow"' is not assignable to type '"stream" \| "file"/],
   ['warpjoin.toRows(left, { limt: 3 });', /Did you mean to write 'limit'\?$/],
@@ -129,6 +130,7 @@ const taken = [
   "engine.explain('join', any, any, { on: 'x', select: ['y'], analyze: true });",
   "sort(any, { by: column, select: ['x'] });",
   "sort(bytes, { by: ['x', { column }] });",
+  "sortBatches(bytes, { by: ['x', { column }] });",
   "unique(any, { on: ['x', column], select: ['y'] });",
   "join(left, right, { how: 'cross' });",
   "join(left, apart, { leftOn: 'id', rightOn: 'zip', select: ['city'] });",

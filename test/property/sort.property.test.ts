@@ -1,7 +1,8 @@
+import { type RecordBatch, Table } from 'apache-arrow';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Engine, Stats } from '../../lib/index.js';
-import { DEVICE_COUNTS, onGpus } from '../support/engines.js';
+import { DEVICE_COUNTS, inspectedEngine, onGpus } from '../support/engines.js';
 import {
   bufferBytes,
   type ColumnSpec,
@@ -84,6 +85,29 @@ async function sortInput(
   return { input, by, expected, expectedPayload: Object.fromEntries(expectedPayload) as Record<string, Plain[]> };
 }
 
+type Sorted = Awaited<ReturnType<typeof sortInput>>;
+
+/** Whether a result has these rows of the input, in this order. */
+function checkRows(
+  sorted: Table,
+  input: Sorted['input'],
+  by: Sorted['by'],
+  expected: number[],
+  payload: Sorted['expectedPayload'],
+): void {
+  expect(sorted.numRows).toBe(expected.length);
+  expect(checkPayload(sorted, 't_', expected)).toBeUndefined();
+  expect(checkOraclePayload(sorted, input.payload, payload)).toBeUndefined();
+  for (const { column: name } of by) {
+    const got = sorted.getChild(name)!;
+    const from = input.table.getChild(name)!;
+    for (let i = 0; i < expected.length; ++i) {
+      const want = from.get(expected[i]!);
+      if (!same(got.get(i), want)) expect.fail(`${name}[${i}] is ${got.get(i)}, not ${want}`);
+    }
+  }
+}
+
 /** Sorts and compares with DuckDB; returns the stats. */
 async function checkSort(sortCase: SortCase): Promise<Stats> {
   const { seed, rows, tableChunks, columns, devices, algorithm, chunksets, maxBufferBytes } = sortCase;
@@ -96,17 +120,7 @@ async function checkSort(sortCase: SortCase): Promise<Stats> {
   const run = async (engine: Engine) => {
     const sorted = await engine.sort(input.table, { by, algorithm, ...range });
     stats = sorted.stats;
-    expect(sorted.numRows).toBe(expected.length);
-    expect(checkPayload(sorted, 't_', expected)).toBeUndefined();
-    expect(checkOraclePayload(sorted, input.payload, Object.fromEntries(payload))).toBeUndefined();
-    for (const { column: name } of by) {
-      const got = sorted.getChild(name)!;
-      const from = input.table.getChild(name)!;
-      for (let i = 0; i < expected.length; ++i) {
-        const want = from.get(expected[i]!);
-        if (!same(got.get(i), want)) expect.fail(`${name}[${i}] is ${got.get(i)}, not ${want}`);
-      }
-    }
+    checkRows(sorted, input, by, expected, Object.fromEntries(payload));
   };
   await setup.onEngine(sortRoom(rows, chunksets, devices, algorithm === 'auto' ? 'merge' : algorithm), maxBufferBytes, run);
   return stats!;
@@ -159,6 +173,50 @@ test('sort takes keys of every type, and gives some rows of the order', { timeou
     parameters(500),
   );
   seen.expect('top', 'merge', 'radix', 'sample', ...OTHER_KEY_TYPES);
+});
+
+test('sortBatches gives the order that DuckDB gives, through runs on disk', { timeout: TIMEOUT }, async () => {
+  const sortCase = fc.record({
+    ...common,
+    columns: fc.array(columnOf([...KEY_TYPES, ...OTHER_KEY_TYPES], nullRates, true), { minLength: 1, maxLength: 3 }),
+    inputRows: fc.constantFrom(1, 7, 100, 1000, 12_000),
+    batchRows: fc.constantFrom(1, 50, 1 << 16),
+    // Into which the input is cut, or so: 1 needs no runs.
+    parts: fc.constantFrom(1, 2, 4, 12, 40),
+    limit: fc.oneof(fc.constant(Number.MAX_SAFE_INTEGER), fc.integer({ min: 0, max: 3000 })),
+    offset: fc.oneof(fc.constant(0), fc.integer({ min: 0, max: 2000 })),
+  });
+  const seen = new Seen();
+  await fc.assert(
+    fc.asyncProperty(sortCase, async ({ seed, rows, columns, devices, payload, inputRows, batchRows, parts, limit, offset }) => {
+      const { input, by, expected, expectedPayload } = await sortInput(seed, rows, 3, columns, payload);
+      const { engine, inner } = inspectedEngine(devices, { threads: 2, memoryLimit: '512MiB' });
+      const memory = inner.memory.bind(inner);
+      const bytes = input.table.batches.reduce((sum, { data }) => sum + data.byteLength, 0);
+      const freeBytes = Math.ceil((8 * Math.max(bytes, 1)) / (parts === 1 ? 0.1 : parts)); // parts take an eighth of it
+      let asked = 0;
+      Object.defineProperty(inner, 'memory', {
+        value: () => (asked++ === 0 ? { ...memory(), usedBytes: 0, limitBytes: freeBytes } : memory()),
+      });
+      async function* source() {
+        // At most 200 batches, whose overhead would be all that there is.
+        const step = Math.max(inputRows, Math.ceil(rows / 200));
+        for (let row = 0; row < Math.max(1, rows); row += step) yield input.table.slice(row, row + step);
+      }
+      const sorted = engine.sortBatches(source(), { by, limit, offset, batchRows });
+      const found: RecordBatch[] = [];
+      for await (const batch of sorted) found.push(batch);
+      const some = Object.entries(expectedPayload).map(([name, values]) => [name, values.slice(offset, offset + limit)]);
+      checkRows(new Table(found), input, by, expected.slice(offset, offset + limit), Object.fromEntries(some));
+      expect(Math.max(...found.map(({ numRows }) => numRows))).toBeLessThanOrEqual(batchRows);
+      const { runs, spilledBytes, readBytes } = sorted.stats;
+      if (limit > expected.length) expect(readBytes).toBe(spilledBytes);
+      seen.add(runs > 8 ? 'more than 8 runs' : `${Math.min(runs, 2)} runs`);
+      await engine.dispose();
+    }),
+    parameters(200),
+  );
+  seen.expect('0 runs', '2 runs', 'more than 8 runs');
 });
 
 test('sort takes integers as they are', { timeout: TIMEOUT }, async () => {

@@ -16,6 +16,7 @@ import type {
   NativePayload,
   NativeResultColumn,
   RelationHandle,
+  ReservationHandle,
   ResidentHandle,
   RowsHandle,
   RunHandle,
@@ -386,6 +387,7 @@ export function fakeAddon(settings: Partial<FakeSettings> = {}): FakeAddon {
     backend: settings.gpus ? 'cuda' : 'none',
     version: VERSION,
     gpuSupport: () => ({ architectures: '75-real,90', runtimeVersion: '13.0', driverVersion: '13.0', errorName: '', error: '' }),
+    detach() {},
     failThreads() {},
     gpus: () =>
       Array.from({ length: addon.settings.gpus }, (_, gpu) => ({
@@ -595,6 +597,8 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
     threads: () => config.threads,
     memory: () => ({ usedBytes: options.usedBytes(), peakBytes: 1000, limitBytes: config.memoryLimitBytes }),
     resetPeaks() {},
+    reserve: () => ({ release() {} }) as ReservationHandle,
+    allocate: (bytes) => new ArrayBuffer(bytes),
     failure,
     createJob,
     async dispose() {

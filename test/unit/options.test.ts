@@ -208,13 +208,6 @@ describe('engine options', () => {
     expect(error.code).toBe('ERR_OPTION');
     expect(error.message).toMatch(message);
   });
-
-  test.each(['tempDirectory', 'maxTempDirectorySize'])('%s is for later', (name) => {
-    expect(refusal(() => engine({ [name]: 'x' }))).toMatchObject({
-      code: 'ERR_NOT_SUPPORTED',
-      message: `${name} is not supported yet.`,
-    });
-  });
 });
 
 test('every option says what it is', () => {

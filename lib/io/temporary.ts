@@ -1,0 +1,165 @@
+/** Temporary files: without names, so that they are gone with the process, however that ends. */
+import { randomUUID } from 'node:crypto';
+import { constants } from 'node:fs';
+import { access, type FileHandle, open, stat, statfs, unlink } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { WarpjoinError } from '../errors.js';
+import { expected } from '../schema.js';
+import { formatBytes } from '../sizes.js';
+import { systemReason } from './file-errors.js';
+
+/** File systems whose files are memory, by the number that statfs() gives them: tmpfs and ramfs. */
+const IN_MEMORY = new Set([0x01021994, 0x858458f6]);
+const ON_DISK = '/var/tmp';
+
+async function isInMemory(folder: string): Promise<boolean> {
+  return statfs(folder).then(
+    ({ type }) => IN_MEMORY.has(type),
+    () => true, // there is none
+  );
+}
+
+/** The folder for temporary files: that of the environment. The system's own may be memory; then it is one on a disk. */
+export async function temporaryFolder(system = '/tmp'): Promise<string> {
+  const { TMPDIR, TMP, TEMP } = process.env;
+  if (TMPDIR || TMP || TEMP) return tmpdir();
+  return (await isInMemory(system)) && !(await isInMemory(ON_DISK)) ? ON_DISK : system;
+}
+
+/** Where temporary files lie, and how many bytes all of them may have. */
+export class TemporaryPlace {
+  #usedBytes = 0;
+
+  /** Unset: the folder for temporary files, and as much as its disk has. */
+  constructor(
+    private readonly folder?: string,
+    private readonly limitBytes = Number.POSITIVE_INFINITY,
+  ) {}
+
+  /** Throws ERR_OPTION where the folder that was asked for can't have temporary files, or is memory. */
+  async check(): Promise<void> {
+    const { folder } = this;
+    if (folder === undefined) return;
+    const found = await stat(folder).catch(() => undefined);
+    if (!found?.isDirectory()) throw expected('a directory', 'tempDirectory', folder);
+    const writable = await access(folder, constants.W_OK | constants.X_OK).then(
+      () => true,
+      () => false,
+    );
+    if (!writable) throw expected('a directory that can be written to', 'tempDirectory', folder);
+    if (await isInMemory(folder)) throw expected('a directory on a disk', 'tempDirectory', folder, ' Its files are memory.');
+  }
+
+  async open(): Promise<TemporaryFile> {
+    return TemporaryFile.open(this.folder ?? (await temporaryFolder()), this);
+  }
+
+  /** Counts bytes of a file. Throws ERR_SPILL where they are more than the limit leaves. */
+  take(bytes: number): void {
+    if (this.#usedBytes + bytes > this.limitBytes) {
+      const [more, limit, used] = [bytes, this.limitBytes, this.#usedBytes].map(formatBytes);
+      throw new WarpjoinError(
+        'ERR_SPILL',
+        `${more} more of temporary files do not fit the maxTempDirectorySize of ${limit} (${used} in use).`,
+      );
+    }
+    this.#usedBytes += bytes;
+  }
+
+  give(bytes: number): void {
+    this.#usedBytes -= bytes;
+  }
+
+  get usedBytes(): number {
+    return this.#usedBytes;
+  }
+}
+
+/** The most buffers that one writev(2) or readv(2) takes. */
+const MOST_PARTS = 1024;
+
+/** A file that only this process can read. It is written from its begin to its end. */
+export class TemporaryFile implements AsyncDisposable {
+  #size = 0;
+
+  private constructor(
+    private readonly folder: string,
+    private readonly file: FileHandle,
+    private readonly place: TemporaryPlace,
+  ) {}
+
+  /** Throws ERR_SPILL. */
+  static async open(folder: string, place: TemporaryPlace): Promise<TemporaryFile> {
+    const failed = (error: unknown): never => {
+      throw spillError(folder, 'cannot write', error);
+    };
+    const name = join(folder, `warpjoin-${randomUUID()}`);
+    const file = await open(name, 'wx+', 0o600).catch(failed);
+    try {
+      await unlink(name).catch(failed);
+    } catch (error) {
+      await file.close();
+      throw error;
+    }
+    return new TemporaryFile(folder, file, place);
+  }
+
+  /** Where this process can open the file once more. */
+  get path(): string {
+    return `/proc/self/fd/${this.file.fd}`;
+  }
+
+  get size(): number {
+    return this.#size;
+  }
+
+  /** Writes all of the parts behind what is there. Throws ERR_SPILL. */
+  async append(parts: readonly Uint8Array[]): Promise<void> {
+    this.place.take(parts.reduce((bytes, { byteLength }) => bytes + byteLength, 0));
+    let at = this.#size;
+    for (const { byteLength } of parts) this.#size += byteLength;
+    let left = parts.filter(({ byteLength }) => byteLength > 0);
+    try {
+      while (left.length > 0) {
+        const { bytesWritten } = await this.file.writev(left.slice(0, MOST_PARTS), at);
+        at += bytesWritten;
+        left = behind(left, bytesWritten);
+      }
+    } catch (error) {
+      throw spillError(this.folder, 'cannot write', error);
+    }
+  }
+
+  /** Fills the parts, one after the other, with what is there from `position` on. Throws ERR_SPILL. */
+  async read(parts: readonly Uint8Array[], position: number): Promise<void> {
+    let at = position;
+    for (let left = parts; left.length > 0; ) {
+      const { bytesRead } = await this.file.readv(left.slice(0, MOST_PARTS), at).catch((error: unknown) => {
+        throw spillError(this.folder, 'cannot read', error);
+      });
+      if (bytesRead === 0) throw new WarpjoinError('ERR_SPILL', `${this.folder}: a temporary file ends before its end.`);
+      at += bytesRead;
+      left = behind(left, bytesRead);
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.place.give(this.#size);
+    this.#size = 0;
+    await this.file.close();
+  }
+}
+
+/** What is left of parts once so many bytes of them are written, or read. */
+function behind(parts: readonly Uint8Array[], bytes: number): Uint8Array[] {
+  let first = 0;
+  let within = bytes;
+  while (first < parts.length && within >= parts[first]!.byteLength) within -= parts[first++]!.byteLength;
+  const left = parts.slice(first);
+  if (within > 0) left[0] = left[0]!.subarray(within);
+  return left;
+}
+
+const spillError = (folder: string, what: string, cause: unknown): WarpjoinError =>
+  new WarpjoinError('ERR_SPILL', `${folder}: ${what} a temporary file: ${systemReason(cause)}.`, { cause });

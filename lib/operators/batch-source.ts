@@ -1,0 +1,85 @@
+/** Record batches as they come: of tables, iterables, readers, streams of batches, and streams of Arrow IPC bytes. */
+import { types } from 'node:util';
+import type * as arrow from 'apache-arrow';
+import type { Signal } from '../abort.js';
+import { checkSameSchema, eachOf, isAsyncSource, isBatch, isTable, noTable, readable } from '../columns/batches.js';
+import { type ForeignTable, tableOf } from '../columns/input.js';
+import { libraryOf, tableIn } from '../columns/library.js';
+import { invalid } from '../columns/values.js';
+import { WarpjoinError } from '../errors.js';
+import { scanArrow } from '../io/arrow.js';
+import { LoadedTable } from './load.js';
+
+export interface BatchSource {
+  /** Tables of one schema, one at least. Throws ERR_INVALID_TABLE. */
+  readonly tables: AsyncGenerator<arrow.Table>;
+  /** Whether somebody else holds the batches, too: what is read of a table, or of an array, takes no more memory. */
+  readonly isHeld: boolean;
+}
+
+/** Throws ERR_INVALID_TABLE for what can't be a source. */
+export function batchSource(value: unknown, argument: string, signal: Signal | undefined): BatchSource {
+  const isWhole = readable(
+    argument,
+    () => isTable(value) || isBatch(value) || ArrayBuffer.isView(value) || types.isArrayBuffer(value),
+  );
+  if (isWhole || value instanceof LoadedTable) return { tables: tablesOf([value], argument), isHeld: true };
+  if (readable(argument, () => isAsyncSource(value))) {
+    return { tables: tablesOf(eachOf(value as AsyncIterable<unknown>, argument, signal), argument), isHeld: false };
+  }
+  const isIterable =
+    typeof value === 'object' && value !== null && typeof (value as Iterable<unknown>)[Symbol.iterator] === 'function';
+  if (!isIterable) throw noTable(value, argument);
+  return { tables: tablesOf(value as Iterable<unknown>, argument), isHeld: Array.isArray(value) };
+}
+
+async function* tablesOf(items: Iterable<unknown> | AsyncIterable<unknown>, argument: string): AsyncGenerator<arrow.Table> {
+  let first: ForeignTable['schema'] | undefined;
+  let number = 0;
+  for await (const given of wholeItems(items, argument)) {
+    const item = given instanceof LoadedTable ? await given.toArrow() : given;
+    const table = tableOf(item, argument);
+    first ??= table.schema;
+    if (table.schema !== first) checkSameSchema(first, table.schema, argument, number);
+    number += table.batches.length;
+    yield tableIn(libraryOf(table), table);
+  }
+  if (!first) throw invalid(argument, 'has no record batches, and so no columns: expected one at least');
+}
+
+/** The items, or, where they are pieces of an Arrow IPC stream, its record batches. */
+async function* wholeItems(items: Iterable<unknown> | AsyncIterable<unknown>, argument: string): AsyncGenerator<unknown> {
+  if (Array.isArray(items)) return yield* items;
+  // A generator: ending it once more does nothing.
+  const each = (async function* () {
+    yield* items;
+  })();
+  try {
+    const { done, value } = await each.next();
+    if (done) return;
+    if (types.isUint8Array(value)) return yield* ipcBatches(value, each, argument);
+    yield value;
+    yield* each;
+  } finally {
+    await each.return();
+  }
+}
+
+async function* ipcBatches(first: Uint8Array, rest: AsyncIterable<unknown>, argument: string): AsyncGenerator<arrow.RecordBatch> {
+  async function* bytes(): AsyncGenerator<Uint8Array> {
+    yield first;
+    for await (const piece of rest) {
+      if (!types.isUint8Array(piece)) throw invalid(argument, 'is a stream of bytes with something else in it');
+      yield piece;
+    }
+  }
+  const name = `the ${argument} stream`;
+  try {
+    yield* scanArrow({ name, progress: () => undefined, bytes });
+  } catch (error) {
+    if (!(error instanceof WarpjoinError) || error.code !== 'ERR_FILE') throw error;
+    throw invalid(argument, `is a stream of bytes that is ${error.message.slice(name.length + 2).replace(/\.$/, '')}`, {
+      cause: error,
+    });
+  }
+}

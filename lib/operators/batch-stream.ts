@@ -1,0 +1,132 @@
+/** Record batches that are made as they are asked for. */
+import type * as arrow from 'apache-arrow';
+import type { Signal } from '../abort.js';
+import { WarpjoinError } from '../errors.js';
+import type { TemporaryPlace } from '../io/temporary.js';
+import type { EngineCore } from './call.js';
+
+/** What calls with batches need of an engine beside what others do. */
+export interface BatchesCore extends EngineCore {
+  readonly temporary: TemporaryPlace;
+  /** Frees buffers that nobody reads any more. */
+  free(buffers: readonly ArrayBuffer[]): Promise<void>;
+}
+
+/** What a call with batches did up to now. */
+export interface BatchStats {
+  /** Rows that were read, and rows that were given. */
+  inputRows: number;
+  outputRows: number;
+  /** Sorted runs that were written to temporary files: 0 where the rows had room in memory. */
+  runs: number;
+  /** Bytes that were written to temporary files, and bytes that were read of them. */
+  spilledBytes: number;
+  readBytes: number;
+}
+
+/** Makes the record batches, and names what it holds outside of JavaScript's memory. */
+type Make = (stats: BatchStats, hold: <S extends AsyncDisposable>(scratch: S) => S) => AsyncGenerator<arrow.RecordBatch>;
+
+/** Frees what readings hold that nobody goes on with, nor ends. */
+const unheld = new FinalizationRegistry<AsyncDisposable[]>((held) => {
+  for (const scratch of held) void scratch[Symbol.asyncDispose]();
+});
+
+/**
+ * Record batches of one schema, to be read once: `for await (const batch of batches)`. Nothing happens before the first one is
+ * asked for. Ending early (`break`, or disposal) frees what is held, and so does the call's signal, with whose reason the next read
+ * rejects.
+ */
+// biome-ignore lint/suspicious/noExplicitAny: batches of all column types
+export class BatchStream<Columns extends arrow.TypeMap = any>
+  implements AsyncIterable<arrow.RecordBatch<Columns>>, AsyncDisposable
+{
+  /** What was done up to now. */
+  readonly stats: Readonly<BatchStats> = { inputRows: 0, outputRows: 0, runs: 0, spilledBytes: 0, readBytes: 0 };
+  #reading: Reading | 'disposed' | null = null;
+
+  /** @internal Calls make them. */
+  constructor(
+    private readonly signal: Signal | undefined,
+    private readonly make: Make,
+  ) {}
+
+  /** Throws ERR_OPTION at the second time. */
+  [Symbol.asyncIterator](): AsyncIterator<arrow.RecordBatch<Columns>, undefined> {
+    if (this.#reading) {
+      throw new WarpjoinError(
+        'ERR_OPTION',
+        'Expected batches that have not been read but received some that were, or were disposed. Make the call again.',
+      );
+    }
+    const held: AsyncDisposable[] = [];
+    const hold = <S extends AsyncDisposable>(scratch: S): S => {
+      held.push(scratch);
+      return scratch;
+    };
+    this.#reading = new Reading(this.make(this.stats, hold), this.signal);
+    unheld.register(this.#reading, held);
+    return this.#reading as AsyncIterator<arrow.RecordBatch<Columns>, undefined>;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#reading instanceof Reading) await this.#reading.return();
+    this.#reading ??= 'disposed';
+  }
+}
+
+class Reading implements AsyncIterator<arrow.RecordBatch, undefined> {
+  constructor(
+    private readonly batches: AsyncGenerator<arrow.RecordBatch>,
+    private readonly signal: Signal | undefined,
+  ) {
+    signal?.addEventListener('abort', this.#abort);
+  }
+
+  async next(): Promise<IteratorResult<arrow.RecordBatch, undefined>> {
+    try {
+      this.signal?.throwIfAborted();
+      const next = await this.batches.next();
+      this.signal?.throwIfAborted();
+      if (next.done) this.#end();
+      return next as IteratorResult<arrow.RecordBatch, undefined>;
+    } catch (error) {
+      this.#end();
+      throw error;
+    }
+  }
+
+  async return(): Promise<IteratorResult<arrow.RecordBatch, undefined>> {
+    this.#end();
+    await this.batches.return(undefined);
+    return { done: true, value: undefined };
+  }
+
+  #abort = (): void => {
+    void this.return().catch(() => {});
+  };
+
+  #end(): void {
+    this.signal?.removeEventListener('abort', this.#abort);
+  }
+}
+
+/** The record batches of tables, of `most` rows each at most; where there is no row, one without rows, for its schema. */
+export async function* cut(
+  tables: AsyncGenerator<arrow.Table>,
+  most: number,
+  stats: BatchStats,
+): AsyncGenerator<arrow.RecordBatch> {
+  let empty: arrow.RecordBatch | undefined;
+  for await (const { batches } of tables) {
+    for (const batch of batches) {
+      if (batch.numRows === 0) empty = batch;
+      for (let row = 0; row < batch.numRows; row += most) {
+        const rows = Math.min(most, batch.numRows - row);
+        stats.outputRows += rows;
+        yield rows === batch.numRows ? batch : batch.slice(row, row + rows);
+      }
+    }
+  }
+  if (stats.outputRows === 0 && empty) yield empty;
+}

@@ -1,0 +1,178 @@
+/** Sorted runs in temporary files: record batches as their buffers lie in memory. What describes them stays in memory. */
+import type * as arrow from 'apache-arrow';
+import { ByStretch, dataOver, type Outline, outlineOf } from '../columns/buffers.js';
+import type { ForeignTable } from '../columns/input.js';
+import { type Library, libraryOf } from '../columns/library.js';
+import type { TemporaryFile } from '../io/temporary.js';
+import type { NativeEngine } from '../native.js';
+import type { BatchesCore, BatchStats } from './batch-stream.js';
+import { translated } from './call.js';
+
+/** Where buffers begin, as in Arrow's own files. */
+const ALIGNMENT = 64;
+const PADDING = new Uint8Array(ALIGNMENT);
+
+/** Consecutive record batches of a run, which are read at once. */
+export interface Unit {
+  readonly position: number;
+  readonly bytes: number;
+  readonly rows: number;
+  readonly batches: readonly Outline[];
+}
+
+/** A unit in the engine's memory. */
+export interface ReadUnit {
+  readonly buffer: ArrayBuffer;
+  readonly rows: number;
+  readonly batches: readonly arrow.RecordBatch[];
+}
+
+/** Rows in order, in a file that the run owns. Dictionaries stay in memory. */
+export class Run implements AsyncDisposable {
+  readonly units: Unit[] = [];
+  /** The most bytes of a unit. */
+  largestUnit = 0;
+  rows = 0;
+
+  /** `unitBytes`: bytes of a unit, but for one that a record batch alone takes. `level`: how many merges it has gone through. */
+  constructor(
+    private readonly file: TemporaryFile,
+    private readonly library: Library,
+    private readonly schema: arrow.Schema,
+    private readonly unitBytes: number,
+    readonly level: number,
+    private readonly stats: BatchStats,
+  ) {
+    stats.runs++;
+  }
+
+  /** Writes the rows of a table behind those that are there. Throws ERR_SPILL. */
+  async append({ batches }: arrow.Table): Promise<void> {
+    const parts: Uint8Array[] = [];
+    let end = this.file.size;
+    for (let index = 0; index < batches.length; ) {
+      const unit = new Writing(end);
+      do unit.add(batches[index++]!.data);
+      while (index < batches.length && unit.bytes < this.unitBytes);
+      const { position, bytes, rows } = unit;
+      this.units.push({ position, bytes, rows, batches: unit.batches });
+      this.largestUnit = Math.max(this.largestUnit, bytes);
+      this.rows += rows;
+      end += bytes;
+      parts.push(...unit.parts);
+    }
+    this.stats.spilledBytes += end - this.file.size;
+    await this.file.append(parts);
+  }
+
+  /** A table of record batches of the run. */
+  tableOf(batches: readonly arrow.RecordBatch[]): arrow.Table {
+    return new this.library.Table(this.schema, batches as arrow.RecordBatch[]);
+  }
+
+  /** What consecutive units have. Throws ERR_SPILL and ERR_MEMORY_LIMIT. */
+  async read(native: NativeEngine, units: readonly Unit[]): Promise<ReadUnit[]> {
+    const { library, schema } = this;
+    const struct = new library.Struct(schema.fields);
+    const buffers = units.map(({ bytes }) => translated(() => native.allocate(bytes)));
+    await this.file.read(
+      buffers.map((buffer) => new Uint8Array(buffer)),
+      units[0]!.position,
+    );
+    return units.map(({ rows, position, bytes, batches }, index) => {
+      this.stats.readBytes += bytes;
+      const buffer = buffers[index]!;
+      const made = batches.map((outline) => {
+        const data = dataOver(library, struct, outline, buffer, position);
+        return new library.RecordBatch(schema, data as arrow.Data<arrow.Struct>);
+      });
+      return { buffer, rows, batches: made };
+    });
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.file[Symbol.asyncDispose]();
+  }
+}
+
+/** A unit that is being put together. Memory that several record batches share is written once. */
+class Writing {
+  readonly parts: Uint8Array[] = [];
+  readonly batches: Outline[] = [];
+  readonly #places = new ByStretch<number>();
+  bytes = 0;
+  rows = 0;
+
+  constructor(readonly position: number) {}
+
+  add(data: arrow.Data): void {
+    this.rows += data.length;
+    this.batches.push(outlineOf(data, (view) => this.#places.get(view, () => this.#write(view))));
+  }
+
+  #write({ buffer, byteOffset, byteLength }: ArrayBufferView): number {
+    const at = this.position + this.bytes;
+    const padding = (ALIGNMENT - (byteLength % ALIGNMENT)) % ALIGNMENT;
+    this.parts.push(new Uint8Array(buffer, byteOffset, byteLength), PADDING.subarray(0, padding));
+    this.bytes += byteLength + padding;
+    return at;
+  }
+}
+
+/** Of what is in memory of all runs while they are merged, what is read at once. */
+const UNIT_SHARE = 1 / 256;
+const LEAST_UNIT_BYTES = 1 << 12;
+const MOST_UNIT_BYTES = 1 << 22;
+
+/** The runs of a sort, in the order of their rows that are equal. */
+export class RunStack implements AsyncDisposable {
+  readonly runs: Run[] = [];
+  /** Bytes of a unit, but for one that a record batch alone takes. */
+  readonly unitBytes: number;
+
+  constructor(
+    private readonly core: BatchesCore,
+    private readonly windowBytes: number,
+    private readonly stats: BatchStats,
+  ) {
+    this.unitBytes = Math.min(MOST_UNIT_BYTES, Math.max(LEAST_UNIT_BYTES, Math.floor(UNIT_SHARE * windowBytes)));
+  }
+
+  /** Writes a table's rows as a run behind the others. */
+  async push(table: arrow.Table): Promise<void> {
+    this.runs.push(await this.#written([table], 0));
+  }
+
+  /**
+   * Merges the last runs to one until two units of each have room in memory: those of the fewest merges, so that a row goes through
+   * few.
+   */
+  async mergeWhile(merged: (runs: readonly Run[]) => AsyncIterable<arrow.Table>): Promise<void> {
+    const { runs } = this;
+    while (runs.length > 2 && runs.reduce((bytes, { largestUnit }) => bytes + 2 * largestUnit, 0) > this.windowBytes) {
+      const level = runs.at(-2)!.level;
+      const first = runs.findIndex((run) => run.level <= level);
+      const one = await this.#written(merged(runs.slice(first)), level + 1);
+      for (const run of runs.splice(first, Number.POSITIVE_INFINITY, one)) await run[Symbol.asyncDispose]();
+    }
+  }
+
+  async #written(tables: Iterable<arrow.Table> | AsyncIterable<arrow.Table>, level: number): Promise<Run> {
+    const file = await this.core.temporary.open();
+    try {
+      let run: Run | undefined;
+      for await (const table of tables) {
+        run ??= new Run(file, libraryOf(table as unknown as ForeignTable), table.schema, this.unitBytes, level, this.stats);
+        await run.append(table);
+      }
+      return run!;
+    } catch (error) {
+      await file[Symbol.asyncDispose]();
+      throw error;
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const run of this.runs.splice(0)) await run[Symbol.asyncDispose]();
+  }
+}

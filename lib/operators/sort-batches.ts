@@ -1,0 +1,276 @@
+/**
+ * Sorts of record batches as they come: parts that fit the memory limit are sorted as tables are. One part is the result; several are
+ * runs in temporary files, which are merged in windows.
+ */
+import type * as arrow from 'apache-arrow';
+import { ByStretch, viewsOf } from '../columns/buffers.js';
+import type { ReservationHandle } from '../native.js';
+import { sortBatchesSchema, sortSettings } from '../options.js';
+import { type BatchSource, batchSource } from './batch-source.js';
+import { type BatchesCore, type BatchStats, BatchStream, cut } from './batch-stream.js';
+import { type EngineCore, isMemoryLimit, translated } from './call.js';
+import { type Merging, merge } from './merge.js';
+import { collectGarbage } from './reclaim.js';
+import { RunStack } from './runs.js';
+import { searchSorted } from './search.js';
+import { sortIndices, sortTable } from './sort.js';
+
+type Settings = ReturnType<typeof sortSettings<typeof sortBatchesSchema>>;
+
+/**
+ * The share of the free memory that a part of the input takes, and so do the windows of a merge: beside it lie keys, room to sort them
+ * in, the sorted rows, and what is read or written meanwhile.
+ */
+const PART_SHARE = 1 / 8;
+/** However many columns there are. */
+const LEAST_BUFFER_BYTES = 1 << 10;
+
+export function sortBatches(core: BatchesCore | Promise<BatchesCore>, input: unknown, options: unknown): BatchStream {
+  const settings = sortSettings(sortBatchesSchema, 'sortBatches', options);
+  const source = batchSource(input, 'input', settings.signal);
+  return new BatchStream(settings.signal, async function* (stats, hold) {
+    const sorting = hold(new Sorting(await core, settings, stats));
+    yield* cut(sorting.rows(source), settings.batchRows, stats);
+  });
+}
+
+/** Record batches that are sorted together. */
+class Part {
+  readonly batches: arrow.RecordBatch[] = [];
+  readonly #counted = new ByStretch<number>();
+  readonly #reservations: ReservationHandle[] = [];
+  bytes = 0;
+
+  /** Bytes of a batch that the part does not have yet, and from now on has: batches may be slices of one. */
+  count(batch: arrow.RecordBatch): number {
+    let bytes = 0;
+    for (const view of viewsOf(batch.data)) this.#counted.get(view, () => (bytes += view.byteLength));
+    return bytes;
+  }
+
+  /** Without a reservation, somebody else holds the batch. */
+  add(batch: arrow.RecordBatch, bytes: number, reservation: ReservationHandle | null): void {
+    this.batches.push(batch);
+    this.bytes += bytes;
+    if (reservation) this.#reservations.push(reservation);
+  }
+
+  release(): void {
+    for (const reservation of this.#reservations.splice(0)) reservation.release();
+    this.batches.length = 0;
+  }
+}
+
+/** Tasks one after the other, one of them at a time beside whoever starts them. */
+class Behind {
+  #last: Promise<void> = Promise.resolve();
+
+  /** Starts a task once the one before has ended. Rejects where that has failed. */
+  async start(task: () => Promise<void>): Promise<void> {
+    await this.#last;
+    this.#last = task();
+    this.#last.catch(() => {}); // the next one, or the end, is told
+  }
+
+  end(): Promise<void> {
+    return this.#last;
+  }
+}
+
+/** One sort of batches, and what it holds. */
+class Sorting implements AsyncDisposable {
+  #part = new Part();
+  #partBytes = 0;
+  #columns = 1;
+  #hasSpilled = false;
+  #runs!: RunStack;
+  readonly #sorts = new Behind();
+  readonly #writes = new Behind();
+
+  constructor(
+    private readonly core: BatchesCore,
+    private readonly settings: Settings,
+    private readonly stats: BatchStats,
+  ) {}
+
+  /** The rows in order, behind a table without rows that has their columns. */
+  async *rows({ tables, isHeld }: BatchSource): AsyncGenerator<arrow.Table> {
+    const { select, limit, offset } = this.settings;
+    try {
+      await this.core.temporary.check();
+      this.#partBytes = Math.max(1, Math.floor(PART_SHARE * (await this.#freeBytes())));
+      this.#runs = new RunStack(this.core, this.#partBytes, this.stats);
+      let first = true;
+      for await (const table of tables) {
+        if (first) yield this.#sort(table.slice(0, 0).batches, { select });
+        if (limit === 0) return;
+        first = false;
+        this.stats.inputRows += table.numRows;
+        for (const batch of table.batches) if (batch.numRows > 0) await this.#add(batch, isHeld);
+      }
+      const { batches } = this.#part;
+      if (!this.#hasSpilled && batches.length > 0) {
+        const whole = await this.#sort(batches, { select, limit, offset }).catch(nullIfShort);
+        if (whole) return yield whole;
+      }
+      await this.#spill();
+      await this.#allSpilled();
+      yield* rowsOf(merge(this.#runs.runs, this.#merging(select)), offset, offset + limit);
+    } finally {
+      await this[Symbol.asyncDispose]();
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#allSpilled().catch(() => {}); // whoever waits for it is told
+    await this.#writes.end().catch(() => {});
+    this.#part.release();
+    await this.#runs?.[Symbol.asyncDispose]();
+  }
+
+  /** As the first call of an engine, this sets its limit. */
+  async #freeBytes(): Promise<number> {
+    const { usedBytes, limitBytes } = await this.core.enqueue(this.settings.signal, async () => this.core.native.memory());
+    return limitBytes - Math.min(limitBytes, usedBytes);
+  }
+
+  /** Adds a batch to the part. Where that has no room, it becomes a run before; a batch larger than a part is several. */
+  async #add(batch: arrow.RecordBatch, isHeld: boolean): Promise<void> {
+    let bytes = this.#part.count(batch);
+    if (this.#part.bytes > 0 && this.#part.bytes + bytes > this.#partBytes) {
+      await this.#spill();
+      bytes = this.#part.count(batch);
+    }
+    const pieces = Math.min(batch.numRows, Math.max(1, Math.ceil(bytes / this.#partBytes)));
+    for (let piece = 0; piece < pieces; piece++) {
+      if (piece > 0) await this.#spill();
+      const [begin, end] = [piece, piece + 1].map((of) => Math.floor((batch.numRows * of) / pieces)) as [number, number];
+      const reservation = isHeld ? null : await this.#reserve(bytes / pieces);
+      this.#part.add(batch.slice(begin, end), bytes / pieces, reservation);
+    }
+  }
+
+  /** Counts bytes towards the memory limit. Where others have taken what was free, what the part has goes. */
+  async #reserve(bytes: number): Promise<ReservationHandle> {
+    const { native } = this.core;
+    const reserve = () => translated(() => native.reserve(Math.ceil(bytes)));
+    try {
+      return reserve();
+    } catch (error) {
+      if (!isMemoryLimit(error)) throw error;
+    }
+    await this.#spill();
+    await this.#allSpilled();
+    await collectGarbage(() => native.memory().usedBytes);
+    return reserve();
+  }
+
+  /**
+   * Makes a run of the part, while the next one is read: this waits for the one before to be sorted, and that has waited until the one
+   * before it was written.
+   */
+  async #spill(): Promise<void> {
+    const part = this.#part;
+    this.#part = new Part();
+    this.#hasSpilled = true;
+    await this.#sorts.start(async () => {
+      try {
+        await this.#spillAll(part.batches);
+      } finally {
+        part.release();
+      }
+    });
+  }
+
+  async #allSpilled(): Promise<void> {
+    await this.#sorts.end();
+    await this.#writes.end();
+  }
+
+  /** Sorts batches, and has them written as a run; as several, one after the other, where memory is short. */
+  async #spillAll(batches: readonly arrow.RecordBatch[]): Promise<void> {
+    if (batches.length === 0) return;
+    const { limit, offset } = this.settings;
+    const rows = { select: this.#runColumns, limit: limit + offset };
+    this.#columns = batches[0]!.data.children.length;
+    const sorted = await this.#sort(batches, rows, this.#forRuns).catch((error: unknown) => {
+      if (batches.length === 1 && batches[0]!.numRows === 1) throw error;
+      return nullIfShort(error);
+    });
+    if (!sorted) {
+      for (const half of halvesOf(batches)) await this.#spillAll(half);
+      return;
+    }
+    const read = new Set(buffersOf(batches));
+    await this.#writes.start(async () => {
+      await this.#runs.push(sorted);
+      await this.core.free(buffersOf(sorted.batches).filter((buffer) => !read.has(buffer)));
+      await this.#runs.mergeWhile((runs) => merge(runs, this.#merging(this.#runColumns, this.#forRuns)));
+    });
+  }
+
+  /** What runs have: the columns of the result, and those that they are merged by. */
+  get #runColumns(): readonly string[] | undefined {
+    const { select, by } = this.settings;
+    return select && [...new Set([...select, ...by.map(({ column }) => column)])];
+  }
+
+  /** An engine whose results come in record batches of about a unit. */
+  get #forRuns(): EngineCore {
+    return { ...this.core, maxBufferBytes: Math.max(LEAST_BUFFER_BYTES, Math.ceil(this.#runs.unitBytes / this.#columns)) };
+  }
+
+  #sort(
+    batches: readonly (arrow.RecordBatch | arrow.Table)[],
+    { limit = Number.POSITIVE_INFINITY, ...rows }: { select: readonly string[] | undefined; limit?: number; offset?: number },
+    core: EngineCore = this.core,
+  ): Promise<arrow.Table> {
+    const { by, algorithm, signal } = this.settings;
+    const options = { by, algorithm, signal, ...rows, limit: Number.isSafeInteger(limit) ? limit : undefined };
+    return sortTable(core, batches, options) as Promise<arrow.Table>;
+  }
+
+  #merging(select: readonly string[] | undefined, core: EngineCore = this.core): Merging {
+    const { by, signal } = this.settings;
+    return {
+      native: this.core.native,
+      windowBytes: this.#partBytes,
+      sort: (tables) => this.#sort(tables, { select }, core),
+      least: async (rows) => Number((await sortIndices(this.core, rows, { by, limit: 1, signal })).rows[0]),
+      rowsBefore: async (table, row, orEqual) =>
+        Number((await searchSorted(this.core, table, row, { by, side: orEqual ? 'right' : 'left', signal }))[0]),
+      free: (buffers) => this.core.free(buffers),
+    };
+  }
+}
+
+const buffersOf = (batches: readonly arrow.RecordBatch[]): ArrayBuffer[] =>
+  batches.flatMap(({ data }) => [...viewsOf(data)].map(({ buffer }) => buffer as ArrayBuffer));
+
+/** null in place of an error that says that memory is short. */
+function nullIfShort(error: unknown): null {
+  if (isMemoryLimit(error)) return null;
+  throw error;
+}
+
+/** The rows of batches in two parts. */
+function halvesOf(batches: readonly arrow.RecordBatch[]): [arrow.RecordBatch[], arrow.RecordBatch[]] {
+  if (batches.length > 1) {
+    const middle = batches.length >> 1;
+    return [batches.slice(0, middle), batches.slice(middle)];
+  }
+  const [batch] = batches as [arrow.RecordBatch];
+  const middle = batch.numRows >> 1;
+  return [[batch.slice(0, middle)], [batch.slice(middle)]];
+}
+
+/** Rows [begin, end) of those that tables have one after the other. */
+async function* rowsOf(tables: AsyncGenerator<arrow.Table>, begin: number, end: number): AsyncGenerator<arrow.Table> {
+  let row = 0;
+  for await (const table of tables) {
+    const [first, last] = [Math.max(0, begin - row), Math.min(table.numRows, end - row)];
+    row += table.numRows;
+    if (first < last) yield first === 0 && last === table.numRows ? table : table.slice(first, last);
+    if (row >= end) return;
+  }
+}
