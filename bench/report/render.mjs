@@ -122,7 +122,45 @@ function filesSection() {
   return table(['case', 'million rows', 'MB', 'warpjoin, s', 'MB/s', 'DuckDB, s', 'warpjoin is', 'results'], rows);
 }
 
+/** The newest figures of each case of bench/js/batches.mjs. */
+function batchesSection() {
+  const newestOf = new Map();
+  for (const { name, batches = [] } of files((name) => name.includes('-batches'))) {
+    for (const one of batches) newestOf.set(`${one.limit} ${one.times}`, { file: name, ...one });
+  }
+  const seconds = ({ median, min, max }) =>
+    `${(median / 1000).toFixed(1)} (${(min / 1000).toFixed(1)} to ${(max / 1000).toFixed(1)})`;
+  const rows = [...newestOf.values()].map(({ limit, limitBytes, times, rows, generator, warpjoin, duckdb, disk, file }) => [
+    limit,
+    `${times}`,
+    million(rows),
+    `${warpjoin.runs}`,
+    seconds(warpjoin),
+    `${((rows * 16) / 1e3 / warpjoin.median).toFixed(0)}`,
+    seconds(duckdb),
+    `${(duckdb.median / warpjoin.median).toFixed(1)}x`,
+    (disk.median / 1000).toFixed(1),
+    (generator.median / 1000).toFixed(1),
+    (warpjoin.bytes / limitBytes).toFixed(2),
+    (duckdb.bytes / limitBytes).toFixed(2),
+    `\`${file}\``,
+  ]);
+  const heads = [
+    'memory limit',
+    'times that',
+    'million rows',
+    'runs',
+    'warpjoin, s',
+    'MB/s',
+    'DuckDB, s',
+    'warpjoin is',
+    'disk, s',
+  ];
+  return table([...heads, 'generator, s', 'memory, limits', "DuckDB's, limits", 'results'], rows);
+}
+
 const sections = {
+  batches: batchesSection,
   files: filesSection,
   joins: () => speed(['count', 'materialize']),
   sorts: () => speed(['sort']),

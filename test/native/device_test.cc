@@ -8,6 +8,7 @@
 #include <future>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -325,6 +326,23 @@ TEST(HostMemory, GivesSmallBlocksBackToWhereTheyCameFrom) {
   memory->close();
   small = HostBuffer();
   EXPECT_EQ(memory->used_bytes(), 0u);
+}
+
+TEST(HostMemory, CountsWhatIsReserved) {
+  constexpr size_t kMiB = size_t{1} << 20;
+  const auto memory = HostMemory::create(10 * kMiB);
+  memory->allocate(8 * kMiB, "a test");  // is kept
+  std::optional<HostReservation> reservation = memory->reserve(6 * kMiB, "a test");
+  EXPECT_EQ(memory->used_bytes(), 6 * kMiB);
+  EXPECT_THROW(memory->allocate(5 * kMiB, "a test"), Error);
+  EXPECT_THROW(memory->reserve(5 * kMiB, "a test"), Error);
+  const HostBuffer rest = memory->allocate(4 * kMiB, "a test");
+  HostReservation moved = std::move(*reservation);
+  reservation.reset();
+  EXPECT_EQ(memory->used_bytes(), 10 * kMiB);
+  reservation.emplace(std::move(moved));
+  reservation.reset();
+  EXPECT_EQ(memory->used_bytes(), 4 * kMiB);
 }
 
 TEST(HostMemory, CountsReusedBlocksForWhatIsAskedFor) {

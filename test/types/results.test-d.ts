@@ -45,6 +45,7 @@ import type {
 } from 'apache-arrow';
 import { expectTypeOf } from 'vitest';
 import {
+  type BatchStream,
   type Engine,
   fromColumns,
   fromRows,
@@ -58,6 +59,7 @@ import {
   type ResultTable,
   searchSorted,
   sort,
+  sortBatches,
   sortIndices,
   sortPairs,
   toRows,
@@ -220,6 +222,18 @@ expectTypeOf(await sort(left, { by: 'id', limit: 3, offset: 1, select: ['id'] })
 expectTypeOf((await sortIndices(left, { by: ['id', { column: 'price', descending: true }], limit: 3 })).rows).toEqualTypeOf<
   Uint32Array | BigUint64Array
 >();
+type LeftColumns = { id: Int32; name: Utf8; price: Float64 };
+declare const comingLeft: AsyncIterable<RecordBatch<LeftColumns>>;
+expectTypeOf(sortBatches(comingLeft, { by: 'name' })).toEqualTypeOf<BatchStream<LeftColumns>>();
+expectTypeOf(sortBatches(comingLeft, { by: 'name', select: ['id'] })).toEqualTypeOf<BatchStream<{ id: Int32 }>>();
+for await (const batch of sortBatches(left, { by: ['id'], batchRows: 10 }))
+  expectTypeOf(batch).toEqualTypeOf<RecordBatch<LeftColumns>>();
+sortBatches(process.stdin, { by: 'anything' });
+// @ts-expect-error no such column
+sortBatches(comingLeft, { by: 'nope' });
+// @ts-expect-error the result is in host memory
+sortBatches(left, { by: 'id', resident: true });
+
 expectTypeOf(await isSorted(left, { by: 'name' })).toEqualTypeOf<boolean>();
 expectTypeOf(await searchSorted(left, right, { by: 'id', side: 'right' })).toEqualTypeOf<Uint32Array | BigUint64Array>();
 // @ts-expect-error no such column
