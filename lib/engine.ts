@@ -14,6 +14,7 @@ import { type DeviceDescription, type NativeAddon, type NativeEngine, type Nativ
 import type { BatchesCore } from './operators/batch-stream.js';
 import { type EngineCore, runCall, translated } from './operators/call.js';
 import { explainJoin, joinCount, joinIndices, joinTables } from './operators/join.js';
+import { joinBatches } from './operators/join-batches.js';
 import { type LoadedTable, loadTable, Tables } from './operators/load.js';
 import { joinKeys, sortPairs } from './operators/pairs.js';
 import { isSorted, searchSorted } from './operators/search.js';
@@ -35,6 +36,7 @@ import { expected, parse } from './schema.js';
 import { resolveSize } from './sizes.js';
 import type {
   BatchesInput,
+  BatchesJoinedAs,
   Chosen,
   ColumnsOf,
   CrossJoin,
@@ -44,6 +46,7 @@ import type {
   IsSortedOptions,
   JoinCountOptions,
   JoinedAs,
+  JoinedBatches,
   JoinedColumns,
   JoinedPairs,
   JoinIndices,
@@ -230,6 +233,34 @@ export class Engine implements AsyncDisposable {
   }
 
   /**
+   * Joins record batches as they come, with the rows that join() gives. The build side, `buildSide`, is read first and stays in memory;
+   * the other one comes and goes: its rows are joined as they arrive, in larger and larger parts, up to an eighth of the free memory. Inputs are those of
+   * sortBatches(), and so is what the result is. Rejects with ERR_MEMORY_LIMIT where the build side does not fit the memory limit:
+   * joins do not spill to disk yet.
+   *
+   * Rows come in any order, but those of the build side that a left, right, full or anti join keeps without a match come last.
+   * `maintainOrder` names the other side where its order is to be kept. Rejects with ERR_NOT_SUPPORTED where a column would have one
+   * type in some batches and another in others: where keys of two types become one column, and where dictionaries outgrow their indices.
+   */
+  joinBatches<
+    L extends BatchesInput,
+    R extends BatchesInput,
+    const On extends OneOrMore<SharedNames<L, R>> | undefined = undefined,
+    const LeftOn extends OneOrMore<keyof ColumnsOf<L> & string> | undefined = undefined,
+    const RightOn extends OneOrMore<keyof ColumnsOf<R> & string> | undefined = undefined,
+    How extends Exclude<JoinKind, 'cross'> = 'inner',
+    Coalesce extends boolean | undefined = undefined,
+    Suffix extends string = '_right',
+    Name extends keyof JoinedColumns<L, R, Chosen<On, LeftOn, RightOn, How, Coalesce, Suffix>> & string = never,
+  >(
+    left: L,
+    right: R,
+    options: BatchesJoinedAs<Coalesce, Suffix, Name> & (SharedKeys<On, How> | KeysOfEach<LeftOn, RightOn, How> | CrossJoin),
+  ): JoinedBatches<L, R, Chosen<On, LeftOn, RightOn, How, Coalesce, Suffix>, Name> {
+    return joinBatches(this.#core, left, right, options) as never;
+  }
+
+  /**
    * The number of rows that join() would give, without making them: `limit` and `offset` count, and `maintainOrder` changes nothing.
    * The tables must stay as they are until the promise settles.
    */
@@ -296,17 +327,12 @@ export class Engine implements AsyncDisposable {
     input: T,
     options: SortBatchesOptions<T, Name>,
   ): SortedBatches<T, Name> {
-    return Engine.sortBatches(this, input, options);
+    return sortBatches(this.#core, input, options) as never;
   }
 
-  /** @internal The same on an engine that may still be to come. */
-  static sortBatches<T extends BatchesInput, Name extends keyof ColumnsOf<T> & string = never>(
-    engine: Engine | Promise<Engine>,
-    input: T,
-    options: SortBatchesOptions<T, Name>,
-  ): SortedBatches<T, Name> {
-    const core = engine instanceof Promise ? engine.then((made) => made.#core) : engine.#core;
-    return sortBatches(core, input, options) as never;
+  /** @internal What calls on an engine work with, which may still be to come. */
+  static coreOf(engine: Engine | Promise<Engine>): BatchesCore | Promise<BatchesCore> {
+    return engine instanceof Promise ? engine.then((made) => made.#core) : engine.#core;
   }
 
   /**

@@ -7,6 +7,8 @@
  * These functions share one engine with default options; createEngine() makes others. Inputs are never changed.
  */
 import { defaultEngine, Engine } from './engine.js';
+import { joinBatches as joinBatchesOn } from './operators/join-batches.js';
+import { sortBatches as sortBatchesOn } from './operators/sort-batches.js';
 
 export type { KeyArray } from './columns/input.js';
 export { type IpcOptions, toIPC } from './columns/ipc.js';
@@ -43,7 +45,9 @@ export type {
   BatchesInput,
   DeviceStats,
   IsSortedOptions,
+  JoinBatchesOptions,
   JoinCountOptions,
+  JoinedBatches,
   JoinedPairs,
   JoinIndices,
   JoinIndicesOptions,
@@ -104,7 +108,11 @@ export const isSorted: Engine['isSorted'] = onDefaultEngine('isSorted');
 
 export const searchSorted: Engine['searchSorted'] = onDefaultEngine('searchSorted');
 
-export const sortBatches: Engine['sortBatches'] = (input, options) => Engine.sortBatches(defaultEngine(), input, options);
+export const joinBatches: Engine['joinBatches'] = (left, right, options) =>
+  joinBatchesOn(Engine.coreOf(defaultEngine()), left, right, options) as never;
+
+export const sortBatches: Engine['sortBatches'] = (input, options) =>
+  sortBatchesOn(Engine.coreOf(defaultEngine()), input, options) as never;
 
 export const sortPairs: Engine['sortPairs'] = onDefaultEngine('sortPairs');
 

@@ -197,9 +197,27 @@ export const sortSchema = {
   offset: count(0, 0, 'Rows of the order to leave out before the first one of the result.'),
   ...running,
 };
+/** Of results that come in record batches. */
+const batchRows = count(1 << 16, 1, 'Rows of a record batch of the result, at most.');
+export const joinBatchesSchema = {
+  ...pick(joinSchema, ['on', 'leftOn', 'rightOn', 'how', 'suffix', 'coalesce', 'select', 'nullsEqual', 'algorithm', 'signal']),
+  buildSide: choice(
+    ['left', 'right'],
+    'right',
+    'The side that is read first, and stays in memory. The other one comes and goes.',
+  ),
+  maintainOrder: choice(
+    ['none', 'left', 'right'],
+    'none',
+    'Whether rows come in the order of the side that is not the build side, equal ones in that of the build side. Rows of the build ' +
+      'side without a match come last, whatever this is.',
+  ),
+  batchRows,
+};
+
 export const sortBatchesSchema = {
   ...pick(sortSchema, ['by', 'select', 'algorithm', 'limit', 'offset', 'signal']),
-  batchRows: count(1 << 16, 1, 'Rows of a record batch of the result, at most.'),
+  batchRows,
 };
 export const sortPairsSchema = {
   descending: flag(false, 'Greatest first.'),
@@ -340,6 +358,34 @@ export function joinSettings(schema: Partial<typeof joinSchema>, call: string, o
     if (given.algorithm !== 'auto') throw expected('no algorithm', `${call} with how "cross"`, given.algorithm);
   }
   return { ...rest, keys, coalesce: given.coalesce ?? given.how !== 'full', order: orderOf(given) };
+}
+
+/** The options of joinBatches(), parsed. */
+export interface JoinBatchesSettings extends Pick<JoinSettings, 'how' | 'suffix' | 'coalesce' | 'select' | 'algorithm'> {
+  /** Key columns of each side; null for cross. */
+  keys: Record<Side, readonly string[]> | null;
+  nullsEqual: readonly boolean[];
+  buildSide: Side;
+  probeSide: Side;
+  maintainOrder: 'none' | Side;
+  batchRows: number;
+  signal: Signal | undefined;
+}
+
+/** Checks what the schema of joinBatches() can't. */
+export function joinBatchesSettings(options: unknown): JoinBatchesSettings {
+  const given = parse(joinBatchesSchema, 'joinBatches', options);
+  const { buildSide, maintainOrder, batchRows, signal, ...rest } = given;
+  const { how, suffix, coalesce, select, algorithm, keys } = joinSettings(joinSchema, 'joinBatches', rest);
+  const probeSide = buildSide === 'left' ? 'right' : 'left';
+  if (maintainOrder === buildSide) {
+    throw expected(`"none" or "${probeSide}"`, 'maintainOrder', maintainOrder, ` The build side is ${buildSide}: set buildSide.`);
+  }
+  return {
+    ...{ how, suffix, coalesce, select, algorithm, buildSide, probeSide, maintainOrder, batchRows, signal },
+    keys: keys && { left: keys.map(({ left }) => left), right: keys.map(({ right }) => right) },
+    nullsEqual: (keys ?? []).map(({ nullsEqual }) => nullsEqual),
+  };
 }
 
 /** Left rows alone have no other order than theirs. */

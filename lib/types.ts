@@ -12,6 +12,7 @@ import type {
   explainUniqueSchema,
   isSortedSchema,
   JoinKind,
+  joinBatchesSchema,
   joinCountSchema,
   joinIndicesSchema,
   joinSchema,
@@ -173,6 +174,16 @@ export interface JoinedAs<
   select?: readonly Name[] | undefined;
   resident?: Resident | undefined;
 }
+/** What joinBatches() takes in addition to its keys. */
+export interface BatchesJoinedAs<
+  Coalesce extends boolean | undefined = boolean,
+  Suffix extends string = string,
+  Name extends string = string,
+> extends Omit<InputOf<typeof joinBatchesSchema>, keyof KeyOptions> {
+  coalesce?: Coalesce | undefined;
+  suffix?: Suffix | undefined;
+  select?: readonly Name[] | undefined;
+}
 /** What joinCount() takes in addition to its keys. */
 export interface CountedAs extends Omit<InputOf<typeof joinCountSchema>, keyof KeyOptions> {}
 /** What joinIndices() takes in addition to its keys. */
@@ -191,6 +202,8 @@ export type JoinOptions<L = TableInput, R = TableInput, Resident extends boolean
   Resident
 > &
   JoinKeysOf<L, R>;
+/** The options of joinBatches() for batches like those of L and R. */
+export type JoinBatchesOptions<L = BatchesInput, R = BatchesInput> = BatchesJoinedAs & JoinKeysOf<L, R>;
 /** The options of joinCount() for tables L and R. */
 export type JoinCountOptions<L = TableInput, R = TableInput> = CountedAs & JoinKeysOf<L, R>;
 /** The options of joinIndices() for tables L and R. */
@@ -331,6 +344,8 @@ export type ResidentTable<Columns extends TypeMap = TypeMap> = LoadedTable<Colum
 export type JoinResult<L, R, O, Name, Resident> = Placed<JoinedColumns<L, R, O>, Name, Resident>;
 /** What a sort gives: likewise. */
 export type SortResult<T, Name, Resident> = Placed<ColumnsOf<T>, Name, Resident>;
+/** What joinBatches gives: columns as a join's. */
+export type JoinedBatches<L, R, O, Name> = BatchStream<PlacedColumns<JoinedColumns<L, R, O>, Name>>;
 /** What sortBatches gives: likewise. */
 export type SortedBatches<T, Name> = BatchStream<PlacedColumns<ColumnsOf<T>, Name>>;
 /** What unique gives: columns as a sort's. */

@@ -3,9 +3,9 @@
  * runs in temporary files, which are merged in windows.
  */
 import type * as arrow from 'apache-arrow';
-import { ByStretch, viewsOf } from '../columns/buffers.js';
 import type { ReservationHandle } from '../native.js';
 import { sortBatchesSchema, sortSettings } from '../options.js';
+import { buffersOf, halvesOf, nullIfShort, Part } from './batch-part.js';
 import { type BatchSource, batchSource } from './batch-source.js';
 import { type BatchesCore, type BatchStats, BatchStream, cut } from './batch-stream.js';
 import { type EngineCore, isMemoryLimit, translated } from './call.js';
@@ -32,33 +32,6 @@ export function sortBatches(core: BatchesCore | Promise<BatchesCore>, input: unk
     const sorting = hold(new Sorting(await core, settings, stats));
     yield* cut(sorting.rows(source), settings.batchRows, stats);
   });
-}
-
-/** Record batches that are sorted together. */
-class Part {
-  readonly batches: arrow.RecordBatch[] = [];
-  readonly #counted = new ByStretch<number>();
-  readonly #reservations: ReservationHandle[] = [];
-  bytes = 0;
-
-  /** Bytes of a batch that the part does not have yet, and from now on has: batches may be slices of one. */
-  count(batch: arrow.RecordBatch): number {
-    let bytes = 0;
-    for (const view of viewsOf(batch.data)) this.#counted.get(view, () => (bytes += view.byteLength));
-    return bytes;
-  }
-
-  /** Without a reservation, somebody else holds the batch. */
-  add(batch: arrow.RecordBatch, bytes: number, reservation: ReservationHandle | null): void {
-    this.batches.push(batch);
-    this.bytes += bytes;
-    if (reservation) this.#reservations.push(reservation);
-  }
-
-  release(): void {
-    for (const reservation of this.#reservations.splice(0)) reservation.release();
-    this.batches.length = 0;
-  }
 }
 
 /** Tasks one after the other, one of them at a time beside whoever starts them. */
@@ -242,26 +215,6 @@ class Sorting implements AsyncDisposable {
       free: (buffers) => this.core.free(buffers),
     };
   }
-}
-
-const buffersOf = (batches: readonly arrow.RecordBatch[]): ArrayBuffer[] =>
-  batches.flatMap(({ data }) => [...viewsOf(data)].map(({ buffer }) => buffer as ArrayBuffer));
-
-/** null in place of an error that says that memory is short. */
-function nullIfShort(error: unknown): null {
-  if (isMemoryLimit(error)) return null;
-  throw error;
-}
-
-/** The rows of batches in two parts. */
-function halvesOf(batches: readonly arrow.RecordBatch[]): [arrow.RecordBatch[], arrow.RecordBatch[]] {
-  if (batches.length > 1) {
-    const middle = batches.length >> 1;
-    return [batches.slice(0, middle), batches.slice(middle)];
-  }
-  const [batch] = batches as [arrow.RecordBatch];
-  const middle = batch.numRows >> 1;
-  return [[batch.slice(0, middle)], [batch.slice(middle)]];
 }
 
 /** Rows [begin, end) of those that tables have one after the other. */

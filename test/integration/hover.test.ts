@@ -9,7 +9,7 @@ import { editor } from '../support/compiler.js';
 const firstLines = `
 import type { Bool, Float64, Int32, Int64, Table, Utf8 } from 'apache-arrow';
 import * as warpjoin from 'warpjoin';
-import { createEngine, isSorted, join, joinCount, joinIndices, joinKeys, searchSorted, sort, sortBatches, sortIndices, unique } from 'warpjoin';
+import { createEngine, isSorted, join, joinBatches, joinCount, joinIndices, joinKeys, searchSorted, sort, sortBatches, sortIndices, unique } from 'warpjoin';
 declare const left: Table<{ id: Int32; name: Utf8; price: Float64 }>;
 declare const right: Table<{ id: Int64; name: Utf8; ok: Bool }>;
 declare const apart: Table<{ zip: Int64; city: Utf8 }>;
@@ -36,6 +36,7 @@ const given = (option: string): string => {
 /** A call for each schema, which is given the option. */
 const calls: [name: string, schema: Schema, call: (option: string) => string][] = [
   ['join', { ...all.joinSchema }, (option) => `join(left, right, { ${given(option)} });`],
+  ['joinBatches', { ...all.joinBatchesSchema }, (option) => `joinBatches(left, right, { ${given(option)} });`],
   ['joinCount', { ...all.joinCountSchema }, (option) => `joinCount(left, right, { ${given(option)} });`],
   ['joinIndices', { ...all.joinIndicesSchema }, (option) => `joinIndices(left, right, { ${given(option)} });`],
   ['joinKeys', { ...all.joinKeysSchema }, (option) => `joinKeys(undefined!, undefined!, { ${option}: undefined! });`],
