@@ -159,6 +159,7 @@ function indexTypeIn(library: Library, type: ForeignType, width: number, column:
 /** A dictionary's type under this number, with values of this type: itself, or one like it. */
 export const renumbered = (type: arrow.Dictionary, id: number, values: arrow.DataType): arrow.DataType =>
   type.id === id && type.dictionary === values ? type : variant(type, { id, dictionary: values });
+
 /** Whether all dictionaries within two types that are alike have the same numbers. */
 export function haveSameNumbers(one: ForeignType, other: ForeignType): boolean {
   if (one === other) return true;
@@ -169,6 +170,7 @@ export function haveSameNumbers(one: ForeignType, other: ForeignType): boolean {
     fields.every(({ type }, index) => haveSameNumbers(type, others[index]!.type))
   );
 }
+
 /** The same type with children of other types. */
 export function withChildTypes(library: Library, type: arrow.DataType, types: readonly arrow.DataType[]): arrow.DataType {
   const fields = (type.children as readonly arrow.Field[]).map(({ name, nullable, metadata }, index) => {
