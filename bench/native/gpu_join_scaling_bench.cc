@@ -27,9 +27,9 @@
 // one of two tuples has a key whose partition is the first of all, or the last. The other side has each key once, and is the
 // build side, or the probe side. All of it is in ordinary memory. The floor is that of even keys.
 //
-// Spilling: the same of N tuples a side (0: not at all), pinned, in so many rounds that the first one joins a fourth, an eighth
-// and a sixteenth of 256, 512 and 1,024 partitions, and the rest is spilled. The floors are those of what is spilled: the first
-// pass partitions the build side and spills it, and has nothing else to do.
+// Spilling: the same of N tuples a side (0: not at all), pinned, in 2, 4, 8, 16 and 32 rounds. A round has 32 partitions, so that
+// joins that spill make 64 and more. The first round joins a part of them, and the rest is spilled. The floors are those of what
+// is spilled: the first pass partitions the build side and spills it, and has nothing else to do.
 //
 // After the last run every row is checked on the host: that its payloads are partners, and the sums of both.
 #include <unistd.h>
@@ -581,8 +581,9 @@ void measure_skewed(Engine& whole, const EngineConfig& config, const Options& op
 
 void measure_spilling(Engine& whole, const EngineConfig& config, const Options& options, Report& report) {
   const uint64_t side = options.spill / 2 * 2;
-  measure_home(whole, config, "spilling", Workload(8, side, side), {{true, {}, 8}, {true, {}, 16}, {true, {}, 32}}, "", options,
-               report);
+  std::vector<HomeCase> joins;
+  for (const uint32_t rounds : {2, 4, 8, 16, 32}) joins.push_back({true, {}, rounds});
+  measure_home(whole, config, "spilling", Workload(8, side, side), joins, "", options, report);
 }
 
 int run(const Options& options) {

@@ -1,10 +1,11 @@
-import type { Table } from 'apache-arrow';
+import { type RecordBatch, Table } from 'apache-arrow';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Engine } from '../../lib/index.js';
-import { DEVICE_COUNTS, hashJoin, onGpus } from '../support/engines.js';
+import { DEVICE_COUNTS, hashJoin, inspectedEngine, onGpus } from '../support/engines.js';
 import {
   bufferBytes,
+  type CaseTable,
   checkOraclePayload,
   checkPayload,
   isHeavy,
@@ -196,7 +197,8 @@ test(
     const seen = new Seen();
     await fc.assert(
       fc.asyncProperty(joinCase, async (c) => {
-        const { left, right, leftOnly, names, nullsEqual, expected, payload, expectedPayload } = await joinInputs(c);
+        const inputs = await joinInputs(c);
+        const { left, right, names, nullsEqual } = inputs;
         const run = async (engine: Engine) => {
           const matching = { on: names, nullsEqual, how: c.how, algorithm: c.algorithm };
           const options = { ...matching, buildSide: c.buildSide, coalesce: false } as const;
@@ -205,18 +207,8 @@ test(
           seen.add(algorithm, `${chunksets} chunksets`, `${c.devices} devices`, c.how, `${names.length} keys`);
           if (chunksets >= 8) seen.add('8 chunksets or more');
           seen.add(...c.keys.flatMap(({ types }) => types));
-          const leftRows = rowsOf(joined, 'l_row');
-          const rightRows_ = leftOnly ? leftRows : rowsOf(joined, 'r_row');
-          const { pairs, order } = inOrder(leftOnly ? [leftRows] : [leftRows, rightRows_]);
-          expect(pairs).toEqual(expected);
-          expect(checkOraclePayload(joined, payload, expectedPayload, order)).toBeUndefined();
-          if (pairs.length > 0) seen.add(...Object.values(payload).map(({ of }) => of.kind));
-          expect(checkPayload(joined, 'l_', leftRows)).toBeUndefined();
-          if (!leftOnly) expect(checkPayload(joined, 'r_', rightRows_)).toBeUndefined();
-          for (const name of names) {
-            checkColumn(joined, name, left.table, name, leftRows);
-            if (!leftOnly) checkColumn(joined, `${name}_right`, right.table, name, rightRows_);
-          }
+          checkJoined(joined, inputs);
+          if (joined.numRows > 0) seen.add(...Object.values(inputs.payload).map(({ of }) => of.kind));
           expect(await engine.joinCount(left.table, right.table, matching)).toBe(joined.numRows);
         };
         const algorithm = c.algorithm === 'sort-merge' ? 'sort-merge' : hashJoin;
@@ -233,6 +225,57 @@ test(
   },
   TIMEOUT,
 );
+
+test('joinBatches gives the rows that DuckDB gives, whatever comes at once', { timeout: TIMEOUT }, async () => {
+  const batchRows = fc.constantFrom(1, 7, 100, 1000, 12_000);
+  const joinCase = fc.record({
+    ...inputs,
+    buildSide: fc.constantFrom('left' as const, 'right' as const),
+    algorithm: room.algorithm,
+    leftBatch: batchRows,
+    rightBatch: batchRows,
+    batchRows: fc.constantFrom(1, 50, 1 << 16),
+  });
+  const seen = new Seen();
+  await fc.assert(
+    fc.asyncProperty(joinCase, async (c) => {
+      const inputs = await joinInputs(c);
+      const { left, right, names, nullsEqual } = inputs;
+      const { engine } = inspectedEngine(c.devices, { threads: 2 });
+      const { table: probe } = c.buildSide === 'left' ? right : left;
+      // Parts double, from one batch to an eighth of the memory.
+      let pieces = 0;
+      async function* source({ table, rows }: CaseTable, batch: number) {
+        const step = Math.max(batch, Math.ceil(rows / 60));
+        for (let row = 0; row < Math.max(1, rows); row += step) {
+          if (table === probe) ++pieces;
+          yield table.slice(row, row + step);
+        }
+      }
+      const joined = engine.joinBatches(source(left, c.leftBatch), source(right, c.rightBatch), {
+        on: names,
+        nullsEqual,
+        how: c.how,
+        algorithm: c.algorithm,
+        buildSide: c.buildSide,
+        batchRows: c.batchRows,
+        coalesce: false,
+      });
+      const found: RecordBatch[] = [];
+      for await (const batch of joined) found.push(batch);
+      checkJoined(new Table(found), inputs);
+      expect(Math.max(...found.map(({ numRows }) => numRows))).toBeLessThanOrEqual(c.batchRows);
+      seen.add(
+        `${c.how} with the ${c.buildSide} side first`,
+        pieces > 8 ? 'more than 8 pieces' : `${Math.min(pieces, 2)} pieces`,
+      );
+      await engine.dispose();
+    }),
+    parameters(200),
+  );
+  seen.expect(...KINDS.flatMap((how) => ['left', 'right'].map((side) => `${how} with the ${side} side first`)));
+  seen.expect('1 pieces', '2 pieces', 'more than 8 pieces');
+});
 
 test('tables are joined where they lie, loaded and lent', { timeout: TIMEOUT }, async () => {
   const plain = key
@@ -301,6 +344,22 @@ test('tables are joined where they lie, loaded and lent', { timeout: TIMEOUT }, 
   if (onGpus)
     joinedThere.expect(...KINDS, ...['none', 'left', 'right'].flatMap((of) => [`in order of ${of}`, `lent, in order of ${of}`]));
 });
+
+/** Whether a join that keeps both key columns has the rows that DuckDB gives. */
+function checkJoined(joined: Table, of: Awaited<ReturnType<typeof joinInputs>>): void {
+  const { left, right, leftOnly, names, expected, payload, expectedPayload } = of;
+  const leftRows = rowsOf(joined, 'l_row');
+  const rightRows = leftOnly ? leftRows : rowsOf(joined, 'r_row');
+  const { pairs, order } = inOrder(leftOnly ? [leftRows] : [leftRows, rightRows]);
+  expect(pairs).toEqual(expected);
+  expect(checkOraclePayload(joined, payload, expectedPayload, order)).toBeUndefined();
+  expect(checkPayload(joined, 'l_', leftRows)).toBeUndefined();
+  if (!leftOnly) expect(checkPayload(joined, 'r_', rightRows)).toBeUndefined();
+  for (const name of names) {
+    checkColumn(joined, name, left.table, name, leftRows);
+    if (!leftOnly) checkColumn(joined, `${name}_right`, right.table, name, rightRows);
+  }
+}
 
 /** Pairs of rows, as inOrder() has them, in the order of their rows of one side and then of the other; rows that are missing last. */
 function orderedPairs(pairs: readonly string[], first: number, second: number): string[] {

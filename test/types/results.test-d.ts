@@ -51,6 +51,7 @@ import {
   fromRows,
   isSorted,
   join,
+  joinBatches,
   joinCount,
   joinIndices,
   joinKeys,
@@ -233,6 +234,18 @@ sortBatches(process.stdin, { by: 'anything' });
 sortBatches(comingLeft, { by: 'nope' });
 // @ts-expect-error the result is in host memory
 sortBatches(left, { by: 'id', resident: true });
+
+expectTypeOf(joinBatches(comingLeft, right, { on: 'id', buildSide: 'right' })).toEqualTypeOf<
+  BatchStream<{ id: Int32; name: Utf8; price: Float64; name_right: Utf8; ok: Bool }>
+>();
+expectTypeOf(joinBatches(comingLeft, right, { on: 'id', how: 'semi' })).toEqualTypeOf<BatchStream<LeftColumns>>();
+expectTypeOf(joinBatches(comingLeft, process.stdin, { on: 'id' })).toEqualTypeOf<BatchStream<TypeMap>>();
+for await (const batch of joinBatches(left, right, { on: 'id', select: ['ok'], batchRows: 10 }))
+  expectTypeOf(batch).toEqualTypeOf<RecordBatch<{ ok: Bool }>>();
+// @ts-expect-error a column that only one side has
+joinBatches(comingLeft, right, { on: 'price' });
+// @ts-expect-error the result is in host memory
+joinBatches(left, right, { on: 'id', resident: true });
 
 expectTypeOf(await isSorted(left, { by: 'name' })).toEqualTypeOf<boolean>();
 expectTypeOf(await searchSorted(left, right, { by: 'id', side: 'right' })).toEqualTypeOf<Uint32Array | BigUint64Array>();
