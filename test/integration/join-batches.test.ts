@@ -2,8 +2,11 @@
 import * as arrow from 'apache-arrow';
 import { describe, expect, test } from 'vitest';
 import { type JoinKind, joinBatches } from '../../lib/index.js';
-import { describeDevices, inspectedEngine, testEngine } from '../support/engines.js';
+import { DEVICE_COUNTS, describeDevices, inspectedEngine, testEngine } from '../support/engines.js';
 import { failure, random, rows, unordered } from '../support/tables.js';
+
+/** Two devices, where there are. */
+const SOME = DEVICE_COUNTS[1] ?? 1;
 
 async function* later<T>(items: Iterable<T>): AsyncGenerator<T> {
   for (const item of items) yield item;
@@ -57,7 +60,7 @@ describeDevices((devices) => {
 describe('one side without rows', () => {
   const [noLeft, noRight] = [left.slice(0, 0), right.slice(0, 0)];
   test.each(KINDS)('%s', async (how) => {
-    await using engine = await testEngine(2, { memoryLimit: '256MiB' });
+    await using engine = await testEngine(SOME, { memoryLimit: '256MiB' });
     for (const [one, other] of [
       [noLeft, right],
       [left, noRight],
@@ -84,7 +87,7 @@ test('keeps the order of the side that comes, and has columns as join() has', as
 });
 
 test('a result of 100 times its input goes through little memory', async () => {
-  const { engine, inner } = inspectedEngine(2, { memoryLimit: '4MiB', threads: 2 });
+  const { engine, inner } = inspectedEngine(SOME, { memoryLimit: '4MiB', threads: 2 });
   const same = (length: number, name: string) =>
     arrow.tableFromArrays({ k: new Int32Array(length), [name]: new Int32Array(length).fill(1) });
   const joined = engine.joinBatches(later(cut(same(5000, 'l'), 500)), later([same(300, 'r')]), { on: 'k' } as never);

@@ -8,9 +8,12 @@ import { afterAll, describe, expect, test } from 'vitest';
 import type { BatchStream, WarpjoinError } from '../../lib/index.js';
 import { sort, sortBatches } from '../../lib/index.js';
 import { collectGarbage } from '../../lib/operators/reclaim.js';
-import { describeDevices, inspectedEngine, testEngine } from '../support/engines.js';
+import { DEVICE_COUNTS, describeDevices, inspectedEngine, testEngine } from '../support/engines.js';
 import { everyType, plainRows, randomTable } from '../support/nested.js';
 import { failure, random } from '../support/tables.js';
+
+/** Two devices, where there are. */
+const SOME = DEVICE_COUNTS[1] ?? 1;
 
 const folder = mkdtempSync(join(tmpdir(), 'warpjoin-test-'));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -150,7 +153,7 @@ describe('some of the rows, and some of the columns', () => {
     [{ offset: 199_990 }, 199_990, 200_000],
     [{ limit: 0 }, 0, 0],
   ] as const)('%j', async (range, begin, end) => {
-    await using engine = await testEngine(2, { memoryLimit: LITTLE, tempDirectory: folder });
+    await using engine = await testEngine(SOME, { memoryLimit: LITTLE, tempDirectory: folder });
     const sorted = engine.sortBatches(later(large.batches), {
       by: { column: 'at', descending: true },
       select: ['t', 'at'],
@@ -294,7 +297,7 @@ describe('whatever ends it', () => {
   test.each(Object.keys(ways))('%s leaves nothing', async (way) => {
     const maxTempDirectorySize = way.includes('room') ? '1000KiB' : '100MB';
     const memoryLimit = way.includes('memory') ? '40KiB' : LITTLE;
-    const { engine, inner } = inspectedEngine(2, { memoryLimit, tempDirectory: folder, maxTempDirectorySize });
+    const { engine, inner } = inspectedEngine(SOME, { memoryLimit, tempDirectory: folder, maxTempDirectorySize });
     const controller = new AbortController();
     await ways[way]!(engine.sortBatches(later(large.batches), { by: 'k', signal: controller.signal }), controller);
     const leftBytes = async () => collectGarbage(() => inner.memory().usedBytes);
@@ -306,7 +309,7 @@ describe('whatever ends it', () => {
   });
 
   test('the n-th allocation fails, for each n', async () => {
-    const { engine, inner } = inspectedEngine(2, { memoryLimit: LITTLE, threads: 2, tempDirectory: folder });
+    const { engine, inner } = inspectedEngine(SOME, { memoryLimit: LITTLE, threads: 2, tempDirectory: folder });
     const input = large.slice(0, 60_000);
     const expected = numbersOf((await sort(input, { by: 'k' })).batches);
     let failures = 0;
