@@ -217,6 +217,6 @@ describe('commands with inputs that are larger than a quarter of the memory limi
     expectFailure(full, 1, /100 KiB|102400|maxTempDirectorySize/);
     expect(existsSync(at('full.arrow'))).toBe(false);
     const nowhere = await warpjoin(...sort, '--by', 'key', ...little.slice(0, -1), at('nowhere'));
-    expectFailure(nowhere, 1, /nowhere/);
+    expectFailure(nowhere, 2, /nowhere/);
   });
 });
