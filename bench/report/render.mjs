@@ -122,22 +122,47 @@ function filesSection() {
   return table(['case', 'million rows', 'MB', 'warpjoin, s', 'MB/s', 'DuckDB, s', 'warpjoin is', 'results'], rows);
 }
 
+/** Median, least and most of milliseconds, in seconds. */
+const secondsOf = ({ median, min, max }) =>
+  `${(median / 1000).toFixed(1)} (${(min / 1000).toFixed(1)} to ${(max / 1000).toFixed(1)})`;
+
+/** The newest figures of each case of bench/js/large-files.mjs. */
+function largeFilesSection() {
+  const newestOf = new Map();
+  for (const { name, largeFiles = [] } of files((name) => name.includes('-large-files'))) {
+    for (const one of largeFiles) newestOf.set(`${one.command} ${one.limit} ${one.rows}`, { file: name, ...one });
+  }
+  const gigabytes = (bytes) => (bytes / 1e9).toFixed(2);
+  const rows = [...newestOf.values()].map(({ command, rows, fileBytes, limit, warpjoin, duckdb, file }) => [
+    command,
+    million(rows),
+    gigabytes(fileBytes),
+    limit,
+    secondsOf(warpjoin),
+    secondsOf(duckdb),
+    `${(duckdb.median / warpjoin.median).toFixed(2)}x`,
+    gigabytes(warpjoin.bytes),
+    gigabytes(duckdb.bytes),
+    `\`${file}\``,
+  ]);
+  const heads = ['command', 'million rows', 'file, GB', 'memory limit', 'warpjoin, s', 'DuckDB, s', 'warpjoin is'];
+  return table([...heads, 'memory, GB', "DuckDB's, GB", 'results'], rows);
+}
+
 /** The newest figures of each case of bench/js/batches.mjs. */
 function batchesSection() {
   const newestOf = new Map();
   for (const { name, batches = [] } of files((name) => name.includes('-batches'))) {
     for (const one of batches) newestOf.set(`${one.limit} ${one.times}`, { file: name, ...one });
   }
-  const seconds = ({ median, min, max }) =>
-    `${(median / 1000).toFixed(1)} (${(min / 1000).toFixed(1)} to ${(max / 1000).toFixed(1)})`;
   const rows = [...newestOf.values()].map(({ limit, limitBytes, times, rows, generator, warpjoin, duckdb, disk, file }) => [
     limit,
     `${times}`,
     million(rows),
     `${warpjoin.runs}`,
-    seconds(warpjoin),
+    secondsOf(warpjoin),
     `${((rows * 16) / 1e3 / warpjoin.median).toFixed(0)}`,
-    seconds(duckdb),
+    secondsOf(duckdb),
     `${(duckdb.median / warpjoin.median).toFixed(1)}x`,
     (disk.median / 1000).toFixed(1),
     (generator.median / 1000).toFixed(1),
@@ -161,6 +186,7 @@ function batchesSection() {
 
 const sections = {
   batches: batchesSection,
+  'large-files': largeFilesSection,
   files: filesSection,
   joins: () => speed(['count', 'materialize']),
   sorts: () => speed(['sort']),

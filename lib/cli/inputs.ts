@@ -1,9 +1,9 @@
 /** The files of a command: what is known of them, then their rows. */
-import type { Table } from 'apache-arrow';
+import { type Schema, Table } from 'apache-arrow';
 import { WarpjoinError } from '../errors.js';
 import { type CastType, castColumns } from '../io/cast.js';
 import { compressionOf, FORMATS, type Format, namedFormat, STANDARD, UnknownFormat } from '../io/formats.js';
-import { type ReadOptions, readTable, type TextType } from '../io/index.js';
+import { type ReadOptions, type ReadProgress, readTable, scanFiles, type TextType } from '../io/index.js';
 import { expandInputs } from '../io/inputs.js';
 import { type ReadSettings, readSchema, TEXT_TYPES } from '../io/options.js';
 import { type Outline, outlineOf } from '../io/outline.js';
@@ -25,6 +25,18 @@ export interface ReadInput {
   readonly rows: number;
   readonly milliseconds: number;
 }
+
+/** The rows of an input as they come. */
+export interface Coming {
+  readonly schema: Schema;
+  /** To be read once. */
+  readonly tables: AsyncGenerator<Table>;
+  /** Rows that came up to now, and what that took. */
+  readonly read: ReadInput;
+}
+
+/** What bytes of a compressed file, and of Parquet, are about in memory: several times as many. */
+const UNPACKED = 4;
 
 /** The files that stand for one table: an operand, or several. */
 export class Input {
@@ -83,20 +95,61 @@ export class Input {
    * so that the columns of --cast must be in this one.
    */
   async table({ isSole, ...more }: { isSole: boolean; columns?: readonly string[]; maxRows?: number }): Promise<Table> {
-    const { options, progress } = this.context;
-    const casts = Object.fromEntries(castsOf(options));
-    const names = this.#outline?.schema.fields.map(({ name }) => name);
-    const inFile = Object.entries(casts).filter(([name]) => names?.includes(name) ?? isSole);
-    const types = Object.fromEntries(inFile.map(([name, type]) => [name, readAs(type)]));
-    const table = await readTable(this.operands, {
-      ...this.#read,
-      ...more,
-      types,
-      onProgress: ({ file, fraction }) => progress.show(`reading ${file}`, fraction),
-    }).catch((error) => {
+    const table = await readTable(this.operands, this.#reading(isSole, more)).catch((error) => {
       throw inOwnWords(error);
     });
-    return castColumns(table, casts, this.name);
+    return castColumns(table, this.#casts, this.name);
+  }
+
+  /** The same rows as they come, whose types are those of the first ones where the files don't state them. */
+  async coming({ isSole, ...more }: { isSole: boolean; columns?: readonly string[] }): Promise<Coming> {
+    const batches = scanFiles(this.operands, this.#reading(isSole, more));
+    const read = { path: this.name, rows: 0, milliseconds: 0 };
+    const next = async (): Promise<Table | undefined> => {
+      const start = performance.now();
+      const { done, value } = await batches.next().catch((error) => {
+        throw inOwnWords(error);
+      });
+      read.milliseconds += performance.now() - start;
+      if (done) return undefined;
+      read.rows += value.numRows;
+      return castColumns(new Table([value]), this.#casts, this.name);
+    };
+    const first = (await next())!; // an empty file has a batch without rows
+    async function* tables(): AsyncGenerator<Table> {
+      try {
+        for (let table: Table | undefined = first; table; table = await next()) yield table;
+      } finally {
+        await batches.return(undefined);
+      }
+    }
+    return { schema: first.schema, tables: tables(), read };
+  }
+
+  /** About as many bytes as the rows take in memory; undefined where the files don't tell, as of standard input. */
+  async estimatedBytes(): Promise<number | undefined> {
+    if (this.operands.includes(STANDARD)) return undefined;
+    let bytes = 0;
+    for (const path of await expandInputs(this.operands)) {
+      const stats = await statInput(path);
+      if (!stats.isFile()) return undefined;
+      const isPacked = compressionOf(path).compression || (this.#read.format ?? namedFormat(path)) === 'parquet';
+      bytes += (isPacked ? UNPACKED : 1) * stats.size;
+    }
+    return bytes;
+  }
+
+  get #casts(): Record<string, CastType> {
+    return Object.fromEntries(castsOf(this.context.options));
+  }
+
+  #reading(isSole: boolean, more: { columns?: readonly string[]; maxRows?: number }): ReadOptions {
+    const names = this.#outline?.schema.fields.map(({ name }) => name);
+    const inFile = Object.entries(this.#casts).filter(([name]) => names?.includes(name) ?? isSole);
+    const types = Object.fromEntries(inFile.map(([name, type]) => [name, readAs(type)]));
+    const { progress } = this.context;
+    const onProgress = ({ file, fraction }: ReadProgress) => progress.show(`reading ${file}`, fraction);
+    return { ...this.#read, ...more, types, onProgress };
   }
 }
 
@@ -107,7 +160,10 @@ export function inOwnWords(error: unknown): unknown {
     return new UsageError(`${why}; --input-format says what it is: ${FORMATS.join(', ')}`);
   }
   if (!(error instanceof WarpjoinError)) return error;
-  const message = error.message.replace(/ with types\b/g, ' with --cast').replace(/: types has /, ': --cast has ');
+  const message = error.message
+    .replace(/ with types\b/g, ' with --cast')
+    .replace(/: types has /, ': --cast has ')
+    .replace(/ in types$/, ' in --cast');
   return message === error.message ? error : new WarpjoinError(error.code, message, { cause: error });
 }
 

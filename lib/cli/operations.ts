@@ -1,10 +1,10 @@
 /** The operators behind join, sort and unique: what they check, which columns they need, and how they run. */
 import { makeVector, type RecordBatch, Table } from 'apache-arrow';
 import { WarpjoinError } from '../errors.js';
-import type { Engine, JoinOptions, Progress, UniqueOptions } from '../index.js';
+import type { BatchStats, BatchStream, Engine, JoinOptions, Progress, UniqueOptions } from '../index.js';
 import type { Options } from './arguments.js';
 import { checkNames, type KnownInput, namesOf, neededForJoin, neededOf } from './columns.js';
-import { castsOf } from './inputs.js';
+import { type Coming, castsOf } from './inputs.js';
 import { type RowCount, renamedColumns } from './output.js';
 import { parseBy } from './values.js';
 
@@ -22,6 +22,14 @@ export interface Made {
   stats: object;
 }
 
+/** A result as it comes. */
+export interface MadeOverTime {
+  readonly batches: AsyncIterable<RecordBatch>;
+  /** Known at its end. */
+  readonly count: () => RowCount;
+  readonly stats: Readonly<BatchStats>;
+}
+
 export interface Operation {
   /**
    * Checks the columns that the command line names. `isExact`: whether the types of the inputs are those that all of their rows have. Throws
@@ -32,6 +40,14 @@ export interface Operation {
   needed(inputs: readonly KnownInput[]): (string[] | undefined)[];
   /** `shownRows`: rows that will be shown; no others have to be made. */
   run(engine: Engine, tables: readonly Table[], shownRows: number, running: Running): Promise<Made>;
+  /** The same of inputs as they come, of about so many bytes; not there where the options need whole tables. */
+  comes?(
+    engine: Engine,
+    inputs: readonly Coming[],
+    bytes: readonly number[],
+    shownRows: number,
+    signal: AbortSignal,
+  ): MadeOverTime;
   explain(engine: Engine, tables: readonly Table[], more: { analyze: boolean; signal: AbortSignal }): Promise<string>;
 }
 
@@ -71,6 +87,8 @@ export function joinOperation(options: Options): Operation {
   });
   const select = options.names('select');
   const all = { ...shape, ...matching, ...given({ select }) } as object as JoinOptions;
+  const order = matching.maintainOrder ?? 'none';
+  const isWhole = matching.validate || matching.maxOutputRows !== undefined || order.includes('_');
   const [leftKeys = [], rightKeys = []] = [keys.leftOn ?? keys.on, keys.rightOn ?? keys.on];
   return {
     async check(engine, inputs, isExact) {
@@ -103,6 +121,22 @@ export function joinOperation(options: Options): Operation {
       const counted = { ...keys, ...matching, ...running, trace: undefined } as object as JoinOptions;
       return { table: result, count: { rows: await engine.joinCount(left!, right!, counted) }, stats: result.stats };
     },
+    ...(!isWhole && {
+      comes(engine, [left, right], [leftBytes, rightBytes], shownRows, signal) {
+        const isLeftSmaller = order === 'none' ? leftBytes! < rightBytes! : order === 'right';
+        const batches: BatchStream = engine.joinBatches(left!.tables, right!.tables, {
+          ...shape,
+          ...given({ select, algorithm: matching.algorithm, maintainOrder: matching.maintainOrder }),
+          buildSide: isLeftSmaller ? 'left' : 'right',
+          signal,
+        } as never);
+        const { limit = Number.POSITIVE_INFINITY, offset = 0 } = matching;
+        // One more than is shown, to know whether there are more.
+        const some = new Some(batches, offset, Math.min(limit, shownRows + 1));
+        const count = () => ({ rows: Math.min(some.rows, shownRows), more: some.rows > shownRows });
+        return { batches: some, count, stats: batches.stats };
+      },
+    }),
     explain: (engine, [left, right], more) => engine.explain('join', left!, right!, { ...all, ...more }),
   };
 }
@@ -126,6 +160,16 @@ export function sortOperation(options: Options): Operation {
       const result = await engine.sort(table!, { ...all, ...(Number.isFinite(most) && { limit: most }), ...running });
       const rows = Math.min(limit ?? Number.POSITIVE_INFINITY, Math.max(0, table!.numRows - (offset ?? 0)));
       return { table: result, count: { rows }, stats: result.stats };
+    },
+    comes(engine, [input], _, shownRows, signal) {
+      const most = Math.min(limit ?? Number.POSITIVE_INFINITY, shownRows);
+      const some = { ...all, ...(Number.isFinite(most) && { limit: most }), signal };
+      const batches: BatchStream = engine.sortBatches(input!.tables, some as never);
+      const { stats } = batches;
+      const count = () => ({
+        rows: Math.min(limit ?? Number.POSITIVE_INFINITY, Math.max(0, stats.inputRows - (offset ?? 0))),
+      });
+      return { batches, count, stats };
     },
     explain: (engine, [table], more) => engine.explain('sort', table!, { ...all, ...more }),
   };
@@ -160,6 +204,32 @@ export function uniqueOperation(options: Options): Operation {
     },
     explain: (engine, [table], more) => engine.explain('unique', table!, { ...all, ...more }),
   };
+}
+
+/** Some rows of batches: `limit` behind the first `offset`. A batch without rows where there are none, for the columns. */
+class Some implements AsyncIterable<RecordBatch> {
+  /** Up to now. */
+  rows = 0;
+
+  constructor(
+    private readonly batches: AsyncIterable<RecordBatch>,
+    private readonly offset: number,
+    private readonly limit: number,
+  ) {}
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<RecordBatch> {
+    let skipped = 0;
+    let isNone = true;
+    for await (const batch of this.batches) {
+      const from = Math.min(batch.numRows, this.offset - skipped);
+      const to = Math.min(batch.numRows, from + this.limit - this.rows);
+      skipped += from;
+      this.rows += to - from;
+      if (to > from || isNone) yield batch.slice(from, to);
+      isNone = false;
+      if (this.rows === this.limit) return;
+    }
+  }
 }
 
 /** The first rows of unique(), by the numbers of all: no other rows are made. */

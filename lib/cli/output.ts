@@ -4,7 +4,7 @@ import { dirname } from 'node:path';
 import { Field, makeData, RecordBatch, Schema, Struct, Table } from 'apache-arrow';
 import { checkCompression, writeWhole } from '../io/files.js';
 import { compressionOf, ENDINGS, endingOf, type Format, namedFormat, STANDARD } from '../io/formats.js';
-import { writeTable } from '../io/index.js';
+import { writeBatches, writeTable } from '../io/index.js';
 import { didYouMean, list, quote } from '../suggest.js';
 import type { Options } from './arguments.js';
 import { SHOWN_FORMATS } from './spec.js';
@@ -92,6 +92,23 @@ export interface RowCount {
 export function describeRows(shown: number, { rows, more }: RowCount): string {
   if (more) return `first ${rowsOf(Math.min(shown, rows))}; there are more`;
   return shown < rows ? `first ${withSeparators(shown)} of ${rowsOf(rows)}` : rowsOf(rows);
+}
+
+/** The same of a result as it comes. */
+export async function writeComing(
+  batches: AsyncIterable<RecordBatch>,
+  count: () => RowCount,
+  target: Target,
+  signal: AbortSignal,
+): Promise<void> {
+  const { path, format, delimiter } = target;
+  if (!isShown(format)) {
+    await writeBatches(batches, path, { format, signal, ...(delimiter !== undefined && { delimiter }) });
+    return;
+  }
+  const shown: RecordBatch[] = [];
+  for await (const batch of batches) shown.push(batch);
+  await writeResult(new Table(shown), count(), target, signal);
 }
 
 /** Writes a result, or its first rows where its format shows them. Throws ERR_FILE. */

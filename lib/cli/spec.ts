@@ -48,6 +48,8 @@ const engine: Record<string, OptionSpec> = {
   threads: { value: 'N', kind: 'positive', most: 1024, help: 'threads of the processor to use (default: one a core)' },
   'memory-limit': { value: 'SIZE', kind: 'size', help: 'most host memory to use: 8GiB, 500MB, 80%' },
   'device-memory-limit': { value: 'SIZE', kind: 'size', help: 'most memory to use on each device' },
+  'temp-directory': { value: 'DIR', help: 'where rows that do not fit go: default /var/tmp, or what TMPDIR names' },
+  'max-temp-size': { value: 'SIZE', kind: 'size', help: 'most disk space that they take there (default: all that is free)' },
 };
 
 const reading: Record<string, OptionSpec> = {

@@ -1,17 +1,37 @@
 /** Arrow IPC files, written batch by batch. */
-import { RecordBatchFileWriter, type Table } from 'apache-arrow';
+import { AsyncByteQueue, RecordBatchFileWriter } from 'apache-arrow';
+import type { Batches } from './batches.js';
 import { writeWhole } from './files.js';
 
+/** What the writer of apache-arrow makes of a batch, until it is taken. */
+class Pieces extends AsyncByteQueue<Uint8Array> {
+  #made: Uint8Array[] = [];
+
+  override write(bytes: unknown): void {
+    this.#made.push(bytes as Uint8Array);
+  }
+
+  take(): Uint8Array[] {
+    const made = this.#made;
+    this.#made = [];
+    return made;
+  }
+}
+
 /** Writes an Arrow IPC file, uncompressed, without gathering it in memory. Throws ERR_FILE. */
-export async function writeArrow(table: Table, path: string, signal?: AbortSignal): Promise<void> {
+export async function writeArrow({ schema, batches }: Batches, path: string, signal?: AbortSignal): Promise<void> {
   await writeWhole(path, signal, async (append) => {
     const writer = new RecordBatchFileWriter();
-    writer.reset(undefined, table.schema);
-    const drained = (async () => {
-      for await (const bytes of writer) await append(bytes);
-    })();
-    for (const batch of table.batches) writer.write(batch);
+    const pieces = new Pieces();
+    const flush = async () => {
+      for (const bytes of pieces.take()) await append(bytes);
+    };
+    writer.reset(pieces as never, schema);
+    for await (const batch of batches) {
+      writer.write(batch);
+      await flush();
+    }
     writer.finish();
-    await drained;
+    await flush();
   });
 }

@@ -23,7 +23,7 @@ import { WarpjoinError } from '../errors.js';
 import { physicalMemory } from '../machine.js';
 import { type NativeResultColumn, native } from '../native.js';
 import { asAddonError } from './addon-errors.js';
-import { emptyBatch } from './batches.js';
+import { type Batches, emptyBatch } from './batches.js';
 import type { CsvProgress, CsvType, NativeCsvBatch, NativeCsvReader } from './csv-native.js';
 import { asFileError, fileError } from './file-errors.js';
 import { writeWhole } from './files.js';
@@ -391,17 +391,22 @@ async function* scanBatches(
 }
 
 /** Writes a CSV file with a header. Nulls are empty fields, empty texts "". Throws ERR_FILE, or ERR_NOT_SUPPORTED for nested columns. */
-export async function writeCsv(table: Table, path: string, options: CsvOptions = {}, signal?: AbortSignal): Promise<void> {
+export async function writeCsv(
+  { schema, batches }: Batches,
+  path: string,
+  options: CsvOptions = {},
+  signal?: AbortSignal,
+): Promise<void> {
   const delimiter = options.delimiter ?? delimiterOf(path);
   const unparse = { delimiter, newline: '\n', quotes: (value: unknown) => value === '' };
   const utf8 = new TextEncoder();
   await writeWhole(path, signal, async (append) => {
     const line = (rows: (string | null)[][]) => append(utf8.encode(`${Papa.unparse(rows, unparse)}\n`));
-    if (options.header ?? true) await line([table.schema.fields.map(({ name }) => name)]);
-    for (const batch of table.batches) {
+    if (options.header ?? true) await line([schema.fields.map(({ name }) => name)]);
+    for await (const batch of batches) {
       const columns = batch.data.children.map((data, c) => {
         const text = textOf(data as Data);
-        const { name, type } = table.schema.fields[c]!;
+        const { name, type } = schema.fields[c]!;
         if (!text) throw new WarpjoinError('ERR_NOT_SUPPORTED', `Column "${name}" of type ${type} can't be written as CSV`);
         return text;
       });

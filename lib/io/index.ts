@@ -1,9 +1,9 @@
 /**
  * Tables from and to files:
  *
- *     import { readTable, scanFiles, writeTable } from 'warpjoin/io';
+ *     import { readTable, scanFiles, writeBatches, writeTable } from 'warpjoin/io';
  */
 export type { Format } from './formats.js';
 export type { ReadOptions, ReadProgress, ScanOptions, TextType, WriteOptions } from './options.js';
 export { readTable, scanFiles } from './read.js';
-export { writeTable } from './write.js';
+export { type BatchesToWrite, writeBatches, writeTable } from './write.js';

@@ -2,6 +2,7 @@
 import { type RecordBatch, Table } from 'apache-arrow';
 import { WarpjoinError } from '../errors.js';
 import { quote } from '../suggest.js';
+import type { Batches } from './batches.js';
 import { type ColumnCasts, castColumns } from './cast.js';
 import { asFileError, fileError } from './file-errors.js';
 import { writeWhole } from './files.js';
@@ -219,10 +220,10 @@ export async function readJson(source: ByteSource, options: JsonOptions = {}, si
 
 const ndjsonHint = 'The format "ndjson" has an object in each line.';
 
-/** Objects of a table's rows, some thousands at a time. Floats of 32 bits are the shortest numbers that are read back as them. */
-export function* objectsOf(table: Table): Generator<Row[]> {
-  const floats = table.schema.fields.filter(({ type }) => String(type) === 'Float32').map(({ name }) => name);
-  for (const batch of table.batches) {
+/** Objects of rows, some thousands at a time. Floats of 32 bits are the shortest numbers that are read back as them. */
+async function* objectsOf({ schema, batches }: Batches): AsyncGenerator<Row[]> {
+  const floats = schema.fields.filter(({ type }) => String(type) === 'Float32').map(({ name }) => name);
+  for await (const batch of batches) {
     const part = new Table([batch]);
     for (let offset = 0; offset < batch.numRows; offset += rowsPerWrite) {
       const rows = toRows(part, { offset, limit: rowsPerWrite });
@@ -233,19 +234,19 @@ export function* objectsOf(table: Table): Generator<Row[]> {
 }
 
 /** Writes an object a line, as toRows() makes them. Throws ERR_FILE. */
-export async function writeNdjson(table: Table, path: string, signal?: AbortSignal): Promise<void> {
+export async function writeNdjson(source: Batches, path: string, signal?: AbortSignal): Promise<void> {
   const utf8 = new TextEncoder();
   await writeWhole(path, signal, async (append) => {
-    for (const rows of objectsOf(table)) await append(utf8.encode(rows.map((row) => `${JSON.stringify(row)}\n`).join('')));
+    for await (const rows of objectsOf(source)) await append(utf8.encode(rows.map((row) => `${JSON.stringify(row)}\n`).join('')));
   });
 }
 
 /** Writes an array of objects, one a line, as toRows() makes them. Throws ERR_FILE. */
-export async function writeJson(table: Table, path: string, signal?: AbortSignal): Promise<void> {
+export async function writeJson(source: Batches, path: string, signal?: AbortSignal): Promise<void> {
   const utf8 = new TextEncoder();
   await writeWhole(path, signal, async (append) => {
     let before = '[';
-    for (const rows of objectsOf(table)) {
+    for await (const rows of objectsOf(source)) {
       await append(utf8.encode(rows.map((row, index) => `${index === 0 ? before : ','}\n${JSON.stringify(row)}`).join('')));
       before = ',';
     }

@@ -92,8 +92,8 @@ export function inputsOf(value: unknown, call: string): readonly string[] {
   if (!given || given.includes('')) throw expected('a path, a pattern, "-" or an array of these', `the input of ${call}`, value);
   return given;
 }
-export function outputOf(value: unknown): string {
+export function outputOf(value: unknown, call: string): string {
   const given = text('', '').parse(value, 'output');
-  if (given === undefined) throw expected('a path or "-"', 'the output of writeTable', value);
+  if (given === undefined) throw expected('a path or "-"', `the output of ${call}`, value);
   return given;
 }

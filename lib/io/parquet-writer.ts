@@ -7,6 +7,7 @@ import { type Input, nativeColumns, readTable } from '../columns/input.js';
 import { type ForeignType, ownType } from '../columns/types.js';
 import { physicalMemory } from '../machine.js';
 import { type NativeAddon, native } from '../native.js';
+import { type Batches, gathered, isTable } from './batches.js';
 import { asWriteError } from './file-errors.js';
 import { writeWhole } from './files.js';
 import { parquetLibrary } from './parquet-decoder.js';
@@ -29,10 +30,10 @@ const rowsPerBatch = 1 << 20;
 const mostEncoding = 2; // calls of the addon, so that it has work while this thread writes
 
 /** Writes a Parquet file, compressed with Snappy where that pays. Types that Parquet lacks are refused with ERR_FILE. */
-export async function writeParquet(table: Table, path: string, signal?: AbortSignal, sizes: ParquetSizes = {}): Promise<void> {
-  const fields = fieldsOf(table.schema);
+export async function writeParquet(source: Batches, path: string, signal?: AbortSignal, sizes: ParquetSizes = {}): Promise<void> {
+  const fields = fieldsOf(source.schema);
   const addon = fields && loaded();
-  return addon ? writeNative(addon, fields, table, path, signal, sizes) : writeThroughWasm(table, path, signal);
+  return addon ? writeNative(addon, fields, source, path, signal, sizes) : writeThroughWasm(source, path, signal);
 }
 
 /** The fields, if the addon writes columns of all their types. */
@@ -78,31 +79,33 @@ function isReadAsDictionary({ typeId, dictionary }: ForeignType): boolean {
 async function writeNative(
   addon: NativeAddon,
   fields: ParquetField[],
-  table: Table,
+  source: Batches,
   path: string,
   signal: AbortSignal | undefined,
   sizes: ParquetSizes,
 ): Promise<void> {
-  const input = readTable(table, 'input');
   await writeWhole(path, signal, async (append) => {
     let writer: NativeParquetWriter | undefined;
+    const rows = isTable(source) ? source.numRows : 0;
     const cancel = () => writer?.cancel();
     try {
       signal?.throwIfAborted();
       const threads = sizes.threads ?? Math.min(availableParallelism(), mostThreads);
       // Groups are what readers share among threads.
-      const groupRows = Math.min(mostRowsPerGroup, Math.max(leastRowsPerGroup, Math.ceil(input.rows / threads)));
+      const groupRows = sizes.groupRows ?? Math.min(mostRowsPerGroup, Math.max(leastRowsPerGroup, Math.ceil(rows / threads)));
+      const groupBytes = sizes.groupBytes ?? bytesPerGroup;
       writer = new addon.ParquetWriter({
         threads,
         memoryBytes: physicalMemory(),
         fields,
-        metadata: metadataOf(input),
-        groupRows: sizes.groupRows ?? groupRows,
-        groupBytes: sizes.groupBytes ?? bytesPerGroup,
+        metadata: metadataOf(readTable({ schema: source.schema, batches: [] }, 'input')),
+        groupRows,
+        groupBytes,
         pageBytes: sizes.pageBytes ?? bytesPerPage,
       });
       signal?.addEventListener('abort', cancel);
-      for await (const { buffers } of encoded(writer, input)) {
+      const parts = gathered(source, { rows: threads * groupRows, bytes: mostEncoding * groupBytes });
+      for await (const { buffers } of encoded(writer, parts)) {
         for (const buffer of buffers) await append(new Uint8Array(buffer));
       }
     } catch (error) {
@@ -116,7 +119,12 @@ async function writeNative(
 }
 
 /** The file's bytes. Those of a call are there until the next one's are asked for. */
-async function* encoded(writer: NativeParquetWriter, input: Input): AsyncGenerator<ParquetProgress> {
+async function* encoded(writer: NativeParquetWriter, parts: AsyncIterable<Table>): AsyncGenerator<ParquetProgress> {
+  for await (const part of parts) yield* encodedPart(writer, readTable(part, 'input'));
+  yield await writer.finish();
+}
+
+async function* encodedPart(writer: NativeParquetWriter, input: Input): AsyncGenerator<ParquetProgress> {
   const indices = [...input.columns.keys()];
   const held = new HeldBuffers();
   held.add(input, indices);
@@ -138,7 +146,6 @@ async function* encoded(writer: NativeParquetWriter, input: Input): AsyncGenerat
     yield await promise;
     writer.reclaim();
   }
-  yield await writer.finish();
 }
 
 /**
@@ -160,7 +167,7 @@ function manyValued(table: Table): string[] {
 }
 
 /** The same for any types that parquet-wasm takes, on one thread. */
-export async function writeThroughWasm(table: Table, path: string, signal?: AbortSignal): Promise<void> {
+export async function writeThroughWasm(source: Batches, path: string, signal?: AbortSignal): Promise<void> {
   const {
     Compression,
     EnabledStatistics,
@@ -169,7 +176,9 @@ export async function writeThroughWasm(table: Table, path: string, signal?: Abor
     transformParquetStream,
     writeParquet: encode,
   } = await parquetLibrary();
-  const plain = manyValued(table);
+  const tables = gathered(source, { rows: rowsPerBatch, bytes: bytesPerGroup });
+  const first = (await tables.next()).value as Table;
+  const plain = manyValued(first);
   const properties = () => {
     const builder = new WriterPropertiesBuilder()
       .setCompression(Compression.SNAPPY)
@@ -179,17 +188,21 @@ export async function writeThroughWasm(table: Table, path: string, signal?: Abor
   };
   await writeWhole(path, signal, async (append) => {
     try {
-      if (table.numRows === 0) return await append(encode(WasmTable.fromIPCStream(tableToIPC(table, 'stream')), properties()));
-      const parts = (function* () {
+      if (first.numRows === 0) return await append(encode(WasmTable.fromIPCStream(tableToIPC(first, 'stream')), properties()));
+      async function* slices(table: Table): AsyncGenerator<WasmBatch> {
         for (let row = 0; row < table.numRows; row += rowsPerBatch) {
           signal?.throwIfAborted();
           yield* WasmTable.fromIPCStream(tableToIPC(table.slice(row, row + rowsPerBatch), 'stream')).recordBatches();
         }
+      }
+      const parts = (async function* () {
+        yield* slices(first);
+        for await (const table of tables) yield* slices(table);
       })();
       const stream = new ReadableStream<WasmBatch>({
-        pull(controller) {
+        async pull(controller) {
           try {
-            const { done, value } = parts.next();
+            const { done, value } = await parts.next();
             if (done) controller.close();
             else controller.enqueue(value);
           } catch (error) {
@@ -201,6 +214,8 @@ export async function writeThroughWasm(table: Table, path: string, signal?: Abor
       for await (const part of bytes as unknown as AsyncIterable<Uint8Array>) await append(part);
     } catch (error) {
       throw signal?.aborted ? signal.reason : asWriteError(path, error);
+    } finally {
+      await tables.return(undefined);
     }
   });
 }

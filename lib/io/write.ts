@@ -1,7 +1,10 @@
-/** Tables to files of any format. */
-import type { Table } from 'apache-arrow';
+/** Tables, and record batches as they come, to files of any format. */
+import { RecordBatch, type Table, type TypeMap } from 'apache-arrow';
+import { eachOf, isAsyncSource, isBatch, isTable, noTable, readable } from '../columns/batches.js';
+import { tablesOfBatches } from '../columns/tables.js';
 import { parse } from '../schema.js';
 import { writeArrow } from './arrow-writer.js';
+import type { Batches } from './batches.js';
 import { type CsvOptions, writeCsv } from './csv.js';
 import { checkCompression } from './files.js';
 import { outputFormat } from './formats.js';
@@ -16,24 +19,79 @@ import { writeParquet } from './parquet-writer.js';
  * and with the signal's reason.
  */
 export async function writeTable(table: Table, output: string, options: WriteOptions = {}): Promise<void> {
-  const { format, delimiter, header } = parse(writeSchema, 'writeTable', options);
-  const path = outputOf(output);
+  return writer('writeTable', output, options)(table);
+}
+
+/** Record batches that are written: tables of one schema, too. */
+export type BatchesToWrite = RecordBatch | Table | Iterable<RecordBatch | Table> | AsyncIterable<RecordBatch | Table>;
+
+/**
+ * Writes record batches as writeTable() writes a table, as they come: the next one is asked for once those before are written, and a
+ * few are in memory at a time. Resolves to the number of rows.
+ *
+ *     await writeBatches(sortBatches(scanFiles('events/*.parquet'), { by: 'at' }), 'sorted.parquet');
+ *
+ * Ends what gives the batches where writing fails, and rejects with what that threw; with ERR_INVALID_TABLE for what gives no
+ * batches, or some of another schema; and like writeTable().
+ */
+export async function writeBatches(batches: BatchesToWrite, output: string, options: WriteOptions = {}): Promise<number> {
+  const write = writer('writeBatches', output, options);
+  const tables = tablesOfBatches(itemsOf(batches, options.signal), 'batches');
+  let rows = 0;
+  let thrown: { error: unknown } | undefined;
+  async function* all(first: Table): AsyncGenerator<RecordBatch> {
+    try {
+      for (let table = first; ; ) {
+        rows += table.numRows;
+        for (const { data } of table.batches) yield new RecordBatch<TypeMap>(first.schema, data as never);
+        const next = await tables.next();
+        if (next.done) return;
+        table = next.value;
+      }
+    } catch (error) {
+      thrown = { error };
+      throw error;
+    }
+  }
+  const { value } = await tables.next();
+  const first = value as Table; // there is one, or an error
+  try {
+    await write({ schema: first.schema, batches: all(first) });
+  } catch (error) {
+    throw thrown ? thrown.error : error;
+  } finally {
+    await tables.return(undefined);
+  }
+  return rows;
+}
+
+function itemsOf(batches: unknown, signal: AbortSignal | undefined): Iterable<unknown> | AsyncIterable<unknown> {
+  if (isTable(batches) || isBatch(batches)) return [batches];
+  if (readable('batches', () => isAsyncSource(batches))) return eachOf(batches as AsyncIterable<unknown>, 'batches', signal);
+  if (typeof (batches as Iterable<unknown> | null)?.[Symbol.iterator] !== 'function') throw noTable(batches, 'batches');
+  return batches as Iterable<unknown>;
+}
+
+/** Checks where and how a call writes; gives what does it. */
+function writer(call: string, output: string, options: WriteOptions): (source: Batches) => Promise<void> {
+  const { format, delimiter, header } = parse(writeSchema, call, options);
+  const path = outputOf(output, call);
   const chosen = outputFormat(path, format);
   checkCompression(path);
   const { signal } = options;
   switch (chosen) {
     case 'arrow':
-      return writeArrow(table, path, signal);
+      return (source) => writeArrow(source, path, signal);
     case 'parquet':
-      return writeParquet(table, path, signal);
+      return (source) => writeParquet(source, path, signal);
     case 'csv':
     case 'tsv': {
       const csv: CsvOptions = { header, delimiter: delimiter ?? (chosen === 'tsv' ? '\t' : ',') };
-      return writeCsv(table, path, csv, signal);
+      return (source) => writeCsv(source, path, csv, signal);
     }
     case 'ndjson':
-      return writeNdjson(table, path, signal);
+      return (source) => writeNdjson(source, path, signal);
     case 'json':
-      return writeJson(table, path, signal);
+      return (source) => writeJson(source, path, signal);
   }
 }

@@ -2,9 +2,8 @@
 import { types } from 'node:util';
 import type * as arrow from 'apache-arrow';
 import type { Signal } from '../abort.js';
-import { checkSameSchema, eachOf, isAsyncSource, isBatch, isTable, noTable, readable } from '../columns/batches.js';
-import { type ForeignTable, tableOf } from '../columns/input.js';
-import { libraryOf, tableIn } from '../columns/library.js';
+import { eachOf, isAsyncSource, isBatch, isTable, noTable, readable } from '../columns/batches.js';
+import { tablesOfBatches } from '../columns/tables.js';
 import { invalid } from '../columns/values.js';
 import { WarpjoinError } from '../errors.js';
 import { scanArrow } from '../io/arrow.js';
@@ -34,17 +33,10 @@ export function batchSource(value: unknown, argument: string, signal: Signal | u
 }
 
 async function* tablesOf(items: Iterable<unknown> | AsyncIterable<unknown>, argument: string): AsyncGenerator<arrow.Table> {
-  let first: ForeignTable['schema'] | undefined;
-  let number = 0;
-  for await (const given of wholeItems(items, argument)) {
-    const item = given instanceof LoadedTable ? await given.toArrow() : given;
-    const table = tableOf(item, argument);
-    first ??= table.schema;
-    if (table.schema !== first) checkSameSchema(first, table.schema, argument, number);
-    number += table.batches.length;
-    yield tableIn(libraryOf(table), table);
+  async function* arrowItems(): AsyncGenerator<unknown> {
+    for await (const item of wholeItems(items, argument)) yield item instanceof LoadedTable ? await item.toArrow() : item;
   }
-  if (!first) throw invalid(argument, 'has no record batches, and so no columns: expected one at least');
+  yield* tablesOfBatches(arrowItems(), argument);
 }
 
 /** The items, or, where they are pieces of an Arrow IPC stream, its record batches. */

@@ -15,6 +15,7 @@ import { type BatchSource, batchSource } from './batch-source.js';
 import { type BatchesCore, type BatchStats, BatchStream, cut } from './batch-stream.js';
 import { isMemoryLimit, translated } from './call.js';
 import { joinTables } from './join.js';
+import { FreeMemory } from './reclaim.js';
 
 /** The share of the memory that is free beside the build side that a part of the probe side takes at most: beside it lie its rows. */
 const PART_SHARE = 1 / 8;
@@ -85,6 +86,7 @@ class Joining implements AsyncDisposable {
       let none: { probe: arrow.Table; schema: arrow.Schema } | undefined;
       // The first rows are given as soon as they are there; larger parts take less time a row.
       let partBytes = 0;
+      const free = new FreeMemory(this.core.native);
       for await (const table of sources[probeSide].tables) {
         if (!none) {
           const probe = table.slice(0, 0);
@@ -96,7 +98,7 @@ class Joining implements AsyncDisposable {
         for (const batch of table.batches) {
           this.#add(this.#probe, batch, sources[probeSide].isHeld);
           if (this.#probe.bytes < partBytes) continue;
-          partBytes = Math.min(2 * this.#probe.bytes, PART_SHARE * this.#freeBytes);
+          partBytes = Math.min(2 * this.#probe.bytes, PART_SHARE * (await free.bytes()));
           yield* this.#joined(none.schema);
         }
       }
@@ -113,11 +115,6 @@ class Joining implements AsyncDisposable {
     this.#probe.release();
     this.#build.release();
     this.#unmatched = [];
-  }
-
-  get #freeBytes(): number {
-    const { usedBytes, limitBytes } = this.core.native.memory();
-    return limitBytes - Math.min(limitBytes, usedBytes);
   }
 
   #add(part: Part, batch: arrow.RecordBatch, isHeld: boolean): void {

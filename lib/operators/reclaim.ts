@@ -30,6 +30,23 @@ export async function collectGarbage(inUse: () => number): Promise<number> {
   return least;
 }
 
+/** How much of an engine's memory is free, for calls whose parts are as large as that allows. */
+export class FreeMemory {
+  /** In use after garbage was collected, or 0 before. */
+  #collectedBytes = 0;
+
+  constructor(private readonly native: NativeEngine) {}
+
+  /** Where a quarter of what was free has been taken since, garbage is collected: results that nobody holds are no reason for small parts. */
+  async bytes(): Promise<number> {
+    const { usedBytes, limitBytes } = this.native.memory();
+    const isMuch = usedBytes - this.#collectedBytes > (limitBytes - this.#collectedBytes) / 4;
+    if (!isMuch) return limitBytes - usedBytes;
+    this.#collectedBytes = await collectGarbage(() => this.native.memory().usedBytes);
+    return Math.max(0, limitBytes - this.#collectedBytes);
+  }
+}
+
 /**
  * Collects garbage, and says whether less of the engine's memory is in use than `heldBytes`, what results held when the
  * call that needs more began: V8 may have freed some since.

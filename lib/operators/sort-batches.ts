@@ -10,7 +10,7 @@ import { type BatchSource, batchSource } from './batch-source.js';
 import { type BatchesCore, type BatchStats, BatchStream, cut } from './batch-stream.js';
 import { type EngineCore, isMemoryLimit, translated } from './call.js';
 import { type Merging, merge } from './merge.js';
-import { collectGarbage } from './reclaim.js';
+import { collectGarbage, FreeMemory } from './reclaim.js';
 import { RunStack } from './runs.js';
 import { searchSorted } from './search.js';
 import { sortIndices, sortTable } from './sort.js';
@@ -71,7 +71,10 @@ class Sorting implements AsyncDisposable {
     const { select, limit, offset } = this.settings;
     try {
       await this.core.temporary.check();
-      this.#partBytes = Math.max(1, Math.floor(PART_SHARE * (await this.#freeBytes())));
+      const { core, settings } = this;
+      // As the first call of an engine, this sets its limit.
+      const freeBytes = await core.enqueue(settings.signal, () => new FreeMemory(core.native).bytes());
+      this.#partBytes = Math.max(1, Math.floor(PART_SHARE * freeBytes));
       this.#runs = new RunStack(this.core, this.#partBytes, this.stats);
       let first = true;
       for await (const table of tables) {
@@ -99,12 +102,6 @@ class Sorting implements AsyncDisposable {
     await this.#writes.end().catch(() => {});
     this.#part.release();
     await this.#runs?.[Symbol.asyncDispose]();
-  }
-
-  /** As the first call of an engine, this sets its limit. */
-  async #freeBytes(): Promise<number> {
-    const { usedBytes, limitBytes } = await this.core.enqueue(this.settings.signal, async () => this.core.native.memory());
-    return limitBytes - Math.min(limitBytes, usedBytes);
   }
 
   /** Adds a batch to the part. Where that has no room, it becomes a run before; a batch larger than a part is several. */

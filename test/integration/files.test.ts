@@ -396,7 +396,7 @@ describe('casts', () => {
 
 it('are what the package exports as warpjoin/io', async () => {
   const name: string = 'warpjoin/io';
-  expect(Object.keys(await import(name)).sort()).toEqual(['readTable', 'scanFiles', 'writeTable']);
+  expect(Object.keys(await import(name)).sort()).toEqual(['readTable', 'scanFiles', 'writeBatches', 'writeTable']);
 });
 
 describe('options', () => {

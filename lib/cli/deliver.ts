@@ -1,0 +1,192 @@
+/** Runs join, sort and unique: inputs are read whole, or as they come where they are large, and the result is shown or written. */
+import { type RecordBatch, Table } from 'apache-arrow';
+import { defaultMemoryLimit } from '../engine.js';
+import { createEngine, type Engine } from '../index.js';
+import { STANDARD } from '../io/formats.js';
+import { physicalMemory } from '../machine.js';
+import { parseSize, resolveSize } from '../sizes.js';
+import type { Options } from './arguments.js';
+import type { Coming, Context, Input, ReadInput } from './inputs.js';
+import { given, type Operation } from './operations.js';
+import { describeRows, type RowCount, renamed, type Target, targetOf, writeComing, writeResult } from './output.js';
+
+/** Inputs that take a larger share of the memory limit are not read whole: beside them lies their result. */
+const WHOLE_SHARE = 1 / 4;
+
+export const engineOptions = (options: Options) =>
+  given({
+    device: options.text('device') as 'auto' | undefined,
+    hostDevices: options.count('host-devices'),
+    threads: options.count('threads'),
+    memoryLimit: options.text('memory-limit'),
+    deviceMemoryLimit: options.text('device-memory-limit'),
+    tempDirectory: options.text('temp-directory'),
+    maxTempDirectorySize: options.text('max-temp-size'),
+  });
+
+/** What was found out about inputs before their rows are read. */
+interface Checked {
+  /** Whether the command's columns are right, whatever the rows are. */
+  readonly isExact: boolean;
+  /** The columns of each input that have to be read; undefined for all. */
+  readonly needed: readonly (readonly string[] | undefined)[];
+}
+
+/** Checks what can be known without rows, so that mistakes end an operation before they are read. */
+export async function checked(
+  operation: Operation,
+  engine: Engine,
+  inputs: readonly Input[],
+  options: Options,
+): Promise<Checked> {
+  const outlines = [];
+  for (const input of inputs) outlines.push(await input.outline());
+  const known = outlines.filter((outline) => outline !== undefined);
+  const isKnown = known.length === inputs.length;
+  const isExact = isKnown && !options.has('cast') && known.every(({ sampledRows }) => sampledRows === undefined);
+  if (isKnown) await operation.check(engine, known, isExact);
+  return { isExact, needed: isExact ? operation.needed(known) : [] };
+}
+
+/** What is read of each input. */
+async function opened<Read extends { readonly schema: Table['schema'] }>(
+  operation: Operation,
+  engine: Engine,
+  inputs: readonly Input[],
+  { isExact, needed }: Checked,
+  open: (input: Input, what: { isSole: boolean; columns?: readonly string[] }) => Promise<Read>,
+): Promise<Read[]> {
+  const all: Read[] = [];
+  for (const [index, input] of inputs.entries()) {
+    const columns = needed[index];
+    all.push(await open(input, { isSole: inputs.length === 1, ...(columns && { columns }) }));
+  }
+  if (!isExact) {
+    const known = all.map(({ schema }, index) => ({ name: inputs[index]!.name, schema }));
+    await operation.check(engine, known, true);
+  }
+  return all;
+}
+
+/** The tables of an operation. */
+export async function tablesOf(
+  operation: Operation,
+  engine: Engine,
+  inputs: readonly Input[],
+  checked: Checked,
+): Promise<{ tables: Table[]; reads: ReadInput[] }> {
+  const reads: ReadInput[] = [];
+  const tables = await opened(operation, engine, inputs, checked, async (input, what) => {
+    const start = performance.now();
+    const table = await input.table(what);
+    reads.push({ path: input.name, rows: table.numRows, milliseconds: performance.now() - start });
+    return table;
+  });
+  return { tables, reads };
+}
+
+/** What an operation did. */
+interface Delivered {
+  readonly count: RowCount;
+  readonly stats: object;
+  readonly reads: readonly ReadInput[];
+  /** In words. */
+  readonly took: string;
+  readonly writeMilliseconds: number;
+}
+
+/** An operation, and what it goes by. */
+interface Delivery {
+  readonly command: string;
+  readonly context: Context;
+  readonly operation: Operation;
+  readonly engine: Engine;
+  readonly inputs: readonly Input[];
+  readonly target: Target;
+}
+
+/** Runs an operation, then prints or writes its result. */
+export async function deliver(command: string, context: Context, operation: Operation, inputs: readonly Input[]): Promise<void> {
+  const { options, progress } = context;
+  const target = targetOf(options);
+  await using engine = await createEngine(engineOptions(options));
+  const delivery = { command, context, operation, engine, inputs, target };
+  const known = await checked(operation, engine, inputs, options);
+  const bytes = await bytesThatCome(delivery);
+  const { count, stats, reads, took, writeMilliseconds } = await (bytes
+    ? deliverComing(delivery, known, bytes)
+    : deliverWhole(delivery, known));
+  progress.clear();
+  const toFile = target.path !== STANDARD;
+  if (!options.has('quiet')) {
+    const done = `${describeRows(count.rows, count)}: ${took}`;
+    console.error(toFile ? `${done} -> ${target.path}` : done);
+  }
+  if (options.has('stats')) {
+    const output = { path: toFile ? target.path : null, rows: count.rows, milliseconds: toFile ? writeMilliseconds : 0 };
+    const line = JSON.stringify({ command, inputs: reads, output, stats }, (_, value) =>
+      typeof value === 'bigint' ? Number(value) : value,
+    );
+    if (toFile) console.log(line);
+    else console.error(line);
+  }
+}
+
+const seconds = (milliseconds: number) => `${(milliseconds / 1000).toFixed(milliseconds < 10_000 ? 2 : 1)} s`;
+
+async function deliverWhole(
+  { command, context, operation, engine, inputs, target }: Delivery,
+  checked: Checked,
+): Promise<Delivered> {
+  const { options, progress, signal } = context;
+  const { tables, reads } = await tablesOf(operation, engine, inputs, checked);
+  const start = performance.now();
+  const { table, count, stats } = await operation.run(engine, tables, target.shownRows, {
+    signal,
+    onProgress: ({ fraction, step }) => progress.show(step, fraction),
+    ...given({ trace: options.text('trace') }),
+  });
+  const ran = performance.now();
+  const toFile = target.path !== STANDARD;
+  if (toFile) progress.show(`writing ${target.path}`);
+  else progress.clear();
+  await writeResult(renamed(table, options), count, target, signal);
+  const writeMilliseconds = performance.now() - ran;
+  const read = reads.reduce((sum, { milliseconds }) => sum + milliseconds, 0);
+  const written = toFile ? `, write ${seconds(writeMilliseconds)}` : '';
+  return { count, stats, reads, writeMilliseconds, took: `read ${seconds(read)}, ${command} ${seconds(ran - start)}${written}` };
+}
+
+/** About the bytes of each input, if the operation takes them as they come: null where they have room, and where nobody knows. */
+async function bytesThatCome({ context: { options }, operation, inputs }: Delivery): Promise<number[] | null> {
+  if (!operation.comes || options.has('trace')) return null;
+  const bytes: number[] = [];
+  for (const input of inputs) bytes.push((await input.estimatedBytes()) ?? 0);
+  const limit = options.text('memory-limit');
+  const most = limit ? resolveSize(parseSize(limit)!, physicalMemory()) : defaultMemoryLimit();
+  return bytes.reduce((sum, each) => sum + each, 0) > WHOLE_SHARE * most ? bytes : null;
+}
+
+/** With no more than the memory limit, whatever the inputs and the result take. */
+async function deliverComing(
+  { command, context, operation, engine, inputs, target }: Delivery,
+  checked: Checked,
+  bytes: readonly number[],
+): Promise<Delivered> {
+  const { options, progress, signal } = context;
+  const start = performance.now();
+  const sources: Coming[] = await opened(operation, engine, inputs, checked, (input, what) => input.coming(what));
+  const { batches, count, stats } = operation.comes!(engine, sources, bytes, target.shownRows, signal);
+  let rows = 0;
+  async function* shown(): AsyncGenerator<RecordBatch> {
+    for await (const batch of batches) {
+      rows += batch.numRows;
+      progress.show(target.path === STANDARD ? `${command}, ${rows} rows` : `writing ${target.path}, ${rows} rows`);
+      yield renamed(new Table([batch]), options).batches[0]!;
+    }
+  }
+  await writeComing(shown(), count, target, signal);
+  const took = performance.now() - start;
+  const reads = sources.map(({ read }) => read);
+  return { count: count(), stats, reads, writeMilliseconds: took, took: `${command} ${seconds(took)}` };
+}

@@ -1,0 +1,222 @@
+/** writeBatches(), and the commands that read, sort, join and write as rows come. */
+import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import * as arrow from 'apache-arrow';
+import { afterAll, describe, expect, test } from 'vitest';
+import { fromRows, sortBatches, toRows } from '../../lib/index.js';
+import { readTable, scanFiles, writeBatches, writeTable } from '../../lib/io/index.js';
+import { expectFailure, printed, warpjoin } from '../support/cli.js';
+import { failure, random, rows, unordered } from '../support/tables.js';
+
+const folder = mkdtempSync(join(tmpdir(), 'warpjoin-write-batches-'));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+const at = (name: string) => join(folder, name);
+const FORMATS = ['arrow', 'parquet', 'csv', 'tsv.gz', 'ndjson', 'json'];
+
+const draw = random(7);
+const table = fromRows(
+  Array.from({ length: 5000 }, (_, id) => ({
+    id,
+    key: draw(900),
+    name: draw(9) ? `n${draw(50)}` : null,
+    share: draw(1000) / 8,
+  })),
+  { types: { name: new arrow.Utf8() } },
+);
+
+/** The table in batches of `step` rows; counts those that were asked for, and says how it ended. */
+class Source implements AsyncIterable<arrow.RecordBatch> {
+  asked = 0;
+  end: 'read' | 'left' | undefined;
+
+  constructor(
+    private readonly of: arrow.Table,
+    private readonly step: number,
+    private readonly fail?: Error,
+  ) {}
+
+  async *[Symbol.asyncIterator]() {
+    this.end = 'left';
+    for (let row = 0; row < Math.max(1, this.of.numRows); row += this.step) {
+      ++this.asked;
+      if (this.fail && this.asked > 2) throw this.fail;
+      for (const batch of this.of.slice(row, row + this.step).batches) yield batch;
+    }
+    this.end = 'read';
+  }
+}
+
+describe.each(FORMATS)('to %s', (format) => {
+  test.each([1, 700, 5000])('%i rows at a time give what a table gives', async (step) => {
+    const some = table.slice(0, step === 1 ? 50 : 5000);
+    await writeTable(some, at(`whole.${format}`));
+    const source = new Source(some, step);
+    expect(await writeBatches(source, at(`parts.${format}`))).toBe(some.numRows);
+    expect(source.end).toBe('read');
+    const [whole, parts] = [await readTable(at(`whole.${format}`)), await readTable(at(`parts.${format}`))];
+    expect(rows(parts)).toEqual(rows(whole));
+    expect(parts.schema.fields.map(String)).toEqual(whole.schema.fields.map(String));
+  });
+
+  test('no rows', async () => {
+    expect(await writeBatches(new Source(table.slice(0, 0), 10), at(`none.${format}`))).toBe(0);
+    if (format === 'json') expect(toRows(await readTable(at(`none.${format}`)))).toEqual([]);
+  });
+
+  test('what the batches threw is thrown, and nothing is left', async () => {
+    const thrown = Object.assign(new Error('gone'), { code: 'ENOENT' });
+    expect(await failure(writeBatches(new Source(table, 100, thrown), at(`failed.${format}`)))).toMatchObject({
+      message: expect.stringContaining('gone'),
+    });
+    expect(readdirSync(folder).filter((name) => name.includes('failed'))).toEqual([]);
+  });
+
+  test('a write that fails ends the source', async () => {
+    const source = new Source(table, 100);
+    const error = await failure(writeBatches(source, at(`no/folder.${format}`)));
+    expect(error).toMatchObject({ code: 'ERR_FILE', message: expect.stringContaining('no such file or directory') });
+    expect([source.asked, source.end]).toEqual([1, 'left']);
+  });
+
+  test('aborts while it waits for batches', async () => {
+    const abort = new AbortController();
+    async function* stuck() {
+      yield table.batches[0]!;
+      queueMicrotask(() => abort.abort(new Error('stop')));
+      await new Promise(() => {});
+    }
+    const writing = writeBatches(stuck(), at(`aborted.${format}`), { signal: abort.signal });
+    expect((await failure(writing)).message).toBe('stop');
+    expect(readdirSync(folder).filter((name) => name.includes('aborted'))).toEqual([]);
+  });
+});
+
+test('nested columns go to Parquet as they come', async () => {
+  const nested = arrow.tableFromArrays({ id: Int32Array.from({ length: 300 }, (_, i) => i) }).assign(
+    new arrow.Table({
+      tags: arrow.vectorFromArray(
+        Array.from({ length: 300 }, (_, i) => [i, i + 1]),
+        new arrow.List(new arrow.Field('item', new arrow.Int32(), true)),
+      ),
+    }),
+  );
+  await writeBatches(new Source(nested, 70), at('nested.parquet'));
+  expect(toRows(await readTable(at('nested.parquet')))).toEqual(toRows(nested));
+});
+
+test('the next batch is asked for once those before are written', async () => {
+  let written = 0;
+  const ahead: number[] = [];
+  async function* source() {
+    for (let part = 1; part <= 20; part++) {
+      yield table.batches[0]!;
+      ahead.push(part - written);
+    }
+  }
+  const { stdout } = process;
+  const write = stdout.write;
+  stdout.write = ((_: Uint8Array, done: () => void) => {
+    setTimeout(() => {
+      ++written;
+      done();
+    }, 1);
+    return true;
+  }) as never;
+  try {
+    await writeBatches(source(), '-', { format: 'arrow' });
+  } finally {
+    stdout.write = write;
+  }
+  expect(Math.max(...ahead)).toBeLessThanOrEqual(1);
+});
+
+test('what are no batches is refused before a file is there', async () => {
+  const to = at('refused.arrow');
+  for (const [given, message] of [
+    [5, /batches table but received 5/],
+    [[], /has no record batches/],
+    [[1], /received 1/],
+    [[table, table.select(['id'])], /column "key" is missing in record batch 1/],
+  ] as const) {
+    const error = await failure(writeBatches(given as never, to));
+    expect(error).toMatchObject({ code: 'ERR_INVALID_TABLE', message: expect.stringMatching(message) });
+  }
+  expect(existsSync(to)).toBe(false);
+  expect((await failure(writeBatches(table, 5 as never))).message).toContain('the output of writeBatches');
+});
+
+test('files are sorted into a file', async () => {
+  await writeTable(table, at('events.parquet'));
+  await writeBatches(sortBatches(scanFiles(at('events.parquet')), { by: ['key', 'id'] }), at('sorted.parquet'));
+  const sorted = rows(await readTable(at('sorted.parquet')));
+  expect(sorted).toEqual(rows(table).sort((a, b) => Number(a.key) - Number(b.key) || Number(a.id) - Number(b.id)));
+});
+
+describe('commands with inputs that are larger than a quarter of the memory limit', () => {
+  const large = fromRows(
+    Array.from({ length: 60_000 }, (_, id) => ({ id, key: draw(20_000), name: `name ${draw(5000)} of many`, share: id / 8 })),
+    { types: { name: new arrow.Utf8() } },
+  );
+  const small = fromRows(Array.from({ length: 300 }, (_, key) => ({ key, label: `l${key}` })));
+  const little = ['--memory-limit', '4MiB', '--threads', '1', '--temp-directory', folder];
+  const written = (async () => {
+    for (const name of ['large.parquet', 'large.csv', 'large.arrow']) await writeTable(large, at(name));
+    await writeTable(small, at('small.arrow'));
+  })();
+
+  test.each(['large.parquet', 'large.csv', 'large.arrow'])('sort %s', async (name) => {
+    await written;
+    const sort = ['sort', at(name), '--by', 'key:desc,name', '--stats', 'json'];
+    const stats = JSON.parse(await printed(...sort, ...little, '-o', at('little.parquet')));
+    expect(stats.stats.runs).toBeGreaterThan(1);
+    expect(stats.inputs).toMatchObject([{ rows: 60_000 }]);
+    expect(stats.output).toMatchObject({ rows: 60_000 });
+    expect(JSON.parse(await printed(...sort, '-o', at('whole.parquet'))).stats.algorithm).toBeDefined();
+    expect(rows(await readTable(at('little.parquet')))).toEqual(rows(await readTable(at('whole.parquet'))));
+  });
+
+  test('sort shows the first rows, and how many there are', async () => {
+    await written;
+    const sort = ['sort', at('large.parquet'), '--by', 'key,id', '--offset', '5', '--max-rows', '3', '--select', 'id,key'];
+    const [whole, some] = await Promise.all([warpjoin(...sort), warpjoin(...sort, ...little)]);
+    expect(some.out).toBe(whole.out);
+    expect(some.out).toContain('first 3 of 59,995 rows');
+  });
+
+  test.each([['inner'], ['left'], ['right'], ['full'], ['semi'], ['anti']])('%s join', async (how) => {
+    await written;
+    const join = ['join', at('large.parquet'), at('small.arrow'), '--on', 'key', '--how', how, '--stats', 'json'];
+    const casts = ['--cast', 'id=int32', '--rename', 'id=number'];
+    const stats = JSON.parse(await printed(...join, ...casts, ...little, '-o', at(`little-${how}.arrow`)));
+    expect(stats.stats.algorithm).toBeUndefined();
+    expect(JSON.parse(await printed(...join, ...casts, '-o', at(`whole-${how}.arrow`))).stats.algorithm).toBeDefined();
+    const [some, whole] = [await readTable(at(`little-${how}.arrow`)), await readTable(at(`whole-${how}.arrow`))];
+    expect(some.schema.names).toEqual(whole.schema.names);
+    expect(unordered(rows(some))).toEqual(unordered(rows(whole)));
+    expect(stats.output.rows).toBe(whole.numRows);
+  });
+
+  test('a join has the rows that are asked for, in order', async () => {
+    await written;
+    const join = ['join', at('small.arrow'), at('large.parquet'), '--on', 'key', '--maintain-order', 'right', '--format', 'csv'];
+    const range = ['--offset', '7', '--limit', '20', '-q'];
+    expect(await printed(...join, ...range, ...little)).toBe(await printed(...join, ...range));
+    const shown = await warpjoin(...join.slice(0, -2), '--max-rows', '2', ...little);
+    expect(shown.out).toContain('first 2 rows; there are more');
+  });
+
+  test('mistakes are told', async () => {
+    await written;
+    writeFileSync(at('late.csv'), `a\n${'100200300400500600\n'.repeat(600_000)}x\n`); // more than types are taken from
+    const late = await warpjoin('sort', at('late.csv'), '--by', 'a', '-q', ...little);
+    expectFailure(late, 1, /late.csv:600002: .*--cast/);
+    const sort = ['sort', at('large.parquet'), '-q'];
+    expectFailure(await warpjoin(...sort, '--by', 'nope', ...little), 2, /no column "nope"/);
+    const full = await warpjoin(...sort, '--by', 'key', '--max-temp-size', '100KiB', '-o', at('full.arrow'), ...little);
+    expectFailure(full, 1, /100 KiB|102400|maxTempDirectorySize/);
+    expect(existsSync(at('full.arrow'))).toBe(false);
+    const nowhere = await warpjoin(...sort, '--by', 'key', ...little.slice(0, -1), at('nowhere'));
+    expectFailure(nowhere, 2, /nowhere/);
+  });
+});
