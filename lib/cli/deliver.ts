@@ -176,16 +176,17 @@ async function deliverComing(
   const { options, progress, signal } = context;
   const start = performance.now();
   const sources: Coming[] = await opened(operation, engine, inputs, checked, (input, what) => input.coming(what));
-  const { batches, count, stats } = operation.comes!(engine, sources, bytes, target.shownRows, signal);
-  let rows = 0;
-  async function* shown(): AsyncGenerator<RecordBatch> {
-    for await (const batch of batches) {
-      rows += batch.numRows;
-      progress.show(target.path === STANDARD ? `${command}, ${rows} rows` : `writing ${target.path}, ${rows} rows`);
-      yield renamed(new Table([batch]), options).batches[0]!;
-    }
+  const { batches, count, stats, fraction } = operation.comes!(engine, sources, bytes, target.shownRows, signal);
+  async function* named(): AsyncGenerator<RecordBatch> {
+    for await (const batch of batches) yield renamed(new Table([batch]), options).batches[0]!;
   }
-  await writeComing(shown(), count, target, signal);
+  const names = inputs.map(({ name }) => name).join(' and ');
+  const showing = setInterval(() => progress.show(`${command} ${names}`, fraction()), 100);
+  try {
+    await writeComing(named(), count, target, signal);
+  } finally {
+    clearInterval(showing);
+  }
   const took = performance.now() - start;
   const reads = sources.map(({ read }) => read);
   return { count: count(), stats, reads, writeMilliseconds: took, took: `${command} ${seconds(took)}` };

@@ -33,7 +33,11 @@ export interface Coming {
   readonly tables: AsyncGenerator<Table>;
   /** Rows that came up to now, and what that took. */
   readonly read: ReadInput;
+  /** The share of the files that came up to now, from 0 to 1. */
+  fraction(): number;
 }
+
+const sumOf = (bytes: ReadonlyMap<string, number>): number => [...bytes.values()].reduce((sum, each) => sum + each, 0);
 
 /** What bytes of a compressed file, and of Parquet, are about in memory: several times as many. */
 const UNPACKED = 4;
@@ -43,6 +47,8 @@ export class Input {
   readonly #read: ReadOptions;
   /** What is known before the rows are read; undefined where that takes reading them. */
   #outline: Outline | undefined;
+  /** Bytes of files, about as in memory. */
+  readonly #bytes = new Map<string, number>();
 
   constructor(
     readonly operands: readonly string[],
@@ -101,9 +107,13 @@ export class Input {
     return castColumns(table, this.#casts, this.name);
   }
 
-  /** The same rows as they come, whose types are those of the first ones where the files don't state them. */
+  /**
+   * The same rows as they come, whose types are those of the first ones where the files don't state them. Shows nothing of its progress.
+   */
   async coming({ isSole, ...more }: { isSole: boolean; columns?: readonly string[] }): Promise<Coming> {
-    const batches = scanFiles(this.operands, this.#reading(isSole, more));
+    const come = new Map<string, number>();
+    const onProgress = ({ file, fraction = 0 }: ReadProgress) => come.set(file, fraction * (this.#bytes.get(file) ?? 0));
+    const batches = scanFiles(this.operands, { ...this.#reading(isSole, more), onProgress });
     const read = { path: this.name, rows: 0, milliseconds: 0 };
     const next = async (): Promise<Table | undefined> => {
       const start = performance.now();
@@ -123,20 +133,20 @@ export class Input {
         await batches.return(undefined);
       }
     }
-    return { schema: first.schema, tables: tables(), read };
+    const fraction = () => Math.min(1, sumOf(come) / Math.max(1, sumOf(this.#bytes)));
+    return { schema: first.schema, tables: tables(), read, fraction };
   }
 
   /** About as many bytes as the rows take in memory; undefined where the files don't tell, as of standard input. */
   async estimatedBytes(): Promise<number | undefined> {
     if (this.operands.includes(STANDARD)) return undefined;
-    let bytes = 0;
     for (const path of await expandInputs(this.operands)) {
       const stats = await statInput(path);
       if (!stats.isFile()) return undefined;
       const isPacked = compressionOf(path).compression || (this.#read.format ?? namedFormat(path)) === 'parquet';
-      bytes += (isPacked ? UNPACKED : 1) * stats.size;
+      this.#bytes.set(path, (isPacked ? UNPACKED : 1) * stats.size);
     }
-    return bytes;
+    return sumOf(this.#bytes);
   }
 
   get #casts(): Record<string, CastType> {

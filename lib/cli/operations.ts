@@ -28,7 +28,12 @@ export interface MadeOverTime {
   /** Known at its end. */
   readonly count: () => RowCount;
   readonly stats: Readonly<BatchStats>;
+  /** About the share of the work that is done, from 0 to 1. */
+  fraction(): number;
 }
+
+/** The share of a sort's time that passes until its input has been read. */
+const READING_SHARE = 0.4;
 
 export interface Operation {
   /**
@@ -134,7 +139,9 @@ export function joinOperation(options: Options): Operation {
         // One more than is shown, to know whether there are more.
         const some = new Some(batches, offset, Math.min(limit, shownRows + 1));
         const count = () => ({ rows: Math.min(some.rows, shownRows), more: some.rows > shownRows });
-        return { batches: some, count, stats: batches.stats };
+        const bytes = leftBytes! + rightBytes!;
+        const fraction = () => (leftBytes! * left!.fraction() + rightBytes! * right!.fraction()) / Math.max(1, bytes);
+        return { batches: some, count, stats: batches.stats, fraction };
       },
     }),
     explain: (engine, [left, right], more) => engine.explain('join', left!, right!, { ...all, ...more }),
@@ -169,7 +176,9 @@ export function sortOperation(options: Options): Operation {
       const count = () => ({
         rows: Math.min(limit ?? Number.POSITIVE_INFINITY, Math.max(0, stats.inputRows - (offset ?? 0))),
       });
-      return { batches, count, stats };
+      const given = () => stats.outputRows / Math.max(1, Math.min(most, count().rows));
+      const fraction = () => READING_SHARE * input!.fraction() + (1 - READING_SHARE) * given();
+      return { batches, count, stats, fraction };
     },
     explain: (engine, [table], more) => engine.explain('sort', table!, { ...all, ...more }),
   };

@@ -44,10 +44,11 @@ export async function readParquet(
 export function scanParquet(
   path: string,
   signal?: AbortSignal,
+  onProgress?: (fraction: number | undefined) => void,
   options: Pick<ParquetOptions, 'columns'> = {},
   sizes: ParquetSizes = {},
 ): AsyncGenerator<RecordBatch> {
-  return scan(path, signal, options, sizes);
+  return scan(path, signal, options, sizes, onProgress);
 }
 
 /** The rows that a Parquet file states. Throws ERR_FILE. */

@@ -133,8 +133,14 @@ async function* scanOne(
   batchRows: number | undefined,
   signal: AbortSignal | undefined,
 ): AsyncGenerator<RecordBatch> {
-  for await (const batch of batchesOf(opened, settings, batchRows, signal)) {
-    settings.onProgress?.({ file: opened.name, fraction: opened.source.progress() });
+  const { name: file, source } = opened;
+  // Of files that are read at any place, the reader says it.
+  let placed: number | undefined;
+  const onPlaced = (fraction: number | undefined) => {
+    placed = fraction;
+  };
+  for await (const batch of batchesOf(opened, settings, batchRows, onPlaced, signal)) {
+    settings.onProgress?.({ file, fraction: placed ?? source.progress() });
     yield settings.columns ? project(new Table([batch]), settings.columns, opened.name).batches[0]! : batch;
   }
 }
@@ -143,17 +149,18 @@ async function* batchesOf(
   { name, format, path, source }: OpenInput,
   settings: ReadSettings,
   batchRows: number | undefined,
+  onProgress: (fraction: number | undefined) => void,
   signal: AbortSignal | undefined,
 ): AsyncGenerator<RecordBatch> {
   const { types, maxRows } = settings;
   switch (format) {
     case 'arrow':
-      return yield* scanArrow(path ?? source, { maxRows }, signal);
+      return yield* scanArrow(path ?? source, { maxRows, onProgress }, signal);
     case 'parquet': {
-      if (path) return yield* scanParquet(path, signal, parquetOptions(settings));
+      if (path) return yield* scanParquet(path, signal, onProgress, parquetOptions(settings));
       await using file = await spooled(source);
       try {
-        yield* scanParquet(file.path, signal, parquetOptions(settings));
+        yield* scanParquet(file.path, signal, onProgress, parquetOptions(settings));
       } catch (error) {
         throw file.renamed(error);
       }

@@ -34,7 +34,7 @@ import {
   planJoin,
   planWithoutHash,
 } from '../plan/join.js';
-import { checkHostBytes, columnBlocks, hostBlock, madeBytes } from '../plan/memory.js';
+import { checkHostBytes, columnBlocks, hostBlock, JOIN_IN_BATCHES, madeBytes } from '../plan/memory.js';
 import { rowsTaken } from '../plan/order.js';
 import { type ColumnOrigin, type ColumnStep, isHandedOver, type PlannedColumn, type Resources } from '../plan/plan.js';
 import { quote } from '../suggest.js';
@@ -495,7 +495,7 @@ function checkRows(call: Call, size: number, task: JoinTask, { planned }: Prepar
     }),
     (column) => columnBlocks(size, column),
   );
-  checkHostBytes(`Making the columns of a result of ${size} rows`, bytes, call.resources);
+  checkHostBytes(`Making the columns of a result of ${size} rows`, bytes, call.resources, JOIN_IN_BATCHES);
 }
 
 function isNumbered({ left, right, want }: JoinTask, index: number): boolean {

@@ -4,7 +4,7 @@ import type { JoinKind, JoinSettings } from '../options.js';
 import { COSTS, estimate, gpuPassSeconds, milliseconds } from './costs.js';
 import { onBestSet, transferSpeeds } from './device-set.js';
 import { gatherStep } from './gather.js';
-import { checkHostBytes, hostBlock, hostBlocks, joinRowsBytes } from './memory.js';
+import { checkHostBytes, hostBlock, hostBlocks, JOIN_IN_BATCHES, joinRowsBytes } from './memory.js';
 import { type ResultRows, rowsTaken, takingSteps } from './order.js';
 import type { Work } from './placement.js';
 import {
@@ -110,10 +110,9 @@ export function planJoin(request: JoinRequestShape, deviceBytes: JoinDeviceBytes
   const ordering = request.result.order && !countOnly ? deviceBytes.order(rows) : 0;
   const made = countOnly ? 0 : resultBytes(rowsTaken(request.result, rows), columns);
   const leastResult = rows * rowBytes + Math.max(ordering, made);
-  checkHostBytes(`A ${how} join of ${left.rows} and ${right.rows} rows`, leastResult, {
-    ...resources,
-    freeBytes: resources.freeBytes + request.encodedBytes,
-  });
+  const freeBytes = resources.freeBytes + request.encodedBytes;
+  const remedy = countOnly ? undefined : JOIN_IN_BATCHES;
+  checkHostBytes(`A ${how} join of ${left.rows} and ${right.rows} rows`, leastResult, { ...resources, freeBytes }, remedy);
 
   const buildLeft = request.buildSide === 'auto' ? left.tuples <= right.tuples : request.buildSide === 'left';
   const rowsBytes = countOnly ? 0 : joinRowsBytes(expectedRows(how, left.rows, right.rows), rowBytes);
@@ -546,6 +545,7 @@ export function planCrossJoin(
     `${rows < left * right ? `${rows} rows of a` : 'A'} cross join of ${left} and ${right} rows`,
     hostBytes,
     resources,
+    JOIN_IN_BATCHES,
   );
   const join: CrossJoinStep = {
     op: 'crossJoin',

@@ -61,12 +61,25 @@ export function madeBytes(columns: readonly PlannedColumn[], bytesOf: (column: P
   return use.most;
 }
 
-/** Throws ERR_MEMORY_LIMIT, naming the limit, where so much host memory beside what is in use is more than the limit leaves. */
-export function checkHostBytes(what: string, needBytes: number, { memoryLimitBytes, freeBytes }: Resources): void {
+/** What else would do where a join, or a sort, does not fit host memory. */
+export const JOIN_IN_BATCHES = 'joinBatches() gives the rows in record batches, and keeps one side in memory.';
+export const SORT_IN_BATCHES = 'sortBatches() gives the rows in record batches, through temporary files.';
+
+/**
+ * Throws ERR_MEMORY_LIMIT, naming the limit, where so much host memory beside what is in use is more than the limit leaves. `remedy`: a
+ * sentence that says what would do.
+ */
+export function checkHostBytes(
+  what: string,
+  needBytes: number,
+  { memoryLimitBytes, freeBytes }: Resources,
+  remedy?: string,
+): void {
   if (needBytes <= freeBytes) return;
   const limit =
     needBytes > memoryLimitBytes
       ? `memoryLimit is ${formatBytes(memoryLimitBytes)}`
       : `memoryLimit (${formatBytes(memoryLimitBytes)}) leaves ${formatBytes(freeBytes)} for it`;
-  throw new WarpjoinError('ERR_MEMORY_LIMIT', `${what} takes at least ${formatBytes(needBytes)} of host memory but ${limit}.`);
+  const message = `${what} takes at least ${formatBytes(needBytes)} of host memory but ${limit}.`;
+  throw new WarpjoinError('ERR_MEMORY_LIMIT', remedy ? `${message} ${remedy}` : message);
 }

@@ -4,7 +4,7 @@ import type { SortAlgorithm, SortAlgorithmChoice } from '../options.js';
 import { COSTS, estimate, gatherEstimate, gpuPassSeconds, milliseconds } from './costs.js';
 import { onBestSet, transferSpeeds } from './device-set.js';
 import { type GatherDeviceBytes, gatherStep } from './gather.js';
-import { checkHostBytes, columnBlocks, HostUse, hostBlock, hostBlocks } from './memory.js';
+import { checkHostBytes, columnBlocks, HostUse, hostBlock, hostBlocks, SORT_IN_BATCHES } from './memory.js';
 import type { Work } from './placement.js';
 import {
   attempt,
@@ -229,7 +229,8 @@ function stepsOf(sorting: Sorting, algorithm: SortAlgorithm, devicesReason: stri
   const spills = algorithm === 'sample' && ends.length > 1 && resources.sortSpills(tuples, largest, ordinals);
   const ways = [merged, ...(spills ? [{ steps: [sort(true)], hostBytes: spilling }] : [])];
   const fitting = ways.filter(({ hostBytes }) => hostBytes <= resources.freeBytes);
-  if (fitting.length === 0) checkHostBytes(`Sorting ${tuples} tuples`, Math.min(...ways.map((way) => way.hostBytes)), resources);
+  if (fitting.length === 0)
+    checkHostBytes(`Sorting ${tuples} tuples`, Math.min(...ways.map((way) => way.hostBytes)), resources, SORT_IN_BATCHES);
   const best = fitting.reduce((best, way) => (milliseconds(way.steps) < milliseconds(best.steps) ? way : best));
   return { steps: best.steps, algorithm, chunksets: ends.length, hostBytes: best.hostBytes, deviceBytes };
 }
@@ -264,7 +265,7 @@ function chunksetsThatFit(sorting: Sorting, algorithm: SortAlgorithm): Chunksets
     const merging = Math.max(sorted, heldBytes + runs + scratch);
     return { ends, largest, deviceBytes: onDevice, sorting: sorted, merging, spilling: heldBytes + 2 * run };
   };
-  checkHostBytes(`Sorting ${tuples} tuples`, heldBytes + flipped + run, resources);
+  checkHostBytes(`Sorting ${tuples} tuples`, heldBytes + flipped + run, resources, SORT_IN_BATCHES);
   const budget = deviceBudget(resources, heldBytes + flipped + run);
   let chunksets = cut(chunksetEnds(tuples, budget, bytesOf, resources));
   // Blocks are rounded up: one chunkset more may be what lets them fit.
@@ -401,7 +402,7 @@ export function planSort(
     ? copySteps(request, resources)
     : sortSteps(request, null, request.algorithm, 0, deviceBytes, resources, request.flips);
   const hostBytes = Math.max(sorted.hostBytes, columnsHostBytes(request, rows));
-  checkHostBytes(`Sorting ${tuples} rows`, hostBytes, resources);
+  checkHostBytes(`Sorting ${tuples} rows`, hostBytes, resources, SORT_IN_BATCHES);
   const steps: SortPlan['steps'] = [...sorted.steps];
   if (request.refine) {
     steps.push({

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { Decimal, Float32, Float64, type Table, tableFromIPC, Utf8, vectorFromArray } from 'apache-arrow';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { parseCommandLine } from '../../lib/cli/arguments.js';
 import { joinOperation, uniqueOperation } from '../../lib/cli/operations.js';
 import { describeRows, targetOf } from '../../lib/cli/output.js';
@@ -263,6 +263,21 @@ it('shows on a terminal how far it has read', async () => {
   line.clear();
   expect(shown).toMatch(/█+░+ +\d+ % {2}reading /);
   expect(shown.endsWith('\r\x1b[2K')).toBe(true);
+  shown = '';
+  const now = vi.spyOn(performance, 'now').mockReturnValue(1000);
+  const long = progressLine(terminal, false);
+  long.show('sort x', 0);
+  for (const [time, fraction, text] of [
+    [2500, 0.5, '█ 50 %  sort x'],
+    [4000, 0.04, '4 %  sort x'],
+    [11_000, 0.25, '25 %  30 s left, sort x'],
+    [41_000, 0.1, '10 %  6 min left, sort x'],
+  ] as const) {
+    now.mockReturnValue(time);
+    long.show('sort x', fraction);
+    expect(shown.replaceAll('░', '').replaceAll(/█ +/g, '█ ')).toContain(text.replace('█ ', ''));
+  }
+  now.mockRestore();
   shown = '';
   progressLine(terminal, true).show('reading x', 0.5);
   expect(shown).toBe('');

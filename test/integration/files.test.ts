@@ -15,14 +15,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import * as zlib from 'node:zlib';
-import { Float32, type Table, tableToIPC, vectorFromArray } from 'apache-arrow';
+import { Float32, Table, tableToIPC, vectorFromArray } from 'apache-arrow';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { WarpjoinError } from '../../lib/errors.js';
 import { fromColumns, fromRows, toRows } from '../../lib/index.js';
 import { readArrow, scanArrow } from '../../lib/io/arrow.js';
 import { type CastType, castColumns, castTypeOf } from '../../lib/io/cast.js';
 import { expandBraces, expandInput, namePattern } from '../../lib/io/globs.js';
-import { type ReadOptions, readTable, scanFiles, writeTable } from '../../lib/io/index.js';
+import { type ReadOptions, type ReadProgress, readTable, scanFiles, writeTable } from '../../lib/io/index.js';
 import type { ByteSource } from '../../lib/io/source.js';
 import { spooled } from '../../lib/io/spool.js';
 import { temporaryFolder } from '../../lib/io/temporary.js';
@@ -203,6 +203,19 @@ describe('formats and compression', () => {
       for (const fraction of seen) expect(fraction).toBeGreaterThan(0);
       expect(Math.max(...(seen as number[]))).toBe(1);
     }
+  });
+
+  it.each(['long.arrow', 'long.parquet', 'long.ndjson'])('says how far it has scanned %s', async (name) => {
+    const ids = fromColumns({ id: Float64Array.from({ length: 400_000 }, (_, row) => row) });
+    const parts = [0, 1, 2, 3].flatMap((part) => ids.slice(part * 100_000, (part + 1) * 100_000).batches);
+    await writeTable(new Table(parts), at(name));
+    const seen: number[] = [];
+    const onProgress = ({ fraction }: ReadProgress) => seen.push(fraction!);
+    for await (const _ of scanFiles(at(name), { onProgress }));
+    expect(seen.length).toBeGreaterThan(1);
+    expect(seen).toEqual([...seen].sort((a, b) => a - b));
+    expect(seen[0]).toBeGreaterThan(0);
+    expect(seen.at(-1)).toBeGreaterThan(0.9);
   });
 });
 

@@ -62,7 +62,7 @@ describe('parquet files of several row groups', () => {
 
   it('are scanned batch by batch', async () => {
     let seen = 0;
-    for await (const batch of scanParquet(path, undefined, { columns: ['id'] }, { batchRows: group })) {
+    for await (const batch of scanParquet(path, undefined, undefined, { columns: ['id'] }, { batchRows: group })) {
       expect([batch.numCols, batch.numRows <= group]).toEqual([1, true]);
       seen += batch.numRows;
       if (seen > rows / 2) break;
