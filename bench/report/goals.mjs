@@ -182,7 +182,7 @@ const GOALS = [
   ],
   ...[
     ['joinCount', 20],
-    ['join', 12],
+    ['join', 24],
   ].map(([call, limit]) => [
     'table-join',
     `\`${call}()\` of tables, beside DuckDB`,
