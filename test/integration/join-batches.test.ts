@@ -1,7 +1,9 @@
 /** joinBatches(): the build side in memory, the probe side as it comes. */
 import * as arrow from 'apache-arrow';
 import { describe, expect, test } from 'vitest';
-import { type JoinKind, joinBatches } from '../../lib/index.js';
+import type { WarpjoinError } from '../../lib/errors.js';
+import { type BatchStream, type JoinKind, joinBatches } from '../../lib/index.js';
+import { collectGarbage } from '../../lib/operators/reclaim.js';
 import { DEVICE_COUNTS, describeDevices, inspectedEngine, testEngine } from '../support/engines.js';
 import { failure, random, rows, unordered } from '../support/tables.js';
 
@@ -117,5 +119,124 @@ describe('bad input', () => {
     const error = await failure((async () => read(joinBatches(left, right, options as never)))());
     expect(error.message).toMatch(message);
     expect(error).toMatchObject({ code });
+  });
+});
+
+describe('whatever ends it', () => {
+  const [many, build] = [keyed(40_000, 3000, 5, 'l'), keyed(2000, 3000, 6, 'r')];
+
+  /** A source that says whether it was ended. */
+  class Watched implements AsyncIterable<arrow.RecordBatch> {
+    ended = false;
+
+    constructor(
+      private readonly of: arrow.Table,
+      private readonly then?: () => Promise<never>,
+    ) {}
+
+    async *[Symbol.asyncIterator]() {
+      try {
+        for (const part of cut(this.of, 500)) yield* part.batches;
+        await this.then?.();
+      } finally {
+        this.ended = true;
+      }
+    }
+  }
+
+  const enough = new Error('enough');
+  const ways: Record<string, (joined: BatchStream, controller: AbortController) => Promise<void>> = {
+    'its end': async (joined) => void (await read(joined)),
+    'a break': async (joined) => {
+      for await (const _ of joined) break;
+    },
+    'disposal before it is read': (joined) => joined[Symbol.asyncDispose](),
+    'disposal in the middle': async (joined) => {
+      await joined[Symbol.asyncIterator]().next();
+      await joined[Symbol.asyncDispose]();
+    },
+    'an abort while the build side is read': async (joined, controller) => {
+      const next = joined[Symbol.asyncIterator]().next();
+      await expect.poll(() => joined.stats.inputRows, { interval: 1 }).toBeGreaterThan(0);
+      controller.abort(enough);
+      await expect(next).rejects.toBe(enough);
+    },
+    'an abort while the probe side comes': async (joined, controller) => {
+      const iterator = joined[Symbol.asyncIterator]();
+      for (let batch = 0; batch < 5; batch++) await iterator.next();
+      const next = iterator.next();
+      controller.abort(enough);
+      await expect(next).rejects.toBe(enough);
+    },
+    'too little memory': async (joined) => {
+      expect(await failure(read(joined))).toMatchObject({ code: 'ERR_MEMORY_LIMIT' });
+    },
+  };
+
+  test.each(Object.keys(ways).flatMap((way) => (['full', 'anti'] as const).map((how) => [way, how] as const)))(
+    '%s leaves nothing of a %s join',
+    async (way, how) => {
+      const { engine, inner } = inspectedEngine(SOME, { memoryLimit: way.includes('memory') ? '40KiB' : '64MiB', threads: 2 });
+      const controller = new AbortController();
+      const [probe, first] = [new Watched(many), new Watched(build)];
+      const joined = engine.joinBatches(probe, first, { on: 'k', how, batchRows: 100, signal: controller.signal });
+      await ways[way]!(joined, controller);
+      await expect.poll(() => collectGarbage(() => inner.memory().usedBytes)).toBe(0);
+      if (!way.includes('before')) await expect.poll(() => first.ended).toBe(true);
+      if (way.includes('probe') || way.includes('middle') || way === 'a break') await expect.poll(() => probe.ended).toBe(true);
+      const few = await read(engine.joinBatches([left.slice(0, 50)], [right.slice(0, 9)], { on: 'k', how: 'semi' }));
+      expect(few.numRows).toBe((await engine.join(left.slice(0, 50), right.slice(0, 9), { on: 'k', how: 'semi' })).numRows);
+      await engine.dispose();
+    },
+  );
+
+  test.each(['left', 'right'] as const)('a %s side that fails ends the other one', async (side) => {
+    const failing = new Watched(build, () => Promise.reject(new Error('no more')));
+    const other = new Watched(many);
+    const [one, two] = side === 'left' ? [failing, other] : [other, failing];
+    const error = await failure(read(joinBatches(one, two, { on: 'k' })));
+    expect(error).toMatchObject({ code: 'ERR_INVALID_TABLE', message: expect.stringMatching(/no more/) });
+    expect(failing.ended).toBe(true);
+    expect(other.ended).toBe(side === 'left'); // the right side is read first
+  });
+
+  test('the n-th allocation fails, for each n', async () => {
+    const { engine, inner } = inspectedEngine(SOME, { memoryLimit: '64MiB', threads: 2 });
+    const [one, other] = [many.slice(0, 3000), build.slice(0, 1000)];
+    const options = { on: 'k', how: 'full' } as const;
+    const expected = unordered(rows(await engine.join(one, other, options)));
+    let failures = 0;
+    const fail = async (n: number) => {
+      inner.failAllocation('memory', n);
+      const found = await read(engine.joinBatches(later(cut(one, 500)), later(cut(other, 500)), options)).catch(
+        (error: unknown) => error as WarpjoinError,
+      );
+      inner.failAllocation('memory', 0);
+      // A part that fails is joined in halves.
+      if (found instanceof arrow.Table) expect(unordered(rows(found))).toEqual(expected);
+      else expect(found).toMatchObject({ code: 'ERR_MEMORY_LIMIT' });
+      failures += found instanceof arrow.Table ? 0 : 1;
+    };
+    for (let n = 1; n < 150; n += n < 40 ? 1 : 11) await fail(n);
+    expect(failures).toBeGreaterThan(0);
+    await expect.poll(() => collectGarbage(() => inner.memory().usedBytes)).toBe(0);
+    await engine.dispose();
+  });
+
+  test('reading twice, and an engine that is disposed', async () => {
+    const engine = await testEngine(1, { memoryLimit: '64MiB' });
+    const joined = engine.joinBatches([left], [right], { on: 'k' });
+    await read(joined);
+    expect(await failure(read(joined))).toMatchObject({
+      code: 'ERR_OPTION',
+      message: expect.stringMatching(/have not been read/),
+    });
+    const iterator = engine.joinBatches(later(cut(many, 100)), [right], { on: 'k' })[Symbol.asyncIterator]();
+    await iterator.next();
+    await engine.dispose();
+    const rest = async () => {
+      while (!(await iterator.next()).done);
+    };
+    expect(await failure(rest())).toMatchObject({ code: 'ERR_OPTION', message: expect.stringMatching(/disposed/) });
   });
 });
