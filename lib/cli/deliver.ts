@@ -161,7 +161,11 @@ async function deliverWhole(
 async function bytesThatCome({ context: { options }, operation, inputs }: Delivery): Promise<number[] | null> {
   if (!operation.comes || options.has('trace')) return null;
   const bytes: number[] = [];
-  for (const input of inputs) bytes.push((await input.estimatedBytes()) ?? 0);
+  for (const input of inputs) {
+    const estimated = await input.estimatedBytes();
+    if (estimated === undefined) return null;
+    bytes.push(estimated);
+  }
   const limit = options.text('memory-limit');
   const most = limit ? resolveSize(parseSize(limit)!, physicalMemory()) : defaultMemoryLimit();
   return bytes.reduce((sum, each) => sum + each, 0) > WHOLE_SHARE * most ? bytes : null;
