@@ -1,8 +1,7 @@
-/** Engines: devices, memory limits and the queue of calls. */
+/** Engines: devices, memory limits and the calls that share them. */
 import { statfsSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { setImmediate } from 'node:timers/promises';
-import { type Signal, untilAborted } from './abort.js';
 import type { KeyArray } from './columns/input.js';
 import type { RowNumbers } from './columns/result.js';
 import { WarpjoinError } from './errors.js';
@@ -34,6 +33,7 @@ import {
 } from './options.js';
 import { expected, parse } from './schema.js';
 import { resolveSize } from './sizes.js';
+import { Lanes, Turns } from './turns.js';
 import type {
   BatchesInput,
   BatchesJoinedAs,
@@ -90,37 +90,21 @@ function temporaryPlace({ tempDirectory, maxTempDirectorySize }: EngineSettings)
   return new TemporaryPlace(tempDirectory, resolveSize(maxTempDirectorySize, 'share' in maxTempDirectorySize ? free() : 0));
 }
 
-/** Runs tasks one after the other, so that the memory limits hold for all of them together. */
-class Queue {
-  #last: Promise<unknown> = Promise.resolve();
-
-  async run<T>(signal: Signal | undefined, task: () => Promise<T>): Promise<T> {
-    const before = this.#last;
-    let leave!: () => void;
-    this.#last = new Promise<void>((resolve) => {
-      leave = resolve;
-    }).then(() => before);
-    try {
-      await (signal ? untilAborted(before, signal) : before);
-      return await task();
-    } finally {
-      leave();
-    }
-  }
-}
-
-const make = (addon: NativeAddon, config: NativeEngineConfig, memoryOf?: NativeEngine): NativeEngine =>
-  translated(() => (memoryOf ? new addon.Engine(config, memoryOf) : new addon.Engine(config)));
+/** Calls that run at once on the processor: at least, so that small ones don't wait behind a large one, and at most. */
+const LEAST_LANES = 4;
+const MOST_LANES = 16;
 
 /**
- * Devices and memory that joins and sorts run on. Calls on one engine run one after the other; results stay valid after
- * the engine is gone. Make one with createEngine().
+ * Devices and memory that joins and sorts run on. Calls on one engine share them: on the processor several run at once, on GPUs one
+ * after the other. Results stay valid after the engine is gone. Make one with createEngine().
  */
 export class Engine implements AsyncDisposable {
   readonly #core: BatchesCore;
   readonly #native: NativeEngine;
-  #processor: NativeEngine | undefined;
-  readonly #queue = new Queue();
+  readonly #lanes: Lanes;
+  /** Of the processor, where the lanes have GPUs. */
+  readonly #processorLanes: Lanes | undefined;
+  readonly #turns = new Turns();
   /** Whether the memory limit is still to be set at the first call, by what the process holds then. */
   #hasDefaultLimit: boolean;
   #disposal: Promise<void> | undefined;
@@ -141,21 +125,30 @@ export class Engine implements AsyncDisposable {
         deviceMemoryLimitBytes: settings.deviceMemoryLimit ? resolveSize(settings.deviceMemoryLimit, deviceBytes) : 0,
       };
     };
-    this.#native = make(addon, config(gpus));
+    let first: NativeEngine | undefined;
+    const lanesOf = (gpus: DeviceDescription[], most: number): Lanes =>
+      new Lanes(() => {
+        const made = translated(() => (first ? new addon.Engine(config(gpus), first) : new addon.Engine(config(gpus))));
+        first ??= made;
+        return made;
+      }, most);
+    const onHost = Math.min(Math.max(threads, LEAST_LANES), MOST_LANES);
+    this.#lanes = lanesOf(gpus, gpus.length > 0 ? 1 : onHost);
+    this.#native = this.#lanes.first;
+    const processor = auto && gpus.length > 0 ? lanesOf([], onHost) : undefined;
+    this.#processorLanes = processor;
     const onProcessor = (deviceReason: string): EngineCore => {
-      this.#processor ??= make(addon, config([]), this.#native);
-      const native = this.#processor;
-      return { ...this.#core, native, threads: native.threads(), tables: new Tables(), deviceReason, onProcessor: null };
+      const native = processor!.first;
+      return { ...this.#core, ...this.#entering(processor!), native, tables: new Tables(), deviceReason, onProcessor: null };
     };
     this.#core = {
+      ...this.#entering(this.#lanes),
       native: this.#native,
       threads: this.#native.threads(),
       deviceReason: reason,
-      onProcessor: auto && gpus.length > 0 ? onProcessor : null,
+      onProcessor: processor ? onProcessor : null,
       links: new Links(this.#native, addon.backend),
       givesArrays: false,
-      enqueue: (signal, task) => this.#enqueue(signal, task),
-      after: (task) => this.#queue.run(undefined, task),
       tables: new Tables(),
       temporary: temporaryPlace(settings),
       async free(buffers) {
@@ -165,11 +158,17 @@ export class Engine implements AsyncDisposable {
     };
   }
 
-  async #enqueue<T>(signal: Signal | undefined, task: () => Promise<T>): Promise<T> {
-    if (this.#disposal) throw new WarpjoinError('ERR_OPTION', 'Expected an engine in use but received one that was disposed.');
-    if (this.#hasDefaultLimit) this.#native.setMemoryLimit(defaultMemoryLimit());
-    this.#hasDefaultLimit = false;
-    return this.#queue.run(signal, task);
+  #entering(lanes: Lanes): Pick<EngineCore, 'enqueue' | 'after'> {
+    return {
+      enqueue: async (when, signal, task) => {
+        if (this.#disposal)
+          throw new WarpjoinError('ERR_OPTION', 'Expected an engine in use but received one that was disposed.');
+        if (this.#hasDefaultLimit) this.#native.setMemoryLimit(defaultMemoryLimit());
+        this.#hasDefaultLimit = false;
+        return this.#turns.run(lanes, when, signal, task);
+      },
+      after: (task) => this.#turns.run(lanes, 'alone, last', undefined, task),
+    };
   }
 
   /**
@@ -438,10 +437,10 @@ export class Engine implements AsyncDisposable {
    * the process ends.
    */
   dispose(): Promise<void> {
-    this.#disposal ??= this.#queue.run(undefined, async () => {
+    this.#disposal ??= this.#core.after(async () => {
       this.#core.tables.close();
-      await this.#processor?.dispose();
-      await this.#native.dispose();
+      await this.#processorLanes?.dispose();
+      await this.#lanes.dispose();
     });
     return this.#disposal;
   }

@@ -580,10 +580,10 @@ export interface NativeAddon extends FileClasses {
   detach(buffers: ArrayBuffer[]): void;
   /** For tests: the system refuses threads n to n + count - 1 of those that the addon starts from now on; n = 0 ends that. */
   failThreads(n: number, count: number): void;
-  /** With `memoryOf` it allocates host memory from another engine's, within its limit. */
+  /** `beside`: an engine whose host memory, with its limit, and threads it shares. */
   Engine: new (
     config: NativeEngineConfig,
-    memoryOf?: NativeEngine,
+    beside?: NativeEngine,
   ) => NativeEngine;
 }
 

@@ -14,12 +14,14 @@ import { type Work, whyProcessor } from '../plan/placement.js';
 import { attempt as attemptPlan, deviceChoices, type Plan, type Resources, type Step } from '../plan/plan.js';
 import { formatBytes } from '../sizes.js';
 import { type Keep, type Traced, type TracedStep, tracing } from '../trace.js';
+import type { Turn, When } from '../turns.js';
 import type { Stats } from '../types.js';
 import type { Tables } from './load.js';
 import { reclaim } from './reclaim.js';
 
 /** What operators need of an engine. */
 export interface EngineCore {
+  /** The devices, and the memory that all calls share. Calls run on that of their turn, which is like it. */
   readonly native: NativeEngine;
   readonly threads: number;
   /** Why the devices are what they are. */
@@ -31,8 +33,8 @@ export interface EngineCore {
   readonly givesArrays: boolean;
   /** Bytes of a buffer of a result at most, but for one value that is longer. Unset: 1 GiB. */
   readonly maxBufferBytes?: number;
-  /** Runs `task` when all calls before it have ended; rejects at once if `signal` aborts while it waits. */
-  enqueue<T>(signal: Signal | undefined, task: () => Promise<T>): Promise<T>;
+  /** Runs `task` in its turn; rejects at once if `signal` aborts while it waits. */
+  enqueue<T>(when: When, signal: Signal | undefined, task: (turn: Turn) => Promise<T>): Promise<T>;
   /** Runs `task` when all calls before it have ended, of an engine that was disposed, too. */
   after<T>(task: () => Promise<T>): Promise<T>;
   readonly tables: Tables;
@@ -121,6 +123,7 @@ export class Call {
   readonly job: NativeJob;
   readonly #running: Running;
   readonly core: EngineCore;
+  readonly #turn: Turn;
   readonly #shortage: Shortage | null;
   readonly #handles = new Set<Releasable>();
   readonly #buffers = new HeldBuffers();
@@ -133,12 +136,14 @@ export class Call {
   #planMilliseconds = 0;
   #callbackError: { error: unknown } | undefined;
 
-  constructor(core: EngineCore, running: Running, shortage: Shortage | null) {
+  constructor(core: EngineCore, turn: Turn, running: Running, shortage: Shortage | null) {
     this.core = core;
+    this.#turn = turn;
     this.#running = running;
     this.#shortage = shortage;
-    core.native.resetPeaks();
-    this.job = core.native.createJob(core.givesArrays ? MAX_ARRAY_BYTES : core.maxBufferBytes, running.trace !== undefined);
+    if (!turn.isShared) turn.native.resetPeaks();
+    const maxBufferBytes = core.givesArrays ? MAX_ARRAY_BYTES : core.maxBufferBytes;
+    this.job = turn.native.createJob(maxBufferBytes, running.trace !== undefined);
     this.#jobBegan = this.#sinceStart();
   }
 
@@ -158,7 +163,7 @@ export class Call {
   }
 
   get native(): NativeEngine {
-    return this.core.native;
+    return this.#turn.native;
   }
 
   get tables(): Tables {
@@ -221,13 +226,15 @@ export class Call {
 
   /** From here on the estimates of the plan's steps weigh the progress. */
   follow(plan: Plan): void {
+    this.#turn.promisedBytes = plan.hostBytes;
     this.#planMilliseconds = Math.max(milliseconds(plan.steps), Number.MIN_VALUE);
     this.#progress.base = BEFORE_PLAN;
   }
 
-  /** What there is now: neither what was allocated since the call began nor what loaded tables take is free. */
+  /** What there is now: neither what was allocated since the call began, nor what loaded tables take, nor what other calls will take is free. */
   get resources(): Resources {
-    const { native, threads } = this.core;
+    const { native } = this;
+    const { threads } = this.core;
     const { usedBytes, limitBytes } = native.memory();
     return {
       devices: native.devices().map((device) => ({
@@ -239,7 +246,7 @@ export class Call {
       })),
       threads,
       memoryLimitBytes: limitBytes,
-      freeBytes: Math.max(0, limitBytes - usedBytes),
+      freeBytes: Math.max(0, limitBytes - usedBytes - this.#turn.promisedToOthers),
       sortSpills: (tuples, chunkset, devices) => native.sortSpills(tuples, chunkset, devices),
       mergeScratchBytes: (keyBytes, valueBytes, tuples, runs) => native.mergeScratchBytes(keyBytes, valueBytes, tuples, runs),
       links: null,
@@ -371,32 +378,45 @@ export function placed(core: EngineCore, work: Work | null): EngineCore {
 }
 
 /**
- * Runs `body` as one call of the engine, after those before it. Rejects with the signal's reason once aborted, with what
- * a progress callback throws, and else with a WarpjoinError; whatever happens, all handles are released. Where host memory
- * is short it runs a second time, if results that nobody holds any more were in the way; where device memory is short it is
- * planned anew, with what is left.
+ * Runs `body` as one call of the engine, in its turn. Rejects with the signal's reason once aborted, with what a progress callback
+ * throws, and else with a WarpjoinError; whatever happens, all handles are released. Where host memory is short beside other calls it
+ * runs again alone; and again, if results that nobody holds any more were in the way. Where device memory is short it is planned anew,
+ * with what is left.
  */
 export async function runCall<T>(core: EngineCore, running: Running, body: (call: Call) => Promise<T>): Promise<T> {
-  running.signal?.throwIfAborted();
-  return tracing(running.trace, (keep) =>
-    core.enqueue(running.signal, async () => {
-      const run = () => withLessDeviceMemory(core, running, body, keep);
-      let { usedBytes: heldBytes } = core.native.memory();
+  const { signal, trace } = running;
+  signal?.throwIfAborted();
+  return tracing(trace, async (keep) => {
+    const inTurn = (turn: Turn) => reclaiming(turn, signal, () => withLessDeviceMemory(core, turn, running, body, keep));
+    const made = await core.enqueue('beside others', signal, async (turn) => {
       try {
-        return await run();
+        return { result: await inTurn(turn) };
       } catch (error) {
-        if (!isShort(error)) throw error;
-        if (!(await reclaim(core.native, heldBytes))) throw namingHeld(heldBytes, error);
+        if (turn.isShared && isShort(error)) return null;
+        throw error;
       }
-      running.signal?.throwIfAborted();
-      heldBytes = core.native.memory().usedBytes;
-      try {
-        return await run();
-      } catch (error) {
-        throw isShort(error) ? namingHeld(heldBytes, error) : error;
-      }
-    }),
-  );
+    });
+    return made ? made.result : core.enqueue('alone, next', signal, inTurn);
+  });
+}
+
+/** Runs a call a second time where host memory is short, if results that nobody holds any more were in the way. */
+async function reclaiming<T>(turn: Turn, signal: Signal | undefined, run: () => Promise<T>): Promise<T> {
+  const { native } = turn;
+  let { usedBytes: heldBytes } = native.memory();
+  try {
+    return await run();
+  } catch (error) {
+    if (turn.isShared || !isShort(error)) throw error;
+    if (!(await reclaim(native, heldBytes))) throw namingHeld(heldBytes, error);
+  }
+  signal?.throwIfAborted();
+  heldBytes = native.memory().usedBytes;
+  try {
+    return await run();
+  } catch (error) {
+    throw isShort(error) ? namingHeld(heldBytes, error) : error;
+  }
 }
 
 /** Whether a call failed for want of host memory. */
@@ -414,6 +434,7 @@ function namingHeld(heldBytes: number, error: WarpjoinError): WarpjoinError {
 
 async function withLessDeviceMemory<T>(
   core: EngineCore,
+  turn: Turn,
   running: Running,
   body: (call: Call) => Promise<T>,
   keep: Keep,
@@ -421,11 +442,11 @@ async function withLessDeviceMemory<T>(
   let shortage: Shortage | null = null;
   for (let replans = 0; ; replans++) {
     try {
-      return await attempt(core, running, body, shortage, keep);
+      return await attempt(core, turn, running, body, shortage, keep);
     } catch (error) {
       // What planning throws has no cause: there is no plan that takes so little.
       if (shortage && error instanceof WarpjoinError && error.cause === undefined) throw shortage.error;
-      const found = shortageOf(error, core.native.devices());
+      const found = shortageOf(error, turn.native.devices());
       if (!found || replans === MOST_REPLANS) throw error;
       shortage = found;
     }
@@ -435,13 +456,14 @@ async function withLessDeviceMemory<T>(
 
 async function attempt<T>(
   core: EngineCore,
+  turn: Turn,
   running: Running,
   body: (call: Call) => Promise<T>,
   shortage: Shortage | null,
   keep: Keep,
 ): Promise<T> {
   const { signal, onProgress } = running;
-  const call = new Call(core, running, shortage);
+  const call = new Call(core, turn, running, shortage);
   let succeeded = false;
   const abort = (): void => call.job.cancel();
   const timer = onProgress ? setInterval(() => call.reportProgress(false), PROGRESS_INTERVAL_MS).unref() : undefined;

@@ -73,7 +73,7 @@ class Sorting implements AsyncDisposable {
       await this.core.temporary.check();
       const { core, settings } = this;
       // As the first call of an engine, this sets its limit.
-      const freeBytes = await core.enqueue(settings.signal, () => new FreeMemory(core.native).bytes());
+      const freeBytes = await core.enqueue('beside others', settings.signal, () => new FreeMemory(core.native).bytes());
       this.#partBytes = Math.max(1, Math.floor(PART_SHARE * freeBytes));
       this.#runs = new RunStack(this.core, this.#partBytes, this.stats);
       let first = true;

@@ -112,7 +112,7 @@ Napi::Value EngineWrap::construct(const Napi::CallbackInfo& info) {
   native.device_memory_limit_bytes = to_count(config.Get("deviceMemoryLimitBytes"), "config.deviceMemoryLimitBytes");
   if (!config.Get("hashBits").IsUndefined())
     native.hash_bits = static_cast<unsigned>(to_count(config.Get("hashBits"), "config.hashBits", 0, 64));
-  if (!info[1].IsUndefined()) native.memory = from_handle<EngineWrap>(info[1])->engine().memory;
+  if (!info[1].IsUndefined()) native.beside = &from_handle<EngineWrap>(info[1])->engine();
   auto made = std::make_unique<detail::BoxOf<EngineWrap>>(std::make_shared<EngineWrap>(info.Env(), native));
   detail::wrap(info.This().As<Napi::Object>(), std::move(made));
   return info.This();

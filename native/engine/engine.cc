@@ -14,6 +14,10 @@ namespace {
 constexpr unsigned kTransferThreads = 16;  // for each device
 constexpr size_t kRingBytes = size_t{256} << 20, kMostBlock = size_t{8} << 20;
 
+std::shared_ptr<ThreadPool> make_pool(unsigned threads) {
+  return std::make_shared<ThreadPool>(threads ? threads : std::max(1u, std::thread::hardware_concurrency()));
+}
+
 unsigned transfer_threads_for(const ThreadPool& pool, size_t devices) {
   return static_cast<unsigned>(std::clamp<size_t>(kTransferThreads * devices, 1, pool.threads()));
 }
@@ -27,8 +31,9 @@ size_t block_bytes(const EngineConfig& config, const ThreadPool& pool) {
 }  // namespace
 
 Engine::Engine(const EngineConfig& config)
-    : memory(config.memory ? config.memory : HostMemory::create(config.memory_limit_bytes)),
-      pool(config.threads ? config.threads : std::max(1u, std::thread::hardware_concurrency())),
+    : memory(config.beside ? config.beside->memory : HostMemory::create(config.memory_limit_bytes)),
+      threads(config.beside ? config.beside->threads : make_pool(config.threads)),
+      pool(*threads),
       pinned(memory, pool, block_bytes(config, pool)),
       text_hash(BytesHash::seeded_at_random(config.hash_bits)) {
   for (int i = 0; i < config.host_devices; ++i) {

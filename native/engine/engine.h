@@ -16,13 +16,15 @@ namespace warpjoin {
 /// What a transfer of some size moves at least at a time through pinned memory to the host.
 inline constexpr size_t kLeastTransferBlock = size_t{2} << 20;
 
+struct Engine;
+
 struct EngineConfig {
-  unsigned threads = 0;                     ///< host threads; 0: one a core
-  int host_devices = 1;                     ///< how many host devices to show; 0 where GPUs are used
-  std::vector<int> gpus;                    ///< ordinals of the GPUs to use
-  size_t memory_limit_bytes = 0;            ///< host memory, hard
-  std::shared_ptr<HostMemory> memory = {};  ///< of another engine, to work within its limit; null: one of its own
-  size_t device_memory_limit_bytes = 0;     ///< each device, hard; 0: 80 % of the device's memory (host: the host limit)
+  unsigned threads = 0;                  ///< host threads; 0: one a core
+  int host_devices = 1;                  ///< how many host devices to show; 0 where GPUs are used
+  std::vector<int> gpus;                 ///< ordinals of the GPUs to use
+  size_t memory_limit_bytes = 0;         ///< host memory, hard
+  const Engine* beside = nullptr;        ///< the engine whose host memory and threads are shared; null: those of its own
+  size_t device_memory_limit_bytes = 0;  ///< each device, hard; 0: 80 % of the device's memory (host: the host limit)
   /// What a transfer moves at most at a time through pinned memory to the host; half of it to the devices. 0: what makes
   /// 256 MiB of two buffers for each of its threads, 2 to 8 MiB. Each block costs its link some microseconds. But on the way
   /// there all buffers should stay in the last-level cache, which the copy engines read: with twice as much a quarter of the
@@ -34,8 +36,9 @@ struct EngineConfig {
 struct Engine : std::enable_shared_from_this<Engine> {
   explicit Engine(const EngineConfig& config);
 
-  std::shared_ptr<HostMemory> memory;
-  ThreadPool pool;
+  const std::shared_ptr<HostMemory> memory;
+  const std::shared_ptr<ThreadPool> threads;  ///< of all engines that share them
+  ThreadPool& pool;
   std::vector<std::unique_ptr<Device>> devices;
   Topology topology;
   PinnedPool pinned;

@@ -291,8 +291,8 @@ test("device 'auto' runs small calls on the processor, within the memory of the 
       if (name === 'gpus')
         return () => [{ ...made[0]?.devices()[0], ordinal: 0, memoryBytes: 2 ** 30, architecture: '', failure: null }];
       if (name !== 'Engine') return Reflect.get(target, name);
-      return function Spied(config: NativeEngineConfig, memoryOf?: NativeEngine) {
-        made.push(memoryOf ? new addon.Engine(config, memoryOf) : new addon.Engine({ ...config, gpus: [], hostDevices: 2 }));
+      return function Spied(config: NativeEngineConfig, beside?: NativeEngine) {
+        made.push(beside ? new addon.Engine(config, beside) : new addon.Engine({ ...config, gpus: [], hostDevices: 2 }));
         return made.at(-1);
       };
     },

@@ -69,8 +69,10 @@ export function inspectedEngine(
   const spy = new Proxy(addon, {
     get(target, name) {
       if (name !== 'Engine') return Reflect.get(target, name);
-      return function Spied(config: NativeEngineConfig) {
-        inner = new addon.Engine({ ...config, ...more });
+      return function Spied(config: NativeEngineConfig, beside?: NativeEngine) {
+        const own = { ...config, ...more };
+        if (beside) return new addon.Engine(own, beside); // for a call at the same time as others
+        inner = new addon.Engine(own);
         return inner;
       };
     },

@@ -370,8 +370,8 @@ export interface FakeAddon extends NativeAddon {
   settings: FakeSettings;
   /** Of the last engine made. */
   config: NativeEngineConfig | null;
-  /** Whose memory the last engine made shares. */
-  memoryOf: NativeEngine | null;
+  /** Whose memory and threads the last engine made shares. */
+  beside: NativeEngine | null;
   /** All that were made. */
   engines: NativeEngine[];
   /** Names of the native steps, in order. */
@@ -396,7 +396,7 @@ export function fakeAddon(settings: Partial<FakeSettings> = {}): FakeAddon {
         failure: addon.failure,
       })),
     config: null,
-    memoryOf: null,
+    beside: null,
     engines: [],
     calls: [],
     failure: null,
@@ -421,8 +421,8 @@ export function fakeAddon(settings: Partial<FakeSettings> = {}): FakeAddon {
       ...settings,
     },
     liveHandles: () => FakeHandle.live.size,
-    Engine: function Engine(config: NativeEngineConfig, memoryOf: NativeEngine | null = null) {
-      Object.assign(addon, { config, memoryOf });
+    Engine: function Engine(config: NativeEngineConfig, beside: NativeEngine | null = null) {
+      Object.assign(addon, { config, beside });
       const engine = fakeEngine(addon, config);
       addon.engines.push(engine);
       return engine;

@@ -331,8 +331,8 @@ describe('abort', () => {
   });
 
   test('while waiting for another call rejects at once, and the others are not disturbed', async () => {
-    const addon = fakeAddon({ stepMilliseconds: 20 });
-    const engine = engineOn(addon);
+    const addon = fakeAddon({ stepMilliseconds: 20, gpus: 1 });
+    const engine = engineOn(addon, { device: 'gpu' });
     const controller = new AbortController();
     const first = engine.joinCount(left, right, { on: 'id' });
     const second = failure(engine.joinCount(left, right, { on: 'id', signal: controller.signal }));
@@ -345,16 +345,94 @@ describe('abort', () => {
   });
 });
 
-test('calls on one engine run one after the other', async () => {
-  const addon = fakeAddon({ stepMilliseconds: 5 });
-  const engine = engineOn(addon);
-  await Promise.all([
-    engine.joinCount(left, right, { on: 'id' }),
-    engine.sort(left, { by: 'a' }),
-    engine.joinCount(left, right, { on: 'id' }),
-  ]);
+describe('calls at the same time', () => {
   const join = ['relation', 'relation', 'joinKeys', 'hashJoin'];
-  expect(addon.calls).toEqual([...join, 'relation', 'sortKeys', 'sortChunksets', 'decodeKeys', ...join]);
+  const short = () => Object.assign(new Error('no room'), { code: 'ERR_MEMORY_LIMIT' });
+
+  test('run one after the other on GPUs', async () => {
+    const addon = fakeAddon({ stepMilliseconds: 5, gpus: 2 });
+    const engine = engineOn(addon, { device: 'gpu' });
+    await Promise.all([
+      engine.joinCount(left, right, { on: 'id' }),
+      engine.sort(left, { by: 'a' }),
+      engine.joinCount(left, right, { on: 'id' }),
+    ]);
+    expect(addon.calls).toEqual([...join, 'relation', 'sortKeys', 'sortChunksets', 'decodeKeys', ...join]);
+    expect(addon.engines).toHaveLength(1);
+  });
+
+  test('run beside each other on the processor, a native engine each', async () => {
+    const addon = fakeAddon({ stepMilliseconds: 5 });
+    const engine = engineOn(addon, { threads: 1 });
+    const counts = Promise.all([1, 2, 3, 4, 5].map(() => engine.joinCount(left, right, { on: 'id' })));
+    await new Promise((resolve) => setTimeout(resolve, 2));
+    expect(addon.calls).toEqual(['relation', 'relation', 'relation', 'relation']);
+    expect(await counts).toEqual([5, 5, 5, 5, 5]);
+    expect(addon.engines).toHaveLength(4);
+    expect(addon.beside).toBe(addon.engines[0]);
+    await engine.dispose();
+    expect(addon.calls.filter((call) => call === 'dispose')).toHaveLength(4);
+  });
+
+  test('on the processor do not wait for those on GPUs', async () => {
+    const { gpuCall, gpuCallEach } = COSTS;
+    const addon = fakeAddon({ stepMilliseconds: 5, gpus: 2 });
+    const engine = engineOn(addon);
+    Object.assign(COSTS, { gpuCall: 0, gpuCallEach: 0 });
+    const order: string[] = [];
+    const large = engine.sort(left, { by: 'a' }).then(({ stats }) => order.push(stats.device));
+    await new Promise((resolve) => setTimeout(resolve, 1));
+    Object.assign(COSTS, { gpuCall, gpuCallEach });
+    const small = engine.joinCount(left, right, { on: 'id' }).then(() => order.push('small'));
+    await Promise.all([large, small]);
+    expect(addon.engines).toHaveLength(2);
+    expect(addon.calls.slice(0, 4)).toEqual(['relation', 'relation', 'sortKeys', 'relation']);
+  });
+
+  test('one that memory is short for beside others runs again, alone', async () => {
+    const addon = fakeAddon({ stepMilliseconds: 5 });
+    const engine = engineOn(addon);
+    let running = 0;
+    let alone = 0;
+    addon.settings.onStep = (name) => {
+      if (name === 'relation') running++;
+      if (name !== 'hashJoin') return;
+      if (addon.liveHandles() > 3) throw short();
+      alone++;
+    };
+    expect(await Promise.all([1, 2, 3].map(() => engine.joinCount(left, right, { on: 'id' })))).toEqual([5, 5, 5]);
+    expect(running).toBeGreaterThan(6);
+    expect(alone).toBe(3);
+    expect(addon.liveHandles()).toBe(0);
+  });
+
+  test('one that does not fit alone rejects, and the others go on', async () => {
+    const addon = fakeAddon({ stepMilliseconds: 5, failing: { step: 'sortKeys', error: short() } });
+    const engine = engineOn(addon);
+    const sorted = failure(engine.sort(left, { by: 'a' }));
+    const counts = await Promise.all([1, 2, 3].map(() => engine.joinCount(left, right, { on: 'id' })));
+    expect(counts).toEqual([5, 5, 5]);
+    expect((await sorted).code).toBe('ERR_MEMORY_LIMIT');
+    expect(addon.calls.filter((call) => call === 'sortKeys')).toHaveLength(2);
+    expect(addon.liveHandles()).toBe(0);
+  });
+
+  test('what others will take is not free: a call whose plan has no room beside them waits', async () => {
+    const sortedOn = async (memoryLimit: number, calls: number): Promise<number> => {
+      const addon = fakeAddon({ stepMilliseconds: 20 });
+      const engine = engineOn(addon, { memoryLimit });
+      const sorts = [engine.sort(left, { by: 'a' })];
+      await new Promise((resolve) => setTimeout(resolve, 10));
+      if (calls === 2) sorts.push(engine.sort(left, { by: 'a' }));
+      for (const sorted of await Promise.all(sorts)) expect(sorted.numRows).toBe(4);
+      return addon.calls.filter((name) => name === 'sortKeys').length;
+    };
+    const fits = (limit: number) => sortedOn(limit, 1).catch(() => null);
+    let limit = 64;
+    while ((await fits(limit)) === null) limit += 64;
+    expect(await sortedOn(limit, 2)).toBe(3);
+    expect(await sortedOn(4 * limit, 2)).toBe(2);
+  });
 });
 
 describe('progress', () => {
@@ -454,7 +532,7 @@ describe('engines', () => {
     const engine = engineOn(addon, { hostDevices: 3 });
     const small = await engine.sort(left, { by: 'a' });
     expect(addon.config).toMatchObject({ hostDevices: 3, gpus: [], memoryLimitBytes: 2 ** 30 });
-    expect(addon.memoryOf?.devices()).toHaveLength(4);
+    expect(addon.beside?.devices()).toHaveLength(4);
     const reason = /^device 'auto': the processor takes 0\.00 ms, GPUs [\d.]+ ms at least$/;
     expect(small.stats).toMatchObject({ device: 'cpu', deviceReason: expect.stringMatching(reason) });
     expect(small.stats.devices.map((device) => device.kind)).toEqual(['host', 'host', 'host']);

@@ -138,7 +138,9 @@ describe('a device that is lost', () => {
     addon.engines[0]!.loseDevice(0);
     const sorted = await Promise.all([sort(ids, { by: 'id' }), joinCount(ids, ids, { on: 'id' }), sort(ids, { by: 'n' })]);
     expect([sorted[0].numRows, sorted[1], sorted[2].numRows]).toEqual([4, 6, 4]);
-    expect(addon.engines.map((engine) => engine.devices().map(({ kind }) => kind))).toEqual([['gpu', 'gpu'], ['host'], ['host']]);
+    // Calls at the same time have a native engine each.
+    const kinds = addon.engines.map((engine) => engine.devices().map(({ kind }) => kind));
+    expect(kinds).toEqual([['gpu', 'gpu'], ['host'], ['host'], ['host'], ['host']]);
     expect(addon.calls.filter((name) => name === 'dispose')).toHaveLength(2); // with its processor
   });
 });
