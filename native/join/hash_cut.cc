@@ -13,7 +13,8 @@ namespace {
 bool asks_build(const JoinRequest& request) { return asks(request, request.build_left); }
 bool asks_probe(const JoinRequest& request) { return asks(request, !request.build_left); }
 
-constexpr uint64_t kWholeRows = 128 << 10;  // build rows that are not partitioned: the third-level cache holds their table
+constexpr uint64_t kWholeRows = 32 << 10;  // build rows that one thread matches as fast as several would
+constexpr uint64_t kReplicatedRows = 128 << 10;
 
 /// How many partition bits leave a partition no more build rows than a device wants of one.
 uint32_t partition_bits_for(uint64_t build_rows, uint64_t partition_rows) {
@@ -43,7 +44,7 @@ bool asks(const JoinRequest& request, bool left) {
 
 bool worth_replicating(uint64_t build_rows, uint64_t probe_rows, size_t devices, bool resident) {
   const uint64_t faster = resident ? 2 : 8;
-  return build_rows <= kWholeRows || build_rows <= (build_rows + probe_rows) / devices / faster;
+  return build_rows <= kReplicatedRows || build_rows <= (build_rows + probe_rows) / devices / faster;
 }
 
 uint32_t bits_of(uint32_t count, const char* what) {
