@@ -25,6 +25,12 @@ export class Part {
     if (reservation) this.#reservations.push(reservation);
   }
 
+  /** Takes out the first batch, which counts no longer. */
+  shift(): arrow.RecordBatch | undefined {
+    this.#reservations.shift()?.release();
+    return this.batches.shift();
+  }
+
   release(): void {
     for (const reservation of this.#reservations.splice(0)) reservation.release();
     this.batches.length = 0;
@@ -34,6 +40,18 @@ export class Part {
 /** The buffers of batches; those of dictionaries are not. */
 export const buffersOf = (batches: readonly arrow.RecordBatch[]): ArrayBuffer[] =>
   batches.flatMap(({ data }) => [...viewsOf(data)].map(({ buffer }) => buffer as ArrayBuffer));
+
+/** Bytes of batches. What several share counts once. */
+export const bytesOf = (batches: readonly arrow.RecordBatch[]): number => {
+  const part = new Part();
+  return batches.reduce((bytes, batch) => bytes + part.count(batch), 0);
+};
+
+/** The error, where it says that memory is short. */
+export function orShort(error: unknown): Error {
+  if (isMemoryLimit(error)) return error as Error;
+  throw error;
+}
 
 /** null in place of an error that says that memory is short. */
 export function nullIfShort(error: unknown): null {

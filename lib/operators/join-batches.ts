@@ -1,6 +1,6 @@
 /**
  * Joins of record batches as they come: the build side is read first and stays in memory; parts of the probe side are joined with it
- * one after the other, as tables are.
+ * one after the other, as tables are. Where the build side has no room there, both are sorted through temporary files (sorted-join.ts).
  */
 import type * as arrow from 'apache-arrow';
 import type { ForeignTable } from '../columns/input.js';
@@ -10,16 +10,23 @@ import { WarpjoinError } from '../errors.js';
 import type { Side } from '../native.js';
 import { type JoinBatchesSettings, type JoinKind, joinBatchesSettings } from '../options.js';
 import { quote } from '../suggest.js';
-import { buffersOf, halvesOf, nullIfShort, Part } from './batch-part.js';
+import { buffersOf, halvesOf, orShort, Part } from './batch-part.js';
 import { type BatchSource, batchSource } from './batch-source.js';
 import { type BatchesCore, type BatchStats, BatchStream, cut } from './batch-stream.js';
 import { isMemoryLimit, translated } from './call.js';
 import { joinTables } from './join.js';
 import { FreeMemory } from './reclaim.js';
+import { checkSortAlike, SortedJoin, type StretchJoin } from './sorted-join.js';
 
 /** The share of the memory that is free beside the build side that a part of the probe side takes at most: beside it lie its rows. */
 const PART_SHARE = 1 / 8;
+/**
+ * The share of the free memory that the build side takes at most: its keys, and the table that they are looked up in, take as much and
+ * more. Those of its rows that were not matched take as much again.
+ */
+const BUILD_SHARE = 1 / 4;
 
+const SIDES = ['left', 'right'] as const;
 type Rows = readonly (arrow.RecordBatch | arrow.Table)[];
 
 export function joinBatches(
@@ -62,8 +69,13 @@ class Joining implements AsyncDisposable {
   #probe = new Part();
   /** Rows of the build side without a match up to now. */
   #unmatched: readonly arrow.RecordBatch[] = [];
-  /** The build side without its rows. */
-  #noBuild: arrow.Table | undefined;
+  /** Each side without its rows. */
+  readonly #none = {} as Record<Side, arrow.Table>;
+  /** Whether some of the probe side has been joined. */
+  #hasJoined = false;
+  /** Whether the build side has found no room. */
+  #isFull = false;
+  #schema!: arrow.Schema;
 
   constructor(
     private readonly core: BatchesCore,
@@ -75,40 +87,117 @@ class Joining implements AsyncDisposable {
 
   /** The rows, behind a table without rows that has their columns. */
   async *rows(sources: Record<Side, BatchSource>): AsyncGenerator<arrow.Table> {
-    const { how, buildSide, probeSide } = this.settings;
+    const { core, settings, stats } = this;
+    const { how, buildSide, probeSide } = settings;
     try {
-      for await (const table of sources[buildSide].tables) {
-        this.#noBuild ??= table.slice(0, 0);
-        this.stats.inputRows += table.numRows;
-        for (const batch of table.batches) this.#add(this.#build, batch, sources[buildSide].isHeld);
-      }
-      this.#unmatched = this.#build.batches;
-      let none: { probe: arrow.Table; schema: arrow.Schema } | undefined;
-      // The first rows are given as soon as they are there; larger parts take less time a row.
-      let partBytes = 0;
-      const free = new FreeMemory(this.core.native);
-      for await (const table of sources[probeSide].tables) {
-        if (!none) {
-          const probe = table.slice(0, 0);
-          const made = await this.#join(how, [], [probe]);
-          none = { probe, schema: made.schema };
-          yield made;
-        }
-        this.stats.inputRows += table.numRows;
-        for (const batch of table.batches) {
-          this.#add(this.#probe, batch, sources[probeSide].isHeld);
-          if (this.#probe.bytes < partBytes) continue;
-          partBytes = Math.min(2 * this.#probe.bytes, PART_SHARE * (await free.bytes()));
-          yield* this.#joined(none.schema);
-        }
-      }
-      yield* this.#joined(none!.schema);
-      if (this.#strategy.unmatched && this.#unmatched.length > 0) {
-        yield withSchema(none!.schema, await this.#join(how, this.#unmatched, [none!.probe]));
-      }
+      // As the first call of an engine, this sets its limit.
+      const freeBytes = await core.enqueue('beside others', settings.signal, () => new FreeMemory(core.native).bytes());
+      const share = this.#followsMatches ? BUILD_SHARE / 2 : BUILD_SHARE;
+      const isComplete = await this.#readBuild(sources[buildSide], share * freeBytes);
+      this.#none[probeSide] = (await this.#pull(sources[probeSide], this.#probe))!;
+      const made = await this.#join(how, [], []);
+      this.#schema = made.schema;
+      yield made;
+      if (isComplete && (yield* this.#probed(sources[probeSide]))) return;
+      const before = stats.inputRows - rowsOf(this.#build.batches) - rowsOf(this.#probe.batches);
+      stats.inputRows = before; // the sorts count theirs
+      await checkSortAlike(core, this.#stretches, this.#none);
+      const rest = {
+        [buildSide]: this.#restOf(buildSide, this.#build, sources[buildSide]),
+        [probeSide]: this.#restOf(probeSide, this.#probe, sources[probeSide]),
+      } as Record<Side, BatchSource>;
+      await using sorted = new SortedJoin(core, this.#stretches, rest, stats);
+      for await (const table of sorted.rows()) yield withSchema(made.schema, table);
     } finally {
       await this[Symbol.asyncDispose]();
+      for (const side of SIDES) await sources[side].tables.return(undefined);
     }
+  }
+
+  /** The next table of a source, of which a part holds the rows; undefined: there is none. */
+  async #pull({ tables, isHeld }: BatchSource, part: Part): Promise<arrow.Table | undefined> {
+    const { done, value } = await tables.next();
+    if (done) return undefined;
+    this.stats.inputRows += value.numRows;
+    for (const batch of value.batches) this.#add(part, batch, isHeld);
+    return value.slice(0, 0);
+  }
+
+  /** Reads the build side. False where it has no room, so that a part of it is still to come. */
+  async #readBuild(source: BatchSource, mostBytes: number): Promise<boolean> {
+    const { buildSide } = this.settings;
+    for (;;) {
+      const none = await this.#pull(source, this.#build);
+      this.#unmatched = this.#build.batches;
+      if (!none) return true;
+      this.#none[buildSide] ??= none;
+      if (!this.#isFull && (source.isHeld || this.#build.bytes <= mostBytes)) continue;
+      this.#checkSorts();
+      return false;
+    }
+  }
+
+  /** Whether it is followed which rows of the build side were matched. */
+  get #followsMatches(): boolean {
+    return this.#strategy.ofUnmatched || this.#strategy.unmatched;
+  }
+
+  /**
+   * The rows that the probe side gives, part by part, and then those of the build side that none has matched. False where memory has no
+   * room for that: what was not joined is in the part, or still to come.
+   */
+  async *#probed(source: BatchSource): AsyncGenerator<arrow.Table, boolean> {
+    // The first rows are given as soon as they are there; larger parts take less time a row.
+    let partBytes = 0;
+    const free = new FreeMemory(this.core.native);
+    for (let more = true; more; more = (await this.#pull(source, this.#probe)) !== undefined) {
+      if (this.#probe.bytes < partBytes) continue;
+      partBytes = Math.min(2 * this.#probe.bytes, PART_SHARE * (await free.bytes()));
+      if (!(yield* this.#joined())) return false;
+    }
+    if (!(yield* this.#joined())) return false;
+    if (this.#strategy.unmatched && this.#unmatched.length > 0) {
+      yield withSchema(this.#schema, await this.#join(this.settings.how, this.#unmatched, []));
+    }
+    return true;
+  }
+
+  /** Throws ERR_MEMORY_LIMIT where the sides of a join that has no room can't be sorted instead. */
+  #checkSorts(cause?: Error): void {
+    const { how, buildSide, maintainOrder } = this.settings;
+    const why =
+      how === 'cross'
+        ? 'A cross join has no keys to sort by'
+        : maintainOrder !== 'none'
+          ? 'Rows in the order of a side can not be made of sides that are sorted by their keys: that is not supported yet'
+          : null;
+    if (why === null) return;
+    const side = `The ${buildSide} side does not fit the memory limit.`;
+    throw new WarpjoinError('ERR_MEMORY_LIMIT', `${side} ${why}. buildSide names the side that stays in memory.`, { cause });
+  }
+
+  /** What has come of a side and what is still to come. */
+  #restOf(side: Side, part: Part, { tables, isHeld }: BatchSource): BatchSource {
+    const none = this.#none[side];
+    async function* rest(): AsyncGenerator<arrow.Table> {
+      yield none;
+      const { Table } = libraryOf(none as unknown as ForeignTable);
+      for (let batch = part.shift(); batch; batch = part.shift()) yield new Table(none.schema, [batch]);
+      yield* tables;
+    }
+    return { tables: rest(), isHeld };
+  }
+
+  get #stretches(): StretchJoin {
+    const { how, keys, nullsEqual, signal, buildSide, probeSide } = this.settings;
+    const given = (table: arrow.Table | null): Rows => (table ? [table] : []);
+    return {
+      keys: keys!,
+      nullsEqual,
+      givesLeftAlone: how === 'semi' || how === 'anti',
+      signal,
+      join: (rows) => this.#join(how, given(rows[buildSide]), given(rows[probeSide])),
+    };
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -122,37 +211,45 @@ class Joining implements AsyncDisposable {
     const bytes = part.count(batch);
     const reserve = () => translated(() => this.core.native.reserve(bytes));
     try {
-      part.add(batch, bytes, isHeld ? null : reserve());
+      part.add(batch, bytes, isHeld || this.#isFull ? null : reserve());
     } catch (error) {
       if (part !== this.#build || !isMemoryLimit(error)) throw error;
-      const { message } = error as Error;
-      const side = `The ${this.settings.buildSide} side stays in memory, and does not fit: a join that spills it to disk is not supported yet.`;
-      throw new WarpjoinError('ERR_MEMORY_LIMIT', `${message}. ${side} buildSide names the side that does.`, { cause: error });
+      this.#checkSorts(error as Error);
+      // It is there all the same, and goes to be sorted next.
+      part.add(batch, bytes, null);
+      this.#isFull = true;
     }
   }
 
-  /** The rows that the part of the probe side gives. */
-  async *#joined(schema: arrow.Schema): AsyncGenerator<arrow.Table> {
+  /**
+   * The rows that the part gives: those of halves of it, where memory is short. False where it is short for a row alone: the part then has
+   * what was not joined. Throws where the sides can't be sorted instead, or where matches of rows that were given would be lost.
+   */
+  async *#joined(): AsyncGenerator<arrow.Table, boolean> {
     const part = this.#probe;
     this.#probe = new Part();
+    const pieces = [part.batches.slice()];
     try {
-      if (part.batches.length > 0) yield* this.#joinedAll(part.batches, schema);
+      for (let piece = pieces.shift(); piece && piece.length > 0; piece = pieces.shift()) {
+        const made = await this.#joinPart(piece).catch(orShort);
+        if (made instanceof Error) {
+          const isRow = piece.length === 1 && piece[0]!.numRows === 1;
+          if (!isRow) {
+            pieces.unshift(...halvesOf(piece));
+            continue;
+          }
+          if (this.#followsMatches && this.#hasJoined) throw made;
+          this.#checkSorts(made);
+          for (const batch of [piece, ...pieces].flat()) this.#probe.add(batch, 0, null);
+          return false;
+        }
+        this.#hasJoined = true;
+        if (made.rows) yield withSchema(this.#schema, made.rows);
+      }
+      return true;
     } finally {
       part.release();
     }
-  }
-
-  /** The same of some batches: of halves of them, where memory is short. */
-  async *#joinedAll(batches: readonly arrow.RecordBatch[], schema: arrow.Schema): AsyncGenerator<arrow.Table> {
-    const made = await this.#joinPart(batches).catch((error: unknown) => {
-      if (batches.length === 1 && batches[0]!.numRows === 1) throw error;
-      return nullIfShort(error);
-    });
-    if (made) {
-      if (made.rows) yield withSchema(schema, made.rows);
-      return;
-    }
-    for (const half of halvesOf(batches)) yield* this.#joinedAll(half, schema);
   }
 
   /** The rows that some of the probe side give; takes the build side's rows that they match off those without a match. */
@@ -179,14 +276,17 @@ class Joining implements AsyncDisposable {
   }
 
   #join(how: JoinKind, build: Rows, probe: Rows): Promise<arrow.Table> {
-    const { keys, nullsEqual, coalesce, suffix, select, maintainOrder, algorithm, buildSide, signal } = this.settings;
+    const { keys, nullsEqual, coalesce, suffix, select, maintainOrder, algorithm, buildSide, probeSide, signal } = this.settings;
     const on = keys && { leftOn: keys.left, rightOn: keys.right, nullsEqual, coalesce };
-    const built = build.length > 0 ? build : [this.#noBuild!];
-    const [left, right] = buildSide === 'left' ? [built, probe] : [probe, built];
+    const built = build.length > 0 ? build : [this.#none[buildSide]];
+    const probed = probe.length > 0 ? probe : [this.#none[probeSide]];
+    const [left, right] = buildSide === 'left' ? [built, probed] : [probed, built];
     const options = { ...on, how, suffix, select, maintainOrder, algorithm, signal };
     return joinTables(this.core, left, right, options) as Promise<arrow.Table>;
   }
 }
+
+const rowsOf = (batches: readonly arrow.RecordBatch[]): number => batches.reduce((rows, { numRows }) => rows + numRows, 0);
 
 /** The rows of a table under a schema whose fields differ in where nulls may be. Throws ERR_NOT_SUPPORTED for another. */
 function withSchema(schema: arrow.Schema, table: arrow.Table): arrow.Table {

@@ -50,8 +50,8 @@ class Behind {
   }
 }
 
-/** One sort of batches, and what it holds. */
-class Sorting implements AsyncDisposable {
+/** One sort of batches, and what it holds. `share`: of the free memory, for a part of the input, and for the windows of a merge. */
+export class Sorting implements AsyncDisposable {
   #part = new Part();
   #partBytes = 0;
   #columns = 1;
@@ -64,7 +64,18 @@ class Sorting implements AsyncDisposable {
     private readonly core: BatchesCore,
     private readonly settings: Settings,
     private readonly stats: BatchStats,
+    private readonly share = PART_SHARE,
   ) {}
+
+  /** Bytes of a part, once the first rows were asked for. */
+  get partBytes(): number {
+    return this.#partBytes;
+  }
+
+  /** Whether the rows come from temporary files. */
+  get hasSpilled(): boolean {
+    return this.#hasSpilled;
+  }
 
   /** The rows in order, behind a table without rows that has their columns. */
   async *rows({ tables, isHeld }: BatchSource): AsyncGenerator<arrow.Table> {
@@ -74,7 +85,7 @@ class Sorting implements AsyncDisposable {
       const { core, settings } = this;
       // As the first call of an engine, this sets its limit.
       const freeBytes = await core.enqueue('beside others', settings.signal, () => new FreeMemory(core.native).bytes());
-      this.#partBytes = Math.max(1, Math.floor(PART_SHARE * freeBytes));
+      this.#partBytes = Math.max(1, Math.floor(this.share * freeBytes));
       this.#runs = new RunStack(this.core, this.#partBytes, this.stats);
       let first = true;
       for await (const table of tables) {

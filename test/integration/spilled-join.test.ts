@@ -1,0 +1,198 @@
+/** joinBatches() where memory has no room for the build side: both sides are sorted through temporary files. */
+
+import { mkdtempSync } from 'node:fs';
+import { readdir } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import * as arrow from 'apache-arrow';
+import { afterAll, describe, expect, test } from 'vitest';
+import type { WarpjoinError } from '../../lib/errors.js';
+import type { JoinKind } from '../../lib/index.js';
+import { collectGarbage } from '../../lib/operators/reclaim.js';
+import { describeDevices, inspectedEngine, onGpus, testEngine } from '../support/engines.js';
+import { failure, random, rows, unordered } from '../support/tables.js';
+
+const KINDS: Exclude<JoinKind, 'cross'>[] = ['inner', 'left', 'right', 'full', 'semi', 'anti'];
+const LIMIT = '2500KiB';
+
+async function* later<T>(items: Iterable<T>): AsyncGenerator<T> {
+  for (const item of items) yield item;
+}
+const cut = (of: arrow.Table, step: number) =>
+  Array.from({ length: Math.ceil(of.numRows / step) }, (_, part) => of.slice(part * step, (part + 1) * step));
+
+/** Keys with nulls; so many of 100 rows have the key 7. Texts, and row numbers. */
+function keyed(length: number, distinct: number, seed: number, [key, row]: [string, string], hot = 0): arrow.Table {
+  const draw = random(seed);
+  return arrow.tableFromArrays({
+    [key]: Array.from({ length }, () => (draw(20) ? (draw(100) < hot ? 7 : draw(distinct)) : null)),
+    t: Array.from({ length }, () => `t${draw(3)}`),
+    [row]: Int32Array.from({ length }, (_, index) => index),
+  });
+}
+
+const folder = mkdtempSync(join(tmpdir(), 'warpjoin-test-'));
+const small = (devices: number, memoryLimit: string | number = LIMIT) =>
+  inspectedEngine(devices, { memoryLimit, threads: 2, tempDirectory: folder });
+/** All rows, as objects, and how many came. */
+async function read(batches: AsyncIterable<arrow.RecordBatch>): Promise<Record<string, unknown>[]> {
+  const all: Record<string, unknown>[] = [];
+  for await (const batch of batches) all.push(...rows(new arrow.Table([batch])));
+  return all;
+}
+
+const [left, right] = [keyed(60_000, 40_000, 1, ['k', 'l']), keyed(50_000, 40_000, 2, ['key', 'r'])];
+const on = { leftOn: 'k', rightOn: 'key' } as const;
+
+describeDevices((devices) => {
+  test.each(KINDS)('%s gives the rows that join() gives', async (how) => {
+    await using large = await testEngine(devices, { memoryLimit: '2GiB' });
+    const expected = await large.join(left, right, { ...on, how } as never);
+    const { engine, inner } = small(devices);
+    const joined = engine.joinBatches(later(cut(left, 1000)), later(cut(right, 700)), { ...on, how } as never);
+    expect(unordered((await read(joined)) as never)).toEqual(unordered(rows(expected)));
+    expect(joined.stats).toMatchObject({ inputRows: 110_000, outputRows: expected.numRows });
+    expect(joined.stats.runs).toBeGreaterThan(4);
+    expect(joined.stats.readBytes).toBe(joined.stats.spilledBytes);
+    if (!onGpus) expect(inner.memory().peakBytes).toBeLessThanOrEqual(2500 * 1024);
+    expect(await readdir(folder)).toEqual([]);
+    await expect.poll(() => collectGarbage(() => inner.memory().usedBytes)).toBe(0);
+    await engine.dispose();
+  });
+});
+
+describe('keys', () => {
+  test.each([
+    [
+      ['k', 't'],
+      [false, false],
+    ],
+    [
+      ['t', 'k'],
+      [false, true],
+    ],
+  ] as const)('%j, nulls equal %j', async (by, nullsEqual) => {
+    await using large = await testEngine(1, { memoryLimit: '2GiB' });
+    const [one, other] = [keyed(50_000, 30_000, 3, ['k', 'l']), keyed(40_000, 30_000, 4, ['k', 'r'])];
+    const options = { on: by, nullsEqual, how: 'full', select: ['l', 'r'] } as never;
+    const expected = await large.join(one, other, options);
+    const { engine } = small(1);
+    const joined = engine.joinBatches(later(cut(one, 1000)), later(cut(other, 1000)), options);
+    expect(unordered((await read(joined)) as never)).toEqual(unordered(rows(expected)));
+    expect(joined.stats.runs).toBeGreaterThan(0);
+    await engine.dispose();
+  });
+
+  test.each(KINDS.flatMap((how) => (['left', 'right', 'both'] as const).map((side) => [how, side] as const)))(
+    '%s: many rows of %s have one key',
+    async (how, side) => {
+      await using large = await testEngine(1, { memoryLimit: '2GiB' });
+      // Where both have it there are few: their product is the result.
+      const hot = (of: string) => (side === 'both' ? 20 : side === of ? 90 : 0);
+      const [length, limit] = side === 'both' ? [1600, 88_000] : [40_000, 1_600_000];
+      const one = keyed(length, length, 5, ['k', 'l'], hot('left'));
+      const other = keyed(length, length, 6, ['k', 'r'], hot('right'));
+      const options = { on: 'k', how, select: how === 'semi' || how === 'anti' ? ['l'] : ['l', 'r'] } as never;
+      const expected = await large.join(one, other, options);
+      const { engine, inner } = small(1, limit);
+      const joined = engine.joinBatches(later(cut(one, 100)), later(cut(other, 100)), options);
+      let [count, sum] = [0, 0];
+      for await (const batch of joined) {
+        count += batch.numRows;
+        for (const vector of ['l', 'r'].map((name) => batch.getChild(name)))
+          if (vector) for (const row of vector) sum += row ?? 1;
+      }
+      let wanted = 0;
+      for (const vector of ['l', 'r'].map((name) => expected.getChild(name as never)))
+        if (vector) for (const row of vector as Iterable<number | null>) wanted += row ?? 1;
+      expect([count, sum]).toEqual([expected.numRows, wanted]);
+      expect(joined.stats.runs).toBeGreaterThan(0);
+      expect(inner.memory().peakBytes).toBeLessThanOrEqual(limit);
+      await engine.dispose();
+    },
+  );
+
+  test('of types that compare but do not sort alike are refused', async () => {
+    const { engine } = small(1);
+    const days = Array.from({ length: 200_000 }, (_, row) => new Date(86_400_000 * (row % 50_000)));
+    const one = new arrow.Table({ day: arrow.vectorFromArray(days, new arrow.DateDay()) });
+    const other = new arrow.Table({ day: arrow.vectorFromArray(days, new arrow.DateMillisecond()) });
+    const joined = (limited: typeof engine) =>
+      read(limited.joinBatches(later(cut(one, 1000)), later(cut(other, 700)), { on: 'day', how: 'anti' }));
+    const error = await failure(joined(engine));
+    expect(error).toMatchObject({ code: 'ERR_KEY_TYPE', message: expect.stringMatching(/can't be sorted by their keys/) });
+    await using large = await testEngine(1, { memoryLimit: '2GiB' });
+    expect(await joined(large)).toHaveLength(0);
+    await engine.dispose();
+  });
+});
+
+describe('what can not be sorted instead is refused', () => {
+  test.each([
+    [{ how: 'cross' }, /cross join has no keys/],
+    [{ ...on, maintainOrder: 'left' }, /order of a side/],
+  ])('%j', async (options, message) => {
+    const { engine } = small(1);
+    const error = await failure(read(engine.joinBatches(later(cut(left, 1000)), later(cut(right, 700)), options as never)));
+    expect(error.code).toBe('ERR_MEMORY_LIMIT');
+    expect(error.message).toMatch(message);
+    await engine.dispose();
+  });
+});
+
+describe('whatever ends it', () => {
+  test('leaves no file and no memory', async () => {
+    const { engine, inner } = small(1);
+    // What a running function holds would not be collected.
+    const aborted = async (batches: number) => {
+      const controller = new AbortController();
+      const joined = engine.joinBatches(later(cut(left, 1000)), later(cut(right, 700)), { ...on, signal: controller.signal });
+      const iterator = joined[Symbol.asyncIterator]();
+      for (let batch = 0; batch < batches; batch++) await iterator.next();
+      const next = iterator.next();
+      if (batches === 0) await expect.poll(() => joined.stats.runs, { interval: 1 }).toBeGreaterThan(2);
+      controller.abort('enough');
+      await expect(next).rejects.toBe('enough');
+    };
+    const broken = async () => {
+      for await (const _ of engine.joinBatches(later(cut(left, 1000)), later(cut(right, 700)), on)) break;
+    };
+    for (const batches of [0, 1, 3]) await aborted(batches);
+    await broken();
+    expect(await readdir(folder)).toEqual([]);
+    await expect.poll(() => collectGarbage(() => inner.memory().usedBytes)).toBe(0);
+    await engine.dispose();
+  });
+
+  test('a disk that is full', async () => {
+    const { engine, inner } = inspectedEngine(1, { memoryLimit: LIMIT, tempDirectory: folder, maxTempDirectorySize: '300KiB' });
+    const fails = async () => {
+      const error = await failure(read(engine.joinBatches(later(cut(left, 1000)), later(cut(right, 700)), on)));
+      expect(error).toMatchObject({ code: 'ERR_SPILL', message: expect.stringMatching(/maxTempDirectorySize/) });
+    };
+    await fails();
+    await expect.poll(() => collectGarbage(() => inner.memory().usedBytes)).toBe(0);
+    await engine.dispose();
+  });
+
+  test('the n-th allocation that fails', async () => {
+    const { engine, inner } = small(1, '1MiB');
+    const [one, other] = [keyed(20_000, 15_000, 8, ['k', 'l']), keyed(18_000, 15_000, 9, ['key', 'r'])];
+    const options = { ...on, how: 'full' } as const;
+    const counts = new Set<number>();
+    for (let n = 0; n < 700; n += 1 + (n >> 2)) {
+      inner.failAllocation('memory', n);
+      const joined = engine.joinBatches(later(cut(one, 500)), later(cut(other, 500)), options);
+      const found = await read(joined).catch((error: unknown) => error as WarpjoinError);
+      inner.failAllocation('memory', 0);
+      if (Array.isArray(found)) counts.add(found.length);
+      else expect(found).toMatchObject({ code: 'ERR_MEMORY_LIMIT' });
+    }
+    expect(counts.size).toBe(1);
+    await expect.poll(() => collectGarbage(() => inner.memory().usedBytes)).toBe(0);
+    expect(await readdir(folder)).toEqual([]);
+    await engine.dispose();
+  });
+});
+
+afterAll(async () => expect(await readdir(folder)).toEqual([]));
