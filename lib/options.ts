@@ -204,7 +204,7 @@ export const joinBatchesSchema = {
   buildSide: choice(
     ['left', 'right'],
     'right',
-    'The side that is read first, and stays in memory. The other one comes and goes.',
+    'The side that is read first, and stays in memory where it has room there. The other one comes and goes.',
   ),
   maintainOrder: choice(
     ['none', 'left', 'right'],

@@ -184,7 +184,52 @@ function batchesSection() {
   return table([...heads, 'generator, s', 'memory, limits', "DuckDB's, limits", 'results'], rows);
 }
 
+/** The newest figures of bench/js/at-once.mjs, for each number of cores and rows. */
+function atOnceSection() {
+  const newestOf = new Map();
+  for (const { name, cores, processor, atOnce = [] } of files((name) => name.includes('-at-once'))) {
+    for (const one of atOnce) newestOf.set(`${cores} ${one.name} ${one.rows}`, { file: name, machine: cores, processor, ...one });
+  }
+  const shown = ({ median, min, max }) => `${median.toFixed(0)} (${min.toFixed(0)} to ${max.toFixed(0)})`;
+  const rows = [...newestOf.values()].map(({ machine, calls, name, rows, oneByOne, atOnce, cores, first, middle, file }) => [
+    `${machine}`,
+    `${calls} of \`${name}\``,
+    million(rows),
+    shown(oneByOne),
+    cores.oneByOne.toFixed(1),
+    shown(atOnce),
+    cores.atOnce.toFixed(1),
+    (atOnce.median / oneByOne.median).toFixed(2),
+    `${first.toFixed(2)}, ${middle.toFixed(2)}`,
+    `\`${file}\``,
+  ]);
+  const heads = ['cores', 'calls', 'million rows', 'one by one, ms', 'cores busy', 'at once, ms', 'cores busy', 'times that'];
+  return table([...heads, 'first and half of them ended, of 1', 'results'], rows);
+}
+
+/** Small calls beside a large one, from the same files. */
+function behindSection() {
+  const newestOf = new Map();
+  for (const { name, cores, behind } of files((name) => name.includes('-at-once'))) {
+    if (behind) newestOf.set(`${cores} ${behind.rows}`, { file: name, cores, ...behind });
+  }
+  const shown = ({ median, min, max }) => `${median.toFixed(1)} (${min.toFixed(1)} to ${max.toFixed(1)})`;
+  const rows = [...newestOf.values()].map(({ cores, rows, alone, waited, large, largeBeside, file }) => [
+    `${cores}`,
+    shown(alone),
+    million(rows),
+    shown(waited),
+    shown(large),
+    shown(largeBeside),
+    `\`${file}\``,
+  ]);
+  const heads = ['cores', 'small, alone, ms', 'large, million rows', 'small, beside it, ms', 'large, alone, ms'];
+  return table([...heads, 'large, with small ones beside it, ms', 'results'], rows);
+}
+
 const sections = {
+  'at-once': atOnceSection,
+  behind: behindSection,
   batches: batchesSection,
   'large-files': largeFilesSection,
   files: filesSection,

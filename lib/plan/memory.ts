@@ -62,7 +62,7 @@ export function madeBytes(columns: readonly PlannedColumn[], bytesOf: (column: P
 }
 
 /** What else would do where a join, or a sort, does not fit host memory. */
-export const JOIN_IN_BATCHES = 'joinBatches() gives the rows in record batches, and keeps one side in memory.';
+export const JOIN_IN_BATCHES = 'joinBatches() gives the rows in record batches, through temporary files.';
 export const SORT_IN_BATCHES = 'sortBatches() gives the rows in record batches, through temporary files.';
 
 /**

@@ -101,14 +101,6 @@ test('a result of 100 times its input goes through little memory', async () => {
 });
 
 describe('bad input', () => {
-  test('a build side that does not fit', async () => {
-    await using engine = await testEngine(1, { memoryLimit: '100KiB' });
-    const error = await failure(
-      read(engine.joinBatches(later(cut(left, 100)), later(cut(keyed(30_000, 9, 3, 'r'), 100)), { on: 'k' })),
-    );
-    expect(error).toMatchObject({ code: 'ERR_MEMORY_LIMIT', message: /The right side stays in memory, and does not fit/ });
-  });
-
   test.each([
     [{ on: 'kk' }, 'ERR_COLUMN_NOT_FOUND', /"kk"/],
     [{ on: 'k', how: 'outer' }, 'ERR_OPTION', /Did you mean "full"/],
