@@ -9,7 +9,7 @@ import { afterAll, describe, expect, test } from 'vitest';
 import type { WarpjoinError } from '../../lib/errors.js';
 import type { JoinKind } from '../../lib/index.js';
 import { collectGarbage } from '../../lib/operators/reclaim.js';
-import { describeDevices, inspectedEngine, onGpus, testEngine } from '../support/engines.js';
+import { describeDevices, describeHost, inspectedEngine, onGpus, testEngine } from '../support/engines.js';
 import { failure, random, rows, unordered } from '../support/tables.js';
 
 const KINDS: Exclude<JoinKind, 'cross'>[] = ['inner', 'left', 'right', 'full', 'semi', 'anti'];
@@ -61,6 +61,32 @@ describeDevices((devices) => {
   });
 });
 
+/** A join in which many rows of a side, or of both, have one key. */
+async function joinsCrowdedKey(how: JoinKind, side: 'left' | 'right' | 'both'): Promise<void> {
+  await using large = await testEngine(1, { memoryLimit: '2GiB' });
+  // Where both have it there are few: their product is the result.
+  const hot = (of: string) => (side === 'both' ? 20 : side === of ? 90 : 0);
+  const [length, limit] = side === 'both' ? [1600, 88_000] : [40_000, 1_600_000];
+  const one = keyed(length, length, 5, ['k', 'l'], hot('left'));
+  const other = keyed(length, length, 6, ['k', 'r'], hot('right'));
+  const options = { on: 'k', how, select: how === 'semi' || how === 'anti' ? ['l'] : ['l', 'r'] } as never;
+  const expected = await large.join(one, other, options);
+  const { engine, inner } = small(1, limit);
+  const joined = engine.joinBatches(later(cut(one, 100)), later(cut(other, 100)), options);
+  let [count, sum] = [0, 0];
+  for await (const batch of joined) {
+    count += batch.numRows;
+    for (const vector of ['l', 'r'].map((name) => batch.getChild(name))) if (vector) for (const row of vector) sum += row ?? 1;
+  }
+  let wanted = 0;
+  for (const vector of ['l', 'r'].map((name) => expected.getChild(name as never)))
+    if (vector) for (const row of vector as Iterable<number | null>) wanted += row ?? 1;
+  expect([count, sum]).toEqual([expected.numRows, wanted]);
+  expect(joined.stats.runs).toBeGreaterThan(0);
+  expect(inner.memory().peakBytes).toBeLessThanOrEqual(limit);
+  await engine.dispose();
+}
+
 describe('keys', () => {
   test.each([
     [
@@ -83,33 +109,9 @@ describe('keys', () => {
     await engine.dispose();
   });
 
-  test.each(KINDS.flatMap((how) => (['left', 'right', 'both'] as const).map((side) => [how, side] as const)))(
-    '%s: many rows of %s have one key',
-    async (how, side) => {
-      await using large = await testEngine(1, { memoryLimit: '2GiB' });
-      // Where both have it there are few: their product is the result.
-      const hot = (of: string) => (side === 'both' ? 20 : side === of ? 90 : 0);
-      const [length, limit] = side === 'both' ? [1600, 88_000] : [40_000, 1_600_000];
-      const one = keyed(length, length, 5, ['k', 'l'], hot('left'));
-      const other = keyed(length, length, 6, ['k', 'r'], hot('right'));
-      const options = { on: 'k', how, select: how === 'semi' || how === 'anti' ? ['l'] : ['l', 'r'] } as never;
-      const expected = await large.join(one, other, options);
-      const { engine, inner } = small(1, limit);
-      const joined = engine.joinBatches(later(cut(one, 100)), later(cut(other, 100)), options);
-      let [count, sum] = [0, 0];
-      for await (const batch of joined) {
-        count += batch.numRows;
-        for (const vector of ['l', 'r'].map((name) => batch.getChild(name)))
-          if (vector) for (const row of vector) sum += row ?? 1;
-      }
-      let wanted = 0;
-      for (const vector of ['l', 'r'].map((name) => expected.getChild(name as never)))
-        if (vector) for (const row of vector as Iterable<number | null>) wanted += row ?? 1;
-      expect([count, sum]).toEqual([expected.numRows, wanted]);
-      expect(joined.stats.runs).toBeGreaterThan(0);
-      expect(inner.memory().peakBytes).toBeLessThanOrEqual(limit);
-      await engine.dispose();
-    },
+  test.each(KINDS.flatMap((how) => (['left', 'right'] as const).map((side) => [how, side] as const)))(
+    '%s: many rows of the %s side have one key',
+    joinsCrowdedKey,
   );
 
   test('of types that compare but do not sort alike are refused', async () => {
@@ -125,6 +127,10 @@ describe('keys', () => {
     expect(await joined(large)).toHaveLength(0);
     await engine.dispose();
   });
+});
+
+describeHost('many rows of both sides have one key', 'their transfer buffers take more than these limits', () => {
+  test.each(KINDS)('%s', (how) => joinsCrowdedKey(how, 'both'));
 });
 
 describe('what can not be sorted instead is refused', () => {
