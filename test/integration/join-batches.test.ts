@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import type { WarpjoinError } from '../../lib/errors.js';
 import { type BatchStream, type JoinKind, joinBatches } from '../../lib/index.js';
 import { collectGarbage } from '../../lib/operators/reclaim.js';
-import { DEVICE_COUNTS, describeDevices, inspectedEngine, testEngine } from '../support/engines.js';
+import { DEVICE_COUNTS, describeDevices, inspectedEngine, onGpus, testEngine } from '../support/engines.js';
 import { failure, random, rows, unordered } from '../support/tables.js';
 
 /** Two devices, where there are. */
@@ -169,15 +169,22 @@ describe('whatever ends it', () => {
     '%s leaves nothing of a %s join',
     async (way, how) => {
       const { engine, inner } = inspectedEngine(SOME, { memoryLimit: way.includes('memory') ? '40KiB' : '64MiB', threads: 2 });
-      const controller = new AbortController();
       const [probe, first] = [new Watched(many), new Watched(build)];
-      const joined = engine.joinBatches(probe, first, { on: 'k', how, batchRows: 100, signal: controller.signal });
-      await ways[way]!(joined, controller);
+      // What a running function holds would not be collected.
+      const end = async () => {
+        const controller = new AbortController();
+        const joined = engine.joinBatches(probe, first, { on: 'k', how, batchRows: 100, signal: controller.signal });
+        await ways[way]!(joined, controller);
+      };
+      await end();
       await expect.poll(() => collectGarbage(() => inner.memory().usedBytes)).toBe(0);
       if (!way.includes('before')) await expect.poll(() => first.ended).toBe(true);
       if (way.includes('probe') || way.includes('middle') || way === 'a break') await expect.poll(() => probe.ended).toBe(true);
-      const few = await read(engine.joinBatches([left.slice(0, 50)], [right.slice(0, 9)], { on: 'k', how: 'semi' }));
-      expect(few.numRows).toBe((await engine.join(left.slice(0, 50), right.slice(0, 9), { on: 'k', how: 'semi' })).numRows);
+      // Transfers to GPUs alone need more than that little memory.
+      if (!onGpus || !way.includes('memory')) {
+        const few = await read(engine.joinBatches([left.slice(0, 50)], [right.slice(0, 9)], { on: 'k', how: 'semi' }));
+        expect(few.numRows).toBe((await engine.join(left.slice(0, 50), right.slice(0, 9), { on: 'k', how: 'semi' })).numRows);
+      }
       await engine.dispose();
     },
   );
