@@ -214,7 +214,7 @@ test('sortBatches gives the order that DuckDB gives, through runs on disk', { ti
       seen.add(runs > 8 ? 'more than 8 runs' : `${Math.min(runs, 2)} runs`);
       await engine.dispose();
     }),
-    parameters(200),
+    parameters(120),
   );
   seen.expect('0 runs', '2 runs', 'more than 8 runs');
 });
