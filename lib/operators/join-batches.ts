@@ -16,7 +16,7 @@ import { type BatchesCore, type BatchStats, BatchStream, cut } from './batch-str
 import { isMemoryLimit, translated } from './call.js';
 import { joinTables } from './join.js';
 import { FreeMemory } from './reclaim.js';
-import { checkSortAlike, SortedJoin, type StretchJoin } from './sorted-join.js';
+import { checkSortAlike, SIDES, SortedJoin, type StretchJoin } from './sorted-join.js';
 
 /** The share of the memory that is free beside the build side that a part of the probe side takes at most: beside it lie its rows. */
 const PART_SHARE = 1 / 8;
@@ -26,7 +26,6 @@ const PART_SHARE = 1 / 8;
  */
 const BUILD_SHARE = 1 / 4;
 
-const SIDES = ['left', 'right'] as const;
 type Rows = readonly (arrow.RecordBatch | arrow.Table)[];
 
 export function joinBatches(

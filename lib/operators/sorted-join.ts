@@ -8,7 +8,6 @@ import type { ForeignTable } from '../columns/input.js';
 import { libraryOf } from '../columns/library.js';
 import { WarpjoinError } from '../errors.js';
 import type { Side } from '../native.js';
-import type { SortKey } from '../options.js';
 import { sortBatchesSchema, sortSettings } from '../options.js';
 import { buffersOf, bytesOf, orShort } from './batch-part.js';
 import type { BatchSource } from './batch-source.js';
@@ -18,7 +17,7 @@ import { searchSorted } from './search.js';
 import { sortTable } from './sort.js';
 import { Sorting } from './sort-batches.js';
 
-const SIDES = ['left', 'right'] as const;
+export const SIDES = ['left', 'right'] as const;
 const otherOf = (side: Side): Side => (side === 'left' ? 'right' : 'left');
 
 /** The share of the free memory that a part of a side takes while it is sorted, and what has come of it while it is joined. */
@@ -41,8 +40,7 @@ class SortedSide implements AsyncDisposable {
   table: arrow.Table | null = null;
   /** Whether no more comes. */
   ended = false;
-  bytesOfRow = 0;
-  readonly by: readonly SortKey[];
+  #bytesOfRow = 0;
   readonly #sorting: Sorting;
   readonly #tables: AsyncGenerator<arrow.Table>;
   /** Record batches of `table`, the next ones first, as they came, and how many rows of the first one were taken. */
@@ -51,20 +49,19 @@ class SortedSide implements AsyncDisposable {
 
   constructor(
     private readonly core: BatchesCore,
-    keys: readonly string[],
+    private readonly keys: readonly string[],
     source: BatchSource,
     signal: Signal | undefined,
     stats: BatchStats,
   ) {
     const settings = { ...sortSettings(sortBatchesSchema, 'joinBatches', { by: [...keys] }), signal };
-    this.by = settings.by;
     this.#sorting = new Sorting(core, settings, stats, SIDE_SHARE);
     this.#tables = this.#sorting.rows(source);
   }
 
   /** Bytes of the rows that have come, about. */
   get bytes(): number {
-    return this.bytesOfRow * (this.table?.numRows ?? 0);
+    return this.#bytesOfRow * (this.table?.numRows ?? 0);
   }
 
   /** The bytes that a stretch of it may take. */
@@ -80,7 +77,7 @@ class SortedSide implements AsyncDisposable {
       return;
     }
     if (value.numRows === 0) return;
-    this.bytesOfRow = bytesOf(value.batches) / value.numRows;
+    this.#bytesOfRow = bytesOf(value.batches) / value.numRows;
     const { batches } = value;
     this.#batches.push(...batches.filter(({ numRows }) => numRows > 0));
     const { Table } = libraryOf(value as unknown as ForeignTable);
@@ -105,15 +102,15 @@ class SortedSide implements AsyncDisposable {
 
   /** How many of a table's rows, which are of this side, have a key that is less than one of either side, or less or equal. */
   async rowsBefore(table: arrow.Table, key: Key, orEqual: boolean, signal: Signal | undefined): Promise<number> {
-    const by = this.by.map(({ column }) => column);
-    const rows = await searchSorted(this.core, table, key.as(by), { by, side: orEqual ? 'right' : 'left', signal });
+    const options = { by: [...this.keys], side: orEqual ? 'right' : 'left', signal };
+    const rows = await searchSorted(this.core, table, key.as(this.keys), options);
     return Number(rows[0]);
   }
 
   /** A key in memory of its own. */
   async copyOf(key: Key): Promise<Key> {
-    const columns = this.by.map(({ column }) => column);
-    return new Key((await sortTable(this.core, key.as(columns), { by: columns })) as arrow.Table, columns);
+    const row = (await sortTable(this.core, key.as(this.keys), { by: [...this.keys] })) as arrow.Table;
+    return new Key(row, this.keys);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -259,7 +256,7 @@ export class SortedJoin implements AsyncDisposable {
     for (const half of [table.slice(0, middle), table.slice(middle)]) yield* this.#inBlocks({ ...rows, [side]: half });
   }
 
-  /** A key with more rows than a stretch has: joined block by block. The other side's are read once for each, if need be from a file. */
+  /** A key with more rows than a stretch has: joined block by block. The other side's are read from a file once for each. */
   async *#ofKey(bound: Key, crowded: Side): AsyncGenerator<arrow.Table> {
     // Its row is freed with those around it.
     const key = await this.#sides[crowded].copyOf(bound);
@@ -298,7 +295,7 @@ export class SortedJoin implements AsyncDisposable {
   }
 }
 
-/** Rows that are read several times: in memory, or in a temporary file where they are many. */
+/** Rows that are read several times, in a temporary file. */
 class Group implements AsyncDisposable {
   #run: Run | undefined;
 

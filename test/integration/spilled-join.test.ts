@@ -146,6 +146,19 @@ describe('what can not be sorted instead is refused', () => {
   });
 });
 
+test.each(KINDS)('batches of a %s join that are kept stay as they are', async (how) => {
+  await using large = await testEngine(1, { memoryLimit: '2GiB' });
+  const [one, other] = [keyed(40_000, 80_000, 10, ['k', 'l']), keyed(40_000, 80_000, 11, ['key', 'r'])];
+  const { engine } = small(1, '2200KiB');
+  const joined = engine.joinBatches(later(cut(one, 500)), later(cut(other, 500)), { ...on, how, select: ['l'] } as never);
+  const kept: arrow.RecordBatch[] = [];
+  for await (const batch of joined) kept.push(batch);
+  expect(joined.stats.runs).toBeGreaterThan(0);
+  const expected = await large.join(one, other, { ...on, how, select: ['l'] } as never);
+  expect(unordered(rows(new arrow.Table(kept)))).toEqual(unordered(rows(expected)));
+  await engine.dispose();
+});
+
 describe('whatever ends it', () => {
   test('leaves no file and no memory', async () => {
     const { engine, inner } = small(1);
