@@ -32,6 +32,8 @@ import { VERSION } from '../../lib/version.js';
 export interface FakeSettings {
   /** Milliseconds that each step takes. */
   stepMilliseconds: number;
+  /** What steps wait for, when their time is over; null: for nothing. */
+  held: Promise<void> | null;
   /** Whether keys give back what they are made of. */
   decodes: boolean;
   /** Whether keys are the left column's values. */
@@ -402,6 +404,7 @@ export function fakeAddon(settings: Partial<FakeSettings> = {}): FakeAddon {
     failure: null,
     settings: {
       stepMilliseconds: 0,
+      held: null,
       decodes: true,
       keysAreLeftValues: true,
       rowsAreKeysOf: null,
@@ -507,6 +510,7 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
       if (options.stepMilliseconds) await new Promise((resolve) => setTimeout(resolve, 2));
       if (job.cancelled) throw coded('ERR_ABORTED', 'The operation was aborted');
     } while (performance.now() < end);
+    if (options.held) await options.held;
     job.add(0, 100);
     options.onStep(name);
     if (failure()) throw coded('ERR_DEVICE', failure()!);

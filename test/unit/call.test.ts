@@ -348,6 +348,14 @@ describe('abort', () => {
 describe('calls at the same time', () => {
   const join = ['relation', 'relation', 'joinKeys', 'hashJoin'];
   const short = () => Object.assign(new Error('no room'), { code: 'ERR_MEMORY_LIMIT' });
+  /** Steps that wait until they are let go. */
+  const hold = () => {
+    let letGo!: () => void;
+    const held = new Promise<void>((resolve) => {
+      letGo = resolve;
+    });
+    return { held, letGo };
+  };
 
   test('run one after the other on GPUs', async () => {
     const addon = fakeAddon({ stepMilliseconds: 5, gpus: 2 });
@@ -362,11 +370,14 @@ describe('calls at the same time', () => {
   });
 
   test('run beside each other on the processor, a native engine each', async () => {
-    const addon = fakeAddon({ stepMilliseconds: 5 });
+    const { held, letGo } = hold();
+    const addon = fakeAddon({ held });
     const engine = engineOn(addon, { threads: 1 });
     const counts = Promise.all([1, 2, 3, 4, 5].map(() => engine.joinCount(left, right, { on: 'id' })));
+    await vi.waitFor(() => expect(addon.calls).toHaveLength(4));
     await new Promise((resolve) => setTimeout(resolve, 2));
     expect(addon.calls).toEqual(['relation', 'relation', 'relation', 'relation']);
+    letGo();
     expect(await counts).toEqual([5, 5, 5, 5, 5]);
     expect(addon.engines).toHaveLength(4);
     expect(addon.beside).toBe(addon.engines[0]);
@@ -376,17 +387,19 @@ describe('calls at the same time', () => {
 
   test('on the processor do not wait for those on GPUs', async () => {
     const { gpuCall, gpuCallEach } = COSTS;
-    const addon = fakeAddon({ stepMilliseconds: 5, gpus: 2 });
+    const { held, letGo } = hold();
+    const addon = fakeAddon({ held, gpus: 2 });
     const engine = engineOn(addon);
     Object.assign(COSTS, { gpuCall: 0, gpuCallEach: 0 });
-    const order: string[] = [];
-    const large = engine.sort(left, { by: 'a' }).then(({ stats }) => order.push(stats.device));
-    await new Promise((resolve) => setTimeout(resolve, 1));
+    const large = engine.sort(left, { by: 'a' });
+    await vi.waitFor(() => expect(addon.calls).toEqual(['relation']));
     Object.assign(COSTS, { gpuCall, gpuCallEach });
-    const small = engine.joinCount(left, right, { on: 'id' }).then(() => order.push('small'));
-    await Promise.all([large, small]);
+    addon.settings.held = null;
+    expect(await engine.joinCount(left, right, { on: 'id' })).toBe(5);
+    expect(addon.calls).toEqual(['relation', ...join]);
+    letGo();
+    expect((await large).stats.device).toBe('gpu');
     expect(addon.engines).toHaveLength(2);
-    expect(addon.calls.slice(0, 4)).toEqual(['relation', 'relation', 'sortKeys', 'relation']);
   });
 
   test('one that memory is short for beside others runs again, alone', async () => {
