@@ -6,9 +6,11 @@
  */
 import type { FileClasses } from './io/file-classes.js';
 import type { DeviceDescription, GpuDescription, GpuSupport, LinkSpeeds } from './native-devices.js';
+import type { NativeJob } from './native-job.js';
 import type { SortAlgorithm } from './options.js';
 
 export type { DeviceDescription, GpuDescription, GpuSupport, LinkSet, LinkSpeeds } from './native-devices.js';
+export type { EventRecord, NativeJob, PhaseRecord } from './native-job.js';
 
 /** How a column's values lie in memory (native/core/column.h). */
 export type ColumnKind =
@@ -210,6 +212,8 @@ export interface RowsHandle extends Handle<'rows'> {
   /** Whether a row may lack its left (right) side. */
   readonly leftMayBeMissing: boolean;
   readonly rightMayBeMissing: boolean;
+  /** Where each group of rows ends; none but of groupRows. */
+  readonly groupEnds: readonly number[];
 }
 
 /** A column that the addon made: buffers to build Arrow Data from. */
@@ -237,12 +241,6 @@ export interface NativeResultChunk {
   };
 }
 
-export interface PhaseRecord {
-  name: string;
-  milliseconds: number;
-  bytes: number;
-}
-
 /** What a hash join sends home of its inputs, and takes back. */
 export interface HashJoinSpill {
   /** Tuples of both sides. */
@@ -251,30 +249,6 @@ export interface HashJoinSpill {
   bytes: number;
   /** Host memory that is taken for them. */
   hostBytes: number;
-}
-
-/** What ran when, on a thread of the host or on a stream of a device; times in milliseconds since the job was made. */
-export interface EventRecord {
-  name: string;
-  track: 'thread' | 'toDevice' | 'toHost' | 'kernels';
-  /** The ordinal; 0 for threads. */
-  device: number;
-  /** Of the thread or the stream; null for the stream of direct copies. */
-  number: number | null;
-  /** Of a stream: when it was enqueued, which may be before the event before it has ended. */
-  begin: number;
-  end: number;
-  bytes: number;
-}
-
-/** One user-visible call: passed to each of its native steps. */
-export interface NativeJob {
-  cancel(): void;
-  /** Rows of work planned so far and done so far, over all steps. */
-  progress(): { planned: number; done: number };
-  phases(): PhaseRecord[];
-  /** Of a job that keeps them; else none. */
-  events(): EventRecord[];
 }
 
 export interface SortColumnSpec {
@@ -460,6 +434,19 @@ export interface NativeEngine {
   uniqueRows(job: NativeJob, keys: JoinKeysHandle, keep: 'first' | 'last' | 'none'): Promise<RowsHandle>;
   /** Host memory of uniqueRows, beside its result. */
   uniqueRowsBytes(keys: JoinKeysHandle): number;
+  /**
+   * A relation's rows in `groups` groups, a power of two up to 256, as the left rows of a join: rows with equal keys are in one, also
+   * those of the other side of the comparisons with the same seed. A row with a null that equals nothing is in any.
+   */
+  groupRows(
+    job: NativeJob,
+    relation: RelationHandle,
+    columns: readonly number[],
+    comparisons: readonly KeyComparison[],
+    side: Side,
+    groups: number,
+    seed: number,
+  ): Promise<RowsHandle>;
   /** The least row of the left side whose key an earlier row has, and the first such row; null where no key is there twice. */
   repeatedKey(job: NativeJob, keys: JoinKeysHandle): Promise<{ first: number; row: number } | null>;
   /** Hands over the rows' keys (the key column's values) or one side's values, zero-copy. */
@@ -468,7 +455,7 @@ export interface NativeEngine {
   decodeJoinKeys(job: NativeJob, rows: RowsHandle, pair: number): Promise<NativeResultColumn>;
   takeJoinValues(job: NativeJob, rows: RowsHandle, side: Side): NativeResultColumn;
 
-  /** Gathers a column by the row numbers of a run, or of one side of a join's rows. */
+  /** Gathers a column by the row numbers of a run, or of one side of a join's rows: texts and nested values of a group in chunks of its own. */
   gather(
     job: NativeJob,
     relation: RelationHandle,

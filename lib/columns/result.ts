@@ -47,12 +47,16 @@ export function schemaOf(layout: readonly Omit<FieldShape, 'of'>[], { library, m
   return new library.Schema(fields, metadata ? new Map(metadata) : null);
 }
 
-/** A table of these columns, each of `rows` rows. A record batch ends with each chunk of each column: mostly there is one. */
+/**
+ * A table of these columns, each of `rows` rows. A record batch ends with each chunk of each column: mostly there is one; and at each
+ * of the rows `ends`.
+ */
 export function buildTable(
   layout: readonly FieldShape[],
   columns: readonly NativeResultColumn[],
   rows: number,
   origin: Origin,
+  ends: readonly number[] = [],
 ): arrow.Table {
   const { library } = origin;
   const shapes = layout.map((column, index) => ({ ...column, nullable: column.nullable || columns[index]!.nullCount > 0 }));
@@ -60,7 +64,7 @@ export function buildTable(
   const struct = new library.Struct(schema.fields);
   const readers = columns.map((column, index) => chunkReader(library, layout[index]!.type, column, layout[index]!.of));
   let begin = 0;
-  const batches = batchEnds(columns, rows).map((end) => {
+  const batches = batchEnds(columns, rows, ends).map((end) => {
     const children = readers.map((read) => read(begin, end));
     const buffers = [undefined, undefined, new Uint8Array(0)];
     const data = new library.Data(struct, 0, end - begin, 0, buffers as never, children);
@@ -70,8 +74,8 @@ export function buildTable(
   return new library.Table(schema, batches);
 }
 
-function batchEnds(columns: readonly NativeResultColumn[], rows: number): number[] {
-  const ends = new Set([rows]);
+function batchEnds(columns: readonly NativeResultColumn[], rows: number, given: readonly number[]): number[] {
+  const ends = new Set([...given.filter((end) => end > 0), rows]);
   for (const { chunks } of columns) {
     let end = 0;
     for (const { length } of chunks) {

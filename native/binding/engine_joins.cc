@@ -10,6 +10,7 @@
 #include "columns/convert.h"
 #include "columns/gather.h"
 #include "columns/key_groups.h"
+#include "columns/row_groups.h"
 #include "join/order_rows.h"
 
 namespace warpjoin::binding {
@@ -311,6 +312,32 @@ Napi::Value EngineWrap::unique_rows(const Napi::CallbackInfo& info) {
 
 Napi::Value EngineWrap::unique_rows_bytes(const Napi::CallbackInfo& info) {
   return number(info.Env(), warpjoin::unique_rows_bytes(engine(), own<JoinKeysState>(info[0])->keys.left));
+}
+
+Napi::Value EngineWrap::group_rows(const Napi::CallbackInfo& info) {
+  const auto relation = own<Relation>(info[1]);
+  const std::vector<const Column*> columns = columns_at(*relation, info[2], "columns");
+  const std::vector<JoinKeyPair> pairs = to_comparisons(info[3]);
+  const bool left = to_side_is_left(info[4]);
+  const uint64_t groups = to_count(info[5], "groups", 1, kMostRowGroups), seed = to_count(info[6], "seed");
+  if (columns.empty() || pairs.size() != columns.size())
+    throw Napi::RangeError::New(info.Env(), "Expected at least one column, and a comparison for each");
+  std::vector<GroupKey> keys;
+  for (size_t i = 0; i < columns.size(); ++i) {
+    keys.push_back({columns[i], left ? pairs[i].left_factor : pairs[i].right_factor, pairs[i].nulls_equal});
+  }
+  return enqueue(info, {relation}, [keys, rows = relation->rows, groups, seed](Engine& engine, Job& job) {
+    job.add_planned(rows);
+    const PhaseTimer timer(job, "group");
+    RowGroups made = warpjoin::group_rows(keys, groups, seed, engine, job);
+    JoinRows grouped;
+    grouped.size = rows;
+    grouped.left_layout.value_bytes = made.row_bytes;
+    grouped.left = std::move(made.rows);
+    grouped.group_ends = std::move(made.ends);
+    job.add_done(rows);
+    return rows_to_handle(engine, {rows}, {}, std::move(grouped));
+  });
 }
 
 Napi::Value EngineWrap::repeated_key(const Napi::CallbackInfo& info) {

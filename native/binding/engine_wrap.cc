@@ -65,6 +65,7 @@ Napi::Value EngineWrap::define(Napi::Env env) {
                                               method<&EngineWrap::slice_rows>("sliceRows"),
                                               method<&EngineWrap::unique_rows>("uniqueRows"),
                                               method<&EngineWrap::unique_rows_bytes>("uniqueRowsBytes"),
+                                              method<&EngineWrap::group_rows>("groupRows"),
                                               method<&EngineWrap::repeated_key>("repeatedKey"),
                                               method<&EngineWrap::take_join_keys>("takeJoinKeys"),
                                               method<&EngineWrap::take_join_values>("takeJoinValues"),

@@ -91,6 +91,7 @@ class EngineWrap : public std::enable_shared_from_this<EngineWrap> {
   Napi::Value slice_rows(const Napi::CallbackInfo& info);
   Napi::Value unique_rows(const Napi::CallbackInfo& info);
   Napi::Value unique_rows_bytes(const Napi::CallbackInfo& info);
+  Napi::Value group_rows(const Napi::CallbackInfo& info);
   Napi::Value repeated_key(const Napi::CallbackInfo& info);
   Napi::Value take_join_keys(const Napi::CallbackInfo& info);
   Napi::Value take_join_values(const Napi::CallbackInfo& info);

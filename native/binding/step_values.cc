@@ -115,7 +115,7 @@ RowList row_list(const RowsState& state, bool left) {
   const HostBuffer& values = left ? rows.left : rows.right;
   if (!values) throw Error(ErrorCode::option, "These values of the rows have been taken, or were not asked for");
   return {values.data(), left ? rows.left_layout.value_bytes : rows.right_layout.value_bytes,
-          left ? rows.left_may_be_missing : rows.right_may_be_missing, rows.size};
+          left ? rows.left_may_be_missing : rows.right_may_be_missing, rows.size, rows.group_ends};
 }
 
 void check_rows(Napi::Env env, const RowNumbersBelow& numbers, const Relation& relation) {
@@ -145,6 +145,9 @@ MakeResult rows_to_handle(Engine& engine, RowNumbersBelow left, RowNumbersBelow 
     handle.Set("spilledRows", number(env, state->rows.spilled_rows));
     handle.Set("leftMayBeMissing", Napi::Boolean::New(env, state->rows.left_may_be_missing));
     handle.Set("rightMayBeMissing", Napi::Boolean::New(env, state->rows.right_may_be_missing));
+    Napi::Array group_ends = Napi::Array::New(env, state->rows.group_ends.size());
+    for (uint32_t i = 0; i < group_ends.Length(); ++i) group_ends.Set(i, number(env, state->rows.group_ends[i]));
+    handle.Set("groupEnds", group_ends);
     return handle;
   };
 }

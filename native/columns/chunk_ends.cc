@@ -20,20 +20,29 @@ std::vector<ChunkEnd> fixed_chunk_ends(const ColumnType& type, uint64_t rows, ui
 }
 
 template <class Offset>
-std::vector<ChunkEnd> text_chunk_ends(std::span<const Offset> sizes, std::span<const uint64_t> block_starts, uint64_t max_bytes) {
+std::vector<ChunkEnd> text_chunk_ends(std::span<const Offset> sizes, std::span<const uint64_t> block_starts, uint64_t max_bytes,
+                                      std::span<const uint64_t> group_ends) {
   // There is one offset more than rows.
   const uint64_t max_rows = std::max<uint64_t>(2, max_bytes / sizeof(Offset)) - 1;
   std::vector<ChunkEnd> ends;
   ChunkEnd begin;  // of the chunk that is being filled
+  auto group_end = group_ends.begin();
+  const auto last_row = [&] {  // where the chunk ends at the latest
+    while (group_end != group_ends.end() && *group_end <= begin.row) ++group_end;
+    const uint64_t end = begin.row + max_rows;
+    return group_end == group_ends.end() ? end : std::min(end, *group_end);
+  };
   for (uint64_t block = 0; block + 1 < block_starts.size(); ++block) {
     const uint64_t block_end = std::min<uint64_t>(sizes.size(), (block + 1) * kBlockRows);
-    if (block_end - begin.row <= max_rows && block_starts[block + 1] - begin.byte <= max_bytes) continue;
+    uint64_t last = last_row();
+    if (block_end <= last && block_starts[block + 1] - begin.byte <= max_bytes) continue;
     uint64_t byte = block_starts[block];
     for (uint64_t row = block * kBlockRows; row < block_end; ++row) {
       const auto size = static_cast<uint64_t>(sizes[row]);
-      if (row > begin.row && (row - begin.row == max_rows || byte + size - begin.byte > max_bytes)) {
+      if (row > begin.row && (row == last || byte + size - begin.byte > max_bytes)) {
         begin = {row, byte};
         ends.push_back(begin);
+        last = last_row();
       }
       byte += size;
     }
@@ -42,7 +51,9 @@ std::vector<ChunkEnd> text_chunk_ends(std::span<const Offset> sizes, std::span<c
   return ends;
 }
 
-template std::vector<ChunkEnd> text_chunk_ends(std::span<const int32_t>, std::span<const uint64_t>, uint64_t);
-template std::vector<ChunkEnd> text_chunk_ends(std::span<const int64_t>, std::span<const uint64_t>, uint64_t);
+template std::vector<ChunkEnd> text_chunk_ends(std::span<const int32_t>, std::span<const uint64_t>, uint64_t,
+                                               std::span<const uint64_t>);
+template std::vector<ChunkEnd> text_chunk_ends(std::span<const int64_t>, std::span<const uint64_t>, uint64_t,
+                                               std::span<const uint64_t>);
 
 }  // namespace warpjoin::columns

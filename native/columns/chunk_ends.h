@@ -15,9 +15,10 @@ namespace warpjoin::columns {
 std::vector<ChunkEnd> fixed_chunk_ends(const ColumnType& type, uint64_t rows, uint64_t max_bytes);
 
 /// Cuts texts so that neither the bytes nor the offsets of a chunk have more than `max_bytes`; a longer text is a chunk by
-/// itself. `sizes`: of each text. `block_starts`: bytes of the texts before each block of kBlockRows, and of all. There is at
-/// least one chunk.
+/// itself. `sizes`: of each text. `block_starts`: bytes of the texts before each block of kBlockRows, and of all. A chunk also
+/// ends at each of the rows `group_ends`, which ascend. There is at least one chunk.
 template <class Offset>
-std::vector<ChunkEnd> text_chunk_ends(std::span<const Offset> sizes, std::span<const uint64_t> block_starts, uint64_t max_bytes);
+std::vector<ChunkEnd> text_chunk_ends(std::span<const Offset> sizes, std::span<const uint64_t> block_starts, uint64_t max_bytes,
+                                      std::span<const uint64_t> group_ends = {});
 
 }  // namespace warpjoin::columns

@@ -1,17 +1,21 @@
 // Materialization: rows of Arrow columns by row number.
 #pragma once
 
+#include <span>
+
 #include "core/column.h"
 #include "engine/engine.h"
 
 namespace warpjoin {
 
-/// Row numbers to gather: 4 or 8 bytes each. With may_be_missing the all-ones row number gives a null.
+/// Row numbers to gather: 4 or 8 bytes each. With may_be_missing the all-ones row number gives a null. Where they are rows of
+/// groups, no chunk of texts or of nested values has rows of two.
 struct RowList {
   const void* rows = nullptr;
   uint8_t row_bytes = 4;
   bool may_be_missing = false;
   uint64_t size = 0;
+  std::span<const uint64_t> group_ends = {};
 };
 
 /// Gathers `rows.size` values of `column` into one column. Null rows stay null; their value bytes are zero. Columns of variable

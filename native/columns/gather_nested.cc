@@ -504,8 +504,10 @@ OwnedColumn gather_nested(const Column& column, const RowList& rows, Engine& eng
   result.length = rows.size;
   // What lists and texts take is only known once they are found: where that is too much, half of the rows are tried.
   uint64_t size = std::min(rows.size, most_rows(widest(column), job));
+  auto group_end = rows.group_ends.begin();
   for (uint64_t begin = 0; begin < rows.size || result.nested.empty();) {
-    size = std::min(size, rows.size - begin);
+    while (group_end != rows.group_ends.end() && *group_end <= begin) ++group_end;
+    size = std::min(size, (group_end == rows.group_ends.end() ? rows.size : std::min(rows.size, *group_end)) - begin);
     try {
       result.nested.push_back(gather_chunk(column, part_of(rows, begin, size), {engine, job, size <= 1}));
     } catch (const TooLarge&) {

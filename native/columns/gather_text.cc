@@ -92,7 +92,7 @@ std::optional<OwnedColumn> gather(const GatherSource& source, uint64_t most_byte
   for (size_t block = 1; block < starts.size(); ++block) starts[block] += starts[block - 1];
   const uint64_t total = starts.back();
   const uint64_t max_bytes = std::min<uint64_t>(most_bytes, std::numeric_limits<Offset>::max());
-  result.chunk_ends = text_chunk_ends<Offset>({sizes, rows}, starts, max_bytes);
+  result.chunk_ends = text_chunk_ends<Offset>({sizes, rows}, starts, max_bytes, source.rows().group_ends);
 
   const uint64_t chunks = result.chunk_ends.size();
   if (one_chunk && (chunks > 1 || total > max_bytes)) return std::nullopt;

@@ -37,6 +37,7 @@ struct JoinRows {
   uint64_t split_rows = 0;
   /// Tuples of both sides that left the devices for host memory, and came back for a later round.
   uint64_t spilled_rows = 0;
+  std::vector<uint64_t> group_ends;  ///< of rows in groups (columns/row_groups.h): where each one ends
 };
 
 struct HashJoinPlan {

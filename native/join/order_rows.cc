@@ -193,6 +193,7 @@ decltype(auto) with_rows(uint8_t row_bytes, uint8_t other_bytes, Body&& body) {
 }  // namespace
 
 void order_rows(Engine& engine, JoinRows& rows, bool by_left, uint64_t side_rows, uint64_t other_rows, Job& job) {
+  rows.group_ends.clear();
   const HostBuffer &side = by_left ? rows.left : rows.right, &other = by_left ? rows.right : rows.left;
   if (!side) throw Error(ErrorCode::option, "The row numbers to order by have been taken, or were not asked for");
   if (rows.keys) throw Error(ErrorCode::option, "Rows that have keys can't be ordered");
@@ -210,6 +211,7 @@ size_t order_rows_bytes(Engine& engine, uint64_t size, uint8_t row_bytes, uint8_
 }
 
 void slice_rows(Engine& engine, JoinRows& rows, uint64_t offset, uint64_t limit, const Job& job) {
+  rows.group_ends.clear();
   offset = std::min(offset, rows.size);
   const uint64_t size = std::min(limit, rows.size - offset);
   const auto slice = [&](HostBuffer& column, uint8_t width) {

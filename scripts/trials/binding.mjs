@@ -229,6 +229,11 @@ const payload = (relation) =>
   });
 const factor = (one) =>
   mostly(() => (one ? { pow10: 0, times: 1 } : { pow10: pick([0, 3, count(400)]), times: pick([1, 1, 86_400, count(1e6)]) }));
+const comparison = (one) =>
+  mostly(() => ({
+    nullsEqual: mostly(() => chance(0.2)),
+    factors: mostly(() => ({ left: factor(one), right: factor(one) })),
+  }));
 const conversion = () =>
   mostly(() => {
     if (chance(0.4)) return null;
@@ -441,12 +446,7 @@ const methods = {
             : Array.from({ length: length() }, () => columnOf(relation, ({ order }) => order !== 'none')),
         );
       const one = chance(0.7);
-      const comparison = () =>
-        mostly(() => ({
-          nullsEqual: mostly(() => chance(0.2)),
-          factors: mostly(() => ({ left: factor(one), right: factor(one) })),
-        }));
-      const comparisons = mostly(() => Array.from({ length: length() }, comparison));
+      const comparisons = mostly(() => Array.from({ length: length() }, () => comparison(one)));
       const relation = handle('relation', of);
       const own = columns(relation);
       // Columns of two tables seldom compare.
@@ -525,6 +525,16 @@ const methods = {
   orderRowsBytes: [2, () => [count(100_000), pick([4, 8, count(9)]), pick([0, 4, 8, count(9)])]],
   uniqueRows: [4, (of) => [handle('job', of), handle('joinKeys', of), mostly(() => pick(['first', 'last', 'none']))], 'rows'],
   uniqueRowsBytes: [1, (of) => [handle('joinKeys', of)]],
+  groupRows: [
+    4,
+    (of) => {
+      const relation = handle('relation', of);
+      const columns = mostly(() => times(1 + below(2), () => columnOf(relation, ({ order }) => order !== 'none')));
+      const comparisons = mostly(() => (Array.isArray(columns) ? columns.map(() => comparison(chance(0.5))) : []));
+      return [handle('job', of), relation, columns, comparisons, side(), pick([1, 2, 64, 256, count(300)]), count(2 ** 40)];
+    },
+    'rows',
+  ],
   repeatedKey: [2, (of) => [handle('job', of), handle('joinKeys', of)]],
   sliceRows: [2, (of) => [handle('job', of), handle('rows', of), pick([0, count(200)]), pick([ALL, count(200)])]],
   takeJoinKeys: [2, (of) => [handle('job', of), handle('rows', of, ({ keys }) => keys)]],

@@ -182,6 +182,8 @@ async function callAll(attempt) {
   await call('uniqueRowsBytes', own);
   for (const keep of ['first', 'last', 'none']) await call('uniqueRows', job, own, keep);
   await call('repeatedKey', job, own);
+  const grouped = await call('groupRows', job, relation, [1], [COMPARISON], 'left', 16, 7);
+  await call('gather', job, relation, 0, grouped, 'left');
   await call('residentBytes', relation, [0, 1, 2], devices);
   const table = await call('loadTable', job, relation, [0, 1, 2], devices);
   await call('bringHome', job, table, [0, 1, 2]);

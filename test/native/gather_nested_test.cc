@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <set>
 #include <thread>
 
 #include "columns/dictionary.h"
@@ -67,7 +68,13 @@ void expect_gathered(NestedColumn& test, const Rows& rows, Engine& engine, const
     nulls += chunk.null_count;
     if (chunk.length > 1) expect_largest(chunk, job.max_buffer_bytes());
   }
-  if (made.type.nested()) EXPECT_EQ(made.null_count, nulls);
+  if (made.type.nested()) {
+    EXPECT_EQ(made.null_count, nulls);
+    std::set<uint64_t> ends;
+    uint64_t row = 0;
+    for (const OwnedChunk& chunk : made.nested) ends.insert(row += chunk.length);
+    for (const uint64_t end : rows.list.group_ends) EXPECT_TRUE(end == 0 || ends.contains(end)) << "a group ends at row " << end;
+  }
   // What is made is as valid as what came.
   Column again = borrow(made, test.column);
   validate_column(again, engine, job);
@@ -95,6 +102,22 @@ TEST(GatherNested, CutsRowsWhereBuffersWouldBeTooLarge) {
     NestedColumn test("c", random_nested_type(random), TestColumn::random_lengths(200, random), random);
     const bool may_be_missing = test.column.length == 0 || random() % 2;
     expect_gathered(test, random_rows(test.column.length, random() % 400, may_be_missing, random), engine, job);
+  }
+}
+
+TEST(GatherNested, CutsRowsWhereGroupsEnd) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    Engine engine = make_engine(2);
+    const Job job(random() % 2 ? 256 : uint64_t{1} << 30);
+    NestedColumn test("c", random_nested_type(random), TestColumn::random_lengths(200, random), random);
+    Rows rows = random_rows(test.column.length, random() % 400, test.column.length == 0, random);
+    std::vector<uint64_t> group_ends;
+    for (uint64_t row = 0; row < rows.numbers.size();)
+      group_ends.push_back(row += std::min(rows.numbers.size() - row, random() % 90));
+    rows.list.group_ends = group_ends;
+    expect_gathered(test, rows, engine, job);
   }
 }
 

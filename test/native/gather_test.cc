@@ -139,12 +139,14 @@ TEST(GatherCoalesced, RefusesColumnsOfDifferentTypes) {
 }
 
 /// Where texts of these sizes are cut.
-std::vector<ChunkEnd> expected_ends(const std::vector<uint64_t>& sizes, uint64_t offset_bytes, uint64_t max_bytes) {
+std::vector<ChunkEnd> expected_ends(const std::vector<uint64_t>& sizes, uint64_t offset_bytes, uint64_t max_bytes,
+                                    const std::vector<uint64_t>& group_ends = {}) {
   std::vector<ChunkEnd> ends;
   ChunkEnd begin, at;
   for (const uint64_t size : sizes) {
     const bool fits = at.byte + size - begin.byte <= max_bytes && (at.row + 2 - begin.row) * offset_bytes <= max_bytes;
-    if (at.row > begin.row && !fits) ends.push_back(begin = at);
+    const bool ends_group = std::find(group_ends.begin(), group_ends.end(), at.row) != group_ends.end();
+    if (at.row > begin.row && (!fits || ends_group)) ends.push_back(begin = at);
     at = {at.row + 1, at.byte + size};
   }
   ends.push_back(at);
@@ -162,7 +164,13 @@ TEST(Gather, CutsTextWhereABufferWouldBeLargerThanTheJobAllows) {
       const uint64_t size = std::vector<uint64_t>{0, 1, 300, 70000, 140001}[random() % 5];
       const uint64_t max_bytes = std::vector<uint64_t>{0, 30, 1000, 60000, 1000000, UINT64_MAX}[random() % 6];
       const Job job(max_bytes);
-      const Rows picked = draw_rows(300, size, round % 2, random);
+      Rows picked = draw_rows(300, size, round % 2, random);
+      std::vector<uint64_t> group_ends;
+      for (uint64_t groups = random() % 3 * 20, row = 0; groups > 0; --groups) {
+        row = groups == 1 ? size : std::min(size, row + random() % (size / 10 + 2));
+        group_ends.push_back(row);
+      }
+      picked.list.group_ends = group_ends;
       const PoisonedMemory poisoned(engine, size);
       Values expected;
       std::vector<uint64_t> sizes;
@@ -172,7 +180,7 @@ TEST(Gather, CutsTextWhereABufferWouldBeLargerThanTheJobAllows) {
       }
       const OwnedColumn result = gather(test.column, picked.list, engine, job);
       ASSERT_EQ(values_of(result, type), expected) << type_name(type) << " " << max_bytes;
-      ASSERT_EQ(result.chunk_ends, expected_ends(sizes, type.kind == ColumnKind::utf8 ? 4 : 8, max_bytes));
+      ASSERT_EQ(result.chunk_ends, expected_ends(sizes, type.kind == ColumnKind::utf8 ? 4 : 8, max_bytes, group_ends));
     }
   }
 }

@@ -244,6 +244,7 @@ class Rows extends FakeHandle {
     readonly count: number,
     readonly keys: JoinKeys | null,
     readonly request: NativeJoinRequest | null,
+    readonly groupEnds: number[] = [],
   ) {
     super();
   }
@@ -788,6 +789,21 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
         return new Rows(pairs, pairs.length, null, null) as unknown as RowsHandle;
       }),
     uniqueRowsBytes: (handle) => use<JoinKeys>(handle).left.rows * 12,
+    groupRows: (job, handle, columns, _comparisons, _side, groups) =>
+      step('groupRows', job, () => {
+        const relation = use<Relation>(handle);
+        const groupOf = (row: number): number => {
+          const keys = columns.map((column) => String(relation.columns[column]!.cells[row]?.value));
+          return [...keys.join(' ')].reduce((sum, letter) => sum + letter.charCodeAt(0), 0) % groups;
+        };
+        const rows = [...Array(relation.rows).keys()];
+        const pairs: [number, number][] = [];
+        const ends = Array.from({ length: groups }, (_, group) => {
+          for (const row of rows) if (groupOf(row) === group) pairs.push([row, MISSING]);
+          return pairs.length;
+        });
+        return new Rows(pairs, pairs.length, null, null, ends) as unknown as RowsHandle;
+      }),
     repeatedKey: (job, handle) =>
       step('repeatedKey', job, () => {
         const { relation, columns } = use<JoinKeys>(handle).sides.left;
