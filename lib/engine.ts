@@ -234,13 +234,14 @@ export class Engine implements AsyncDisposable {
   /**
    * Joins record batches as they come, with the rows that join() gives. The build side, `buildSide`, is read first. Where it has room in
    * memory it stays there, and the other one comes and goes: its rows are joined as they arrive, in larger and larger parts, up to an
-   * eighth of the free memory. Else both are sorted by their keys through temporary files, as by sortBatches(), and joined a stretch of
-   * keys at a time. Inputs are those of sortBatches(), and so is what the result is.
+   * eighth of the free memory. Else both are cut into partitions by a hash of their keys, in temporary files, and joined a partition at
+   * a time. Inputs are those of sortBatches(), and so is what the result is.
    *
    * Rows come in any order. `maintainOrder` names the other side where its order is to be kept: the build side then has to fit, as it
-   * has for a cross join, or reading rejects with ERR_MEMORY_LIMIT. It rejects with ERR_KEY_TYPE where sides do not fit whose keys compare
-   * but do not sort alike, such as dates and timestamps, and with ERR_SPILL as sortBatches() does. Rejects with ERR_NOT_SUPPORTED where a column would have one
-   * type in some batches and another in others: where keys of two types become one column, and where dictionaries outgrow their indices.
+   * has for a cross join, or reading rejects with ERR_MEMORY_LIMIT. It rejects with ERR_KEY_TYPE where a few keys have more rows of the
+   * build side than fit, and keys compare but do not sort alike, such as dates and timestamps; and with ERR_SPILL as sortBatches() does.
+   * Rejects with ERR_NOT_SUPPORTED where a column would have one type in some batches and another in others: where keys of two types
+   * become one column, and where dictionaries outgrow their indices.
    */
   joinBatches<
     L extends BatchesInput,

@@ -35,57 +35,71 @@ export class ByStretch<T> {
   }
 }
 
-/** A buffer somewhere else: elements of this kind from byte `at` on. */
-export interface Place {
-  readonly Elements: Uint8ArrayConstructor;
-  readonly at: number;
-  readonly length: number;
+/** What record batches of many parts of a table have in common: all but numbers. */
+interface Shape {
+  readonly own: readonly (Uint8ArrayConstructor | null)[];
+  readonly variadic: readonly Uint8ArrayConstructor[];
+  readonly children: readonly Shape[];
+  readonly dictionary: ForeignData['dictionary'];
 }
 
 /** A Data without its buffers. */
 export interface Outline {
-  readonly data: ForeignData;
-  readonly own: readonly (Place | null)[];
-  readonly variadic: readonly Place[];
-  readonly children: readonly Outline[];
+  readonly shape: Shape;
+  /** Where its numbers begin. */
+  readonly at: number;
 }
 
-/** The outline of a Data whose buffers go where `place` says: its first byte there. Of the Data, that keeps what is no buffer. */
-export function outlineOf(given: AnyData, place: (view: ArrayBufferView) => number): Outline {
-  const data = given as ForeignData;
-  const placed = (view: ArrayBufferView): Place => ({
-    Elements: view.constructor as Uint8ArrayConstructor,
-    at: place(view),
-    length: (view as Uint8Array).length,
-  });
-  const { length, offset, _nullCount, dictionary } = data;
-  return {
-    data: { length, offset, _nullCount, dictionary } as ForeignData,
-    own: ownViews(data).map((view) => view && placed(view)),
-    variadic: (data.variadicBuffers ?? []).map((view) => placed(view as ArrayBufferView)),
-    children: (data.children ?? []).map((child) => outlineOf(child, place)),
-  };
-}
+/**
+ * Outlines of Data, in little memory that garbage collections need not walk through: there may be many thousands. Of a Data they keep what is no buffer:
+ * its length, offset and number of nulls, then, for each of its buffers, where it is and how many elements it has.
+ */
+export class Outlines {
+  readonly #numbers: number[] = [];
+  #last: Shape | undefined;
 
-/** The Data of a type over a buffer that has what the outline's places say, from byte `base` on. */
-export function dataOver(
-  library: Library,
-  type: arrow.DataType,
-  outline: Outline,
-  buffer: ArrayBuffer,
-  base: number,
-): arrow.Data {
-  const { data, own, variadic, children } = outline;
-  const view = (place: Place | null) => place && new place.Elements(buffer, place.at - base, place.length);
-  const fields = fieldsOf(type) as readonly arrow.Field[];
-  return new (library.Data as unknown as new (...parts: unknown[]) => arrow.Data)(
-    type,
-    data.offset ?? 0,
-    data.length,
-    data._nullCount ?? -1,
-    own.map((place) => view(place) ?? undefined),
-    fields.map((field, index) => dataOver(library, field.type, children[index]!, buffer, base)),
-    data.dictionary,
-    variadic.map(view),
-  );
+  /** The outline of a Data whose buffers go where `place` says: its first byte there. */
+  add(data: AnyData, place: (view: ArrayBufferView) => number): Outline {
+    const at = this.#numbers.length;
+    this.#last = this.#shapeOf(data as ForeignData, place, this.#last);
+    return { shape: this.#last, at };
+  }
+
+  /** The Data of a type over a buffer that has what the outline's places say, from byte `base` on. */
+  dataOver(library: Library, type: arrow.DataType, { shape, at }: Outline, buffer: ArrayBuffer, base: number): arrow.Data {
+    const numbers = this.#numbers;
+    let next = at;
+    const make = (type: arrow.DataType, { own, variadic, children, dictionary }: Shape): arrow.Data => {
+      const [length, offset, nullCount] = [numbers[next++]!, numbers[next++]!, numbers[next++]!];
+      const view = (Elements: Uint8ArrayConstructor) => new Elements(buffer, numbers[next++]! - base, numbers[next++]!);
+      const buffers = own.map((Elements) => Elements && view(Elements)).map((view) => view ?? undefined);
+      const variadicBuffers = variadic.map(view);
+      const fields = fieldsOf(type) as readonly arrow.Field[];
+      const within = fields.map((field, index) => make(field.type, children[index]!));
+      const parts = [type, offset, length, nullCount, buffers, within, dictionary, variadicBuffers];
+      return new (library.Data as unknown as new (...parts: unknown[]) => arrow.Data)(...parts);
+    };
+    return make(type, shape);
+  }
+
+  /** The shape of a Data, whose numbers go behind those that are there: the one that is known, if it is like that. */
+  #shapeOf(data: ForeignData, place: (view: ArrayBufferView) => number, known: Shape | undefined): Shape {
+    const { length, offset, _nullCount, dictionary } = data;
+    this.#numbers.push(length, offset ?? 0, _nullCount ?? -1);
+    const placed = (view: ArrayBufferView): Uint8ArrayConstructor => {
+      this.#numbers.push(place(view), (view as Uint8Array).length);
+      return view.constructor as Uint8ArrayConstructor;
+    };
+    const own = ownViews(data).map((view) => view && placed(view));
+    const variadic = (data.variadicBuffers ?? []).map((view) => placed(view as ArrayBufferView));
+    const children = (data.children ?? []).map((child, index) => this.#shapeOf(child, place, known?.children[index]));
+    const isKnown =
+      known !== undefined &&
+      known.dictionary === dictionary &&
+      [own, variadic, children].every((of, index) => {
+        const other = [known.own, known.variadic, known.children][index]!;
+        return of.length === other.length && of.every((one, at) => one === other[at]);
+      });
+    return isKnown ? known : { own, variadic, children, dictionary };
+  }
 }

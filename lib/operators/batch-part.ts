@@ -1,13 +1,17 @@
 /** Record batches in memory, as parts of a stream. */
+import { setImmediate } from 'node:timers/promises';
 import type * as arrow from 'apache-arrow';
 import { ByStretch, viewsOf } from '../columns/buffers.js';
 import type { ReservationHandle } from '../native.js';
-import { isMemoryLimit } from './call.js';
+import type { BatchMemory, BatchSource } from './batch-source.js';
+import type { BatchesCore } from './batch-stream.js';
+import { isMemoryLimit, translated } from './call.js';
+import { collectGarbage } from './reclaim.js';
 
 /** Record batches that go through a call together. */
 export class Part {
   readonly batches: arrow.RecordBatch[] = [];
-  readonly #counted = new ByStretch<number>();
+  #counted = new ByStretch<number>();
   readonly #reservations: ReservationHandle[] = [];
   bytes = 0;
 
@@ -18,28 +22,123 @@ export class Part {
     return bytes;
   }
 
-  /** Without a reservation, somebody else holds the batch. */
+  /** Without a reservation, somebody else counts the batch. */
   add(batch: arrow.RecordBatch, bytes: number, reservation: ReservationHandle | null): void {
     this.batches.push(batch);
     this.bytes += bytes;
     if (reservation) this.#reservations.push(reservation);
   }
 
-  /** Takes out the first batch, which counts no longer. */
+  /** Takes out the first batch, which counts no longer. Others are not added from now on. */
   shift(): arrow.RecordBatch | undefined {
+    this.#forget();
     this.#reservations.shift()?.release();
     return this.batches.shift();
   }
 
   release(): void {
+    this.#forget();
     for (const reservation of this.#reservations.splice(0)) reservation.release();
     this.batches.length = 0;
+  }
+
+  /** What was counted would be held. */
+  #forget(): void {
+    this.#counted = new ByStretch();
+  }
+
+  /** Releases a part whose rows were read, and frees batches that are in the engine's memory. */
+  async free(core: BatchesCore, memory: BatchMemory): Promise<void> {
+    const buffers = memory === 'engine' ? buffersOf(this.batches) : [];
+    this.release();
+    await core.free(buffers);
+  }
+}
+
+/** After so long without a turn of the event loop, steps that have ended wait for one. */
+const MOST_MILLISECONDS = 1;
+
+/**
+ * A source's rows in parts of so many bytes: those of a batch that is larger are in several. Where memory is short for more, `makeRoom`
+ * sees to it that the parts before are released.
+ */
+export async function* partsOf(
+  { native }: BatchesCore,
+  { tables, memory }: BatchSource,
+  partBytes: number,
+  makeRoom: () => Promise<void>,
+): AsyncGenerator<{ part: Part; isLast: boolean }> {
+  let part = new Part();
+  /** The part that is there; then another begins. */
+  const whole = (isLast = false) => {
+    const made = { part, isLast };
+    part = new Part();
+    return made;
+  };
+  const reserve = (bytes: number): ReservationHandle | null =>
+    memory === 'stream' ? translated(() => native.reserve(Math.ceil(bytes))) : null;
+  let turned = performance.now();
+  try {
+    for await (const { batches } of tables) {
+      // Sources that never wait would keep the part before from being worked on.
+      if (performance.now() - turned > MOST_MILLISECONDS) {
+        await setImmediate();
+        turned = performance.now();
+      }
+      for (const batch of batches) {
+        if (batch.numRows === 0) continue;
+        let bytes = part.count(batch);
+        if (part.bytes > 0 && part.bytes + bytes > partBytes) {
+          yield whole();
+          bytes = part.count(batch);
+        }
+        // What would be freed with the first piece is not cut: those who wrote it have seen to its size.
+        const most = memory === 'engine' ? 1 : batch.numRows;
+        const pieces = Math.min(most, Math.max(1, Math.ceil(bytes / partBytes)));
+        for (let piece = 0; piece < pieces; piece++) {
+          if (piece > 0) yield whole();
+          const [begin, end] = [piece, piece + 1].map((of) => Math.floor((batch.numRows * of) / pieces)) as [number, number];
+          let reservation: ReservationHandle | null;
+          try {
+            reservation = reserve(bytes / pieces);
+          } catch (error) {
+            if (!isMemoryLimit(error)) throw error;
+            // Others have taken what was free.
+            if (part.batches.length > 0) yield whole();
+            await makeRoom();
+            await collectGarbage(() => native.memory().usedBytes);
+            reservation = reserve(bytes / pieces);
+          }
+          part.add(pieces === 1 ? batch : batch.slice(begin, end), bytes / pieces, reservation);
+        }
+      }
+    }
+    if (part.batches.length > 0) yield whole(true);
+  } finally {
+    part.release();
+  }
+}
+
+/** Tasks one after the other, one of them at a time beside whoever starts them. */
+export class Behind {
+  #last: Promise<void> = Promise.resolve();
+
+  /** Starts a task once the one before has ended. Rejects where that has failed. */
+  async start(task: () => Promise<void>): Promise<void> {
+    await this.#last;
+    this.#last = task();
+    this.#last.catch(() => {}); // the next one, or the end, is told
+  }
+
+  end(): Promise<void> {
+    return this.#last;
   }
 }
 
 /** The buffers of batches; those of dictionaries are not. */
-export const buffersOf = (batches: readonly arrow.RecordBatch[]): ArrayBuffer[] =>
-  batches.flatMap(({ data }) => [...viewsOf(data)].map(({ buffer }) => buffer as ArrayBuffer));
+export const buffersOf = (batches: readonly arrow.RecordBatch[]): ArrayBuffer[] => [
+  ...new Set(batches.flatMap(({ data }) => [...viewsOf(data)].map(({ buffer }) => buffer as ArrayBuffer))),
+];
 
 /** Bytes of batches. What several share counts once. */
 export const bytesOf = (batches: readonly arrow.RecordBatch[]): number => {

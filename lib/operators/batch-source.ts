@@ -7,13 +7,20 @@ import { tablesOfBatches } from '../columns/tables.js';
 import { invalid } from '../columns/values.js';
 import { WarpjoinError } from '../errors.js';
 import { scanArrow } from '../io/arrow.js';
+import type { BatchStats } from './batch-stream.js';
 import { LoadedTable } from './load.js';
+
+/**
+ * Whose memory record batches are in. The caller's, who holds them anyway: what is read of a table, or of an array, takes no more
+ * memory. A stream's: they count from when they come to when they were read. The engine's, where they count already; whoever has read
+ * them frees them, and no two share a buffer.
+ */
+export type BatchMemory = 'caller' | 'stream' | 'engine';
 
 export interface BatchSource {
   /** Tables of one schema, one at least. Throws ERR_INVALID_TABLE. */
   readonly tables: AsyncGenerator<arrow.Table>;
-  /** Whether somebody else holds the batches, too: what is read of a table, or of an array, takes no more memory. */
-  readonly isHeld: boolean;
+  readonly memory: BatchMemory;
 }
 
 /** Throws ERR_INVALID_TABLE for what can't be a source. */
@@ -22,14 +29,31 @@ export function batchSource(value: unknown, argument: string, signal: Signal | u
     argument,
     () => isTable(value) || isBatch(value) || ArrayBuffer.isView(value) || types.isArrayBuffer(value),
   );
-  if (isWhole || value instanceof LoadedTable) return { tables: tablesOf([value], argument), isHeld: true };
+  if (isWhole || value instanceof LoadedTable) return { tables: tablesOf([value], argument), memory: 'caller' };
   if (readable(argument, () => isAsyncSource(value))) {
-    return { tables: tablesOf(eachOf(value as AsyncIterable<unknown>, argument, signal), argument), isHeld: false };
+    return { tables: tablesOf(eachOf(value as AsyncIterable<unknown>, argument, signal), argument), memory: 'stream' };
   }
   const isIterable =
     typeof value === 'object' && value !== null && typeof (value as Iterable<unknown>)[Symbol.iterator] === 'function';
   if (!isIterable) throw noTable(value, argument);
-  return { tables: tablesOf(value as Iterable<unknown>, argument), isHeld: Array.isArray(value) };
+  return { tables: tablesOf(value as Iterable<unknown>, argument), memory: Array.isArray(value) ? 'caller' : 'stream' };
+}
+
+/** A table that was read of some, and those behind it. */
+export async function* behind(first: arrow.Table, rest: AsyncGenerator<arrow.Table>): AsyncGenerator<arrow.Table> {
+  yield first;
+  yield* rest;
+}
+
+/** A source whose rows are counted as they are read. */
+export function counted({ tables, memory }: BatchSource, stats: BatchStats): BatchSource {
+  async function* each(): AsyncGenerator<arrow.Table> {
+    for await (const table of tables) {
+      stats.inputRows += table.numRows;
+      yield table;
+    }
+  }
+  return { tables: each(), memory };
 }
 
 async function* tablesOf(items: Iterable<unknown> | AsyncIterable<unknown>, argument: string): AsyncGenerator<arrow.Table> {

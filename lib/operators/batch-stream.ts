@@ -17,7 +17,7 @@ export interface BatchStats {
   /** Rows that were read, and rows that were given. */
   inputRows: number;
   outputRows: number;
-  /** Sorted runs that were written to temporary files: 0 where the rows had room in memory. */
+  /** Sorted runs and partitions that were written to temporary files: 0 where the rows had room in memory. */
   runs: number;
   /** Bytes that were written to temporary files, and bytes that were read of them. */
   spilledBytes: number;

@@ -1,9 +1,11 @@
 /**
  * Joins of record batches as they come: the build side is read first and stays in memory; parts of the probe side are joined with it
- * one after the other, as tables are. Where the build side has no room there, both are sorted through temporary files (sorted-join.ts).
+ * one after the other, as tables are. Where the build side has no room there, both are cut into partitions that have
+ * (partitioned-join.ts); where a few keys have most of the rows, both are sorted instead (sorted-join.ts).
  */
 import type * as arrow from 'apache-arrow';
-import type { ForeignTable } from '../columns/input.js';
+import type { ForeignTable, Input } from '../columns/input.js';
+import { joinKeyColumns } from '../columns/layout.js';
 import { libraryOf } from '../columns/library.js';
 import { isSameType } from '../columns/types.js';
 import { WarpjoinError } from '../errors.js';
@@ -11,20 +13,26 @@ import type { Side } from '../native.js';
 import { type JoinBatchesSettings, type JoinKind, joinBatchesSettings } from '../options.js';
 import { quote } from '../suggest.js';
 import { buffersOf, halvesOf, orShort, Part } from './batch-part.js';
-import { type BatchSource, batchSource } from './batch-source.js';
+import { type BatchMemory, type BatchSource, batchSource, counted } from './batch-source.js';
 import { type BatchesCore, type BatchStats, BatchStream, cut } from './batch-stream.js';
 import { isMemoryLimit, translated } from './call.js';
 import { joinTables } from './join.js';
+import { readInput } from './load.js';
+import { PartitionedJoin, type PartitionJoin, SIDES } from './partitioned-join.js';
 import { FreeMemory } from './reclaim.js';
-import { checkSortAlike, SIDES, SortedJoin, type StretchJoin } from './sorted-join.js';
+import { checkSortAlike, SortedJoin, type StretchJoin } from './sorted-join.js';
 
 /** The share of the memory that is free beside the build side that a part of the probe side takes at most: beside it lie its rows. */
 const PART_SHARE = 1 / 8;
+/** The same of a partition, beside which less may be free: pairs of partitions come one after the other, and their rows. */
+const PAIR_PART_SHARE = 1 / 16;
 /**
  * The share of the free memory that the build side takes at most: its keys, and the table that they are looked up in, take as much and
  * more. Those of its rows that were not matched take as much again.
  */
 const BUILD_SHARE = 1 / 4;
+/** How often partitions are cut into further ones. */
+const MOST_CUTS = 3;
 
 type Rows = readonly (arrow.RecordBatch | arrow.Table)[];
 
@@ -39,7 +47,8 @@ export function joinBatches(
   const sources = { left: batchSource(left, 'left', signal), right: batchSource(right, 'right', signal) };
   return new BatchStream(signal, async function* (stats, hold) {
     const joining = hold(new Joining(await core, settings, stats));
-    yield* cut(joining.rows(sources), batchRows, stats);
+    const rows = joining.rows({ left: counted(sources.left, stats), right: counted(sources.right, stats) });
+    yield* cut(rows, batchRows, stats);
   });
 }
 
@@ -61,7 +70,15 @@ function strategyOf({ how, buildSide, probeSide }: JoinBatchesSettings): Strateg
   return { part: how, ofUnmatched: false, unmatched: false };
 }
 
-/** One join of batches, and what it holds. */
+/** What a join of partitions has of the one that cut its sides into them. */
+interface Cut {
+  /** How often that was done; MOST_CUTS, too, where a further cut would not help. */
+  readonly times: number;
+  readonly freeBytes: number;
+  readonly schema: arrow.Schema;
+}
+
+/** One join of batches, or of partitions, and what it holds. */
 class Joining implements AsyncDisposable {
   readonly #build = new Part();
   readonly #strategy: Strategy;
@@ -74,51 +91,59 @@ class Joining implements AsyncDisposable {
   #hasJoined = false;
   /** Whether the build side has found no room. */
   #isFull = false;
+  #freeBytes = 0;
   #schema!: arrow.Schema;
 
   constructor(
     private readonly core: BatchesCore,
     private readonly settings: JoinBatchesSettings,
     private readonly stats: BatchStats,
+    private readonly cut: Cut | null = null,
   ) {
     this.#strategy = strategyOf(settings);
   }
 
-  /** The rows, behind a table without rows that has their columns. */
+  /** The rows; those of batches behind a table without rows that has their columns. */
   async *rows(sources: Record<Side, BatchSource>): AsyncGenerator<arrow.Table> {
-    const { core, settings, stats } = this;
+    const { core, settings } = this;
     const { how, buildSide, probeSide } = settings;
     try {
       // As the first call of an engine, this sets its limit.
-      const freeBytes = await core.enqueue('beside others', settings.signal, () => new FreeMemory(core.native).bytes());
+      const measure = () => new FreeMemory(core.native).bytes();
+      this.#freeBytes = this.cut?.freeBytes ?? (await core.enqueue('beside others', settings.signal, measure));
       const share = this.#followsMatches ? BUILD_SHARE / 2 : BUILD_SHARE;
-      const isComplete = await this.#readBuild(sources[buildSide], share * freeBytes);
+      const isComplete = await this.#readBuild(sources[buildSide], share * this.#freeBytes);
       this.#none[probeSide] = (await this.#pull(sources[probeSide], this.#probe))!;
-      const made = await this.#join(how, [], []);
-      this.#schema = made.schema;
-      yield made;
+      const made = this.cut ? null : await this.#join(how, [], []);
+      this.#schema = this.cut?.schema ?? made!.schema;
+      if (made) yield made;
       if (isComplete && (yield* this.#probed(sources[probeSide]))) return;
-      const before = stats.inputRows - rowsOf(this.#build.batches) - rowsOf(this.#probe.batches);
-      stats.inputRows = before; // the sorts count theirs
-      await checkSortAlike(core, this.#stretches, this.#none);
       const rest = {
         [buildSide]: this.#restOf(buildSide, this.#build, sources[buildSide]),
         [probeSide]: this.#restOf(probeSide, this.#probe, sources[probeSide]),
       } as Record<Side, BatchSource>;
-      await using sorted = new SortedJoin(core, this.#stretches, rest, stats);
-      for await (const table of sorted.rows()) yield withSchema(made.schema, table);
+      await using spilled = await this.#spilled(rest);
+      for await (const table of spilled.rows()) yield withSchema(this.#schema, table);
     } finally {
+      await this.#build.free(core, sources[buildSide].memory);
       await this[Symbol.asyncDispose]();
       for (const side of SIDES) await sources[side].tables.return(undefined);
     }
   }
 
+  /** How the rows of both sides are joined that memory has no room for. */
+  async #spilled(rest: Record<Side, BatchSource>): Promise<PartitionedJoin | SortedJoin> {
+    const { core, stats } = this;
+    if ((this.cut?.times ?? 0) < MOST_CUTS) return new PartitionedJoin(core, this.#partitions, rest, stats);
+    await checkSortAlike(core, this.#stretches, this.#none);
+    return new SortedJoin(core, this.#stretches, rest, stats);
+  }
+
   /** The next table of a source, of which a part holds the rows; undefined: there is none. */
-  async #pull({ tables, isHeld }: BatchSource, part: Part): Promise<arrow.Table | undefined> {
+  async #pull({ tables, memory }: BatchSource, part: Part): Promise<arrow.Table | undefined> {
     const { done, value } = await tables.next();
     if (done) return undefined;
-    this.stats.inputRows += value.numRows;
-    for (const batch of value.batches) this.#add(part, batch, isHeld);
+    for (const batch of value.batches) this.#add(part, batch, memory);
     return value.slice(0, 0);
   }
 
@@ -130,7 +155,7 @@ class Joining implements AsyncDisposable {
       this.#unmatched = this.#build.batches;
       if (!none) return true;
       this.#none[buildSide] ??= none;
-      if (!this.#isFull && (source.isHeld || this.#build.bytes <= mostBytes)) continue;
+      if (!this.#isFull && (source.memory === 'caller' || this.#build.bytes <= mostBytes)) continue;
       this.#checkSorts();
       return false;
     }
@@ -147,14 +172,14 @@ class Joining implements AsyncDisposable {
    */
   async *#probed(source: BatchSource): AsyncGenerator<arrow.Table, boolean> {
     // The first rows are given as soon as they are there; larger parts take less time a row.
-    let partBytes = 0;
     const free = new FreeMemory(this.core.native);
+    let partBytes = this.cut ? PAIR_PART_SHARE * this.cut.freeBytes : 0;
     for (let more = true; more; more = (await this.#pull(source, this.#probe)) !== undefined) {
       if (this.#probe.bytes < partBytes) continue;
-      partBytes = Math.min(2 * this.#probe.bytes, PART_SHARE * (await free.bytes()));
-      if (!(yield* this.#joined())) return false;
+      if (!this.cut) partBytes = Math.min(2 * this.#probe.bytes, PART_SHARE * (await free.bytes()));
+      if (!(yield* this.#joined(source.memory))) return false;
     }
-    if (!(yield* this.#joined())) return false;
+    if (!(yield* this.#joined(source.memory))) return false;
     if (this.#strategy.unmatched && this.#unmatched.length > 0) {
       yield withSchema(this.#schema, await this.#join(this.settings.how, this.#unmatched, []));
     }
@@ -176,7 +201,7 @@ class Joining implements AsyncDisposable {
   }
 
   /** What has come of a side and what is still to come. */
-  #restOf(side: Side, part: Part, { tables, isHeld }: BatchSource): BatchSource {
+  #restOf(side: Side, part: Part, { tables, memory }: BatchSource): BatchSource {
     const none = this.#none[side];
     async function* rest(): AsyncGenerator<arrow.Table> {
       yield none;
@@ -184,7 +209,26 @@ class Joining implements AsyncDisposable {
       for (let batch = part.shift(); batch; batch = part.shift()) yield new Table(none.schema, [batch]);
       yield* tables;
     }
-    return { tables: rest(), isHeld };
+    return { tables: rest(), memory };
+  }
+
+  get #partitions(): PartitionJoin {
+    const { core, settings, stats } = this;
+    const [freeBytes, schema, cuts] = [this.#freeBytes, this.#schema, this.cut?.times ?? 0];
+    const { keys, nullsEqual, signal, buildSide } = settings;
+    const [left, right] = SIDES.map((side) => readInput(core, this.#none[side], side)) as [Input, Input];
+    const pairs = keys!.left.map((name, index) => ({ left: name, right: keys!.right[index]!, nullsEqual: nullsEqual[index]! }));
+    return {
+      keys: keys!,
+      comparisons: joinKeyColumns(left, right, pairs),
+      buildSide,
+      none: this.#none,
+      signal,
+      freeBytes,
+      seed: cuts,
+      join: (partitions, isCrowded) =>
+        new Joining(core, settings, stats, { times: isCrowded ? MOST_CUTS : cuts + 1, freeBytes, schema }).rows(partitions),
+    };
   }
 
   get #stretches(): StretchJoin {
@@ -205,12 +249,12 @@ class Joining implements AsyncDisposable {
     this.#unmatched = [];
   }
 
-  #add(part: Part, batch: arrow.RecordBatch, isHeld: boolean): void {
+  #add(part: Part, batch: arrow.RecordBatch, memory: BatchMemory): void {
     if (batch.numRows === 0) return;
     const bytes = part.count(batch);
     const reserve = () => translated(() => this.core.native.reserve(bytes));
     try {
-      part.add(batch, bytes, isHeld || this.#isFull ? null : reserve());
+      part.add(batch, bytes, memory !== 'stream' || this.#isFull ? null : reserve());
     } catch (error) {
       if (part !== this.#build || !isMemoryLimit(error)) throw error;
       this.#checkSorts(error as Error);
@@ -224,7 +268,7 @@ class Joining implements AsyncDisposable {
    * The rows that the part gives: those of halves of it, where memory is short. False where it is short for a row alone: the part then has
    * what was not joined. Throws where the sides can't be sorted instead, or where matches of rows that were given would be lost.
    */
-  async *#joined(): AsyncGenerator<arrow.Table, boolean> {
+  async *#joined(memory: BatchMemory): AsyncGenerator<arrow.Table, boolean> {
     const part = this.#probe;
     this.#probe = new Part();
     const pieces = [part.batches.slice()];
@@ -240,6 +284,7 @@ class Joining implements AsyncDisposable {
           if (this.#followsMatches && this.#hasJoined) throw made;
           this.#checkSorts(made);
           for (const batch of [piece, ...pieces].flat()) this.#probe.add(batch, 0, null);
+          part.release();
           return false;
         }
         this.#hasJoined = true;
@@ -247,7 +292,7 @@ class Joining implements AsyncDisposable {
       }
       return true;
     } finally {
-      part.release();
+      await part.free(this.core, memory);
     }
   }
 
@@ -284,8 +329,6 @@ class Joining implements AsyncDisposable {
     return joinTables(this.core, left, right, options) as Promise<arrow.Table>;
   }
 }
-
-const rowsOf = (batches: readonly arrow.RecordBatch[]): number => batches.reduce((rows, { numRows }) => rows + numRows, 0);
 
 /** The rows of a table under a schema whose fields differ in where nulls may be. Throws ERR_NOT_SUPPORTED for another. */
 function withSchema(schema: arrow.Schema, table: arrow.Table): arrow.Table {

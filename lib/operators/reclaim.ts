@@ -2,22 +2,34 @@
  * Results count towards an engine's memory limits until they are garbage collected, and V8 knows nothing of those limits:
  * results that nobody holds any more could make the next call fail, or be brought home from the GPUs for its room.
  */
-import { setTimeout } from 'node:timers/promises';
+import { setImmediate, setTimeout } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import type { NativeEngine } from '../native.js';
 
 /** Turns of a millisecond without anything freed that end the wait. */
 const QUIET_TURNS = 10;
+/** Turns of the event loop in which the buffers of a young collection are freed. */
+const YOUNG_TURNS = 3;
 
-let collect: (() => void) | undefined;
+let collector: ((options?: { type: 'minor' }) => void) | undefined;
+
+function collect(options?: { type: 'minor' }): void {
+  if (!collector) {
+    setFlagsFromString('--expose-gc');
+    collector = runInNewContext('gc') as typeof collect;
+  }
+  collector(options);
+}
+
+/** Collects what nobody has held for long, in less than a millisecond: results that a consumer has read and let go. */
+async function collectYoung(): Promise<void> {
+  collect({ type: 'minor' });
+  for (let turn = 0; turn < YOUNG_TURNS; turn++) await setImmediate();
+}
 
 /** Collects garbage until `inUse` falls no more, and says how much that is then. Pauses JavaScript: a last resort. */
 export async function collectGarbage(inUse: () => number): Promise<number> {
-  if (!collect) {
-    setFlagsFromString('--expose-gc');
-    collect = runInNewContext('gc') as () => void;
-  }
   collect();
   // V8 sweeps buffers on another thread and frees each in a turn of its own: wait until no more come.
   let least = inUse();
@@ -39,11 +51,15 @@ export class FreeMemory {
 
   /** Where a quarter of what was free has been taken since, garbage is collected: results that nobody holds are no reason for small parts. */
   async bytes(): Promise<number> {
-    const { usedBytes, limitBytes } = this.native.memory();
-    const isMuch = usedBytes - this.#collectedBytes > (limitBytes - this.#collectedBytes) / 4;
-    if (!isMuch) return limitBytes - usedBytes;
-    this.#collectedBytes = await collectGarbage(() => this.native.memory().usedBytes);
-    return Math.max(0, limitBytes - this.#collectedBytes);
+    let { usedBytes, limitBytes } = this.native.memory();
+    const inUse = (): number => this.native.memory().usedBytes;
+    const isMuch = (bytes: number): boolean => bytes - this.#collectedBytes > (limitBytes - this.#collectedBytes) / 4;
+    if (isMuch(usedBytes)) {
+      await collectYoung();
+      usedBytes = inUse();
+    }
+    if (isMuch(usedBytes)) usedBytes = this.#collectedBytes = await collectGarbage(inUse);
+    return Math.max(0, limitBytes - usedBytes);
   }
 }
 

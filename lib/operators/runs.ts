@@ -1,6 +1,6 @@
-/** Sorted runs in temporary files: record batches as their buffers lie in memory. What describes them stays in memory. */
+/** Rows in temporary files, as sorted runs and as partitions: record batches as their buffers lie in memory. What describes them stays in memory. */
 import type * as arrow from 'apache-arrow';
-import { ByStretch, dataOver, type Outline, outlineOf } from '../columns/buffers.js';
+import { ByStretch, type Outline, Outlines } from '../columns/buffers.js';
 import type { ForeignTable } from '../columns/input.js';
 import { type Library, libraryOf } from '../columns/library.js';
 import type { TemporaryFile } from '../io/temporary.js';
@@ -27,12 +27,14 @@ export interface ReadUnit {
   readonly batches: readonly arrow.RecordBatch[];
 }
 
-/** Rows in order, in a file that the run owns. Dictionaries stay in memory. */
+/** Rows in order, in a file of the run's, or of several. Dictionaries stay in memory. */
 export class Run implements AsyncDisposable {
   readonly units: Unit[] = [];
   /** The most bytes of a unit. */
   largestUnit = 0;
   rows = 0;
+  bytes = 0;
+  readonly #outlines = new Outlines();
 
   /** `unitBytes`: bytes of a unit, but for one that a record batch alone takes. `level`: how many merges it has gone through. */
   constructor(
@@ -51,13 +53,14 @@ export class Run implements AsyncDisposable {
     const parts: Uint8Array[] = [];
     let end = this.file.size;
     for (let index = 0; index < batches.length; ) {
-      const unit = new Writing(end);
+      const unit = new Writing(end, this.#outlines);
       do unit.add(batches[index++]!.data);
       while (index < batches.length && unit.bytes < this.unitBytes);
       const { position, bytes, rows } = unit;
       this.units.push({ position, bytes, rows, batches: unit.batches });
       this.largestUnit = Math.max(this.largestUnit, bytes);
       this.rows += rows;
+      this.bytes += bytes;
       end += bytes;
       parts.push(...unit.parts);
     }
@@ -83,7 +86,7 @@ export class Run implements AsyncDisposable {
       this.stats.readBytes += bytes;
       const buffer = buffers[index]!;
       const made = batches.map((outline) => {
-        const data = dataOver(library, struct, outline, buffer, position);
+        const data = this.#outlines.dataOver(library, struct, outline, buffer, position);
         return new library.RecordBatch(schema, data as arrow.Data<arrow.Struct>);
       });
       return { buffer, rows, batches: made };
@@ -103,11 +106,14 @@ class Writing {
   bytes = 0;
   rows = 0;
 
-  constructor(readonly position: number) {}
+  constructor(
+    readonly position: number,
+    private readonly outlines: Outlines,
+  ) {}
 
   add(data: arrow.Data): void {
     this.rows += data.length;
-    this.batches.push(outlineOf(data, (view) => this.#places.get(view, () => this.#write(view))));
+    this.batches.push(this.outlines.add(data, (view) => this.#places.get(view, () => this.#write(view))));
   }
 
   #write({ buffer, byteOffset, byteLength }: ArrayBufferView): number {

@@ -3,14 +3,13 @@
  * runs in temporary files, which are merged in windows.
  */
 import type * as arrow from 'apache-arrow';
-import type { ReservationHandle } from '../native.js';
 import { sortBatchesSchema, sortSettings } from '../options.js';
-import { buffersOf, halvesOf, nullIfShort, Part } from './batch-part.js';
-import { type BatchSource, batchSource } from './batch-source.js';
+import { Behind, buffersOf, halvesOf, nullIfShort, Part, partsOf } from './batch-part.js';
+import { type BatchSource, batchSource, behind, counted } from './batch-source.js';
 import { type BatchesCore, type BatchStats, BatchStream, cut } from './batch-stream.js';
-import { type EngineCore, isMemoryLimit, translated } from './call.js';
+import type { EngineCore } from './call.js';
 import { type Merging, merge } from './merge.js';
-import { collectGarbage, FreeMemory } from './reclaim.js';
+import { FreeMemory } from './reclaim.js';
 import { RunStack } from './runs.js';
 import { searchSorted } from './search.js';
 import { sortIndices, sortTable } from './sort.js';
@@ -30,24 +29,8 @@ export function sortBatches(core: BatchesCore | Promise<BatchesCore>, input: unk
   const source = batchSource(input, 'input', settings.signal);
   return new BatchStream(settings.signal, async function* (stats, hold) {
     const sorting = hold(new Sorting(await core, settings, stats));
-    yield* cut(sorting.rows(source), settings.batchRows, stats);
+    yield* cut(sorting.rows(counted(source, stats)), settings.batchRows, stats);
   });
-}
-
-/** Tasks one after the other, one of them at a time beside whoever starts them. */
-class Behind {
-  #last: Promise<void> = Promise.resolve();
-
-  /** Starts a task once the one before has ended. Rejects where that has failed. */
-  async start(task: () => Promise<void>): Promise<void> {
-    await this.#last;
-    this.#last = task();
-    this.#last.catch(() => {}); // the next one, or the end, is told
-  }
-
-  end(): Promise<void> {
-    return this.#last;
-  }
 }
 
 /** One sort of batches, and what it holds. `share`: of the free memory, for a part of the input, and for the windows of a merge. */
@@ -78,7 +61,7 @@ export class Sorting implements AsyncDisposable {
   }
 
   /** The rows in order, behind a table without rows that has their columns. */
-  async *rows({ tables, isHeld }: BatchSource): AsyncGenerator<arrow.Table> {
+  async *rows({ tables, memory }: BatchSource): AsyncGenerator<arrow.Table> {
     const { select, limit, offset } = this.settings;
     try {
       await this.core.temporary.check();
@@ -87,23 +70,24 @@ export class Sorting implements AsyncDisposable {
       const freeBytes = await core.enqueue('beside others', settings.signal, () => new FreeMemory(core.native).bytes());
       this.#partBytes = Math.max(1, Math.floor(this.share * freeBytes));
       this.#runs = new RunStack(this.core, this.#partBytes, this.stats);
-      let first = true;
-      for await (const table of tables) {
-        if (first) yield this.#sort(table.slice(0, 0).batches, { select });
-        if (limit === 0) return;
-        first = false;
-        this.stats.inputRows += table.numRows;
-        for (const batch of table.batches) if (batch.numRows > 0) await this.#add(batch, isHeld);
+      const { value: first } = await tables.next();
+      yield this.#sort(first.slice(0, 0).batches, { select });
+      if (limit === 0) return;
+      const source = { tables: behind(first, tables), memory };
+      for await (const { part, isLast } of partsOf(core, source, this.#partBytes, () => this.#allSpilled())) {
+        this.#part = part;
+        if (!isLast) await this.#spillPart();
       }
       const { batches } = this.#part;
       if (!this.#hasSpilled && batches.length > 0) {
         const whole = await this.#sort(batches, { select, limit, offset }).catch(nullIfShort);
         if (whole) return yield whole;
       }
-      await this.#spill();
+      await this.#spillPart();
       await this.#allSpilled();
       yield* rowsOf(merge(this.#runs.runs, this.#merging(select)), offset, offset + limit);
     } finally {
+      await tables.return(undefined);
       await this[Symbol.asyncDispose]();
     }
   }
@@ -115,42 +99,11 @@ export class Sorting implements AsyncDisposable {
     await this.#runs?.[Symbol.asyncDispose]();
   }
 
-  /** Adds a batch to the part. Where that has no room, it becomes a run before; a batch larger than a part is several. */
-  async #add(batch: arrow.RecordBatch, isHeld: boolean): Promise<void> {
-    let bytes = this.#part.count(batch);
-    if (this.#part.bytes > 0 && this.#part.bytes + bytes > this.#partBytes) {
-      await this.#spill();
-      bytes = this.#part.count(batch);
-    }
-    const pieces = Math.min(batch.numRows, Math.max(1, Math.ceil(bytes / this.#partBytes)));
-    for (let piece = 0; piece < pieces; piece++) {
-      if (piece > 0) await this.#spill();
-      const [begin, end] = [piece, piece + 1].map((of) => Math.floor((batch.numRows * of) / pieces)) as [number, number];
-      const reservation = isHeld ? null : await this.#reserve(bytes / pieces);
-      this.#part.add(batch.slice(begin, end), bytes / pieces, reservation);
-    }
-  }
-
-  /** Counts bytes towards the memory limit. Where others have taken what was free, what the part has goes. */
-  async #reserve(bytes: number): Promise<ReservationHandle> {
-    const { native } = this.core;
-    const reserve = () => translated(() => native.reserve(Math.ceil(bytes)));
-    try {
-      return reserve();
-    } catch (error) {
-      if (!isMemoryLimit(error)) throw error;
-    }
-    await this.#spill();
-    await this.#allSpilled();
-    await collectGarbage(() => native.memory().usedBytes);
-    return reserve();
-  }
-
   /**
    * Makes a run of the part, while the next one is read: this waits for the one before to be sorted, and that has waited until the one
    * before it was written.
    */
-  async #spill(): Promise<void> {
+  async #spillPart(): Promise<void> {
     const part = this.#part;
     this.#part = new Part();
     this.#hasSpilled = true;

@@ -17,7 +17,7 @@ import { searchSorted } from './search.js';
 import { sortTable } from './sort.js';
 import { Sorting } from './sort-batches.js';
 
-export const SIDES = ['left', 'right'] as const;
+const SIDES = ['left', 'right'] as const;
 const otherOf = (side: Side): Side => (side === 'left' ? 'right' : 'left');
 
 /** The share of the free memory that a part of a side takes while it is sorted, and what has come of it while it is joined. */

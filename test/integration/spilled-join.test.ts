@@ -1,4 +1,7 @@
-/** joinBatches() where memory has no room for the build side: both sides are sorted through temporary files. */
+/**
+ * joinBatches() where memory has no room for the build side: both sides are cut into partitions in temporary files, these into further
+ * ones, and what has few keys is sorted.
+ */
 
 import { mkdtempSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
@@ -114,17 +117,43 @@ describe('keys', () => {
     joinsCrowdedKey,
   );
 
-  test('of types that compare but do not sort alike are refused', async () => {
-    const { engine } = small(1);
-    const days = Array.from({ length: 200_000 }, (_, row) => new Date(86_400_000 * (row % 50_000)));
-    const one = new arrow.Table({ day: arrow.vectorFromArray(days, new arrow.DateDay()) });
-    const other = new arrow.Table({ day: arrow.vectorFromArray(days, new arrow.DateMillisecond()) });
-    const joined = (limited: typeof engine) =>
-      read(limited.joinBatches(later(cut(one, 1000)), later(cut(other, 700)), { on: 'day', how: 'anti' }));
-    const error = await failure(joined(engine));
-    expect(error).toMatchObject({ code: 'ERR_KEY_TYPE', message: expect.stringMatching(/can't be sorted by their keys/) });
+  test.each([30, 60])('partitions are cut again: %d of 100 rows have one key', async (hot) => {
+    const { engine, inner } = small(1);
+    const [one, other] = [keyed(200_000, 150_000, 7, ['k', 'l'], hot), keyed(150_000, 150_000, 8, ['k', 'r'])];
+    const options = { on: 'k', how: 'full', buildSide: 'left', select: ['l', 'r'] } as const;
     await using large = await testEngine(1, { memoryLimit: '2GiB' });
-    expect(await joined(large)).toHaveLength(0);
+    const expected = await large.joinCount(one, other, { on: 'k', how: 'full' });
+    const joined = engine.joinBatches(later(cut(one, 1000)), later(cut(other, 1000)), options);
+    let [count, sum] = [0, 0];
+    for await (const batch of joined) {
+      count += batch.numRows;
+      for (const row of batch.getChild('l')!) sum += row ?? 0;
+    }
+    const rowsOfOne = await large.join(one, other, options);
+    let wanted = 0;
+    for (const row of rowsOfOne.getChild('l')!) wanted += row ?? 0;
+    expect([count, sum]).toEqual([expected, wanted]);
+    // More than each side once.
+    expect(joined.stats.spilledBytes).toBeGreaterThan(1.2 * (200_000 + 150_000) * 15);
+    expect(inner.memory().peakBytes).toBeLessThanOrEqual(2500 * 1024);
+    await engine.dispose();
+  });
+
+  test('of types that compare but do not sort alike', async () => {
+    const { engine } = small(1);
+    const day = (row: number) => new Date(86_400_000 * row);
+    const days = (rows: number[], type: arrow.DateDay | arrow.DateMillisecond) =>
+      new arrow.Table({ day: arrow.vectorFromArray(rows.map(day), type as arrow.DateDay) });
+    const joined = (limited: typeof engine, rowOf: (row: number) => number) => {
+      const numbers = Array.from({ length: 200_000 }, (_, row) => rowOf(row));
+      const [one, other] = [days(numbers, new arrow.DateDay()), days(numbers, new arrow.DateMillisecond())];
+      const options = { on: 'day', how: 'anti' } as const;
+      return read(limited.joinBatches(later(cut(one, 1000)), later(cut(other.slice(1000), 700)), options));
+    };
+    expect(await joined(engine, (row) => row)).toHaveLength(1000);
+    // One key has most rows: they are sorted.
+    const error = await failure(joined(engine, (row) => (row % 10 ? 5 : row)));
+    expect(error).toMatchObject({ code: 'ERR_KEY_TYPE', message: expect.stringMatching(/can't be sorted by their keys/) });
     await engine.dispose();
   });
 });

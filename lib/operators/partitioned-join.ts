@@ -1,0 +1,211 @@
+/**
+ * Joins of two sides that memory has no room for: both are cut into partitions by a hash of their keys, in temporary files, and pairs of
+ * partitions are joined one after the other (the GRACE hash join: Kitsuregawa, Tanaka and Moto-oka, Application of Hash to Data Base
+ * Machine and Its Architecture, 1983).
+ */
+import type * as arrow from 'apache-arrow';
+import type { Signal } from '../abort.js';
+import type { ForeignTable } from '../columns/input.js';
+import { libraryOf } from '../columns/library.js';
+import type { TemporaryFile } from '../io/temporary.js';
+import type { KeyComparison, Side } from '../native.js';
+import { Behind, buffersOf, halvesOf, nullIfShort, partsOf } from './batch-part.js';
+import { type BatchSource, behind } from './batch-source.js';
+import type { BatchesCore, BatchStats } from './batch-stream.js';
+import { type Grouping, groupRows } from './group-rows.js';
+import { collectGarbage, FreeMemory } from './reclaim.js';
+import { Run } from './runs.js';
+
+export const SIDES = ['left', 'right'] as const;
+
+/** Partitions of a side at most. A side of this times what a pair of partitions may take is joined without a further cut. */
+const MOST_PARTITIONS = 128;
+const LEAST_PARTITIONS = 4;
+/** What is written at once of a partition, at least, where there may be fewer of them. */
+const LEAST_WRITE_BYTES = 1 << 14;
+/** The share of the free memory that a part of a side takes while its rows are cut: beside it lie the cut one, and the one before, which is written. */
+const PART_SHARE = 1 / 8;
+/** The share of it that the build side's partitions take that are joined at once. */
+const PAIR_SHARE = 1 / 16;
+/** Of a part, a record batch of a partition at most: what is read at once. */
+const BATCH_SHARE = 1 / 16;
+const READS_AT_ONCE = 8;
+/** However many columns there are. */
+const LEAST_BUFFER_BYTES = 1 << 10;
+/** A partition with more of a side's bytes than this has keys that are there so often that a further cut would not help. */
+const CROWDED_SHARE = 1 / 2;
+
+/** What a join of partitions asks of one of record batches. */
+export interface PartitionJoin {
+  readonly keys: Record<Side, readonly string[]>;
+  readonly comparisons: readonly KeyComparison[];
+  /** The side that is to have room in memory, partition by partition. */
+  readonly buildSide: Side;
+  /** Tables without rows that have each side's columns. */
+  readonly none: Record<Side, arrow.Table>;
+  readonly signal: Signal | undefined;
+  /** Memory for all of it. */
+  readonly freeBytes: number;
+  /** Of the hash: another one for each further cut. */
+  readonly seed: number;
+  /** The rows that partitions of each side give. `isCrowded`: a further cut would not help. */
+  join(partitions: Record<Side, BatchSource>, isCrowded: boolean): AsyncIterable<arrow.Table>;
+}
+
+/** One join of partitioned sides, and what it holds. */
+export class PartitionedJoin implements AsyncDisposable {
+  readonly #sides: Record<Side, PartitionedSide>;
+  readonly #partitions: number;
+  readonly #partBytes: number;
+
+  constructor(
+    private readonly core: BatchesCore,
+    private readonly by: PartitionJoin,
+    private readonly sources: Record<Side, BatchSource>,
+    stats: BatchStats,
+  ) {
+    const { keys, comparisons, signal, freeBytes, seed } = by;
+    this.#partBytes = Math.max(1, Math.floor(PART_SHARE * freeBytes));
+    const writes = 2 ** Math.floor(Math.log2(Math.max(1, this.#partBytes / LEAST_WRITE_BYTES)));
+    const groups = Math.min(MOST_PARTITIONS, Math.max(LEAST_PARTITIONS, writes));
+    this.#partitions = groups;
+    const partitioned = (side: Side) =>
+      new PartitionedSide(core, { side, keys: keys[side], comparisons, groups, seed }, signal, stats);
+    this.#sides = { left: partitioned('left'), right: partitioned('right') };
+  }
+
+  /** Tables of the rows, in no order. */
+  async *rows(): AsyncGenerator<arrow.Table> {
+    const { core, by, sources } = this;
+    try {
+      await core.temporary.check();
+      for (const side of [by.buildSide, by.buildSide === 'left' ? 'right' : 'left'] as const) {
+        await this.#sides[side].fill(sources[side], this.#partBytes);
+      }
+      const build = this.#sides[by.buildSide];
+      const free = new FreeMemory(core.native);
+      for (let begin = 0; begin < this.#partitions; ) {
+        let end = begin + 1;
+        while (end < this.#partitions && build.bytesOf(begin, end + 1) <= PAIR_SHARE * by.freeBytes) end++;
+        const isCrowded = SIDES.some((side) => this.#sides[side].isCrowded(begin, end));
+        const source = (side: Side) => this.#sides[side].source(begin, end, by.none[side]);
+        await free.bytes(); // results that nobody holds make room: a join that fails for want of it begins again
+        yield* by.join({ left: source('left'), right: source('right') }, isCrowded);
+        begin = end;
+      }
+    } finally {
+      await this[Symbol.asyncDispose]();
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const side of SIDES) await this.#sides[side][Symbol.asyncDispose]();
+  }
+}
+
+/** A side's rows in a temporary file, by partitions. */
+class PartitionedSide implements AsyncDisposable {
+  /** null: without rows. */
+  readonly #partitions: (Run | null)[];
+  readonly #cuts = new Behind();
+  readonly #writes = new Behind();
+  #file: TemporaryFile | undefined;
+  #batchBytes = 0;
+  #columns = 1;
+
+  constructor(
+    private readonly core: BatchesCore,
+    private readonly grouping: Grouping,
+    private readonly signal: Signal | undefined,
+    private readonly stats: BatchStats,
+  ) {
+    this.#partitions = Array(grouping.groups).fill(null);
+  }
+
+  /** Cuts all rows of a source, so many bytes at a time. */
+  async fill(source: BatchSource, partBytes: number): Promise<void> {
+    const { core } = this;
+    this.#file = await core.temporary.open();
+    this.#batchBytes = Math.max(1, Math.floor(BATCH_SHARE * partBytes));
+    for await (const { part } of partsOf(core, source, partBytes, () => this.#allWritten())) {
+      await this.#cuts.start(async () => {
+        try {
+          await this.#cut(part.batches);
+        } finally {
+          await part.free(core, source.memory);
+        }
+      });
+    }
+    await this.#allWritten();
+  }
+
+  /** Bytes of partitions [begin, end). */
+  bytesOf(begin: number, end: number): number {
+    return this.#partitions.slice(begin, end).reduce((bytes, run) => bytes + (run?.bytes ?? 0), 0);
+  }
+
+  /** Whether partitions [begin, end), few as they are, have much of the side. */
+  isCrowded(begin: number, end: number): boolean {
+    return end - begin === 1 && this.bytesOf(begin, end) > CROWDED_SHARE * this.bytesOf(0, this.#partitions.length);
+  }
+
+  /** The rows of partitions [begin, end), behind a table without rows. */
+  source(begin: number, end: number, none: arrow.Table): BatchSource {
+    return { tables: behind(none, this.#tables(begin, end)), memory: 'engine' };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#allWritten().catch(() => {}); // whoever waits for it is told
+    await this.#writes.end().catch(() => {});
+    await this.#file?.[Symbol.asyncDispose]();
+    this.#file = undefined;
+  }
+
+  async #allWritten(): Promise<void> {
+    await this.#cuts.end();
+    await this.#writes.end();
+  }
+
+  /** Cuts batches, and has the partitions written; in several parts, one after the other, where memory is short. */
+  async #cut(batches: readonly arrow.RecordBatch[]): Promise<void> {
+    const { core, signal } = this;
+    this.#columns = batches[0]!.data.children.length;
+    const running = { signal, onProgress: undefined, trace: undefined };
+    const maxBufferBytes = Math.max(LEAST_BUFFER_BYTES, Math.ceil(this.#batchBytes / this.#columns));
+    const tables = await groupRows({ ...core, maxBufferBytes }, batches, this.grouping, running).catch((error: unknown) => {
+      if (batches.length === 1 && batches[0]!.numRows === 1) throw error;
+      return nullIfShort(error);
+    });
+    if (!tables) {
+      for (const half of halvesOf(batches)) await this.#cut(half);
+      return;
+    }
+    await this.#writes.start(async () => {
+      for (const [index, table] of tables.entries()) if (table) await this.#write(index, table);
+      await core.free(buffersOf(tables.flatMap((table) => table?.batches ?? [])));
+    });
+  }
+
+  async #write(index: number, table: arrow.Table): Promise<void> {
+    const library = libraryOf(table as unknown as ForeignTable);
+    // Each record batch is read by itself, into memory that is freed with it.
+    this.#partitions[index] ??= new Run(this.#file!, library, table.schema, 0, 0, this.stats);
+    await this.#partitions[index].append(table);
+  }
+
+  async *#tables(begin: number, end: number): AsyncGenerator<arrow.Table> {
+    const { native } = this.core;
+    for (const run of this.#partitions.slice(begin, end)) {
+      const units = run?.units ?? [];
+      for (let first = 0; first < units.length; first += READS_AT_ONCE) {
+        const wanted = units.slice(first, first + READS_AT_ONCE);
+        let read = await Promise.all(wanted.map((unit) => run!.read(native, [unit]))).catch(nullIfShort);
+        if (!read) {
+          await collectGarbage(() => native.memory().usedBytes);
+          read = await Promise.all(wanted.map((unit) => run!.read(native, [unit])));
+        }
+        for (const [unit] of read) yield run!.tableOf(unit!.batches);
+      }
+    }
+  }
+}
