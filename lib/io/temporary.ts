@@ -13,6 +13,11 @@ import { systemReason } from './file-errors.js';
 const IN_MEMORY = new Set([0x01021994, 0x858458f6]);
 const ON_DISK = '/var/tmp';
 
+/** Linux: a file that never had a name (open(2), O_TMPFILE). */
+const NAMELESS = 0o20000000 | constants.O_DIRECTORY | constants.O_RDWR;
+/** What systems and file systems say that have no such files: with EISDIR the flag is unknown. */
+const NO_NAMELESS = new Set(['EISDIR', 'EOPNOTSUPP', 'EINVAL', 'ENOENT']);
+
 async function isInMemory(folder: string): Promise<boolean> {
   return statfs(folder).then(
     ({ type }) => IN_MEMORY.has(type),
@@ -94,15 +99,10 @@ export class TemporaryFile implements AsyncDisposable {
     const failed = (error: unknown): never => {
       throw spillError(folder, 'cannot write', error);
     };
-    const name = join(folder, `warpjoin-${randomUUID()}`);
-    const file = await open(name, 'wx+', 0o600).catch(failed);
-    try {
-      await unlink(name).catch(failed);
-    } catch (error) {
-      await file.close();
-      throw error;
-    }
-    return new TemporaryFile(folder, file, place);
+    const nameless = await open(folder, NAMELESS, 0o600).catch((error: NodeJS.ErrnoException) => {
+      return NO_NAMELESS.has(error.code!) ? null : failed(error);
+    });
+    return new TemporaryFile(folder, nameless ?? (await unnamed(folder).catch(failed)), place);
   }
 
   /** Where this process can open the file once more. */
@@ -148,6 +148,19 @@ export class TemporaryFile implements AsyncDisposable {
     this.place.give(this.#size);
     this.#size = 0;
     await this.file.close();
+  }
+}
+
+/** A file whose name is gone again. */
+async function unnamed(folder: string): Promise<FileHandle> {
+  const name = join(folder, `warpjoin-${randomUUID()}`);
+  const file = await open(name, 'wx+', 0o600);
+  try {
+    await unlink(name);
+    return file;
+  } catch (error) {
+    await file.close();
+    throw error;
   }
 }
 
