@@ -153,17 +153,19 @@ function largeFilesSection() {
 function batchesSection() {
   const newestOf = new Map();
   for (const { name, batches = [] } of files((name) => name.includes('-batches'))) {
-    for (const one of batches) newestOf.set(`${one.limit} ${one.times}`, { file: name, ...one });
+    for (const one of batches.map((one) => ({ call: 'sort', ...one })))
+      newestOf.set(`${one.call} ${one.limit} ${one.times}`, { file: name, ...one });
   }
-  const rows = [...newestOf.values()].map(({ limit, limitBytes, times, rows, generator, warpjoin, duckdb, disk, file }) => [
+  const rows = [...newestOf.values()].map(({ call, limit, limitBytes, times, rows, generator, warpjoin, duckdb, disk, file }) => [
+    call,
     limit,
     `${times}`,
     million(rows),
     `${warpjoin.runs}`,
     secondsOf(warpjoin),
     `${((rows * 16) / 1e3 / warpjoin.median).toFixed(0)}`,
-    secondsOf(duckdb),
-    `${(duckdb.median / warpjoin.median).toFixed(1)}x`,
+    duckdb.failed ?? secondsOf(duckdb),
+    duckdb.failed ? '' : `${(duckdb.median / warpjoin.median).toFixed(1)}x`,
     (disk.median / 1000).toFixed(1),
     (generator.median / 1000).toFixed(1),
     (warpjoin.bytes / limitBytes).toFixed(2),
@@ -171,6 +173,7 @@ function batchesSection() {
     `\`${file}\``,
   ]);
   const heads = [
+    'call',
     'memory limit',
     'times that',
     'million rows',
