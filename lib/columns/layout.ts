@@ -79,7 +79,11 @@ function checkShared(left: Input, right: Input, keys: readonly { left: string }[
  * coalesced key has the left key's name, and the values of the side whose rows are all there: the right one's in a right join. That
  * of a full join has a type that holds the values of both.
  */
-export function joinLayout(leftInput: Input, rightInput: Input, settings: JoinSettings): JoinLayout {
+export function joinLayout(
+  leftInput: Input,
+  rightInput: Input,
+  settings: Pick<JoinSettings, 'how' | 'keys' | 'suffix' | 'coalesce' | 'select'>,
+): JoinLayout {
   const { how, coalesce } = settings;
   const keys = settings.keys && joinKeyColumns(leftInput, rightInput, settings.keys);
   const [left, right] =

@@ -10,7 +10,7 @@ import { libraryOf } from '../columns/library.js';
 import { isSameType } from '../columns/types.js';
 import { WarpjoinError } from '../errors.js';
 import type { Side } from '../native.js';
-import { type JoinBatchesSettings, type JoinKind, joinBatchesSettings } from '../options.js';
+import { type JoinBatchesSettings, type JoinKind, joinBatchesSettings, type NamedKeyPair } from '../options.js';
 import { quote } from '../suggest.js';
 import { buffersOf, halvesOf, orShort, Part } from './batch-part.js';
 import { type BatchMemory, type BatchSource, batchSource, counted } from './batch-source.js';
@@ -18,6 +18,7 @@ import { type BatchesCore, type BatchStats, BatchStream, cut } from './batch-str
 import { isMemoryLimit, translated } from './call.js';
 import { joinTables } from './join.js';
 import { readInput } from './load.js';
+import { neededColumns } from './needed-columns.js';
 import { PartitionedJoin, type PartitionJoin, SIDES } from './partitioned-join.js';
 import { FreeMemory } from './reclaim.js';
 import { checkSortAlike, SortedJoin, type StretchJoin } from './sorted-join.js';
@@ -118,9 +119,10 @@ class Joining implements AsyncDisposable {
       this.#schema = this.cut?.schema ?? made!.schema;
       if (made) yield made;
       if (isComplete && (yield* this.#probed(sources[probeSide]))) return;
+      const needed = neededColumns(this.#inputs, { ...settings, keys: this.#keyPairs });
       const rest = {
-        [buildSide]: this.#restOf(buildSide, this.#build, sources[buildSide]),
-        [probeSide]: this.#restOf(probeSide, this.#probe, sources[probeSide]),
+        [buildSide]: this.#restOf(buildSide, this.#build, sources[buildSide], needed[buildSide]),
+        [probeSide]: this.#restOf(probeSide, this.#probe, sources[probeSide], needed[probeSide]),
       } as Record<Side, BatchSource>;
       await using spilled = await this.#spilled(rest);
       for await (const table of spilled.rows()) yield withSchema(this.#schema, table);
@@ -200,27 +202,40 @@ class Joining implements AsyncDisposable {
     throw new WarpjoinError('ERR_MEMORY_LIMIT', `${side} ${why}. buildSide names the side that stays in memory.`, { cause });
   }
 
-  /** What has come of a side and what is still to come. */
-  #restOf(side: Side, part: Part, { tables, memory }: BatchSource): BatchSource {
-    const none = this.#none[side];
+  /** What has come of a side and what is still to come, with the columns that are needed; from now on it has no others. */
+  #restOf(side: Side, part: Part, { tables, memory }: BatchSource, needed: readonly number[]): BatchSource {
+    const all = this.#none[side];
+    const none = all.selectAt([...needed]);
+    this.#none[side] = none;
     async function* rest(): AsyncGenerator<arrow.Table> {
       yield none;
       const { Table } = libraryOf(none as unknown as ForeignTable);
-      for (let batch = part.shift(); batch; batch = part.shift()) yield new Table(none.schema, [batch]);
-      yield* tables;
+      for (let batch = part.shift(); batch; batch = part.shift()) yield new Table(all.schema, [batch]).selectAt([...needed]);
+      for await (const table of tables) yield table.selectAt([...needed]);
     }
     return { tables: rest(), memory };
+  }
+
+  /** The sides without their rows. */
+  get #inputs(): Record<Side, Input> {
+    const input = (side: Side) => readInput(this.core, this.#none[side], side);
+    return { left: input('left'), right: input('right') };
+  }
+
+  /** The keys of a join that has some. */
+  get #keyPairs(): NamedKeyPair[] {
+    const { keys, nullsEqual } = this.settings;
+    return keys!.left.map((left, index) => ({ left, right: keys!.right[index]!, nullsEqual: nullsEqual[index]! }));
   }
 
   get #partitions(): PartitionJoin {
     const { core, settings, stats } = this;
     const [freeBytes, schema, cuts] = [this.#freeBytes, this.#schema, this.cut?.times ?? 0];
-    const { keys, nullsEqual, signal, buildSide } = settings;
-    const [left, right] = SIDES.map((side) => readInput(core, this.#none[side], side)) as [Input, Input];
-    const pairs = keys!.left.map((name, index) => ({ left: name, right: keys!.right[index]!, nullsEqual: nullsEqual[index]! }));
+    const { keys, signal, buildSide } = settings;
+    const { left, right } = this.#inputs;
     return {
       keys: keys!,
-      comparisons: joinKeyColumns(left, right, pairs),
+      comparisons: joinKeyColumns(left, right, this.#keyPairs),
       buildSide,
       none: this.#none,
       signal,

@@ -162,6 +162,38 @@ describeHost('many rows of both sides have one key', 'their transfer buffers tak
   test.each(KINDS)('%s', (how) => joinsCrowdedKey(how, 'both'));
 });
 
+describe('columns that nobody asks for', () => {
+  const wide = (seed: number, row: string) => {
+    const table = keyed(40_000, 30_000, seed, ['k', row]);
+    const texts = arrow.vectorFromArray(Array(40_000).fill('a text that takes some room'), new arrow.Utf8());
+    return new arrow.Table({ ...Object.fromEntries(table.schema.names.map((name) => [name, table.getChild(name)!])), v: texts });
+  };
+  const [one, other] = [wide(21, 'l'), wide(22, 'r')];
+  const spilled = async (options: object) => {
+    const { engine } = small(1);
+    await using large = await testEngine(1, { memoryLimit: '2GiB' });
+    const expected = await large.join(one, other, { on: 'k', ...options } as never);
+    const joined = engine.joinBatches(later(cut(one, 1000)), later(cut(other, 1000)), { on: 'k', ...options } as never);
+    const found = await read(joined);
+    expect(found.length).toBe(expected.numRows);
+    expect(unordered(found as never)).toEqual(unordered(rows(expected)));
+    await engine.dispose();
+    return joined.stats.spilledBytes;
+  };
+  const bytes = (table: arrow.Table) => table.batches.reduce((sum, { data }) => sum + data.byteLength, 0);
+
+  test.each([
+    [{ select: ['l'], how: 'left' }, 0.35],
+    [{ select: ['k', 'r'], how: 'full' }, 0.45],
+    [{ how: 'semi' }, 0.75],
+    // Its name comes from the other side's column.
+    [{ select: ['l', 'v_right'] }, 1.4],
+    [{}, 1.4],
+  ])('do not go to disk: %j', async (options, share) => {
+    expect(await spilled(options)).toBeLessThan(share * (bytes(one) + bytes(other)));
+  });
+});
+
 describe('what can not be sorted instead is refused', () => {
   test.each([
     [{ how: 'cross' }, /cross join has no keys/],
