@@ -41,6 +41,20 @@ async function sumOf(batches: AsyncIterable<arrow.RecordBatch>): Promise<number>
 }
 const engineOf = (memoryLimit: string) => inspectedEngine(1, { memoryLimit, threads: 2, tempDirectory: folder });
 
+/** Those in the folder that a process has open. */
+function openFiles(process: number | 'self'): string[] {
+  const target = (fd: string): string => {
+    try {
+      return readlinkSync(`/proc/${process}/fd/${fd}`);
+    } catch {
+      return ''; // it was closed meanwhile
+    }
+  };
+  return readdirSync(`/proc/${process}/fd`)
+    .map(target)
+    .filter((path) => path.startsWith(folder));
+}
+
 /** The class of open files, which has no name outside of Node.js. */
 async function fileClass(): Promise<FileHandle> {
   const path = join(folder, 'probe');
@@ -102,16 +116,9 @@ describeHost('temporary files', 'their transfer buffers take more than these lim
         return made() >= n;
       };
       let n = 1;
-      while (await fails(n)) n += 1 + (n >> 1);
+      while (await fails(n)) n *= 2;
       expect(n).toBeGreaterThan(10);
-      const open = readdirSync('/proc/self/fd').filter((fd) => {
-        try {
-          return readlinkSync(`/proc/self/fd/${fd}`).startsWith(folder);
-        } catch {
-          return false;
-        }
-      });
-      expect(open).toEqual([]);
+      expect(openFiles('self')).toEqual([]);
       await expect.poll(() => collectGarbage(() => inner.memory().usedBytes)).toBe(0);
       await engine.dispose();
     });
@@ -158,8 +165,7 @@ test('a process that is killed leaves nothing', async () => {
   for (const name of ['sortBatches', 'joinBatches']) {
     const child = spawn(process.execPath, ['--input-type=module', '-e', program, name], { stdio: ['ignore', 'pipe', 'inherit'] });
     await new Promise((resolve) => child.stdout.once('data', resolve));
-    const open = readdirSync(`/proc/${child.pid}/fd`).map((fd) => readlinkSync(`/proc/${child.pid}/fd/${fd}`));
-    expect(open.filter((path) => path.startsWith(folder)).length).toBeGreaterThan(0);
+    expect(openFiles(child.pid!).length).toBeGreaterThan(0);
     child.kill('SIGKILL');
     await new Promise((resolve) => child.once('exit', resolve));
     expect(readdirSync(folder)).toEqual([]);
