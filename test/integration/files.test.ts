@@ -49,7 +49,8 @@ async function errorOf(call: Promise<unknown>, code = 'ERR_FILE'): Promise<strin
 
 /** Files that inputs were written to: those that a folder shows, and how many this process has open. */
 function spooledFiles(): { named: string[]; open: number } {
-  const isOne = (path: string) => /\/warpjoin-[0-9a-f-]{36}( \(deleted\))?$/.test(path);
+  // Linux gives files that never had a name a number.
+  const isOne = (path: string) => /\/(warpjoin-[0-9a-f-]{36}|#\d+)( \(deleted\))?$/.test(path);
   const links = readdirSync('/proc/self/fd').flatMap((fd) => {
     try {
       return [readlinkSync(`/proc/self/fd/${fd}`)];
