@@ -17,7 +17,7 @@ export interface Grouping {
   readonly comparisons: readonly KeyComparison[];
   /** A power of two up to 256. */
   readonly groups: number;
-  /** Of the hash: those of both sides, if equal keys are to be in the same group. */
+  /** The seed of the hash. Equal keys of both sides are in the same group where it is the same. */
   readonly seed: number;
 }
 

@@ -188,7 +188,7 @@ class Joining implements AsyncDisposable {
     return true;
   }
 
-  /** Throws ERR_MEMORY_LIMIT where the sides of a join that has no room can't be sorted instead. */
+  /** Throws ERR_MEMORY_LIMIT where the sides of a join that has no room can't go through temporary files. */
   #checkSorts(cause?: Error): void {
     const { how, buildSide, maintainOrder } = this.settings;
     const why =

@@ -27,7 +27,7 @@ const LEAST_WRITE_BYTES = 1 << 14;
 const PART_SHARE = 1 / 8;
 /** The share of it that the build side's partitions take that are joined at once. */
 const PAIR_SHARE = 1 / 16;
-/** Of a part, a record batch of a partition at most: what is read at once. */
+/** The share of a part that a record batch of a partition takes at most: what is read at once. */
 const BATCH_SHARE = 1 / 16;
 const READS_AT_ONCE = 8;
 /** However many columns there are. */
@@ -46,7 +46,7 @@ export interface PartitionJoin {
   readonly signal: Signal | undefined;
   /** Memory for all of it. */
   readonly freeBytes: number;
-  /** Of the hash: another one for each further cut. */
+  /** The seed of the hash: another one for each further cut. */
   readonly seed: number;
   /** The rows that partitions of each side give. `isCrowded`: a further cut would not help. */
   join(partitions: Record<Side, BatchSource>, isCrowded: boolean): AsyncIterable<arrow.Table>;
