@@ -201,6 +201,13 @@ export const sortSchema = {
 const batchRows = count(1 << 16, 1, 'Rows of a record batch of the result, at most.');
 export const joinBatchesSchema = {
   ...pick(joinSchema, ['on', 'leftOn', 'rightOn', 'how', 'suffix', 'coalesce', 'select', 'nullsEqual', 'algorithm', 'signal']),
+  limit: count(Number.POSITIVE_INFINITY, 0, 'Rows of the result, at most: reading ends once they are there.'),
+  offset: count(0, 0, 'Rows of the join to leave out before the first one of the result.'),
+  maxOutputRows: count(
+    Number.POSITIVE_INFINITY,
+    0,
+    'Reading rejects with ERR_MEMORY_LIMIT once the join finds more rows. limit and offset do not count.',
+  ),
   buildSide: choice(
     ['left', 'right'],
     'right',
@@ -361,7 +368,8 @@ export function joinSettings(schema: Partial<typeof joinSchema>, call: string, o
 }
 
 /** The options of joinBatches(), parsed. */
-export interface JoinBatchesSettings extends Pick<JoinSettings, 'how' | 'suffix' | 'coalesce' | 'select' | 'algorithm'> {
+export interface JoinBatchesSettings
+  extends Pick<JoinSettings, 'how' | 'suffix' | 'coalesce' | 'select' | 'algorithm' | 'limit' | 'offset' | 'maxOutputRows'> {
   /** Key columns of each side; null for cross. */
   keys: Record<Side, readonly string[]> | null;
   nullsEqual: readonly boolean[];
@@ -375,14 +383,15 @@ export interface JoinBatchesSettings extends Pick<JoinSettings, 'how' | 'suffix'
 /** Checks what the schema of joinBatches() can't. */
 export function joinBatchesSettings(options: unknown): JoinBatchesSettings {
   const given = parse(joinBatchesSchema, 'joinBatches', options);
-  const { buildSide, maintainOrder, batchRows, signal, ...rest } = given;
+  const { buildSide, maintainOrder, batchRows, limit, offset, maxOutputRows, signal, ...rest } = given;
   const { how, suffix, coalesce, select, algorithm, keys } = joinSettings(joinSchema, 'joinBatches', rest);
   const probeSide = buildSide === 'left' ? 'right' : 'left';
   if (maintainOrder === buildSide) {
     throw expected(`"none" or "${probeSide}"`, 'maintainOrder', maintainOrder, ` The build side is ${buildSide}: set buildSide.`);
   }
   return {
-    ...{ how, suffix, coalesce, select, algorithm, buildSide, probeSide, maintainOrder, batchRows, signal },
+    ...{ how, suffix, coalesce, select, algorithm, limit, offset, maxOutputRows },
+    ...{ buildSide, probeSide, maintainOrder, batchRows, signal },
     keys: keys && { left: keys.map(({ left }) => left), right: keys.map(({ right }) => right) },
     nullsEqual: (keys ?? []).map(({ nullsEqual }) => nullsEqual),
   };

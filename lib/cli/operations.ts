@@ -93,7 +93,7 @@ export function joinOperation(options: Options): Operation {
   const select = options.names('select');
   const all = { ...shape, ...matching, ...given({ select }) } as object as JoinOptions;
   const order = matching.maintainOrder ?? 'none';
-  const isWhole = matching.validate || matching.maxOutputRows !== undefined || order.includes('_');
+  const isWhole = matching.validate || order.includes('_');
   const [leftKeys = [], rightKeys = []] = [keys.leftOn ?? keys.on, keys.rightOn ?? keys.on];
   return {
     async check(engine, inputs, isExact) {
@@ -129,19 +129,21 @@ export function joinOperation(options: Options): Operation {
     ...(!isWhole && {
       comes(engine, [left, right], [leftBytes, rightBytes], shownRows, signal) {
         const isLeftSmaller = order === 'none' ? leftBytes! < rightBytes! : order === 'right';
+        const { algorithm, maintainOrder, offset, maxOutputRows, limit = Number.POSITIVE_INFINITY } = matching;
+        // One more than is shown, to know whether there are more.
+        const most = Math.min(limit, shownRows + 1);
         const batches: BatchStream = engine.joinBatches(left!.tables, right!.tables, {
           ...shape,
-          ...given({ select, algorithm: matching.algorithm, maintainOrder: matching.maintainOrder }),
+          ...given({ select, algorithm, maintainOrder, offset, maxOutputRows }),
+          ...(Number.isFinite(most) && { limit: most }),
           buildSide: isLeftSmaller ? 'left' : 'right',
           signal,
         } as never);
-        const { limit = Number.POSITIVE_INFINITY, offset = 0 } = matching;
-        // One more than is shown, to know whether there are more.
-        const some = new Some(batches, offset, Math.min(limit, shownRows + 1));
-        const count = () => ({ rows: Math.min(some.rows, shownRows), more: some.rows > shownRows });
+        const { stats } = batches;
+        const count = () => ({ rows: Math.min(stats.outputRows, shownRows), more: stats.outputRows > shownRows });
         const bytes = leftBytes! + rightBytes!;
         const fraction = () => (leftBytes! * left!.fraction() + rightBytes! * right!.fraction()) / Math.max(1, bytes);
-        return { batches: some, count, stats: batches.stats, fraction };
+        return { batches, count, stats, fraction };
       },
     }),
     explain: (engine, [left, right], more) => engine.explain('join', left!, right!, { ...all, ...more }),
@@ -213,32 +215,6 @@ export function uniqueOperation(options: Options): Operation {
     },
     explain: (engine, [table], more) => engine.explain('unique', table!, { ...all, ...more }),
   };
-}
-
-/** Some rows of batches: `limit` behind the first `offset`. A batch without rows where there are none, for the columns. */
-class Some implements AsyncIterable<RecordBatch> {
-  /** Up to now. */
-  rows = 0;
-
-  constructor(
-    private readonly batches: AsyncIterable<RecordBatch>,
-    private readonly offset: number,
-    private readonly limit: number,
-  ) {}
-
-  async *[Symbol.asyncIterator](): AsyncGenerator<RecordBatch> {
-    let skipped = 0;
-    let isNone = true;
-    for await (const batch of this.batches) {
-      const from = Math.min(batch.numRows, this.offset - skipped);
-      const to = Math.min(batch.numRows, from + this.limit - this.rows);
-      skipped += from;
-      this.rows += to - from;
-      if (to > from || isNone) yield batch.slice(from, to);
-      isNone = false;
-      if (this.rows === this.limit) return;
-    }
-  }
 }
 
 /** The first rows of unique(), by the numbers of all: no other rows are made. */

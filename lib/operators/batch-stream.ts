@@ -130,3 +130,19 @@ export async function* cut(
   }
   if (stats.outputRows === 0 && empty) yield empty;
 }
+
+/** Rows [begin, end) of those that tables have one after the other, and tables without rows. */
+export async function* rowsOf(
+  tables: AsyncGenerator<arrow.Table>,
+  begin: number,
+  end = Number.POSITIVE_INFINITY,
+): AsyncGenerator<arrow.Table> {
+  let row = 0;
+  for await (const table of tables) {
+    const [first, last] = [Math.max(0, begin - row), Math.min(table.numRows, end - row)];
+    row += table.numRows;
+    if (table.numRows === 0 || (first === 0 && last === table.numRows)) yield table;
+    else if (first < last) yield table.slice(first, last);
+    if (row >= end) return;
+  }
+}

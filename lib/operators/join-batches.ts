@@ -14,8 +14,8 @@ import { type JoinBatchesSettings, type JoinKind, joinBatchesSettings, type Name
 import { quote } from '../suggest.js';
 import { buffersOf, halvesOf, orShort, Part } from './batch-part.js';
 import { type BatchMemory, type BatchSource, batchSource, counted } from './batch-source.js';
-import { type BatchesCore, type BatchStats, BatchStream, cut } from './batch-stream.js';
-import { isMemoryLimit, translated } from './call.js';
+import { type BatchesCore, type BatchStats, BatchStream, cut, rowsOf } from './batch-stream.js';
+import { isMemoryLimit, tooManyRows, translated } from './call.js';
 import { joinTables } from './join.js';
 import { readInput } from './load.js';
 import { neededColumns } from './needed-columns.js';
@@ -44,13 +44,23 @@ export function joinBatches(
   options: unknown,
 ): BatchStream {
   const settings = joinBatchesSettings(options);
-  const { signal, batchRows } = settings;
+  const { signal, batchRows, limit, offset, maxOutputRows } = settings;
   const sources = { left: batchSource(left, 'left', signal), right: batchSource(right, 'right', signal) };
   return new BatchStream(signal, async function* (stats, hold) {
     const joining = hold(new Joining(await core, settings, stats));
     const rows = joining.rows({ left: counted(sources.left, stats), right: counted(sources.right, stats) });
-    yield* cut(rows, batchRows, stats);
+    yield* cut(rowsOf(atMost(rows, maxOutputRows), offset, offset + limit), batchRows, stats);
   });
+}
+
+/** Throws ERR_MEMORY_LIMIT where tables have more rows. */
+async function* atMost(tables: AsyncGenerator<arrow.Table>, maxOutputRows: number): AsyncGenerator<arrow.Table> {
+  let rows = 0;
+  for await (const table of tables) {
+    rows += table.numRows;
+    if (rows > maxOutputRows) throw tooManyRows(`The join gives more rows than the ${maxOutputRows} allowed.`);
+    yield table;
+  }
 }
 
 /** How parts of the probe side are joined, and what of the build side's rows without a match is needed. */

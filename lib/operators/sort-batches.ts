@@ -6,7 +6,7 @@ import type * as arrow from 'apache-arrow';
 import { sortBatchesSchema, sortSettings } from '../options.js';
 import { Behind, buffersOf, halvesOf, nullIfShort, Part, partsOf } from './batch-part.js';
 import { type BatchSource, batchSource, behind, counted } from './batch-source.js';
-import { type BatchesCore, type BatchStats, BatchStream, cut } from './batch-stream.js';
+import { type BatchesCore, type BatchStats, BatchStream, cut, rowsOf } from './batch-stream.js';
 import type { EngineCore } from './call.js';
 import { type Merging, merge } from './merge.js';
 import { FreeMemory } from './reclaim.js';
@@ -175,16 +175,5 @@ export class Sorting implements AsyncDisposable {
         Number((await searchSorted(this.core, table, row, { by, side: orEqual ? 'right' : 'left', signal }))[0]),
       free: (buffers) => this.core.free(buffers),
     };
-  }
-}
-
-/** Rows [begin, end) of those that tables have one after the other. */
-async function* rowsOf(tables: AsyncGenerator<arrow.Table>, begin: number, end: number): AsyncGenerator<arrow.Table> {
-  let row = 0;
-  for await (const table of tables) {
-    const [first, last] = [Math.max(0, begin - row), Math.min(table.numRows, end - row)];
-    row += table.numRows;
-    if (first < last) yield first === 0 && last === table.numRows ? table : table.slice(first, last);
-    if (row >= end) return;
   }
 }

@@ -79,6 +79,46 @@ describe('one side without rows', () => {
   });
 });
 
+test('gives some of the rows, and asks for no more than those need', async () => {
+  await using engine = await testEngine(SOME, { memoryLimit: '256MiB' });
+  const options = { on: 'k', how: 'left', maintainOrder: 'left' } as const;
+  const all = rows(await engine.join(left, right, options));
+  let asked = 0;
+  async function* parts() {
+    for (const part of cut(left, 50)) {
+      asked++;
+      yield part;
+    }
+  }
+  for (const [offset, limit] of [
+    [0, 0],
+    [0, 1],
+    [70, 130],
+    [all.length - 3, 10],
+    [all.length + 1, 10],
+  ] as const) {
+    asked = 0;
+    const joined = engine.joinBatches(parts(), right, { ...options, offset, limit, batchRows: 40 });
+    const found = await read(joined);
+    expect(rows(found)).toEqual(all.slice(offset, offset + limit));
+    expect(found.schema.names).toEqual(['k', 't', 'l', 't_right', 'r']);
+    expect(joined.stats.outputRows).toBe(found.numRows);
+    if (offset + limit < 300) expect(asked).toBeLessThan(cut(left, 50).length);
+  }
+});
+
+test('maxOutputRows bounds what the join finds', async () => {
+  await using engine = await testEngine(SOME, { memoryLimit: '256MiB' });
+  const { numRows } = await engine.join(left, right, { on: 'k' });
+  const joined = (maxOutputRows: number) =>
+    read(engine.joinBatches(later(cut(left, 50)), right, { on: 'k', maxOutputRows, limit: numRows }));
+  expect((await joined(numRows)).numRows).toBe(numRows);
+  expect(await failure(joined(numRows - 1))).toMatchObject({
+    code: 'ERR_MEMORY_LIMIT',
+    message: `The join gives more rows than the ${numRows - 1} allowed.`,
+  });
+});
+
 test('keeps the order of the side that comes, and has columns as join() has', async () => {
   await using engine = await testEngine(1, { memoryLimit: '256MiB' });
   const options = { on: 'k', how: 'left', maintainOrder: 'left', select: ['r', 'l', 't_2'], suffix: '_2' } as const;
@@ -105,7 +145,8 @@ describe('bad input', () => {
     [{ on: 'kk' }, 'ERR_COLUMN_NOT_FOUND', /"kk"/],
     [{ on: 'k', how: 'outer' }, 'ERR_OPTION', /Did you mean "full"/],
     [{ on: 'k', maintainOrder: 'right' }, 'ERR_OPTION', /The build side is right/],
-    [{ on: 'k', limit: 3 }, 'ERR_OPTION', /limit/],
+    [{ on: 'k', validate: '1:1' }, 'ERR_OPTION', /validate/],
+    [{ on: 'k', limit: -1 }, 'ERR_OPTION', /limit/],
     [{ how: 'cross', on: 'k' }, 'ERR_OPTION', /cross/],
   ])('%j', async (options, code, message) => {
     const error = await failure((async () => read(joinBatches(left, right, options as never)))());
