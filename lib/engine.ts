@@ -15,6 +15,7 @@ import { type EngineCore, runCall, translated } from './operators/call.js';
 import { explainJoin, joinCount, joinIndices, joinTables } from './operators/join.js';
 import { joinBatches } from './operators/join-batches.js';
 import { type LoadedTable, loadTable, Tables } from './operators/load.js';
+import { isMapped, joinMapped, sortMapped } from './operators/mapped.js';
 import { joinKeys, sortPairs } from './operators/pairs.js';
 import { isSorted, searchSorted } from './operators/search.js';
 import { explainSort, sortIndices, sortTable } from './operators/sort.js';
@@ -55,6 +56,7 @@ import type {
   KeysOfEach,
   OneOrMore,
   Pairs,
+  ResultPlace,
   SearchSortedOptions,
   SharedKeys,
   SharedNames,
@@ -210,6 +212,12 @@ export class Engine implements AsyncDisposable {
    *
    * With `resident: true` the result stays on the GPUs, to go into further calls: a LoadedTable with `stats`. With `maintainOrder`,
    * `limit` or `offset` it is made in host memory and loaded from there.
+   *
+   * With `result: 'mapped'` the result lies in a temporary file in `tempDirectory`, so that it may be larger than memory: a table that
+   * reads the file as memory. The file has no name, counts towards `maxTempDirectorySize`, and is gone once the table is garbage
+   * collected, or the process ends. The rows are made by joinBatches(), whose `stats` the table has, and asynchronous batches are joined
+   * as they come; of tables, the one with fewer rows is the build side where `buildSide` and `maintainOrder` name none. Rejects with
+   * ERR_SPILL where the file can't be written, and with ERR_NOT_SUPPORTED for `validate`, `sortAlgorithm`, `onProgress` and `trace`.
    */
   join<
     L extends TableInput,
@@ -222,13 +230,16 @@ export class Engine implements AsyncDisposable {
     Suffix extends string = '_right',
     Name extends keyof JoinedColumns<L, R, Chosen<On, LeftOn, RightOn, How, Coalesce, Suffix>> & string = never,
     Resident extends boolean = false,
+    Place extends ResultPlace = 'memory',
   >(
     left: L,
     right: R,
-    options: JoinedAs<Coalesce, Suffix, Name, Resident> & (SharedKeys<On, How> | KeysOfEach<LeftOn, RightOn, How> | CrossJoin),
-  ): Promise<JoinResult<L, R, Chosen<On, LeftOn, RightOn, How, Coalesce, Suffix>, Name, Resident>> {
+    options: JoinedAs<Coalesce, Suffix, Name, Resident, Place> &
+      (SharedKeys<On, How> | KeysOfEach<LeftOn, RightOn, How> | CrossJoin),
+  ): Promise<JoinResult<L, R, Chosen<On, LeftOn, RightOn, How, Coalesce, Suffix>, Name, Resident, Place>> {
+    const join = isMapped(options) ? joinMapped : joinTables;
     // Only the types know the columns.
-    return joinTables(this.#core, left, right, options) as Promise<never>;
+    return join(this.#core, left, right, options) as Promise<never>;
   }
 
   /**
@@ -303,12 +314,18 @@ export class Engine implements AsyncDisposable {
    * buffer would exceed 1 GiB.
    *
    * With `resident: true` the result stays on the GPUs, to go into further calls: a LoadedTable with `stats`.
+   *
+   * With `result: 'mapped'` the result lies in a temporary file, as that of join() does: asynchronous batches are sorted as they come, by
+   * sortBatches(), in bounded memory. Rejects with ERR_SPILL, and with ERR_NOT_SUPPORTED for `onProgress` and `trace`.
    */
-  sort<T extends TableInput, Name extends keyof ColumnsOf<T> & string = never, Resident extends boolean = false>(
-    table: T,
-    options: SortOptions<T, Name, Resident>,
-  ): Promise<SortResult<T, Name, Resident>> {
-    return sortTable(this.#core, table, options) as Promise<never>;
+  sort<
+    T extends TableInput,
+    Name extends keyof ColumnsOf<T> & string = never,
+    Resident extends boolean = false,
+    Place extends ResultPlace = 'memory',
+  >(table: T, options: SortOptions<T, Name, Resident, Place>): Promise<SortResult<T, Name, Resident, Place>> {
+    const sort = isMapped(options) ? sortMapped : sortTable;
+    return sort(this.#core, table, options) as Promise<never>;
   }
 
   /**

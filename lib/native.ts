@@ -565,6 +565,11 @@ export interface NativeAddon extends FileClasses {
   gpuSupport(): GpuSupport;
   /** Detaches buffers. The memory of those that the addon made is freed in a turn of the event loop of its own, not when V8 collects them. */
   detach(buffers: ArrayBuffer[]): void;
+  /**
+   * The bytes of an open file, which may be closed then, up to each of the ends: they come from the disk as they are read, and the file
+   * stays until nobody holds any of them. Throws ERR_FILE, with the system's reason.
+   */
+  mapFile(file: number, ends: readonly number[]): ArrayBuffer[];
   /** For tests: the system refuses threads n to n + count - 1 of those that the addon starts from now on; n = 0 ends that. */
   failThreads(n: number, count: number): void;
   /** `beside`: an engine whose host memory, with its limit, and threads it shares. */

@@ -14,6 +14,7 @@ import {
   nameList,
   names,
   type Option,
+  omit,
   ordinals,
   type Parsed,
   parse,
@@ -45,6 +46,12 @@ const running = {
 const runningOptions = ['onProgress', 'signal', 'trace'] as const;
 
 const resident = flag(false, 'Whether the result stays on the GPUs, as a LoadedTable.');
+
+const result = choice(
+  ['memory', 'mapped'],
+  'memory',
+  'Where the result lies. mapped: in a temporary file, however large it is. Its table reads the file as memory, and the file is gone with it.',
+);
 
 const SORT_ALGORITHMS = ['auto', 'merge', 'radix', 'sample'] as const;
 /** Algorithms of joins that can be asked for. */
@@ -88,6 +95,7 @@ export const joinSchema = {
   ),
   sortAlgorithm: choice(SORT_ALGORITHMS, 'auto', 'How a sort-merge join sorts.'),
   resident,
+  result,
   buildSide: choice(
     ['auto', 'left', 'right'],
     'auto',
@@ -188,6 +196,7 @@ export const sortSchema = {
   select: nameList('Columns of the result, in this order. Others are never moved. Unset: all.'),
   algorithm: choice(SORT_ALGORITHMS, 'auto', 'How devices share the work. auto: what the cost model finds cheapest.'),
   resident,
+  result,
   maintainOrder: flag(true, 'Whether rows with equal keys keep their order. They always do.'),
   limit: count(
     Number.POSITIVE_INFINITY,
@@ -256,8 +265,8 @@ export const uniqueSchema = {
 };
 
 const analyze = flag(false, 'Run the plan too, and show what its steps took.');
-export const explainJoinSchema = { ...joinSchema, analyze };
-export const explainSortSchema = { ...sortSchema, analyze };
+export const explainJoinSchema = { ...omit(joinSchema, 'result'), analyze };
+export const explainSortSchema = { ...omit(sortSchema, 'result'), analyze };
 export const explainUniqueSchema = { ...uniqueSchema, analyze };
 
 export const engineSchema = {
@@ -289,7 +298,7 @@ export const engineSchema = {
   ),
   tempDirectory: text(
     undefined,
-    'Where temporary files of sortBatches() go: a directory on a disk. Unset: that of TMPDIR, else /tmp, or /var/tmp where that is memory.',
+    'Where temporary files go: a directory on a disk. Unset: that of TMPDIR, else /tmp, or /var/tmp where that is memory.',
   ),
   maxTempDirectorySize: size(
     undefined,
@@ -341,6 +350,7 @@ export interface JoinSettings {
   algorithm: (typeof JOIN_ALGORITHMS)[number];
   sortAlgorithm: SortAlgorithmChoice;
   resident: boolean;
+  result: 'memory' | 'mapped';
   buildSide: 'auto' | 'left' | 'right';
 }
 export type SortAlgorithmChoice = (typeof SORT_ALGORITHMS)[number];

@@ -74,6 +74,12 @@ export function pick<S extends Schema, K extends keyof S>(schema: S, names: read
   return Object.fromEntries(names.map((name) => [name, schema[name]])) as unknown as Pick<S, K>;
 }
 
+/** A schema without one of its options. */
+export function omit<S extends Schema, K extends keyof S>(schema: S, name: K): Omit<S, K> {
+  const { [name]: _, ...rest } = schema;
+  return rest;
+}
+
 export function choice<const V extends string>(
   values: readonly V[],
   fallback: NoInfer<V>,

@@ -4,7 +4,7 @@ import type { CoalescedType } from './coalesced-type.js';
 import type { IpcOptions } from './columns/ipc.js';
 import type { RowNumbers } from './columns/result.js';
 import type { PhaseRecord } from './native.js';
-import type { BatchStream } from './operators/batch-stream.js';
+import type { BatchStats, BatchStream } from './operators/batch-stream.js';
 import type { LoadedTable } from './operators/load.js';
 import type {
   explainJoinSchema,
@@ -78,8 +78,8 @@ export interface Stats {
 }
 
 /** An Arrow table with what was done to make it. Neither property is enumerable. */
-export type ResultTable<Columns extends TypeMap = TypeMap> = Table<Columns> & {
-  readonly stats: Stats;
+export type ResultTable<Columns extends TypeMap = TypeMap, S = Stats> = Table<Columns> & {
+  readonly stats: S;
   /** The table as Arrow IPC bytes: see toIPC(). */
   toIPC(options?: IpcOptions): Uint8Array;
 };
@@ -168,11 +168,13 @@ export interface JoinedAs<
   Suffix extends string = string,
   Name extends string = string,
   Resident extends boolean = boolean,
+  Place extends ResultPlace = ResultPlace,
 > extends Omit<InputOf<typeof joinSchema>, keyof KeyOptions> {
   coalesce?: Coalesce | undefined;
   suffix?: Suffix | undefined;
   select?: readonly Name[] | undefined;
   resident?: Resident | undefined;
+  result?: Place | undefined;
 }
 /** What joinBatches() takes in addition to its keys. */
 export interface BatchesJoinedAs<
@@ -195,13 +197,12 @@ export interface ExplainedAs extends Omit<InputOf<typeof explainJoinSchema>, key
  * The options of join() for tables L and R: of any columns if these are left out. Resident is true or boolean for options that may
  * have `resident: true`.
  */
-export type JoinOptions<L = TableInput, R = TableInput, Resident extends boolean = false> = JoinedAs<
-  boolean,
-  string,
-  string,
-  Resident
-> &
-  JoinKeysOf<L, R>;
+export type JoinOptions<
+  L = TableInput,
+  R = TableInput,
+  Resident extends boolean = false,
+  Place extends ResultPlace = 'memory',
+> = JoinedAs<boolean, string, string, Resident, Place> & JoinKeysOf<L, R>;
 /** The options of joinBatches() for batches like those of L and R. */
 export type JoinBatchesOptions<L = BatchesInput, R = BatchesInput> = BatchesJoinedAs & JoinKeysOf<L, R>;
 /** The options of joinCount() for tables L and R. */
@@ -213,11 +214,16 @@ export type ExplainJoinOptions<L = TableInput, R = TableInput> = ExplainedAs & J
 
 type By<Name extends string> = Name | SortColumn<Name> | readonly (Name | SortColumn<Name>)[];
 /** The options of sort() for a table T. Name: the columns that `select` may name; Resident: as in JoinOptions. */
-export interface SortOptions<T = TableInput, Name extends string = NamesOf<T>, Resident extends boolean = false>
-  extends InputOf<typeof sortSchema> {
+export interface SortOptions<
+  T = TableInput,
+  Name extends string = NamesOf<T>,
+  Resident extends boolean = false,
+  Place extends ResultPlace = 'memory',
+> extends InputOf<typeof sortSchema> {
   by: By<keyof ColumnsOf<T> & string>;
   select?: readonly Name[] | undefined;
   resident?: Resident | undefined;
+  result?: Place | undefined;
 }
 /** The options of sortBatches() for batches like those of T. Name: the columns that `select` may name. */
 export interface SortBatchesOptions<T = BatchesInput, Name extends string = NamesOf<T>>
@@ -340,19 +346,35 @@ export interface Chosen<On, LeftOn, RightOn, How, Coalesce, Suffix> {
 /** A result that stays on the GPUs. */
 export type ResidentTable<Columns extends TypeMap = TypeMap> = LoadedTable<Columns> & { readonly stats: Stats };
 
-/** What a join gives: a ResultTable, or with `resident: true` a ResidentTable. */
-export type JoinResult<L, R, O, Name, Resident> = Placed<JoinedColumns<L, R, O>, Name, Resident>;
+/** Where a result lies that is no ResidentTable. */
+export type ResultPlace = InputOf<typeof sortSchema>['result'] & string;
+/** What a call with `result: 'mapped'` did. */
+export interface MappedStats extends BatchStats {
+  /** Bytes of the file that the result lies in. */
+  mappedBytes: number;
+}
+/** A result that lies in a temporary file, which is read as memory and gone with the table. */
+export type MappedTable<Columns extends TypeMap = TypeMap> = ResultTable<Columns, MappedStats>;
+
+/** What a join gives: a ResultTable, with `result: 'mapped'` a MappedTable, or with `resident: true` a ResidentTable. */
+export type JoinResult<L, R, O, Name, Resident, Place> = Placed<JoinedColumns<L, R, O>, Name, Resident, Place>;
 /** What a sort gives: likewise. */
-export type SortResult<T, Name, Resident> = Placed<ColumnsOf<T>, Name, Resident>;
+export type SortResult<T, Name, Resident, Place> = Placed<ColumnsOf<T>, Name, Resident, Place>;
 /** What joinBatches gives: columns as a join's. */
 export type JoinedBatches<L, R, O, Name> = BatchStream<PlacedColumns<JoinedColumns<L, R, O>, Name>>;
 /** What sortBatches gives: likewise. */
 export type SortedBatches<T, Name> = BatchStream<PlacedColumns<ColumnsOf<T>, Name>>;
 /** What unique gives: columns as a sort's. */
-export type UniqueResult<T, Name> = Placed<ColumnsOf<T>, Name, false>;
+export type UniqueResult<T, Name> = Placed<ColumnsOf<T>, Name, false, 'memory'>;
 type PlacedColumns<C, Name> = IsKnown<C> extends true ? Selected<C, Name> : TypeMap;
-type Placed<C, Name, Resident> =
-  PlacedColumns<C, Name> extends infer D extends TypeMap ? (Resident extends true ? ResidentTable<D> : ResultTable<D>) : never;
+type Placed<C, Name, Resident, Place> =
+  PlacedColumns<C, Name> extends infer D extends TypeMap
+    ? Resident extends true
+      ? ResidentTable<D>
+      : Place extends 'mapped'
+        ? MappedTable<D>
+        : ResultTable<D>
+    : never;
 
 /** Row numbers of a join: row i of it is row left[i] with row right[i]; all bits set where there is none. */
 export interface JoinIndices {

@@ -5,6 +5,7 @@ import { access, type FileHandle, open, stat, statfs, unlink } from 'node:fs/pro
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { WarpjoinError } from '../errors.js';
+import type { NativeAddon } from '../native.js';
 import { expected } from '../schema.js';
 import { formatBytes } from '../sizes.js';
 import { systemReason } from './file-errors.js';
@@ -144,12 +145,39 @@ export class TemporaryFile implements AsyncDisposable {
     }
   }
 
+  /**
+   * What is there as memory, up to each of the ends. The file is closed, and counts until nobody holds any of the buffers. Throws
+   * ERR_SPILL.
+   */
+  async map({ mapFile }: Pick<NativeAddon, 'mapFile'>, ends: readonly number[]): Promise<ArrayBuffer[]> {
+    let buffers: ArrayBuffer[];
+    try {
+      buffers = mapFile(this.file.fd, ends);
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : error;
+      throw new WarpjoinError('ERR_SPILL', `${this.folder}: cannot map a temporary file: ${reason}.`, { cause: error });
+    }
+    const { place } = this;
+    const bytes = this.#size;
+    let held = buffers.length;
+    const forget = () => {
+      if (--held === 0) place.give(bytes);
+    };
+    for (const buffer of buffers) mapped.register(buffer, forget);
+    this.#size = 0;
+    await this[Symbol.asyncDispose]();
+    return buffers;
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     this.place.give(this.#size);
     this.#size = 0;
     await this.file.close();
   }
 }
+
+/** Told of buffers of mapped files that nobody holds any more. */
+const mapped = new FinalizationRegistry<() => void>((forget) => forget());
 
 /** A file whose name is gone again. */
 async function unnamed(folder: string): Promise<FileHandle> {

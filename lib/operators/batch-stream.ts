@@ -24,6 +24,8 @@ export interface BatchStats {
   readBytes: number;
 }
 
+export const noStats = (): BatchStats => ({ inputRows: 0, outputRows: 0, runs: 0, spilledBytes: 0, readBytes: 0 });
+
 /** Makes the record batches, and names what it holds outside of JavaScript's memory. */
 type Make = (stats: BatchStats, hold: <S extends AsyncDisposable>(scratch: S) => S) => AsyncGenerator<arrow.RecordBatch>;
 
@@ -42,7 +44,7 @@ export class BatchStream<Columns extends arrow.TypeMap = any>
   implements AsyncIterable<arrow.RecordBatch<Columns>>, AsyncDisposable
 {
   /** What was done up to now. */
-  readonly stats: Readonly<BatchStats> = { inputRows: 0, outputRows: 0, runs: 0, spilledBytes: 0, readBytes: 0 };
+  readonly stats: Readonly<BatchStats> = noStats();
   #reading: Reading | 'disposed' | null = null;
 
   /** @internal Calls make them. */

@@ -330,12 +330,13 @@ class Joining implements AsyncDisposable {
   }
 
   async #leaveOut(probe: readonly arrow.RecordBatch[]): Promise<void> {
-    const { keys, nullsEqual, buildSide, probeSide } = this.settings;
+    const { keys, nullsEqual, buildSide, probeSide, maintainOrder } = this.settings;
     const options = {
       leftOn: keys![buildSide],
       rightOn: keys![probeSide],
       nullsEqual,
       how: 'anti',
+      maintainOrder: maintainOrder === 'none' ? 'none' : 'left',
       signal: this.settings.signal,
     };
     const { batches } = (await joinTables(this.core, this.#unmatched, probe, options)) as arrow.Table;

@@ -4,13 +4,15 @@ import { ByStretch, type Outline, Outlines } from '../columns/buffers.js';
 import type { ForeignTable } from '../columns/input.js';
 import { type Library, libraryOf } from '../columns/library.js';
 import type { TemporaryFile } from '../io/temporary.js';
-import type { NativeEngine } from '../native.js';
+import type { NativeAddon, NativeEngine } from '../native.js';
 import type { BatchesCore, BatchStats } from './batch-stream.js';
 import { translated } from './call.js';
 
 /** Where buffers begin, as in Arrow's own files. */
 const ALIGNMENT = 64;
 const PADDING = new Uint8Array(ALIGNMENT);
+/** Of a mapped file in one buffer, unless a unit has more. */
+const MOST_MAPPED_BYTES = 2 ** 30;
 
 /** Consecutive record batches of a run, which are read at once. */
 export interface Unit {
@@ -75,21 +77,41 @@ export class Run implements AsyncDisposable {
 
   /** What consecutive units have. Throws ERR_SPILL and ERR_MEMORY_LIMIT. */
   async read(native: NativeEngine, units: readonly Unit[]): Promise<ReadUnit[]> {
-    const { library, schema } = this;
-    const struct = new library.Struct(schema.fields);
     const buffers = units.map(({ bytes }) => translated(() => native.allocate(bytes)));
     await this.file.read(
       buffers.map((buffer) => new Uint8Array(buffer)),
       units[0]!.position,
     );
-    return units.map(({ rows, position, bytes, batches }, index) => {
-      this.stats.readBytes += bytes;
+    return units.map((unit, index) => {
+      this.stats.readBytes += unit.bytes;
       const buffer = buffers[index]!;
-      const made = batches.map((outline) => {
-        const data = this.#outlines.dataOver(library, struct, outline, buffer, position);
-        return new library.RecordBatch(schema, data as arrow.Data<arrow.Struct>);
-      });
-      return { buffer, rows, batches: made };
+      return { buffer, rows: unit.rows, batches: this.#batchesOver(unit, buffer, unit.position) };
+    });
+  }
+
+  /** All rows as a table over the file, which is gone with it. Throws ERR_SPILL. */
+  async mapped(addon: Pick<NativeAddon, 'mapFile'>): Promise<arrow.Table> {
+    // Buffers of many units, as long as they are no longer than any library takes.
+    const begins: number[] = [];
+    for (const { position, bytes } of this.units) {
+      if (begins.length === 0 || position + bytes > begins.at(-1)! + MOST_MAPPED_BYTES) begins.push(position);
+    }
+    const buffers = await this.file.map(addon, [...begins.slice(1), this.bytes]);
+    let at = 0;
+    const batches = this.units.flatMap((unit) => {
+      while (at + 1 < begins.length && unit.position >= begins[at + 1]!) at++;
+      return this.#batchesOver(unit, buffers[at]!, begins[at]!);
+    });
+    return this.tableOf(batches);
+  }
+
+  /** The batches of a unit over a buffer that has what the file has from byte `base` on. */
+  #batchesOver({ batches }: Unit, buffer: ArrayBuffer, base: number): arrow.RecordBatch[] {
+    const { library, schema } = this;
+    const struct = new library.Struct(schema.fields);
+    return batches.map((outline) => {
+      const data = this.#outlines.dataOver(library, struct, outline, buffer, base);
+      return new library.RecordBatch(schema, data as arrow.Data<arrow.Struct>);
     });
   }
 

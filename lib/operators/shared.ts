@@ -1,4 +1,4 @@
-import type { Table } from 'apache-arrow';
+import type { Table, TypeMap } from 'apache-arrow';
 import { type Input, infoOf } from '../columns/input.js';
 import { type IpcOptions, toIPC } from '../columns/ipc.js';
 import { type TypeInfo, valuesOf } from '../columns/types.js';
@@ -6,7 +6,7 @@ import type { Values } from '../columns/values.js';
 import type { ColumnConversion, NativeChunk } from '../native.js';
 import { hostBlock } from '../plan/memory.js';
 import type { Plan } from '../plan/plan.js';
-import type { ResidentTable, ResultTable, Stats } from '../types.js';
+import type { MappedStats, ResidentTable, ResultTable, Stats } from '../types.js';
 import { isDeviceShortage } from './call.js';
 import { LoadedTable } from './load.js';
 
@@ -104,7 +104,10 @@ export function fromHostMemory(why: string | null): Plan['loaded'] {
 }
 
 /** A call's result: the table, with what was done to make it, and toIPC() unless it stays on the GPUs. */
-export function asResult<T extends Table | LoadedTable>(table: T, stats: Stats): T extends Table ? ResultTable : ResidentTable {
+export function asResult<T extends Table | LoadedTable, S extends Stats | MappedStats>(
+  table: T,
+  stats: S,
+): T extends Table ? ResultTable<TypeMap, S> : ResidentTable {
   if (!(table instanceof LoadedTable)) {
     const bytes = (options?: IpcOptions) => toIPC(table, options);
     Object.defineProperty(table, 'toIPC', { value: bytes });

@@ -127,7 +127,7 @@ export async function sortIndices(core: EngineCore, table: unknown, options: unk
 export const placeSort = (core: EngineCore, { table, resident }: SortTask): EngineCore =>
   table.loaded || resident ? core : placed(core, sortWork(table.rows, core.threads));
 
-type Settings = ReturnType<typeof sortSettings<typeof sortSchema>>;
+type Settings = Omit<ReturnType<typeof sortSettings<typeof sortSchema>>, 'result'>;
 
 function taskOf(core: EngineCore, table: unknown, settings: Settings): SortTask {
   const input = readInput(core, table, 'input');

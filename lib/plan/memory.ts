@@ -62,8 +62,10 @@ export function madeBytes(columns: readonly PlannedColumn[], bytesOf: (column: P
 }
 
 /** What else would do where a join, or a sort, does not fit host memory. */
-export const JOIN_IN_BATCHES = 'joinBatches() gives the rows in record batches, through temporary files.';
-export const SORT_IN_BATCHES = 'sortBatches() gives the rows in record batches, through temporary files.';
+export const JOIN_IN_BATCHES =
+  'With result "mapped" the result lies in a temporary file; joinBatches() gives it in record batches.';
+export const SORT_IN_BATCHES =
+  'With result "mapped" the result lies in a temporary file; sortBatches() gives it in record batches.';
 
 /**
  * Throws ERR_MEMORY_LIMIT, naming the limit, where so much host memory beside what is in use is more than the limit leaves. `remedy`: a

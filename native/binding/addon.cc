@@ -1,5 +1,10 @@
 #include <napi.h>
 
+#include <algorithm>
+#include <climits>
+#include <memory>
+#include <vector>
+
 #include "binding/convert.h"
 #include "binding/csv_reader.h"
 #include "binding/engine_wrap.h"
@@ -7,6 +12,7 @@
 #include "binding/handles.h"
 #include "binding/parquet_reader.h"
 #include "binding/parquet_writer.h"
+#include "core/mapped_file.h"
 #include "core/threads.h"
 #include "device/gpu_device.h"
 
@@ -59,6 +65,21 @@ Napi::Value detach(const Napi::CallbackInfo& info) {
   return info.Env().Undefined();
 }
 
+// mapFile(file: number, ends: number[]): ArrayBuffer[], as lib/native.ts has it.
+Napi::Value map_file(const Napi::CallbackInfo& info) {
+  const auto file = static_cast<int>(to_count(info[0], "file", 0, INT_MAX));
+  const std::vector<uint64_t> ends = to_counts(info[1], "ends");
+  if (!std::is_sorted(ends.begin(), ends.end())) throw Napi::RangeError::New(info.Env(), "Expected ascending ends");
+  const auto mapped = std::make_shared<MappedFile>(file, ends.empty() ? 0 : ends.back());
+  Napi::Array buffers = Napi::Array::New(info.Env(), ends.size());
+  uint64_t begin = 0;
+  for (size_t i = 0; i < ends.size(); begin = ends[i++]) {
+    const Napi::HandleScope scope(info.Env());
+    buffers.Set(i, to_array_buffer(info.Env(), mapped, mapped->data() + begin, ends[i] - begin));
+  }
+  return buffers;
+}
+
 Napi::Value fail_threads(const Napi::CallbackInfo& info) {
   warpjoin::fail_threads(to_count(info[0], "n"), to_bound(info[1], "count"));
   return info.Env().Undefined();
@@ -72,6 +93,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
     exports.Set("gpus", make_function<list_gpus>(env, "gpus"));
     exports.Set("gpuSupport", make_function<list_gpu_support>(env, "gpuSupport"));
     exports.Set("detach", make_function<detach>(env, "detach"));
+    exports.Set("mapFile", make_function<map_file>(env, "mapFile"));
     exports.Set("failThreads", make_function<fail_threads>(env, "failThreads"));
     exports.Set("Engine", EngineWrap::define(env));
     exports.Set("CsvReader", CsvReaderWrap::define(env));

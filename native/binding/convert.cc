@@ -113,17 +113,21 @@ JoinKind to_join_kind(const Napi::Value& value) {
 }  // namespace
 
 Napi::Value to_array_buffer(Napi::Env env, const std::shared_ptr<HostBuffer>& buffer, size_t begin, size_t size,
-                            BufferOwner* given) {
+                            BufferOwner* owner) {
   if (size == 0) return Napi::ArrayBuffer::New(env, 0);
   if (!buffer->data() || buffer->size() < begin + size) {
     throw Error(ErrorCode::internal, "A column was handed over before, or was not asked for");
   }
-  const BufferOwner owner = std::make_shared<std::shared_ptr<HostBuffer>>(buffer);
+  return to_array_buffer(env, buffer, buffer->as<char>() + begin, size, owner);
+}
+
+Napi::Value to_array_buffer(Napi::Env env, const std::shared_ptr<void>& kept, char* data, size_t size, BufferOwner* given) {
+  if (size == 0) return Napi::ArrayBuffer::New(env, 0);
+  const BufferOwner owner = std::make_shared<std::shared_ptr<void>>(kept);
   auto* const hint = new BufferOwner(owner);
   napi_value result = nullptr;
   const napi_status status = napi_create_external_arraybuffer(
-      env, buffer->as<char>() + begin, size, [](napi_env, void*, void* held) { delete static_cast<BufferOwner*>(held); }, hint,
-      &result);
+      env, data, size, [](napi_env, void*, void* held) { delete static_cast<BufferOwner*>(held); }, hint, &result);
   if (status == napi_ok) {
     if (given) *given = owner;
     return {env, result};
@@ -133,7 +137,7 @@ Napi::Value to_array_buffer(Napi::Env env, const std::shared_ptr<HostBuffer>& bu
   if (status != napi_no_external_buffers_allowed) throw Napi::Error::New(env);
   delete hint;
   Napi::ArrayBuffer copy = Napi::ArrayBuffer::New(env, size);
-  std::memcpy(copy.Data(), buffer->as<char>() + begin, size);
+  std::memcpy(copy.Data(), data, size);
   return copy;
 }
 

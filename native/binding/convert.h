@@ -47,10 +47,13 @@ JoinRequest to_join_request(const Napi::Value& value);
 /// `kept` gets the buffers, which then live on without JavaScript.
 Napi::Value to_result_column(Napi::Env env, OwnedColumn column, uint64_t max_buffer_bytes,
                              std::vector<std::shared_ptr<HostBuffer>>* kept = nullptr);
-/// What keeps a buffer for its ArrayBuffer. It may be reset once that is detached.
-using BufferOwner = std::shared_ptr<std::shared_ptr<HostBuffer>>;
-/// Bytes [begin, begin + size) of a buffer as an ArrayBuffer, without a copy where external buffers are allowed. The buffer lives
-/// as long as any of its ArrayBuffers, or until `owner`, where it is asked for, is reset.
+/// What keeps memory for its ArrayBuffer. It may be reset once that is detached.
+using BufferOwner = std::shared_ptr<std::shared_ptr<void>>;
+/// `size` bytes of what `kept` has, from `data` on, as an ArrayBuffer, without a copy where external buffers are allowed. It is
+/// kept as long as any of its ArrayBuffers lives, or until `owner`, where it is asked for, is reset.
+Napi::Value to_array_buffer(Napi::Env env, const std::shared_ptr<void>& kept, char* data, size_t size,
+                            BufferOwner* owner = nullptr);
+/// Bytes [begin, begin + size) of a buffer, likewise.
 Napi::Value to_array_buffer(Napi::Env env, const std::shared_ptr<HostBuffer>& buffer, size_t begin, size_t size,
                             BufferOwner* owner = nullptr);
 /// Makes LinkSpeeds.

@@ -32,6 +32,12 @@ const [left, right] = [keyed(30_000, 1, 'l'), keyed(30_000, 2, 'r')];
 type Engine = ReturnType<typeof inspectedEngine>['engine'];
 const calls: [string, (engine: Engine) => AsyncIterable<arrow.RecordBatch>][] = [
   ['sortBatches', (engine) => engine.sortBatches(later(left), { by: ['t', 'k'] })],
+  [
+    'sort, mapped',
+    async function* (engine) {
+      yield* (await engine.sort(later(left), { by: ['t', 'k'], result: 'mapped' })).batches;
+    },
+  ],
   ['joinBatches', (engine) => engine.joinBatches(later(left), later(right), { on: 'k', how: 'full', select: ['l', 'r'] })],
 ];
 async function sumOf(batches: AsyncIterable<arrow.RecordBatch>): Promise<number> {

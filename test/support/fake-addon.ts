@@ -391,6 +391,7 @@ export function fakeAddon(settings: Partial<FakeSettings> = {}): FakeAddon {
     version: VERSION,
     gpuSupport: () => ({ architectures: '75-real,90', runtimeVersion: '13.0', driverVersion: '13.0', errorName: '', error: '' }),
     detach() {},
+    mapFile: () => [],
     failThreads() {},
     gpus: () =>
       Array.from({ length: addon.settings.gpus }, (_, gpu) => ({

@@ -56,7 +56,9 @@ import {
   joinIndices,
   joinKeys,
   type LoadedTable,
+  type MappedTable,
   type ResidentTable,
+  type ResultPlace,
   type ResultTable,
   searchSorted,
   sort,
@@ -217,6 +219,24 @@ expectTypeOf(await engine.join(loaded, stays, { on: 'id', how: 'anti', resident:
 >();
 // @ts-expect-error a column that a loaded table doesn't have
 await engine.sort(loaded, { by: 'ok' });
+
+// a result in a file is a table with other stats; where the place is not known, it is either
+const inFile = await engine.sort(left, { by: 'price', select: ['id'], result: 'mapped' });
+expectTypeOf(inFile).toEqualTypeOf<MappedTable<{ id: Int32 }>>();
+expectTypeOf(inFile).toExtend<Table<{ id: Int32 }>>();
+expectTypeOf(inFile.stats.mappedBytes).toBeNumber();
+expectTypeOf(await engine.join(inFile, right, { on: 'id', how: 'semi', result: 'mapped' })).toEqualTypeOf<
+  MappedTable<{ id: Int32 }>
+>();
+expectTypeOf(await engine.sort(left, { by: 'id', result: 'memory' })).toEqualTypeOf<
+  ResultTable<{ id: Int32; name: Utf8; price: Float64 }>
+>();
+declare const place: ResultPlace;
+expectTypeOf(await engine.sort(left, { by: 'id', select: ['id'], result: place })).toEqualTypeOf<
+  ResultTable<{ id: Int32 }> | MappedTable<{ id: Int32 }>
+>();
+// @ts-expect-error no place
+await engine.sort(left, { by: 'id', result: 'disk' });
 
 // limits keep the columns; what tells of an order takes its columns alone
 expectTypeOf(await sort(left, { by: 'id', limit: 3, offset: 1, select: ['id'] })).toEqualTypeOf<ResultTable<{ id: Int32 }>>();
