@@ -1,5 +1,6 @@
-// node bench/js/large-files.mjs [--rows 100000000] [--limit 512MiB] [--runs 3] [--json FILE]: the commands `sort` and `join` on a
-// Parquet file that is larger than the memory limit, into a Parquet file, beside DuckDB's COPY with the same limit and directory.
+// node bench/js/large-files.mjs [--commands sort,join] [--rows 100000000] [--limit 512MiB] [--runs 3] [--json FILE]: the commands
+// `sort` and `join` on a Parquet file that is larger than the memory limit, into a Parquet file, beside DuckDB's COPY with the same limit
+// and directory.
 //
 // Rows are of two int64 columns: a key below 10^9 + 7, hash(range) by DuckDB, and a row number. The join is a left join with a table
 // of an Arrow file that has every 500th key, for a fiftieth of the rows. Each run is a process of its own, in turns. Memory is its
@@ -16,6 +17,7 @@ import { summary } from './statistics.mjs';
 
 const { values: given } = parseArgs({
   options: {
+    commands: { type: 'string', default: 'sort,join' },
     rows: { type: 'string', default: '100000000' },
     limit: { type: 'string', default: '512MiB' },
     runs: { type: 'string', default: '3' },
@@ -97,7 +99,8 @@ if (given.one) {
   const limits = ['--memory-limit', given.limit, '--temp-directory', folder, '--device', 'cpu', '-q'];
   const cases = [];
   try {
-    for (const [command, { flags, sql }] of Object.entries(COMMANDS)) {
+    for (const command of given.commands.split(',')) {
+      const { flags, sql } = COMMANDS[command];
       const copy = `COPY (${sql}) TO '${at('theirs.parquet')}' (FORMAT parquet)`;
       const ways = {
         warpjoin: [main, command, ...flags, ...limits, '-o', at('ours.parquet')],

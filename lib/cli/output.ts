@@ -4,7 +4,8 @@ import { dirname } from 'node:path';
 import { Field, makeData, RecordBatch, Schema, Struct, Table } from 'apache-arrow';
 import { checkCompression, writeWhole } from '../io/files.js';
 import { compressionOf, ENDINGS, endingOf, type Format, namedFormat, STANDARD } from '../io/formats.js';
-import { writeBatches, writeTable } from '../io/index.js';
+import { type WriteOptions, writeBatches, writeTable } from '../io/index.js';
+import { PartFiles } from '../io/parts.js';
 import { didYouMean, list, quote } from '../suggest.js';
 import type { Options } from './arguments.js';
 import { SHOWN_FORMATS } from './spec.js';
@@ -20,7 +21,8 @@ export interface Target {
   readonly format: Format | ShownFormat;
   /** Rows that are shown; all others need not be made. Infinite for formats of files. */
   readonly shownRows: number;
-  readonly delimiter: string | undefined;
+  /** How the file is written, if it is one. */
+  readonly options: Pick<WriteOptions, 'delimiter' | 'fileRows'>;
 }
 
 const isShown = (format: Format | ShownFormat): format is ShownFormat => (SHOWN_FORMATS as readonly string[]).includes(format);
@@ -28,7 +30,7 @@ const isShown = (format: Format | ShownFormat): format is ShownFormat => (SHOWN_
 /** Rows that are shown on standard output where nothing says how many. */
 export const DEFAULT_ROWS = 10;
 
-/** Throws UsageError for an output that can't be written. */
+/** Throws UsageError for an output that can't be written, and ERR_FILE where files are in its way. */
 export function targetOf(options: Options): Target {
   const path = options.text('output') ?? STANDARD;
   const given = options.text('format') as Target['format'] | undefined;
@@ -39,10 +41,26 @@ export function targetOf(options: Options): Target {
       `--max-rows goes with a table or markdown, and ${path} is ${format}: --limit leaves rows out of the result`,
     );
   }
+  const fileRows = options.count('file-rows');
+  if (fileRows !== undefined) checkParts(path, format, fileRows);
   if (path === STANDARD) checkTerminal(format);
   else checkWritable(path);
   const shownRows = maxRows ?? (isShown(format) && path === STANDARD ? DEFAULT_ROWS : Number.POSITIVE_INFINITY);
-  return { path, format, shownRows, delimiter: options.text('delimiter') };
+  const delimiter = options.text('delimiter');
+  const written = { ...(delimiter !== undefined && { delimiter }), ...(fileRows !== undefined && { fileRows }) };
+  return { path, format, shownRows, options: written };
+}
+
+function checkParts(path: string, format: Target['format'], fileRows: number): void {
+  if (fileRows === 0) throw new UsageError('--file-rows 0: a file has at least one row');
+  if (isShown(format)) throw new UsageError(`--file-rows goes with formats of files, and ${path} is ${format}`);
+  let files: PartFiles;
+  try {
+    files = new PartFiles(path);
+  } catch {
+    throw new UsageError(`--file-rows: --output ${path} has no "*" in its name, or several: part-*.parquet has one`);
+  }
+  files.check();
 }
 
 function formatNamed(path: string): Target['format'] {
@@ -101,9 +119,9 @@ export async function writeComing(
   target: Target,
   signal: AbortSignal,
 ): Promise<void> {
-  const { path, format, delimiter } = target;
+  const { path, format, options } = target;
   if (!isShown(format)) {
-    await writeBatches(batches, path, { format, signal, ...(delimiter !== undefined && { delimiter }) });
+    await writeBatches(batches, path, { format, signal, ...options });
     return;
   }
   const shown: RecordBatch[] = [];
@@ -113,9 +131,9 @@ export async function writeComing(
 
 /** Writes a result, or its first rows where its format shows them. Throws ERR_FILE. */
 export async function writeResult(table: Table, count: RowCount, target: Target, signal: AbortSignal): Promise<void> {
-  const { path, format, shownRows, delimiter } = target;
+  const { path, format, shownRows, options } = target;
   if (!isShown(format)) {
-    await writeTable(table, path, { format, signal, ...(delimiter !== undefined && { delimiter }) });
+    await writeTable(table, path, { format, signal, ...options });
     return;
   }
   const toTerminal = path === STANDARD && process.stdout.isTTY;

@@ -83,6 +83,11 @@ const output: Record<string, OptionSpec> = {
     choices: [...SHOWN_FORMATS, ...FORMATS],
     help: `format of the result, whatever the file's name: ${[...SHOWN_FORMATS, ...FORMATS].join(', ')} (default on stdout: table)`,
   },
+  'file-rows': {
+    value: 'N',
+    kind: 'count',
+    help: 'write several files of so many rows each, where FILE has a "*" for their numbers: part-*.parquet',
+  },
   rename: { value: 'OLD=NEW,...', kind: 'renames', help: 'other names for columns of the result' },
 };
 

@@ -78,7 +78,17 @@ export const scanSchema = {
   ...readSchema,
   batchRows: count(undefined, 1, 'Most rows of a batch. Unset: as many as the reader takes.'),
 };
-export const writeSchema = { format, delimiter, header, signal };
+export const writeSchema = {
+  format,
+  delimiter,
+  header,
+  fileRows: count(
+    undefined,
+    1,
+    'Writes several files, of so many rows each at most: the output has a "*", which the number of each file is put for. Unset: one file.',
+  ),
+  signal,
+};
 
 export type ReadOptions = InputOf<typeof readSchema>;
 export type ScanOptions = InputOf<typeof scanSchema>;

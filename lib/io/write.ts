@@ -7,14 +7,16 @@ import { writeArrow } from './arrow-writer.js';
 import type { Batches } from './batches.js';
 import { type CsvOptions, writeCsv } from './csv.js';
 import { checkCompression } from './files.js';
-import { outputFormat } from './formats.js';
+import { type Format, outputFormat } from './formats.js';
 import { writeJson, writeNdjson } from './json.js';
 import { outputOf, type WriteOptions, writeSchema } from './options.js';
 import { writeParquet } from './parquet-writer.js';
+import { PartFiles, Rows } from './parts.js';
 
 /**
  * Writes a table to a file in the format that its name or `format` states, compressed where the name ends in .gz or .zst; "-" is
- * standard output. The file appears whole, or what was there stays. Null is an empty field in CSV and null in JSON, whose values are
+ * standard output. The file appears whole, or what was there stays. With `fileRows` there are several, in the order of the rows: each
+ * appears whole, and none stays where one can't be written. Null is an empty field in CSV and null in JSON, whose values are
  * those of toRows(). Rejects with ERR_FILE, with ERR_NOT_SUPPORTED for nested columns in CSV and where this Node.js has no Zstandard,
  * and with the signal's reason.
  */
@@ -72,26 +74,56 @@ function itemsOf(batches: unknown, signal: AbortSignal | undefined): Iterable<un
   return batches as Iterable<unknown>;
 }
 
+type Write = (source: Batches, path: string, signal: AbortSignal | undefined) => Promise<void>;
+
 /** Checks where and how a call writes; gives what does it. */
 function writer(call: string, output: string, options: WriteOptions): (source: Batches) => Promise<void> {
-  const { format, delimiter, header } = parse(writeSchema, call, options);
+  const { format, delimiter, header, fileRows } = parse(writeSchema, call, options);
   const path = outputOf(output, call);
-  const chosen = outputFormat(path, format);
+  const write = writerOf(outputFormat(path, format), header, delimiter);
   checkCompression(path);
   const { signal } = options;
-  switch (chosen) {
+  if (fileRows === undefined) return (source) => write(source, path, signal);
+  const files = new PartFiles(path);
+  files.check();
+  return (source) => writeParts(source, files, fileRows, (part, path) => write(part, path, signal));
+}
+
+function writerOf(format: Format, header: boolean, delimiter: string | undefined): Write {
+  switch (format) {
     case 'arrow':
-      return (source) => writeArrow(source, path, signal);
+      return writeArrow;
     case 'parquet':
-      return (source) => writeParquet(source, path, signal);
+      return writeParquet;
     case 'csv':
     case 'tsv': {
-      const csv: CsvOptions = { header, delimiter: delimiter ?? (chosen === 'tsv' ? '\t' : ',') };
-      return (source) => writeCsv(source, path, csv, signal);
+      const csv: CsvOptions = { header, delimiter: delimiter ?? (format === 'tsv' ? '\t' : ',') };
+      return (source, path, signal) => writeCsv(source, path, csv, signal);
     }
     case 'ndjson':
-      return (source) => writeNdjson(source, path, signal);
+      return writeNdjson;
     case 'json':
-      return (source) => writeJson(source, path, signal);
+      return writeJson;
+  }
+}
+
+/** One file at least, for the columns. */
+async function writeParts(
+  { schema, batches }: Batches,
+  files: PartFiles,
+  fileRows: number,
+  write: (part: Batches, path: string) => Promise<void>,
+): Promise<void> {
+  const each = (async function* () {
+    yield* batches;
+  })();
+  const rows = new Rows(each);
+  try {
+    while (await rows.hasMore()) await write({ schema, batches: rows.take(fileRows) }, files.next());
+  } catch (error) {
+    await files.remove();
+    throw error;
+  } finally {
+    await each.return(undefined);
   }
 }

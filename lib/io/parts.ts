@@ -1,0 +1,95 @@
+/** Results in several files, of so many rows each. */
+import { readdirSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import type { RecordBatch } from 'apache-arrow';
+import { expected } from '../schema.js';
+import { asWriteError, fileError } from './file-errors.js';
+
+/** Digits of a file's number: names are in the order of the rows. */
+const DIGITS = 6;
+
+/** The files that a name with a star stands for. */
+export class PartFiles {
+  readonly #folder: string;
+  readonly #before: string;
+  readonly #behind: string;
+  readonly #written: string[] = [];
+
+  /** Throws ERR_OPTION for another name. */
+  constructor(private readonly output: string) {
+    this.#folder = dirname(output);
+    const [before, behind, ...more] = basename(output).split('*');
+    if (behind === undefined || more.length > 0 || this.#folder.includes('*')) {
+      throw expected('a name with one "*" in it, which the number of each file is put for,', 'the output with fileRows', output);
+    }
+    [this.#before, this.#behind] = [before!, behind];
+  }
+
+  /** Throws ERR_FILE where there are such files already: rows of two results would be mixed. */
+  check(): void {
+    let names: string[];
+    try {
+      names = readdirSync(this.#folder);
+    } catch (error) {
+      throw asWriteError(this.output, error);
+    }
+    const isOne = (name: string) =>
+      name.startsWith(this.#before) &&
+      name.endsWith(this.#behind) &&
+      /^\d+$/.test(name.slice(this.#before.length, name.length - this.#behind.length));
+    const found = names.find(isOne);
+    if (found) throw fileError(this.output, `${found} is there already: remove it, or rows of two results would be mixed`);
+  }
+
+  /** The next one's path. */
+  next(): string {
+    const number = String(this.#written.length).padStart(DIGITS, '0');
+    const path = join(this.#folder, `${this.#before}${number}${this.#behind}`);
+    this.#written.push(path);
+    return path;
+  }
+
+  /** Removes those that were written. */
+  async remove(): Promise<void> {
+    for (const path of this.#written) await rm(path, { force: true }).catch(() => {});
+  }
+}
+
+/** Record batches that are taken some rows at a time. */
+export class Rows {
+  /** What was read of a batch and not taken. */
+  #rest: RecordBatch | undefined;
+  #isFirst = true;
+
+  constructor(private readonly batches: AsyncIterator<RecordBatch>) {}
+
+  /** Whether there are rows left, or nothing was taken yet. */
+  async hasMore(): Promise<boolean> {
+    if (this.#isFirst) return true;
+    await this.#fill();
+    return this.#rest !== undefined;
+  }
+
+  /** The next rows, at most so many. */
+  async *take(rows: number): AsyncGenerator<RecordBatch> {
+    this.#isFirst = false;
+    for (let left = rows; left > 0; ) {
+      await this.#fill();
+      const batch = this.#rest;
+      if (!batch) return;
+      const taken = Math.min(left, batch.numRows);
+      this.#rest = taken < batch.numRows ? batch.slice(taken) : undefined;
+      left -= taken;
+      yield taken < batch.numRows ? batch.slice(0, taken) : batch;
+    }
+  }
+
+  async #fill(): Promise<void> {
+    while (!this.#rest) {
+      const { done, value } = await this.batches.next();
+      if (done) return;
+      if (value.numRows > 0) this.#rest = value;
+    }
+  }
+}
