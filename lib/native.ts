@@ -271,7 +271,8 @@ export interface NativeJoinRequest {
 }
 
 /** Which side of a join's rows to take row numbers from. */
-export type Side = 'left' | 'right';
+export type Side = (typeof SIDES)[number];
+export const SIDES = ['left', 'right'] as const;
 
 /** How a relation is sorted. `spill`: a sample sort of several chunksets makes one run of them. */
 export interface NativeSortPlan {

@@ -9,7 +9,7 @@ import { joinKeyColumns } from '../columns/layout.js';
 import { libraryOf } from '../columns/library.js';
 import { isSameType } from '../columns/types.js';
 import { WarpjoinError } from '../errors.js';
-import type { Side } from '../native.js';
+import { SIDES, type Side } from '../native.js';
 import { type JoinBatchesSettings, type JoinKind, joinBatchesSettings, type NamedKeyPair } from '../options.js';
 import { quote } from '../suggest.js';
 import { buffersOf, halvesOf, orShort, Part } from './batch-part.js';
@@ -19,7 +19,7 @@ import { isMemoryLimit, tooManyRows, translated } from './call.js';
 import { joinTables } from './join.js';
 import { readInput } from './load.js';
 import { neededColumns } from './needed-columns.js';
-import { PartitionedJoin, type PartitionJoin, SIDES } from './partitioned-join.js';
+import { PartitionedJoin, type PartitionJoin } from './partitioned-join.js';
 import { FreeMemory } from './reclaim.js';
 import { checkSortAlike, SortedJoin, type StretchJoin } from './sorted-join.js';
 
@@ -168,7 +168,7 @@ class Joining implements AsyncDisposable {
       if (!none) return true;
       this.#none[buildSide] ??= none;
       if (!this.#isFull && (source.memory === 'caller' || this.#build.bytes <= mostBytes)) continue;
-      this.#checkSorts();
+      this.#checkSpills();
       return false;
     }
   }
@@ -199,13 +199,13 @@ class Joining implements AsyncDisposable {
   }
 
   /** Throws ERR_MEMORY_LIMIT where the sides of a join that has no room can't go through temporary files. */
-  #checkSorts(cause?: Error): void {
+  #checkSpills(cause?: Error): void {
     const { how, buildSide, maintainOrder } = this.settings;
     const why =
       how === 'cross'
-        ? 'A cross join has no keys to sort by'
+        ? 'A cross join has no keys to cut its sides by'
         : maintainOrder !== 'none'
-          ? 'Rows in the order of a side can not be made of sides that are sorted by their keys: that is not supported yet'
+          ? 'Rows in the order of a side are not made through temporary files: that is not supported yet'
           : null;
     if (why === null) return;
     const side = `The ${buildSide} side does not fit the memory limit.`;
@@ -282,7 +282,7 @@ class Joining implements AsyncDisposable {
       part.add(batch, bytes, memory !== 'stream' || this.#isFull ? null : reserve());
     } catch (error) {
       if (part !== this.#build || !isMemoryLimit(error)) throw error;
-      this.#checkSorts(error as Error);
+      this.#checkSpills(error as Error);
       // It is there all the same, and goes to be sorted next.
       part.add(batch, bytes, null);
       this.#isFull = true;
@@ -307,7 +307,7 @@ class Joining implements AsyncDisposable {
             continue;
           }
           if (this.#followsMatches && this.#hasJoined) throw made;
-          this.#checkSorts(made);
+          this.#checkSpills(made);
           for (const batch of [piece, ...pieces].flat()) this.#probe.add(batch, 0, null);
           part.release();
           return false;

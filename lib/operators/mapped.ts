@@ -3,6 +3,7 @@ import type * as arrow from 'apache-arrow';
 import { isBatch, isTable } from '../columns/batches.js';
 import type { ForeignTable } from '../columns/input.js';
 import { libraryOf } from '../columns/library.js';
+import { checkTableRows } from '../columns/result.js';
 import { tablesOfBatches } from '../columns/tables.js';
 import { WarpjoinError } from '../errors.js';
 import { native, type Side } from '../native.js';
@@ -86,6 +87,7 @@ async function mapped(core: BatchesCore, call: (core: BatchesCore, batchRows: nu
     let run: Run | undefined;
     for await (const table of tablesOfBatches(batches, 'result')) {
       run ??= new Run(file, libraryOf(table as unknown as ForeignTable), table.schema, 0, 0, noStats());
+      checkTableRows(batches.stats.outputRows, 'joinBatches() and sortBatches() give any number of rows.');
       await writes.start(() => run!.append(table));
     }
     await writes.end();

@@ -8,15 +8,13 @@ import type { Signal } from '../abort.js';
 import type { ForeignTable } from '../columns/input.js';
 import { libraryOf } from '../columns/library.js';
 import type { TemporaryFile } from '../io/temporary.js';
-import type { KeyComparison, Side } from '../native.js';
+import { type KeyComparison, SIDES, type Side } from '../native.js';
 import { Behind, buffersOf, halvesOf, nullIfShort, partsOf } from './batch-part.js';
 import { type BatchSource, behind } from './batch-source.js';
 import type { BatchesCore, BatchStats } from './batch-stream.js';
 import { type Grouping, groupRows } from './group-rows.js';
 import { collectGarbage, FreeMemory } from './reclaim.js';
 import { Run } from './runs.js';
-
-export const SIDES = ['left', 'right'] as const;
 
 /** Partitions of a side at most. A side of this times what a pair of partitions may take is joined without a further cut. */
 const MOST_PARTITIONS = 128;

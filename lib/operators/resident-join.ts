@@ -6,16 +6,17 @@ import { type Input, infoOf, isForDevices } from '../columns/input.js';
 import type { KeyPair, ResultColumn } from '../columns/layout.js';
 import { checkTableRows } from '../columns/result.js';
 import { type TypeInfo, typeName } from '../columns/types.js';
-import type {
-  KeyedTables,
-  NativeJoinRequest,
-  NativeResultColumn,
-  ResidentHandle,
-  ResidentOrigin,
-  Side,
-  TableJoinKeysHandle,
-  TableKeys,
-  TableRowOrder,
+import {
+  type KeyedTables,
+  type NativeJoinRequest,
+  type NativeResultColumn,
+  type ResidentHandle,
+  type ResidentOrigin,
+  SIDES,
+  type Side,
+  type TableJoinKeysHandle,
+  type TableKeys,
+  type TableRowOrder,
 } from '../native.js';
 import type { JoinPlan } from '../plan/join.js';
 import { checkHostBytes } from '../plan/memory.js';
@@ -46,8 +47,6 @@ export interface ResidentJoin {
 
 /** What of each side is on the devices. */
 type There = Record<Side, Resident>;
-
-const SIDES = ['left', 'right'] as const;
 
 /** How a join runs where its tables lie, or why it does not; null where neither of them is loaded, and none need be lent. */
 export async function prepareResident(call: Call, task: JoinTask): Promise<ResidentJoin | string | null> {

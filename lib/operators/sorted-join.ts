@@ -7,7 +7,7 @@ import type { Signal } from '../abort.js';
 import type { ForeignTable } from '../columns/input.js';
 import { libraryOf } from '../columns/library.js';
 import { WarpjoinError } from '../errors.js';
-import type { Side } from '../native.js';
+import { SIDES, type Side } from '../native.js';
 import { sortBatchesSchema, sortSettings } from '../options.js';
 import { buffersOf, bytesOf, orShort } from './batch-part.js';
 import type { BatchSource } from './batch-source.js';
@@ -17,7 +17,6 @@ import { searchSorted } from './search.js';
 import { sortTable } from './sort.js';
 import { Sorting } from './sort-batches.js';
 
-const SIDES = ['left', 'right'] as const;
 const otherOf = (side: Side): Side => (side === 'left' ? 'right' : 'left');
 
 /** The share of the free memory that a part of a side takes while it is sorted, and what has come of it while it is joined. */

@@ -1,5 +1,5 @@
 /** Plans of joins: which algorithm, which side builds, how many rounds, chunksets and subpartitions. */
-import type { HashJoinSpill, Side } from '../native.js';
+import { type HashJoinSpill, SIDES, type Side } from '../native.js';
 import type { JoinKind, JoinSettings } from '../options.js';
 import { COSTS, estimate, gpuPassSeconds, milliseconds } from './costs.js';
 import { onBestSet, transferSpeeds } from './device-set.js';
@@ -189,7 +189,6 @@ function choose(context: Context): JoinPlan {
   return { ...(hashTime <= mergeTime ? hash : merge), reason };
 }
 
-const SIDES = ['left', 'right'] as const;
 /** The sides that a merge join takes as they are. An algorithm that was asked for sorts whatever it is given. */
 const sidesInOrder = (request: JoinRequestShape): Side[] =>
   SIDES.filter((side) => request[side].sorted && request.sortAlgorithm === 'auto');

@@ -5,14 +5,10 @@ import type { WarpjoinError } from '../../lib/errors.js';
 import { type BatchStream, type JoinKind, joinBatches } from '../../lib/index.js';
 import { collectGarbage } from '../../lib/operators/reclaim.js';
 import { DEVICE_COUNTS, describeDevices, inspectedEngine, onGpus, testEngine } from '../support/engines.js';
-import { failure, random, rows, unordered } from '../support/tables.js';
+import { cut, failure, later, random, rows, unordered } from '../support/tables.js';
 
 /** Two devices, where there are. */
 const SOME = DEVICE_COUNTS[1] ?? 1;
-
-async function* later<T>(items: Iterable<T>): AsyncGenerator<T> {
-  for (const item of items) yield item;
-}
 
 async function read(batches: AsyncIterable<arrow.RecordBatch>): Promise<arrow.Table> {
   const all: arrow.RecordBatch[] = [];
@@ -30,9 +26,6 @@ function keyed(length: number, distinct: number, seed: number, name: string): ar
     [name]: Int32Array.from({ length }, (_, row) => row),
   });
 }
-const cut = (of: arrow.Table, step: number) =>
-  Array.from({ length: Math.ceil(of.numRows / step) }, (_, part) => of.slice(part * step, (part + 1) * step));
-
 const KINDS: JoinKind[] = ['inner', 'left', 'right', 'full', 'semi', 'anti', 'cross'];
 const [left, right] = [keyed(900, 300, 1, 'l'), keyed(500, 400, 2, 'r')];
 

@@ -10,14 +10,10 @@ import type { JoinKind } from '../../lib/index.js';
 import { native } from '../../lib/native.js';
 import { collectGarbage } from '../../lib/operators/reclaim.js';
 import { DEVICE_COUNTS, describeDevices, describeHost, inspectedEngine, testEngine } from '../support/engines.js';
-import { failure, random, rows, unordered } from '../support/tables.js';
+import { cut, failure, later, random, rows, unordered } from '../support/tables.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'warpjoin-mapped-'));
 afterAll(() => rmSync(folder, { recursive: true }));
-
-async function* later<T>(items: Iterable<T>): AsyncGenerator<T> {
-  yield* items;
-}
 
 /** Keys with nulls and repetitions, texts plain and of a dictionary, lists, and row numbers. */
 function keyed(length: number, distinct: number, seed: number, name: string): arrow.Table {
@@ -44,9 +40,6 @@ function keyed(length: number, distinct: number, seed: number, name: string): ar
     ),
   });
 }
-const parts = (of: arrow.Table, step: number) =>
-  Array.from({ length: Math.ceil(of.numRows / step) }, (_, part) => of.slice(part * step, (part + 1) * step));
-
 const inOrder = (of: arrow.Table): string[] => rows(of).map((row) => JSON.stringify(row));
 
 const KINDS: JoinKind[] = ['inner', 'left', 'right', 'full', 'semi', 'anti', 'cross'];
@@ -74,7 +67,7 @@ describeDevices((devices) => {
       const expected = await engine.join(one, other, options);
       for (const [of, with_] of [
         [one, other],
-        [later(parts(one, 90)), later(parts(other, 70))],
+        [later(cut(one, 90)), later(cut(other, 70))],
       ] as const) {
         const found = await engine.join(of, with_, { ...options, result: 'mapped' });
         expect(found.schema.fields.map(String)).toEqual(expected.schema.fields.map(String));
@@ -95,7 +88,7 @@ describeDevices((devices) => {
       { by: 'k', offset: 5000 },
     ] as object[] as { by: 'k' }[]) {
       const expected = await engine.sort(left, options);
-      for (const input of [left, later(parts(left, 130))]) {
+      for (const input of [left, later(cut(left, 130))]) {
         const found = await engine.sort(input, { ...options, result: 'mapped' });
         expect(inOrder(found)).toEqual(inOrder(expected));
         expect(found.schema.fields.map(String)).toEqual(expected.schema.fields.map(String));

@@ -10,7 +10,7 @@ import { sort, sortBatches } from '../../lib/index.js';
 import { collectGarbage } from '../../lib/operators/reclaim.js';
 import { DEVICE_COUNTS, describeDevices, inspectedEngine, testEngine } from '../support/engines.js';
 import { everyType, plainRows, randomTable } from '../support/nested.js';
-import { failure, random } from '../support/tables.js';
+import { failure, later, random } from '../support/tables.js';
 
 /** Two devices, where there are. */
 const SOME = DEVICE_COUNTS[1] ?? 1;
@@ -29,10 +29,6 @@ function keyed(rows: number, batchRows: number, distinct: number, seed = 7): arr
   const batches: arrow.RecordBatch[] = [];
   for (let row = 0; row < rows; row += batchRows) batches.push(...made.slice(row, row + batchRows).batches);
   return new arrow.Table(made.schema, batches);
-}
-
-async function* later<T>(items: Iterable<T>): AsyncGenerator<T> {
-  for (const item of items) yield item;
 }
 
 async function read(batches: AsyncIterable<arrow.RecordBatch>): Promise<arrow.RecordBatch[]> {

@@ -13,16 +13,10 @@ import type { WarpjoinError } from '../../lib/errors.js';
 import type { JoinKind } from '../../lib/index.js';
 import { collectGarbage } from '../../lib/operators/reclaim.js';
 import { describeDevices, describeHost, inspectedEngine, onGpus, testEngine } from '../support/engines.js';
-import { failure, random, rows, unordered } from '../support/tables.js';
+import { cut, failure, later, random, rows, unordered } from '../support/tables.js';
 
 const KINDS: Exclude<JoinKind, 'cross'>[] = ['inner', 'left', 'right', 'full', 'semi', 'anti'];
 const LIMIT = '2500KiB';
-
-async function* later<T>(items: Iterable<T>): AsyncGenerator<T> {
-  for (const item of items) yield item;
-}
-const cut = (of: arrow.Table, step: number) =>
-  Array.from({ length: Math.ceil(of.numRows / step) }, (_, part) => of.slice(part * step, (part + 1) * step));
 
 /** Keys with nulls; so many of 100 rows have the key 7. Texts, and row numbers. */
 function keyed(length: number, distinct: number, seed: number, [key, row]: [string, string], hot = 0): arrow.Table {

@@ -9,7 +9,7 @@ import * as arrow from 'apache-arrow';
 import { afterAll, afterEach, describe, expect, test, vi } from 'vitest';
 import { collectGarbage } from '../../lib/operators/reclaim.js';
 import { describeHost, inspectedEngine } from '../support/engines.js';
-import { random } from '../support/tables.js';
+import { later, random } from '../support/tables.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'warpjoin-test-'));
 
@@ -23,9 +23,6 @@ function keyed(length: number, seed: number, row: string): arrow.RecordBatch[] {
     { length: Math.ceil(length / 1000) },
     (_, part) => table.slice(part * 1000, (part + 1) * 1000).batches,
   ).flat();
-}
-async function* later<T>(items: Iterable<T>): AsyncGenerator<T> {
-  yield* items;
 }
 const [left, right] = [keyed(30_000, 1, 'l'), keyed(30_000, 2, 'r')];
 

@@ -25,6 +25,15 @@ export function chunked<C extends arrow.TypeMap>(of: arrow.Table<C>, ends: reado
   );
 }
 
+/** The same rows in tables of `step` rows each. */
+export const cut = (of: arrow.Table, step: number): arrow.Table[] =>
+  Array.from({ length: Math.ceil(of.numRows / step) }, (_, part) => of.slice(part * step, (part + 1) * step));
+
+/** Items that come one after the other. */
+export async function* later<T>(items: Iterable<T>): AsyncGenerator<T> {
+  yield* items;
+}
+
 /** Rows as plain objects, with bytes as hexadecimal and typed arrays as arrays. */
 export function rows(of: arrow.Table): Row[] {
   const names = of.schema.fields.map((field) => field.name);
