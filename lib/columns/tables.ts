@@ -1,6 +1,6 @@
 /** Record batches that come over time as tables of this library. */
 import type * as arrow from 'apache-arrow';
-import { checkSameSchema } from './batches.js';
+import { checkSameSchema, readable } from './batches.js';
 import { type ForeignTable, tableOf } from './input.js';
 import { libraryOf, tableIn } from './library.js';
 import { invalid } from './values.js';
@@ -13,11 +13,15 @@ export async function* tablesOfBatches(
   let first: ForeignTable['schema'] | undefined;
   let number = 0;
   for await (const item of items) {
-    const table = tableOf(item, argument);
-    first ??= table.schema;
-    if (table.schema !== first) checkSameSchema(first, table.schema, argument, number);
-    number += table.batches.length;
-    yield tableIn(libraryOf(table), table);
+    yield readable(argument, () => {
+      const table = tableOf(item, argument);
+      first ??= table.schema;
+      if (table.schema !== first) checkSameSchema(first, table.schema, argument, number);
+      number += table.batches.length;
+      const own = tableIn(libraryOf(table), table);
+      own.slice(0, 0); // throws for what is no table inside
+      return own;
+    });
   }
   if (!first) throw invalid(argument, 'has no record batches, and so no columns: expected one at least');
 }

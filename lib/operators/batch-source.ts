@@ -36,7 +36,19 @@ export function batchSource(value: unknown, argument: string, signal: Signal | u
   const isIterable =
     typeof value === 'object' && value !== null && typeof (value as Iterable<unknown>)[Symbol.iterator] === 'function';
   if (!isIterable) throw noTable(value, argument);
-  return { tables: tablesOf(value as Iterable<unknown>, argument), memory: Array.isArray(value) ? 'caller' : 'stream' };
+  if (Array.isArray(value)) return { tables: tablesOf(value, argument), memory: 'caller' };
+  return { tables: tablesOf(iterated(value as Iterable<unknown>, argument), argument), memory: 'stream' };
+}
+
+/** The items of a caller's iterable. Throws ERR_INVALID_TABLE in place of what it throws. */
+function* iterated(items: Iterable<unknown>, argument: string): Generator<unknown> {
+  try {
+    yield* items;
+  } catch (error) {
+    readable(argument, () => {
+      throw error;
+    });
+  }
 }
 
 /** A table that was read of some, and those behind it. */
@@ -65,7 +77,7 @@ async function* tablesOf(items: Iterable<unknown> | AsyncIterable<unknown>, argu
 
 /** The items, or, where they are pieces of an Arrow IPC stream, its record batches. */
 async function* wholeItems(items: Iterable<unknown> | AsyncIterable<unknown>, argument: string): AsyncGenerator<unknown> {
-  if (Array.isArray(items)) return yield* items;
+  if (Array.isArray(items)) return yield* iterated(items, argument);
   // A generator: ending it once more does nothing.
   const each = (async function* () {
     yield* items;

@@ -1,6 +1,6 @@
 /** Results of joins and sorts that lie in temporary files: rows of calls with batches, written as they come, over a file that is mapped. */
 import type * as arrow from 'apache-arrow';
-import { isBatch, isTable } from '../columns/batches.js';
+import { isBatch, isTable, readable } from '../columns/batches.js';
 import type { ForeignTable } from '../columns/input.js';
 import { libraryOf } from '../columns/library.js';
 import { checkTableRows } from '../columns/result.js';
@@ -22,7 +22,13 @@ const BATCH_ROWS = 2 ** 20;
 const BUFFER_BYTES = 2 ** 24;
 
 /** Whether options ask for such a result. They are not checked yet. */
-export const isMapped = (options: unknown): boolean => (options as { result?: unknown } | null | undefined)?.result === 'mapped';
+export function isMapped(options: unknown): boolean {
+  try {
+    return (options as { result?: unknown } | null | undefined)?.result === 'mapped';
+  } catch {
+    return false; // whoever checks them says so
+  }
+}
 
 export async function joinMapped(core: BatchesCore, left: unknown, right: unknown, options: unknown): Promise<MappedTable> {
   const settings = joinSettings(joinSchema, 'join', options);
@@ -70,12 +76,14 @@ const notYet = (option: string, call: string): WarpjoinError =>
 function buildSideOf({ buildSide, order }: JoinSettings, left: unknown, right: unknown): Side {
   if (buildSide !== 'auto') return buildSide;
   if (order) return order === 'left' ? 'right' : 'left';
-  return rowsOf(left) < rowsOf(right) ? 'left' : 'right';
+  return rowsOf(left, 'left') < rowsOf(right, 'right') ? 'left' : 'right';
 }
 
 /** Rows of a table or a batch; more than any where that is not known. */
-const rowsOf = (value: unknown): number =>
-  isTable(value) || isBatch(value) ? (value as arrow.Table | arrow.RecordBatch).numRows : Number.POSITIVE_INFINITY;
+const rowsOf = (value: unknown, argument: Side): number =>
+  readable(argument, () =>
+    isTable(value) || isBatch(value) ? (value as arrow.Table | arrow.RecordBatch).numRows : Number.POSITIVE_INFINITY,
+  );
 
 /** What a call with batches gives, in one table. Rows are written while the next ones are made. */
 async function mapped(core: BatchesCore, call: (core: BatchesCore, batchRows: number) => BatchStream): Promise<MappedTable> {

@@ -72,8 +72,16 @@ function callOf(random, reason) {
     return value;
   };
   const tableArgument = () => spoil(of(table, arrowTable, () => arrow.tableToIPC(arrowTable()))());
+  const place = () => of({}, {}, { result: 'mapped' });
   const join = () =>
-    spoil({ on: of('k', ['k']), select: ['k', 't'], suffix: '_r', how: of('inner', 'left', 'full', 'semi'), ...signal() });
+    spoil({
+      on: of('k', ['k']),
+      select: ['k', 't'],
+      suffix: '_r',
+      how: of('inner', 'left', 'full', 'semi'),
+      ...place(),
+      ...signal(),
+    });
   const sort = () =>
     spoil({
       by: of('k', ['t', { column: 'k', descending: true }]),
@@ -81,6 +89,7 @@ function callOf(random, reason) {
       algorithm: 'auto',
       limit: of(1, 2, 9),
       offset: of(0, 1),
+      ...place(),
       ...signal(),
     });
   const pairs = () => spoil({ keys: Int32Array.of(3, 1, 2), values: Float64Array.of(1, 2, 3) });
