@@ -50,7 +50,7 @@ const resident = flag(false, 'Whether the result stays on the GPUs, as a LoadedT
 const result = choice(
   ['memory', 'mapped'],
   'memory',
-  'Where the result lies. mapped: in a temporary file, however large it is. Its table reads the file as memory, and the file is gone with it.',
+  'Where the result lies. mapped: in a temporary file, however large it is. The buffers of its table are the bytes of the file, which is gone with the table.',
 );
 
 const SORT_ALGORITHMS = ['auto', 'merge', 'radix', 'sample'] as const;

@@ -195,7 +195,7 @@ export interface ExplainedAs extends Omit<InputOf<typeof explainJoinSchema>, key
 
 /**
  * The options of join() for tables L and R: of any columns if these are left out. Resident is true or boolean for options that may
- * have `resident: true`.
+ * have `resident: true`, and Place is 'mapped' or ResultPlace for those that may have `result: 'mapped'`.
  */
 export type JoinOptions<
   L = TableInput,
@@ -213,7 +213,7 @@ export type JoinIndicesOptions<L = TableInput, R = TableInput> = IndexedAs & Joi
 export type ExplainJoinOptions<L = TableInput, R = TableInput> = ExplainedAs & JoinKeysOf<L, R>;
 
 type By<Name extends string> = Name | SortColumn<Name> | readonly (Name | SortColumn<Name>)[];
-/** The options of sort() for a table T. Name: the columns that `select` may name; Resident: as in JoinOptions. */
+/** The options of sort() for a table T. Name: the columns that `select` may name; Resident, Place: as in JoinOptions. */
 export interface SortOptions<
   T = TableInput,
   Name extends string = NamesOf<T>,
@@ -353,7 +353,7 @@ export interface MappedStats extends BatchStats {
   /** Bytes of the file that the result lies in. */
   mappedBytes: number;
 }
-/** A result that lies in a temporary file, which is read as memory and gone with the table. */
+/** A result that lies in a temporary file: its buffers are the file's bytes. The file is gone once the table is garbage collected. */
 export type MappedTable<Columns extends TypeMap = TypeMap> = ResultTable<Columns, MappedStats>;
 
 /** What a join gives: a ResultTable, with `result: 'mapped'` a MappedTable, or with `resident: true` a ResidentTable. */

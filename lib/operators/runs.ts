@@ -89,7 +89,7 @@ export class Run implements AsyncDisposable {
     });
   }
 
-  /** All rows as a table over the file, which is gone with it. Throws ERR_SPILL. */
+  /** All rows as a table over the file, which is closed, and gone once the table is garbage collected. Throws ERR_SPILL. */
   async mapped(addon: Pick<NativeAddon, 'mapFile'>): Promise<arrow.Table> {
     // Buffers of many units, as long as they are no longer than any library takes.
     const begins: number[] = [];
