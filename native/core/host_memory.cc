@@ -141,7 +141,7 @@ HostBuffer HostMemory::allocate(size_t size, const char* purpose) {
       kept_.erase(best);
     } else {
       // What is kept never makes the total larger than it has been in use, so reuse does not raise the peak.
-      dropped = drop_kept(wanted, std::max(peak_, used_ + wanted));
+      dropped = drop_kept(wanted, most_with_kept(used_ + wanted));
     }
     buffer.capacity_ = wanted;
     used_ += wanted;
@@ -184,7 +184,7 @@ void* HostMemory::extend(void* data, size_t capacity, size_t wanted, size_t size
     check_room(more, size, purpose);
     if (use_surplus(data, capacity, wanted)) return data;
     const size_t surplus = take_surplus(data);
-    dropped = drop_kept(more, std::max(peak_, used_ + more));
+    dropped = drop_kept(more, most_with_kept(used_ + more));
     if (surplus) dropped.push_back({static_cast<char*>(data) + capacity, surplus});
     used_ += more;
     peak_ = std::max(peak_, used_);
@@ -309,6 +309,7 @@ size_t HostMemory::peak_bytes() const {
 
 void HostMemory::reset_peak() {
   const std::lock_guard lock(mutex_);
+  recent_peak_ = std::max(peak_, recent_peak_ - recent_peak_ / kPeakFade);
   peak_ = used_;
 }
 

@@ -345,6 +345,23 @@ TEST(HostMemory, CountsWhatIsReserved) {
   EXPECT_EQ(memory->used_bytes(), 4 * kMiB);
 }
 
+TEST(HostMemory, KeepsWhatCallsHaveNeededLately) {
+  constexpr size_t kMiB = size_t{1} << 20;
+  const auto memory = HostMemory::create(64 * kMiB);
+  const auto call = [&](size_t size, int fill) {
+    memory->reset_peak();
+    const HostBuffer buffer = memory->allocate(size, "a test");
+    const int found = buffer.as<unsigned char>()[0];
+    std::memset(buffer.data(), fill, size);
+    return found;
+  };
+  call(20 * kMiB, 7);
+  for (int calls = 0; calls < 3; calls++) call(1 << 10, 8);
+  EXPECT_EQ(call(16 * kMiB, 7), 7) << "touched fresh pages, though a call of late had touched them";
+  for (int calls = 0; calls < 1000; calls++) call(1 << 10, 8);
+  EXPECT_EQ(call(16 * kMiB, 7), 0) << "kept what no call has needed for long";
+}
+
 TEST(HostMemory, CountsReusedBlocksForWhatIsAskedFor) {
   constexpr size_t kMiB = size_t{1} << 20;
   const auto memory = HostMemory::create(30 * kMiB);
