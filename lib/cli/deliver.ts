@@ -1,8 +1,9 @@
 /** Runs join, sort and unique: inputs are read whole, or as they come where they are large, and the result is shown or written. */
-import { type RecordBatch, Table } from 'apache-arrow';
+import { Table } from 'apache-arrow';
 import { defaultMemoryLimit } from '../engine.js';
 import { createEngine, type Engine } from '../index.js';
 import { STANDARD } from '../io/formats.js';
+import { itemsIn, mapped } from '../items.js';
 import { physicalMemory } from '../machine.js';
 import { parseSize, resolveSize } from '../sizes.js';
 import type { Options } from './arguments.js';
@@ -181,13 +182,11 @@ async function deliverComing(
   const start = performance.now();
   const sources: Coming[] = await opened(operation, engine, inputs, checked, (input, what) => input.coming(what));
   const { batches, count, stats, fraction } = operation.comes!(engine, sources, bytes, target.shownRows, signal);
-  async function* named(): AsyncGenerator<RecordBatch> {
-    for await (const batch of batches) yield renamed(new Table([batch]), options).batches[0]!;
-  }
+  const named = mapped(itemsIn(batches), (batch) => renamed(new Table([batch]), options).batches[0]!);
   const names = inputs.map(({ name }) => name).join(' and ');
   const showing = setInterval(() => progress.show(`${command} ${names}`, fraction()), 100);
   try {
-    await writeComing(named(), count, target, signal);
+    await writeComing(named, count, target, signal);
   } finally {
     clearInterval(showing);
   }

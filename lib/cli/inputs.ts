@@ -1,5 +1,6 @@
 /** The files of a command: what is known of them, then their rows. */
 import { type Schema, Table } from 'apache-arrow';
+import { opened } from '../columns/tables.js';
 import { WarpjoinError } from '../errors.js';
 import { type CastType, castColumns } from '../io/cast.js';
 import { compressionOf, FORMATS, type Format, namedFormat, STANDARD, UnknownFormat } from '../io/formats.js';
@@ -8,6 +9,7 @@ import { expandInputs } from '../io/inputs.js';
 import { type ReadSettings, readSchema, TEXT_TYPES } from '../io/options.js';
 import { type Outline, outlineOf } from '../io/outline.js';
 import { statInput } from '../io/sources.js';
+import { END, type Items, itemsOf, type OrEnd } from '../items.js';
 import { parse } from '../schema.js';
 import type { Options } from './arguments.js';
 import type { ProgressLine } from './progress.js';
@@ -30,7 +32,7 @@ export interface ReadInput {
 export interface Coming {
   readonly schema: Schema;
   /** To be read once. */
-  readonly tables: AsyncGenerator<Table>;
+  readonly tables: Items<Table>;
   /** Rows that came up to now, and what that took. */
   readonly read: ReadInput;
   /** The share of the files that came up to now, from 0 to 1. */
@@ -115,26 +117,19 @@ export class Input {
     const onProgress = ({ file, fraction = 0 }: ReadProgress) => come.set(file, fraction * (this.#bytes.get(file) ?? 0));
     const batches = scanFiles(this.operands, { ...this.#reading(isSole, more), onProgress });
     const read = { path: this.name, rows: 0, milliseconds: 0 };
-    const next = async (): Promise<Table | undefined> => {
+    const next = async (): Promise<OrEnd<Table>> => {
       const start = performance.now();
       const { done, value } = await batches.next().catch((error) => {
         throw inOwnWords(error);
       });
       read.milliseconds += performance.now() - start;
-      if (done) return undefined;
+      if (done) return END;
       read.rows += value.numRows;
       return castColumns(new Table([value]), this.#casts, this.name);
     };
-    const first = (await next())!; // an empty file has a batch without rows
-    async function* tables(): AsyncGenerator<Table> {
-      try {
-        for (let table: Table | undefined = first; table; table = await next()) yield table;
-      } finally {
-        await batches.return(undefined);
-      }
-    }
+    const { none, all } = await opened(itemsOf(next, () => batches.return(undefined))); // an empty file has a batch without rows
     const fraction = () => Math.min(1, sumOf(come) / Math.max(1, sumOf(this.#bytes)));
-    return { schema: first.schema, tables: tables(), read, fraction };
+    return { schema: none.schema, tables: all, read, fraction };
   }
 
   /** About as many bytes as the rows take in memory; undefined where the files don't tell, as of standard input. */

@@ -2,6 +2,7 @@
 import { types } from 'node:util';
 import { type Signal, untilAborted } from '../abort.js';
 import { readingFor, WarpjoinError } from '../errors.js';
+import { END, eachIn, type Items, itemsOf } from '../items.js';
 import { quote, show } from '../suggest.js';
 import type { ForeignTable } from './input.js';
 import { type ForeignField, isSameType, typeName } from './types.js';
@@ -92,37 +93,35 @@ export function whenRead<Tables extends Readonly<Record<string, unknown>>, T>(
 
 async function readAll(source: AsyncIterable<unknown>, argument: string, signal: Signal | undefined): Promise<unknown[]> {
   const batches: unknown[] = [];
-  for await (const batch of eachOf(source, argument, signal)) batches.push(batch);
+  await eachIn(eachOf(source, argument, signal), (batch) => batches.push(batch));
   return batches;
 }
 
-/** What a source gives, which ends with this generator. Rejects with the signal's reason as soon as it aborts. */
-export async function* eachOf(
-  source: AsyncIterable<unknown>,
-  argument: string,
-  signal: Signal | undefined,
-): AsyncGenerator<unknown> {
-  signal?.throwIfAborted();
+/** What a source gives, which ends with these. Rejects with the signal's reason as soon as it aborts. */
+export function eachOf(source: AsyncIterable<unknown>, argument: string, signal: Signal | undefined): Items<unknown> {
   let iterator: AsyncIterator<unknown> | undefined;
   let ended = false;
-  try {
-    iterator = source[Symbol.asyncIterator]();
-    for (;;) {
-      const next = iterator.next();
-      const { done, value } = await (signal ? untilAborted(next, signal) : next);
-      ended = done === true;
-      if (ended) return;
-      yield value;
-    }
-  } catch (error) {
-    signal?.throwIfAborted();
-    readable(argument, () => {
-      throw error;
-    });
-  } finally {
-    // It may be in the middle of a read that never ends, so it is not waited for.
-    if (!ended) void (async () => iterator?.return?.())().catch(() => {});
-  }
+  return itemsOf(
+    async () => {
+      try {
+        signal?.throwIfAborted();
+        iterator ??= source[Symbol.asyncIterator]();
+        const next = iterator.next();
+        const { done, value } = await (signal ? untilAborted(next, signal) : next);
+        ended = done === true;
+        return ended ? END : value;
+      } catch (error) {
+        signal?.throwIfAborted();
+        return readable(argument, () => {
+          throw error;
+        });
+      }
+    },
+    () => {
+      // It may be in the middle of a read that never ends, so it is not waited for.
+      if (!ended) void (async () => iterator?.return?.())().catch(() => {});
+    },
+  );
 }
 
 /** How errors of what a caller gave are told. */

@@ -1,27 +1,48 @@
 /** Record batches that come over time as tables of this library. */
 import type * as arrow from 'apache-arrow';
+import { behind, END, type Items, itemsOf, nextOf } from '../items.js';
 import { checkSameSchema, readable } from './batches.js';
 import { type ForeignTable, tableOf } from './input.js';
 import { libraryOf, tableIn } from './library.js';
 import { invalid } from './values.js';
 
 /** Tables of one schema, one at least, of tables and record batches. Throws ERR_INVALID_TABLE for anything else. */
-export async function* tablesOfBatches(
-  items: Iterable<unknown> | AsyncIterable<unknown>,
-  argument: string,
-): AsyncGenerator<arrow.Table> {
+export function tablesOfBatches(items: Items<unknown>, argument: string): Items<arrow.Table> {
   let first: ForeignTable['schema'] | undefined;
   let number = 0;
-  for await (const item of items) {
-    yield readable(argument, () => {
-      const table = tableOf(item, argument);
-      first ??= table.schema;
-      if (table.schema !== first) checkSameSchema(first, table.schema, argument, number);
-      number += table.batches.length;
-      const own = tableIn(libraryOf(table), table);
-      own.slice(0, 0); // throws for what is no table inside
-      return own;
-    });
-  }
-  if (!first) throw invalid(argument, 'has no record batches, and so no columns: expected one at least');
+  return itemsOf(
+    async () => {
+      const item = await nextOf(items);
+      if (item === END) {
+        if (!first) throw invalid(argument, 'has no record batches, and so no columns: expected one at least');
+        return END;
+      }
+      return readable(argument, () => {
+        const table = tableOf(item, argument);
+        first ??= table.schema;
+        if (table.schema !== first) checkSameSchema(first, table.schema, argument, number);
+        number += table.batches.length;
+        const own = tableIn(libraryOf(table), table);
+        own.slice(0, 0); // throws for what is no table inside
+        return own;
+      });
+    },
+    () => items.return(),
+  );
+}
+
+/** The columns of a table, of which it holds no buffer. Dictionaries stay. */
+export function withoutRows(table: arrow.Table): arrow.Table {
+  const { Data, RecordBatch, Table } = libraryOf(table as unknown as ForeignTable);
+  const emptied = ({ type, children, dictionary }: arrow.Data): arrow.Data =>
+    new Data(type, 0, 0, 0, undefined, children.map(emptied), dictionary);
+  const [batch] = table.batches;
+  if (!batch) return table;
+  return new Table(table.schema, [new RecordBatch(table.schema, emptied(batch.data) as arrow.Data<arrow.Struct>)]);
+}
+
+/** The columns of tables of which there is one at least, and all of them. */
+export async function opened(tables: Items<arrow.Table>): Promise<{ none: arrow.Table; all: Items<arrow.Table> }> {
+  const first = (await nextOf(tables)) as arrow.Table;
+  return { none: withoutRows(first), all: behind(first, tables) };
 }

@@ -1,5 +1,6 @@
 /** Arrow IPC files, written batch by batch. */
 import { AsyncByteQueue, RecordBatchFileWriter } from 'apache-arrow';
+import { eachIn, itemsIn } from '../items.js';
 import type { Batches } from './batches.js';
 import { writeWhole } from './files.js';
 
@@ -27,10 +28,10 @@ export async function writeArrow({ schema, batches }: Batches, path: string, sig
       for (const bytes of pieces.take()) await append(bytes);
     };
     writer.reset(pieces as never, schema);
-    for await (const batch of batches) {
+    await eachIn(itemsIn(batches), (batch) => {
       writer.write(batch);
-      await flush();
-    }
+      return flush();
+    });
     writer.finish();
     await flush();
   });

@@ -3,6 +3,7 @@ import { constants } from 'node:buffer';
 import { type FileHandle, open } from 'node:fs/promises';
 import { type RecordBatch, type Schema, Table } from 'apache-arrow';
 import { type BatchSink, IpcError, type Range, readIpc } from '../ipc/reader.js';
+import { END, type Items, itemsOf } from '../items.js';
 import { formatBytes } from '../sizes.js';
 import { asFileError, fileError } from './file-errors.js';
 import { type RangedBytes, rangedBytes } from './ranged-source.js';
@@ -56,13 +57,16 @@ export async function readArrow(input: string | ByteSource, options: ArrowOption
 }
 
 /** The batches of an Arrow IPC file or stream, one in memory at a time. Throws ERR_FILE. */
-export async function* scanArrow(
-  input: string | ByteSource,
-  options: ArrowOptions = {},
-  signal?: AbortSignal,
-): AsyncGenerator<RecordBatch> {
+export function scanArrow(input: string | ByteSource, options: ArrowOptions = {}, signal?: AbortSignal): Items<RecordBatch> {
   const sink = new FirstRows(options.maxRows ?? Number.POSITIVE_INFINITY);
-  for await (const _ of steps(input, options, signal, sink)) yield* sink.taken.splice(0);
+  const reading = steps(input, options, signal, sink);
+  return itemsOf(
+    async () => {
+      while (sink.taken.length === 0) if ((await reading.next()).done) return END;
+      return sink.taken.shift()!;
+    },
+    () => reading.return(undefined as never),
+  );
 }
 
 /** The schema and the number of rows of an Arrow IPC file or stream. Reads no record batch. Throws ERR_FILE. */

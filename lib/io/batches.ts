@@ -1,5 +1,6 @@
 /** Record batches as readers make them, and as writers take them. */
 import { makeData, RecordBatch, type Schema, Struct, Table } from 'apache-arrow';
+import { END, type Items, itemsIn, itemsOf, nextOf } from '../items.js';
 
 /** What writers take: a table, or record batches of one schema as they come. */
 export type Batches = Table | { readonly schema: Schema; readonly batches: AsyncIterable<RecordBatch> };
@@ -7,21 +8,27 @@ export type Batches = Table | { readonly schema: Schema; readonly batches: Async
 export const isTable = (source: Batches): source is Table => 'numRows' in source;
 
 /** The batches as tables of `most` rows or bytes, or a batch more: a table alone is one. One at least. */
-export async function* gathered(source: Batches, most: { readonly rows: number; readonly bytes: number }): AsyncGenerator<Table> {
-  if (isTable(source)) return yield source;
-  const { schema, batches } = source;
-  let part: RecordBatch[] = [];
-  let [rows, bytes, given] = [0, 0, 0];
-  for await (const batch of batches) {
-    part.push(batch);
-    rows += batch.numRows;
-    bytes += batch.data.byteLength;
-    if (rows < most.rows && bytes < most.bytes) continue;
-    yield new Table(schema, part);
-    [part, rows, bytes] = [[], 0, 0];
-    ++given;
-  }
-  if (rows > 0 || given === 0) yield new Table(schema, part);
+export function gathered(source: Batches, most: { readonly rows: number; readonly bytes: number }): Items<Table> {
+  if (isTable(source)) return itemsIn([source]);
+  const batches = itemsIn(source.batches);
+  let isFirst = true;
+  return itemsOf(
+    async () => {
+      const part: RecordBatch[] = [];
+      let [rows, bytes] = [0, 0];
+      while (rows < most.rows && bytes < most.bytes) {
+        const batch = await nextOf(batches);
+        if (batch === END) break;
+        part.push(batch);
+        rows += batch.numRows;
+        bytes += batch.data.byteLength;
+      }
+      if (rows === 0 && !isFirst) return END;
+      isFirst = false;
+      return new Table(source.schema, part);
+    },
+    () => batches.return(),
+  );
 }
 
 /** A batch of no rows: what a scan of an empty file gives, so that its schema is known. */

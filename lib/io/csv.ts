@@ -20,6 +20,7 @@ import {
 import Papa from 'papaparse';
 import { untilAborted } from '../abort.js';
 import { WarpjoinError } from '../errors.js';
+import { eachIn, itemsIn } from '../items.js';
 import { physicalMemory } from '../machine.js';
 import { type NativeResultColumn, native } from '../native.js';
 import { asAddonError } from './addon-errors.js';
@@ -403,7 +404,7 @@ export async function writeCsv(
   await writeWhole(path, signal, async (append) => {
     const line = (rows: (string | null)[][]) => append(utf8.encode(`${Papa.unparse(rows, unparse)}\n`));
     if (options.header ?? true) await line([schema.fields.map(({ name }) => name)]);
-    for await (const batch of batches) {
+    await eachIn(itemsIn(batches), async (batch) => {
       const columns = batch.data.children.map((data, c) => {
         const text = textOf(data as Data);
         const { name, type } = schema.fields[c]!;
@@ -416,6 +417,6 @@ export async function writeCsv(
           rows.push(columns.map((text) => text(row)));
         await line(rows);
       }
-    }
+    });
   });
 }

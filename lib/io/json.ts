@@ -1,6 +1,7 @@
 /** NDJSON (an object a line) and JSON (an array of objects). */
 import { type RecordBatch, Table } from 'apache-arrow';
 import { WarpjoinError } from '../errors.js';
+import { eachIn, itemsIn } from '../items.js';
 import { quote } from '../suggest.js';
 import type { Batches } from './batches.js';
 import { type ColumnCasts, castColumns } from './cast.js';
@@ -220,24 +221,24 @@ export async function readJson(source: ByteSource, options: JsonOptions = {}, si
 
 const ndjsonHint = 'The format "ndjson" has an object in each line.';
 
-/** Objects of rows, some thousands at a time. Floats of 32 bits are the shortest numbers that are read back as them. */
-async function* objectsOf({ schema, batches }: Batches): AsyncGenerator<Row[]> {
+/** Calls `write` with objects of rows, some thousands at a time. Floats of 32 bits are the shortest numbers that are read back as them. */
+async function eachObjects({ schema, batches }: Batches, write: (rows: readonly Row[]) => Promise<void>): Promise<void> {
   const floats = schema.fields.filter(({ type }) => String(type) === 'Float32').map(({ name }) => name);
-  for await (const batch of batches) {
+  await eachIn(itemsIn(batches), async (batch) => {
     const part = new Table([batch]);
     for (let offset = 0; offset < batch.numRows; offset += rowsPerWrite) {
       const rows = toRows(part, { offset, limit: rowsPerWrite });
       for (const name of floats) for (const row of rows) row[name] = shortestFloat32(row[name] as number | null);
-      yield rows;
+      await write(rows);
     }
-  }
+  });
 }
 
 /** Writes an object a line, as toRows() makes them. Throws ERR_FILE. */
 export async function writeNdjson(source: Batches, path: string, signal?: AbortSignal): Promise<void> {
   const utf8 = new TextEncoder();
   await writeWhole(path, signal, async (append) => {
-    for await (const rows of objectsOf(source)) await append(utf8.encode(rows.map((row) => `${JSON.stringify(row)}\n`).join('')));
+    await eachObjects(source, (rows) => append(utf8.encode(rows.map((row) => `${JSON.stringify(row)}\n`).join(''))));
   });
 }
 
@@ -246,10 +247,11 @@ export async function writeJson(source: Batches, path: string, signal?: AbortSig
   const utf8 = new TextEncoder();
   await writeWhole(path, signal, async (append) => {
     let before = '[';
-    for await (const rows of objectsOf(source)) {
-      await append(utf8.encode(rows.map((row, index) => `${index === 0 ? before : ','}\n${JSON.stringify(row)}`).join('')));
+    await eachObjects(source, (rows) => {
+      const lines = rows.map((row, index) => `${index === 0 ? before : ','}\n${JSON.stringify(row)}`);
       before = ',';
-    }
+      return append(utf8.encode(lines.join('')));
+    });
     await append(utf8.encode(before === '[' ? '[]\n' : '\n]\n'));
   });
 }

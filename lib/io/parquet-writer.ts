@@ -5,6 +5,7 @@ import type { RecordBatch as WasmBatch } from 'parquet-wasm/esm';
 import { HeldBuffers } from '../columns/held-buffers.js';
 import { type Input, nativeColumns, readTable } from '../columns/input.js';
 import { type ForeignType, ownType } from '../columns/types.js';
+import { eachIn } from '../items.js';
 import { physicalMemory } from '../machine.js';
 import { type NativeAddon, native } from '../native.js';
 import { type Batches, gathered, isTable } from './batches.js';
@@ -105,9 +106,12 @@ async function writeNative(
       });
       signal?.addEventListener('abort', cancel);
       const parts = gathered(source, { rows: threads * groupRows, bytes: mostEncoding * groupBytes });
-      for await (const { buffers } of encoded(writer, parts)) {
+      const write = async ({ buffers }: ParquetProgress) => {
         for (const buffer of buffers) await append(new Uint8Array(buffer));
-      }
+      };
+      const encoding = writer;
+      await eachIn(parts, (part) => encode(encoding, readTable(part, 'input'), write));
+      await write(await encoding.finish());
     } catch (error) {
       throw signal?.aborted ? signal.reason : asWriteError(path, error);
     } finally {
@@ -118,13 +122,12 @@ async function writeNative(
   });
 }
 
-/** The file's bytes. Those of a call are there until the next one's are asked for. */
-async function* encoded(writer: NativeParquetWriter, parts: AsyncIterable<Table>): AsyncGenerator<ParquetProgress> {
-  for await (const part of parts) yield* encodedPart(writer, readTable(part, 'input'));
-  yield await writer.finish();
-}
-
-async function* encodedPart(writer: NativeParquetWriter, input: Input): AsyncGenerator<ParquetProgress> {
+/** Encodes a part. What each call made of it is there until `write` has it. */
+async function encode(
+  writer: NativeParquetWriter,
+  input: Input,
+  write: (progress: ParquetProgress) => Promise<void>,
+): Promise<void> {
   const indices = [...input.columns.keys()];
   const held = new HeldBuffers();
   held.add(input, indices);
@@ -139,11 +142,11 @@ async function* encodedPart(writer: NativeParquetWriter, input: Input): AsyncGen
     const progress = await calls.shift()!;
     held.check();
     left = progress.rowsLeft;
-    yield progress;
+    await write(progress);
     writer.reclaim();
   }
   for (const promise of calls) {
-    yield await promise;
+    await write(await promise);
     writer.reclaim();
   }
 }
@@ -174,7 +177,7 @@ export async function writeThroughWasm(source: Batches, path: string, signal?: A
     Table: WasmTable,
     WriterPropertiesBuilder,
     transformParquetStream,
-    writeParquet: encode,
+    writeParquet: encodeTable,
   } = await parquetLibrary();
   const tables = gathered(source, { rows: rowsPerBatch, bytes: bytesPerGroup });
   const first = (await tables.next()).value as Table;
@@ -188,7 +191,8 @@ export async function writeThroughWasm(source: Batches, path: string, signal?: A
   };
   await writeWhole(path, signal, async (append) => {
     try {
-      if (first.numRows === 0) return await append(encode(WasmTable.fromIPCStream(tableToIPC(first, 'stream')), properties()));
+      if (first.numRows === 0)
+        return await append(encodeTable(WasmTable.fromIPCStream(tableToIPC(first, 'stream')), properties()));
       async function* slices(table: Table): AsyncGenerator<WasmBatch> {
         for (let row = 0; row < table.numRows; row += rowsPerBatch) {
           signal?.throwIfAborted();
@@ -215,7 +219,7 @@ export async function writeThroughWasm(source: Batches, path: string, signal?: A
     } catch (error) {
       throw signal?.aborted ? signal.reason : asWriteError(path, error);
     } finally {
-      await tables.return(undefined);
+      await tables.return();
     }
   });
 }

@@ -3,6 +3,7 @@ import { readdirSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import type { RecordBatch } from 'apache-arrow';
+import { END, type Items, itemsOf, nextOf } from '../items.js';
 import { expected } from '../schema.js';
 import { asWriteError, fileError } from './file-errors.js';
 
@@ -62,7 +63,7 @@ export class Rows {
   #rest: RecordBatch | undefined;
   #isFirst = true;
 
-  constructor(private readonly batches: AsyncIterator<RecordBatch>) {}
+  constructor(private readonly batches: Items<RecordBatch>) {}
 
   /** Whether there are rows left, or nothing was taken yet. */
   async hasMore(): Promise<boolean> {
@@ -72,24 +73,25 @@ export class Rows {
   }
 
   /** The next rows, at most so many. */
-  async *take(rows: number): AsyncGenerator<RecordBatch> {
+  take(rows: number): Items<RecordBatch> {
     this.#isFirst = false;
-    for (let left = rows; left > 0; ) {
-      await this.#fill();
+    let left = rows;
+    return itemsOf(async () => {
+      if (left > 0) await this.#fill();
       const batch = this.#rest;
-      if (!batch) return;
+      if (left === 0 || !batch) return END;
       const taken = Math.min(left, batch.numRows);
       this.#rest = taken < batch.numRows ? batch.slice(taken) : undefined;
       left -= taken;
-      yield taken < batch.numRows ? batch.slice(0, taken) : batch;
-    }
+      return taken < batch.numRows ? batch.slice(0, taken) : batch;
+    });
   }
 
   async #fill(): Promise<void> {
     while (!this.#rest) {
-      const { done, value } = await this.batches.next();
-      if (done) return;
-      if (value.numRows > 0) this.#rest = value;
+      const batch = await nextOf(this.batches);
+      if (batch === END) return;
+      if (batch.numRows > 0) this.#rest = batch;
     }
   }
 }

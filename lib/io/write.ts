@@ -1,7 +1,8 @@
 /** Tables, and record batches as they come, to files of any format. */
-import { RecordBatch, type Table, type TypeMap } from 'apache-arrow';
+import { RecordBatch, type Schema, type Table, type TypeMap } from 'apache-arrow';
 import { eachOf, isAsyncSource, isBatch, isTable, noTable, readable } from '../columns/batches.js';
-import { tablesOfBatches } from '../columns/tables.js';
+import { opened, tablesOfBatches } from '../columns/tables.js';
+import { END, type Items, itemsIn, itemsOf, nextOf, type OrEnd } from '../items.js';
 import { parse } from '../schema.js';
 import { writeArrow } from './arrow-writer.js';
 import type { Batches } from './batches.js';
@@ -38,40 +39,51 @@ export type BatchesToWrite = RecordBatch | Table | Iterable<RecordBatch | Table>
  */
 export async function writeBatches(batches: BatchesToWrite, output: string, options: WriteOptions = {}): Promise<number> {
   const write = writer('writeBatches', output, options);
-  const tables = tablesOfBatches(itemsOf(batches, options.signal), 'batches');
-  let rows = 0;
-  let thrown: { error: unknown } | undefined;
-  async function* all(first: Table): AsyncGenerator<RecordBatch> {
-    try {
-      for (let table = first; ; ) {
-        rows += table.numRows;
-        for (const { data } of table.batches) yield new RecordBatch<TypeMap>(first.schema, data as never);
-        const next = await tables.next();
-        if (next.done) return;
-        table = next.value;
-      }
-    } catch (error) {
-      thrown = { error };
-      throw error;
-    }
-  }
-  const { value } = await tables.next();
-  const first = value as Table; // there is one, or an error
+  const { none, all } = await opened(tablesOfBatches(givenItems(batches, options.signal), 'batches'));
+  const given = new GivenBatches(none.schema, all);
   try {
-    await write({ schema: first.schema, batches: all(first) });
+    await write({ schema: none.schema, batches: given.batches });
   } catch (error) {
-    throw thrown ? thrown.error : error;
+    throw given.thrown ? given.thrown.error : error;
   } finally {
-    await tables.return(undefined);
+    await all.return();
   }
-  return rows;
+  return given.rows;
 }
 
-function itemsOf(batches: unknown, signal: AbortSignal | undefined): Iterable<unknown> | AsyncIterable<unknown> {
-  if (isTable(batches) || isBatch(batches)) return [batches];
+/** The record batches of tables, under one schema. */
+class GivenBatches {
+  /** Rows of the tables that have come. */
+  rows = 0;
+  /** What the tables' source threw. */
+  thrown: { readonly error: unknown } | undefined;
+  readonly batches: Items<RecordBatch> = itemsOf(() => this.#next());
+  readonly #waiting: RecordBatch[] = [];
+
+  constructor(
+    private readonly schema: Schema,
+    private readonly tables: Items<Table>,
+  ) {}
+
+  async #next(): Promise<OrEnd<RecordBatch>> {
+    while (this.#waiting.length === 0) {
+      const table = await nextOf(this.tables).catch((error: unknown) => {
+        this.thrown = { error };
+        throw error;
+      });
+      if (table === END) return END;
+      this.rows += table.numRows;
+      this.#waiting.push(...table.batches);
+    }
+    return new RecordBatch<TypeMap>(this.schema, this.#waiting.shift()!.data as never);
+  }
+}
+
+function givenItems(batches: unknown, signal: AbortSignal | undefined): Items<unknown> {
+  if (isTable(batches) || isBatch(batches)) return itemsIn([batches]);
   if (readable('batches', () => isAsyncSource(batches))) return eachOf(batches as AsyncIterable<unknown>, 'batches', signal);
   if (typeof (batches as Iterable<unknown> | null)?.[Symbol.iterator] !== 'function') throw noTable(batches, 'batches');
-  return batches as Iterable<unknown>;
+  return itemsIn(batches as Iterable<unknown>);
 }
 
 type Write = (source: Batches, path: string, signal: AbortSignal | undefined) => Promise<void>;
@@ -114,9 +126,7 @@ async function writeParts(
   fileRows: number,
   write: (part: Batches, path: string) => Promise<void>,
 ): Promise<void> {
-  const each = (async function* () {
-    yield* batches;
-  })();
+  const each = itemsIn(batches);
   const rows = new Rows(each);
   try {
     while (await rows.hasMore()) await write({ schema, batches: rows.take(fileRows) }, files.next());
@@ -124,6 +134,6 @@ async function writeParts(
     await files.remove();
     throw error;
   } finally {
-    await each.return(undefined);
+    await each.return();
   }
 }

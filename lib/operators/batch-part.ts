@@ -2,6 +2,7 @@
 import { setImmediate } from 'node:timers/promises';
 import type * as arrow from 'apache-arrow';
 import { ByStretch, viewsOf } from '../columns/buffers.js';
+import { eachIn } from '../items.js';
 import type { ReservationHandle } from '../native.js';
 import type { BatchMemory, BatchSource } from './batch-source.js';
 import type { BatchesCore } from './batch-stream.js';
@@ -59,61 +60,64 @@ export class Part {
 const MOST_MILLISECONDS = 1;
 
 /**
- * A source's rows in parts of so many bytes: those of a batch that is larger are in several. Where memory is short for more, `makeRoom`
- * sees to it that the parts before are released.
+ * Calls `use` with a source's rows in parts of so many bytes, one after the other: those of a batch that is larger are in several. Where
+ * memory is short for more, `makeRoom` sees to it that the parts before are released.
  */
-export async function* partsOf(
+export async function eachPart(
   { native }: BatchesCore,
   { tables, memory }: BatchSource,
   partBytes: number,
   makeRoom: () => Promise<void>,
-): AsyncGenerator<{ part: Part; isLast: boolean }> {
+  use: (part: Part, isLast: boolean) => Promise<void>,
+): Promise<void> {
   let part = new Part();
-  /** The part that is there; then another begins. */
-  const whole = (isLast = false) => {
-    const made = { part, isLast };
+  /** The part is there; then another begins. */
+  const whole = (isLast = false): Promise<void> => {
+    const made = part;
     part = new Part();
-    return made;
+    return use(made, isLast);
   };
   const reserve = (bytes: number): ReservationHandle | null =>
     memory === 'stream' ? translated(() => native.reserve(Math.ceil(bytes))) : null;
+  const reserveWhereShort = async (bytes: number): Promise<ReservationHandle | null> => {
+    try {
+      return reserve(bytes);
+    } catch (error) {
+      if (!isMemoryLimit(error)) throw error;
+      // Others have taken what was free.
+      if (part.batches.length > 0) await whole();
+      await makeRoom();
+      await collectGarbage(() => native.memory().usedBytes);
+      return reserve(bytes);
+    }
+  };
+  const add = async (batch: arrow.RecordBatch): Promise<void> => {
+    let bytes = part.count(batch);
+    if (part.bytes > 0 && part.bytes + bytes > partBytes) {
+      await whole();
+      bytes = part.count(batch);
+    }
+    // What would be freed with the first piece is not cut: those who wrote it have seen to its size.
+    const most = memory === 'engine' ? 1 : batch.numRows;
+    const pieces = Math.min(most, Math.max(1, Math.ceil(bytes / partBytes)));
+    for (let piece = 0; piece < pieces; piece++) {
+      if (piece > 0) await whole();
+      const [begin, end] = [piece, piece + 1].map((of) => Math.floor((batch.numRows * of) / pieces)) as [number, number];
+      const reservation = await reserveWhereShort(bytes / pieces);
+      part.add(pieces === 1 ? batch : batch.slice(begin, end), bytes / pieces, reservation);
+    }
+  };
   let turned = performance.now();
   try {
-    for await (const { batches } of tables) {
+    await eachIn(tables, async ({ batches }) => {
       // Sources that never wait would keep the part before from being worked on.
       if (performance.now() - turned > MOST_MILLISECONDS) {
         await setImmediate();
         turned = performance.now();
       }
-      for (const batch of batches) {
-        if (batch.numRows === 0) continue;
-        let bytes = part.count(batch);
-        if (part.bytes > 0 && part.bytes + bytes > partBytes) {
-          yield whole();
-          bytes = part.count(batch);
-        }
-        // What would be freed with the first piece is not cut: those who wrote it have seen to its size.
-        const most = memory === 'engine' ? 1 : batch.numRows;
-        const pieces = Math.min(most, Math.max(1, Math.ceil(bytes / partBytes)));
-        for (let piece = 0; piece < pieces; piece++) {
-          if (piece > 0) yield whole();
-          const [begin, end] = [piece, piece + 1].map((of) => Math.floor((batch.numRows * of) / pieces)) as [number, number];
-          let reservation: ReservationHandle | null;
-          try {
-            reservation = reserve(bytes / pieces);
-          } catch (error) {
-            if (!isMemoryLimit(error)) throw error;
-            // Others have taken what was free.
-            if (part.batches.length > 0) yield whole();
-            await makeRoom();
-            await collectGarbage(() => native.memory().usedBytes);
-            reservation = reserve(bytes / pieces);
-          }
-          part.add(pieces === 1 ? batch : batch.slice(begin, end), bytes / pieces, reservation);
-        }
-      }
-    }
-    if (part.batches.length > 0) yield whole(true);
+      for (const batch of batches) if (batch.numRows > 0) await add(batch);
+    });
+    if (part.batches.length > 0) await whole(true);
   } finally {
     part.release();
   }

@@ -3,6 +3,7 @@ import type * as arrow from 'apache-arrow';
 import type { Signal } from '../abort.js';
 import { WarpjoinError } from '../errors.js';
 import type { TemporaryPlace } from '../io/temporary.js';
+import { END, type Items, itemsLater, itemsOf, nextOf } from '../items.js';
 import type { EngineCore } from './call.js';
 
 /** What calls with batches need of an engine beside what others do. */
@@ -27,7 +28,10 @@ export interface BatchStats {
 export const noStats = (): BatchStats => ({ inputRows: 0, outputRows: 0, runs: 0, spilledBytes: 0, readBytes: 0 });
 
 /** Makes the record batches, and names what it holds outside of JavaScript's memory. */
-type Make = (stats: BatchStats, hold: <S extends AsyncDisposable>(scratch: S) => S) => AsyncGenerator<arrow.RecordBatch>;
+type Make = (
+  stats: BatchStats,
+  hold: <S extends AsyncDisposable>(scratch: S) => S,
+) => Items<arrow.RecordBatch> | Promise<Items<arrow.RecordBatch>>;
 
 /** Frees what readings hold that nobody goes on with, nor ends. */
 const unheld = new FinalizationRegistry<AsyncDisposable[]>((held) => {
@@ -66,7 +70,10 @@ export class BatchStream<Columns extends arrow.TypeMap = any>
       held.push(scratch);
       return scratch;
     };
-    this.#reading = new Reading(this.make(this.stats, hold), this.signal);
+    this.#reading = new Reading(
+      itemsLater(() => this.make(this.stats, hold)),
+      this.signal,
+    );
     unheld.register(this.#reading, held);
     return this.#reading as AsyncIterator<arrow.RecordBatch<Columns>, undefined>;
   }
@@ -79,7 +86,7 @@ export class BatchStream<Columns extends arrow.TypeMap = any>
 
 class Reading implements AsyncIterator<arrow.RecordBatch, undefined> {
   constructor(
-    private readonly batches: AsyncGenerator<arrow.RecordBatch>,
+    private readonly batches: Items<arrow.RecordBatch>,
     private readonly signal: Signal | undefined,
   ) {
     signal?.addEventListener('abort', this.#abort);
@@ -91,7 +98,7 @@ class Reading implements AsyncIterator<arrow.RecordBatch, undefined> {
       const next = await this.batches.next();
       this.signal?.throwIfAborted();
       if (next.done) this.#end();
-      return next as IteratorResult<arrow.RecordBatch, undefined>;
+      return next;
     } catch (error) {
       this.#end();
       throw error;
@@ -100,7 +107,7 @@ class Reading implements AsyncIterator<arrow.RecordBatch, undefined> {
 
   async return(): Promise<IteratorResult<arrow.RecordBatch, undefined>> {
     this.#end();
-    await this.batches.return(undefined);
+    await this.batches.return();
     return { done: true, value: undefined };
   }
 
@@ -114,37 +121,58 @@ class Reading implements AsyncIterator<arrow.RecordBatch, undefined> {
 }
 
 /** The record batches of tables, of `most` rows each at most; where there is no row, one without rows, for its schema. */
-export async function* cut(
-  tables: AsyncGenerator<arrow.Table>,
-  most: number,
-  stats: BatchStats,
-): AsyncGenerator<arrow.RecordBatch> {
+export function cut(tables: Items<arrow.Table>, most: number, stats: BatchStats): Items<arrow.RecordBatch> {
   let empty: arrow.RecordBatch | undefined;
-  for await (const { batches } of tables) {
-    for (const batch of batches) {
-      if (batch.numRows === 0) empty = batch;
-      for (let row = 0; row < batch.numRows; row += most) {
-        const rows = Math.min(most, batch.numRows - row);
-        stats.outputRows += rows;
-        yield rows === batch.numRows ? batch : batch.slice(row, row + rows);
-      }
+  /** What the last table has that was not given, and rows of the first batch that were. */
+  const waiting: arrow.RecordBatch[] = [];
+  let given = 0;
+  const next = (): arrow.RecordBatch => {
+    const batch = waiting[0]!;
+    const rows = Math.min(most, batch.numRows - given);
+    const piece = rows === batch.numRows ? batch : batch.slice(given, given + rows);
+    given += rows;
+    stats.outputRows += rows;
+    if (given === batch.numRows) {
+      waiting.shift();
+      given = 0;
     }
-  }
-  if (stats.outputRows === 0 && empty) yield empty;
+    return piece;
+  };
+  return itemsOf(
+    async () => {
+      while (waiting.length === 0) {
+        const table = await nextOf(tables);
+        if (table === END) {
+          const schemaAlone = empty;
+          empty = undefined;
+          return schemaAlone && stats.outputRows === 0 ? schemaAlone : END;
+        }
+        empty ??= table.batches.find(({ numRows }) => numRows === 0);
+        waiting.push(...table.batches.filter(({ numRows }) => numRows > 0));
+      }
+      return next();
+    },
+    () => tables.return(),
+  );
 }
 
 /** Rows [begin, end) of those that tables have one after the other, and tables without rows. */
-export async function* rowsOf(
-  tables: AsyncGenerator<arrow.Table>,
-  begin: number,
-  end = Number.POSITIVE_INFINITY,
-): AsyncGenerator<arrow.Table> {
+export function rowsOf(tables: Items<arrow.Table>, begin: number, end = Number.POSITIVE_INFINITY): Items<arrow.Table> {
   let row = 0;
-  for await (const table of tables) {
-    const [first, last] = [Math.max(0, begin - row), Math.min(table.numRows, end - row)];
-    row += table.numRows;
-    if (table.numRows === 0 || (first === 0 && last === table.numRows)) yield table;
-    else if (first < last) yield table.slice(first, last);
-    if (row >= end) return;
-  }
+  let hasAll = false;
+  return itemsOf(
+    async () => {
+      while (!hasAll) {
+        const table = await nextOf(tables);
+        if (table === END) return END;
+        const [first, last] = [Math.max(0, begin - row), Math.min(table.numRows, end - row)];
+        row += table.numRows;
+        hasAll = row >= end;
+        if (table.numRows === 0 || (first === 0 && last === table.numRows)) return table;
+        if (first < last) return table.slice(first, last);
+      }
+      return END;
+    },
+    () => tables.return(),
+  );
 }

@@ -7,8 +7,10 @@ import type * as arrow from 'apache-arrow';
 import type { ForeignTable, Input } from '../columns/input.js';
 import { joinKeyColumns } from '../columns/layout.js';
 import { libraryOf } from '../columns/library.js';
+import { withoutRows } from '../columns/tables.js';
 import { isSameType } from '../columns/types.js';
 import { WarpjoinError } from '../errors.js';
+import { type Box, type Boxes, behind, boxed, END, type Items, itemsOf, mapped, nextOf, unboxed } from '../items.js';
 import { SIDES, type Side } from '../native.js';
 import { type JoinBatchesSettings, type JoinKind, joinBatchesSettings, type NamedKeyPair } from '../options.js';
 import { quote } from '../suggest.js';
@@ -46,21 +48,21 @@ export function joinBatches(
   const settings = joinBatchesSettings(options);
   const { signal, batchRows, limit, offset, maxOutputRows } = settings;
   const sources = { left: batchSource(left, 'left', signal), right: batchSource(right, 'right', signal) };
-  return new BatchStream(signal, async function* (stats, hold) {
+  return new BatchStream(signal, async (stats, hold) => {
     const joining = hold(new Joining(await core, settings, stats));
     const rows = joining.rows({ left: counted(sources.left, stats), right: counted(sources.right, stats) });
-    yield* cut(rowsOf(atMost(rows, maxOutputRows), offset, offset + limit), batchRows, stats);
+    return cut(rowsOf(atMost(unboxed(rows), maxOutputRows), offset, offset + limit), batchRows, stats);
   });
 }
 
 /** Throws ERR_MEMORY_LIMIT where tables have more rows. */
-async function* atMost(tables: AsyncGenerator<arrow.Table>, maxOutputRows: number): AsyncGenerator<arrow.Table> {
+function atMost(tables: Items<arrow.Table>, maxOutputRows: number): Items<arrow.Table> {
   let rows = 0;
-  for await (const table of tables) {
+  return mapped(tables, (table) => {
     rows += table.numRows;
     if (rows > maxOutputRows) throw tooManyRows(`The join gives more rows than the ${maxOutputRows} allowed.`);
-    yield table;
-  }
+    return table;
+  });
 }
 
 /** How parts of the probe side are joined, and what of the build side's rows without a match is needed. */
@@ -115,9 +117,9 @@ class Joining implements AsyncDisposable {
   }
 
   /** The rows; those of batches behind a table without rows that has their columns. */
-  async *rows(sources: Record<Side, BatchSource>): AsyncGenerator<arrow.Table> {
+  async *rows(sources: Record<Side, BatchSource>): Boxes<arrow.Table> {
     const { core, settings } = this;
-    const { how, buildSide, probeSide } = settings;
+    const { buildSide, probeSide } = settings;
     try {
       // As the first call of an engine, this sets its limit.
       const measure = () => new FreeMemory(core.native).bytes();
@@ -125,9 +127,8 @@ class Joining implements AsyncDisposable {
       const share = this.#followsMatches ? BUILD_SHARE / 2 : BUILD_SHARE;
       const isComplete = await this.#readBuild(sources[buildSide], share * this.#freeBytes);
       this.#none[probeSide] = (await this.#pull(sources[probeSide], this.#probe))!;
-      const made = this.cut ? null : await this.#join(how, [], []);
-      this.#schema = this.cut?.schema ?? made!.schema;
-      if (made) yield made;
+      if (this.cut) this.#schema = this.cut.schema;
+      else yield await boxed(() => this.#joinNone());
       if (isComplete && (yield* this.#probed(sources[probeSide]))) return;
       const needed = neededColumns(this.#inputs, { ...settings, keys: this.#keyPairs });
       const rest = {
@@ -135,12 +136,24 @@ class Joining implements AsyncDisposable {
         [probeSide]: this.#restOf(probeSide, this.#probe, sources[probeSide], needed[probeSide]),
       } as Record<Side, BatchSource>;
       await using spilled = await this.#spilled(rest);
-      for await (const table of spilled.rows()) yield withSchema(this.#schema, table);
+      for await (const box of spilled.rows()) yield this.#asOne(box);
     } finally {
       await this.#build.free(core, sources[buildSide].memory);
       await this[Symbol.asyncDispose]();
-      for (const side of SIDES) await sources[side].tables.return(undefined);
+      for (const side of SIDES) await sources[side].tables.return();
     }
+  }
+
+  /** The columns of the result. */
+  async #joinNone(): Promise<arrow.Table> {
+    const made = await this.#join(this.settings.how, [], []);
+    this.#schema = made.schema;
+    return made;
+  }
+
+  /** A table of the result under the schema of all of them. */
+  #asOne(box: Box<arrow.Table>): Box<arrow.Table> {
+    return box.change((table) => withSchema(this.#schema, table));
   }
 
   /** How the rows of both sides are joined that memory has no room for. */
@@ -153,10 +166,10 @@ class Joining implements AsyncDisposable {
 
   /** The next table of a source, of which a part holds the rows; undefined: there is none. */
   async #pull({ tables, memory }: BatchSource, part: Part): Promise<arrow.Table | undefined> {
-    const { done, value } = await tables.next();
-    if (done) return undefined;
-    for (const batch of value.batches) this.#add(part, batch, memory);
-    return value.slice(0, 0);
+    const table = await nextOf(tables);
+    if (table === END) return undefined;
+    for (const batch of table.batches) this.#add(part, batch, memory);
+    return withoutRows(table);
   }
 
   /** Reads the build side. False where it has no room, so that a part of it is still to come. */
@@ -182,7 +195,7 @@ class Joining implements AsyncDisposable {
    * The rows that the probe side gives, part by part, and then those of the build side that none has matched. False where memory has no
    * room for that: what was not joined is in the part, or still to come.
    */
-  async *#probed(source: BatchSource): AsyncGenerator<arrow.Table, boolean> {
+  async *#probed(source: BatchSource): Boxes<arrow.Table, boolean> {
     // The first rows are given as soon as they are there; larger parts take less time a row.
     const free = new FreeMemory(this.core.native);
     let partBytes = this.cut ? PAIR_PART_SHARE * this.cut.freeBytes : 0;
@@ -193,7 +206,7 @@ class Joining implements AsyncDisposable {
     }
     if (!(yield* this.#joined(source.memory))) return false;
     if (this.#strategy.unmatched && this.#unmatched.length > 0) {
-      yield withSchema(this.#schema, await this.#join(this.settings.how, this.#unmatched, []));
+      yield this.#asOne(await boxed(() => this.#join(this.settings.how, this.#unmatched, [])));
     }
     return true;
   }
@@ -217,13 +230,16 @@ class Joining implements AsyncDisposable {
     const all = this.#none[side];
     const none = all.selectAt([...needed]);
     this.#none[side] = none;
-    async function* rest(): AsyncGenerator<arrow.Table> {
-      yield none;
-      const { Table } = libraryOf(none as unknown as ForeignTable);
-      for (let batch = part.shift(); batch; batch = part.shift()) yield new Table(all.schema, [batch]).selectAt([...needed]);
-      for await (const table of tables) yield table.selectAt([...needed]);
-    }
-    return { tables: rest(), memory };
+    const { Table } = libraryOf(none as unknown as ForeignTable);
+    const rest = itemsOf(
+      async () => {
+        const batch = part.shift();
+        const table = batch ? new Table(all.schema, [batch]) : await nextOf(tables);
+        return table === END ? END : table.selectAt([...needed]);
+      },
+      () => tables.return(),
+    );
+    return { tables: behind(none, rest), memory };
   }
 
   /** The sides without their rows. */
@@ -293,7 +309,7 @@ class Joining implements AsyncDisposable {
    * The rows that the part gives: those of halves of it, where memory is short. False where it is short for a row alone: the part then has
    * what was not joined. Throws where the sides can't be sorted instead, or where matches of rows that were given would be lost.
    */
-  async *#joined(memory: BatchMemory): AsyncGenerator<arrow.Table, boolean> {
+  async *#joined(memory: BatchMemory): Boxes<arrow.Table, boolean> {
     const part = this.#probe;
     this.#probe = new Part();
     const pieces = [part.batches.slice()];
@@ -313,7 +329,9 @@ class Joining implements AsyncDisposable {
           return false;
         }
         this.#hasJoined = true;
-        if (made.rows) yield withSchema(this.#schema, made.rows);
+        piece.length = 0;
+        if (pieces.length === 0) await part.free(this.core, memory);
+        if (made) yield this.#asOne(made);
       }
       return true;
     } finally {
@@ -322,11 +340,12 @@ class Joining implements AsyncDisposable {
   }
 
   /** The rows that some of the probe side give; takes the build side's rows that they match off those without a match. */
-  async #joinPart(probe: readonly arrow.RecordBatch[]): Promise<{ rows: arrow.Table | null }> {
+  async #joinPart(probe: readonly arrow.RecordBatch[]): Promise<Box<arrow.Table> | null> {
     const { part, ofUnmatched, unmatched } = this.#strategy;
-    const rows = part && (await this.#join(part, ofUnmatched ? this.#unmatched : this.#build.batches, probe));
+    const build = ofUnmatched ? this.#unmatched : this.#build.batches;
+    const rows = part && (await boxed(() => this.#join(part, build, probe)));
     if ((ofUnmatched || unmatched) && this.#unmatched.length > 0) await this.#leaveOut(probe);
-    return { rows };
+    return rows;
   }
 
   async #leaveOut(probe: readonly arrow.RecordBatch[]): Promise<void> {

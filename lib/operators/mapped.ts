@@ -6,6 +6,7 @@ import { libraryOf } from '../columns/library.js';
 import { checkTableRows } from '../columns/result.js';
 import { tablesOfBatches } from '../columns/tables.js';
 import { WarpjoinError } from '../errors.js';
+import { eachIn, itemsIn } from '../items.js';
 import { native, type Side } from '../native.js';
 import { type JoinSettings, joinSchema, joinSettings, type Running, sortSchema, sortSettings } from '../options.js';
 import { expected } from '../schema.js';
@@ -92,12 +93,12 @@ async function mapped(core: BatchesCore, call: (core: BatchesCore, batchRows: nu
   const file = await core.temporary.open();
   const writes = new Behind();
   try {
-    let run: Run | undefined;
-    for await (const table of tablesOfBatches(batches, 'result')) {
+    let run = undefined as Run | undefined;
+    await eachIn(tablesOfBatches(itemsIn(batches), 'result'), (table) => {
       run ??= new Run(file, libraryOf(table as unknown as ForeignTable), table.schema, 0, 0, noStats());
       checkTableRows(batches.stats.outputRows, 'joinBatches() and sortBatches() give any number of rows.');
-      await writes.start(() => run!.append(table));
-    }
+      return writes.start(() => run!.append(table));
+    });
     await writes.end();
     const stats = { ...batches.stats, mappedBytes: file.size };
     return asResult(await run!.mapped(native()), stats);

@@ -3,7 +3,9 @@
  * engine touches. A window is what is in memory of a run: its next record batches.
  */
 import type * as arrow from 'apache-arrow';
+import { type Boxes, boxed, type Items, unboxed } from '../items.js';
 import type { NativeEngine } from '../native.js';
+import { orShort } from './batch-part.js';
 import { isMemoryLimit } from './call.js';
 import type { ReadUnit, Run } from './runs.js';
 
@@ -81,7 +83,9 @@ class Window {
  * The rows of runs in order, those that are equal in the order of their runs. All rows up to the least of the windows' last ones are
  * there: they are sorted and given, and the windows are filled again meanwhile.
  */
-export async function* merge(runs: readonly Run[], by: Merging): AsyncGenerator<arrow.Table> {
+export const merge = (runs: readonly Run[], by: Merging): Items<arrow.Table> => unboxed(merged(runs, by));
+
+async function* merged(runs: readonly Run[], by: Merging): Boxes<arrow.Table> {
   const windows = runs.map((run) => new Window(run, by, Math.floor(by.windowBytes / runs.length)));
   const fill = () => allOf(windows.map((window) => window.fill()));
   let filled = fill();
@@ -121,11 +125,8 @@ async function allOf(promises: readonly Promise<void>[]): Promise<void> {
 }
 
 /** The rows of sorted tables in order, as one table, or, where memory is short, as several. */
-async function* sorted(tables: readonly arrow.Table[], by: Merging): AsyncGenerator<arrow.Table> {
-  const made = await by.sort(tables).catch((error: unknown) => {
-    if (!isMemoryLimit(error)) throw error;
-    return error as Error;
-  });
+async function* sorted(tables: readonly arrow.Table[], by: Merging): Boxes<arrow.Table> {
+  const made = await boxed(() => by.sort(tables)).catch(orShort);
   if (!(made instanceof Error)) {
     yield made;
     return;

@@ -8,13 +8,14 @@ import type { Signal } from '../abort.js';
 import type { ForeignTable } from '../columns/input.js';
 import { libraryOf } from '../columns/library.js';
 import type { TemporaryFile } from '../io/temporary.js';
+import { type Boxes, behind, END, type Items, itemsOf } from '../items.js';
 import { type KeyComparison, SIDES, type Side } from '../native.js';
-import { Behind, buffersOf, halvesOf, nullIfShort, partsOf } from './batch-part.js';
-import { type BatchSource, behind } from './batch-source.js';
+import { Behind, buffersOf, eachPart, halvesOf, nullIfShort, type Part } from './batch-part.js';
+import type { BatchSource } from './batch-source.js';
 import type { BatchesCore, BatchStats } from './batch-stream.js';
 import { type Grouping, groupRows } from './group-rows.js';
 import { collectGarbage, FreeMemory } from './reclaim.js';
-import { Run } from './runs.js';
+import { Run, type Unit } from './runs.js';
 
 /** Partitions of a side at most. A side of this times what a pair of partitions may take is joined without a further cut. */
 const MOST_PARTITIONS = 128;
@@ -47,7 +48,7 @@ export interface PartitionJoin {
   /** The seed of the hash: another one for each further cut. */
   readonly seed: number;
   /** The rows that partitions of each side give. `isCrowded`: a further cut would not help. */
-  join(partitions: Record<Side, BatchSource>, isCrowded: boolean): AsyncIterable<arrow.Table>;
+  join(partitions: Record<Side, BatchSource>, isCrowded: boolean): Boxes<arrow.Table>;
 }
 
 /** One join of partitioned sides, and what it holds. */
@@ -73,7 +74,7 @@ export class PartitionedJoin implements AsyncDisposable {
   }
 
   /** Tables of the rows, in no order. */
-  async *rows(): AsyncGenerator<arrow.Table> {
+  async *rows(): Boxes<arrow.Table> {
     const { core, by, sources } = this;
     try {
       await core.temporary.check();
@@ -125,15 +126,20 @@ class PartitionedSide implements AsyncDisposable {
     const { core } = this;
     this.#file = await core.temporary.open();
     this.#batchBytes = Math.max(1, Math.floor(BATCH_SHARE * partBytes));
-    for await (const { part } of partsOf(core, source, partBytes, () => this.#allWritten())) {
-      await this.#cuts.start(async () => {
-        try {
-          await this.#cut(part.batches);
-        } finally {
-          await part.free(core, source.memory);
-        }
-      });
-    }
+    const cut = async (part: Part) => {
+      try {
+        await this.#cut(part.batches);
+      } finally {
+        await part.free(core, source.memory);
+      }
+    };
+    await eachPart(
+      core,
+      source,
+      partBytes,
+      () => this.#allWritten(),
+      (part) => this.#cuts.start(() => cut(part)),
+    );
     await this.#allWritten();
   }
 
@@ -191,19 +197,22 @@ class PartitionedSide implements AsyncDisposable {
     await this.#partitions[index].append(table);
   }
 
-  async *#tables(begin: number, end: number): AsyncGenerator<arrow.Table> {
+  /** A table of each unit of partitions [begin, end). */
+  #tables(begin: number, end: number): Items<arrow.Table> {
+    const units = this.#partitions.slice(begin, end).flatMap((run) => (run ? run.units.map((unit) => ({ run, unit })) : []));
+    const ready: arrow.Table[] = [];
+    return itemsOf(async () => {
+      if (ready.length === 0) ready.push(...(await this.#read(units.splice(0, READS_AT_ONCE))));
+      return ready.shift() ?? END;
+    });
+  }
+
+  async #read(units: readonly { run: Run; unit: Unit }[]): Promise<arrow.Table[]> {
     const { native } = this.core;
-    for (const run of this.#partitions.slice(begin, end)) {
-      const units = run?.units ?? [];
-      for (let first = 0; first < units.length; first += READS_AT_ONCE) {
-        const wanted = units.slice(first, first + READS_AT_ONCE);
-        let read = await Promise.all(wanted.map((unit) => run!.read(native, [unit]))).catch(nullIfShort);
-        if (!read) {
-          await collectGarbage(() => native.memory().usedBytes);
-          read = await Promise.all(wanted.map((unit) => run!.read(native, [unit])));
-        }
-        for (const [unit] of read) yield run!.tableOf(unit!.batches);
-      }
-    }
+    const read = () => Promise.all(units.map(async ({ run, unit }) => run.tableOf((await run.read(native, [unit]))[0]!.batches)));
+    const tables = await read().catch(nullIfShort);
+    if (tables) return tables;
+    await collectGarbage(() => native.memory().usedBytes);
+    return read();
   }
 }

@@ -4,6 +4,7 @@ import { ByStretch, type Outline, Outlines } from '../columns/buffers.js';
 import type { ForeignTable } from '../columns/input.js';
 import { type Library, libraryOf } from '../columns/library.js';
 import type { TemporaryFile } from '../io/temporary.js';
+import { eachIn, type Items, itemsIn } from '../items.js';
 import type { NativeAddon, NativeEngine } from '../native.js';
 import type { BatchesCore, BatchStats } from './batch-stream.js';
 import { translated } from './call.js';
@@ -168,14 +169,14 @@ export class RunStack implements AsyncDisposable {
 
   /** Writes a table's rows as a run behind the others. */
   async push(table: arrow.Table): Promise<void> {
-    this.runs.push(await this.#written([table], 0));
+    this.runs.push(await this.#written(itemsIn([table]), 0));
   }
 
   /**
    * Merges the last runs to one until two units of each have room in memory: those of the fewest merges, so that a row goes through
    * few.
    */
-  async mergeWhile(merged: (runs: readonly Run[]) => AsyncIterable<arrow.Table>): Promise<void> {
+  async mergeWhile(merged: (runs: readonly Run[]) => Items<arrow.Table>): Promise<void> {
     const { runs } = this;
     while (runs.length > 2 && runs.reduce((bytes, { largestUnit }) => bytes + 2 * largestUnit, 0) > this.windowBytes) {
       const level = runs.at(-2)!.level;
@@ -185,14 +186,14 @@ export class RunStack implements AsyncDisposable {
     }
   }
 
-  async #written(tables: Iterable<arrow.Table> | AsyncIterable<arrow.Table>, level: number): Promise<Run> {
+  async #written(tables: Items<arrow.Table>, level: number): Promise<Run> {
     const file = await this.core.temporary.open();
     try {
-      let run: Run | undefined;
-      for await (const table of tables) {
+      let run = undefined as Run | undefined;
+      await eachIn(tables, (table) => {
         run ??= new Run(file, libraryOf(table as unknown as ForeignTable), table.schema, this.unitBytes, level, this.stats);
-        await run.append(table);
-      }
+        return run.append(table);
+      });
       return run!;
     } catch (error) {
       await file[Symbol.asyncDispose]();

@@ -3,9 +3,11 @@
  * runs in temporary files, which are merged in windows.
  */
 import type * as arrow from 'apache-arrow';
+import { opened } from '../columns/tables.js';
+import { type Box, type Boxes, boxed, boxesOf, unboxed } from '../items.js';
 import { sortBatchesSchema, sortSettings } from '../options.js';
-import { Behind, buffersOf, halvesOf, nullIfShort, Part, partsOf } from './batch-part.js';
-import { type BatchSource, batchSource, behind, counted } from './batch-source.js';
+import { Behind, buffersOf, eachPart, halvesOf, nullIfShort, Part } from './batch-part.js';
+import { type BatchSource, batchSource, counted } from './batch-source.js';
 import { type BatchesCore, type BatchStats, BatchStream, cut, rowsOf } from './batch-stream.js';
 import type { EngineCore } from './call.js';
 import { type Merging, merge } from './merge.js';
@@ -27,9 +29,9 @@ const LEAST_BUFFER_BYTES = 1 << 10;
 export function sortBatches(core: BatchesCore | Promise<BatchesCore>, input: unknown, options: unknown): BatchStream {
   const settings = sortSettings(sortBatchesSchema, 'sortBatches', options);
   const source = batchSource(input, 'input', settings.signal);
-  return new BatchStream(settings.signal, async function* (stats, hold) {
+  return new BatchStream(settings.signal, async (stats, hold) => {
     const sorting = hold(new Sorting(await core, settings, stats));
-    yield* cut(sorting.rows(counted(source, stats)), settings.batchRows, stats);
+    return cut(unboxed(sorting.rows(counted(source, stats))), settings.batchRows, stats);
   });
 }
 
@@ -61,7 +63,7 @@ export class Sorting implements AsyncDisposable {
   }
 
   /** The rows in order, behind a table without rows that has their columns. */
-  async *rows({ tables, memory }: BatchSource): AsyncGenerator<arrow.Table> {
+  async *rows({ tables, memory }: BatchSource): Boxes<arrow.Table> {
     const { select, limit, offset } = this.settings;
     try {
       await this.core.temporary.check();
@@ -70,24 +72,30 @@ export class Sorting implements AsyncDisposable {
       const freeBytes = await core.enqueue('beside others', settings.signal, () => new FreeMemory(core.native).bytes());
       this.#partBytes = Math.max(1, Math.floor(this.share * freeBytes));
       this.#runs = new RunStack(this.core, this.#partBytes, this.stats);
-      const { value: first } = await tables.next();
-      yield this.#sort(first.slice(0, 0).batches, { select });
+      const { none, all } = await opened(tables);
+      yield await boxed(() => this.#sort(none.batches, { select }));
       if (limit === 0) return;
-      const source = { tables: behind(first, tables), memory };
-      for await (const { part, isLast } of partsOf(core, source, this.#partBytes, () => this.#allSpilled())) {
-        this.#part = part;
-        if (!isLast) await this.#spillPart();
-      }
-      const { batches } = this.#part;
-      if (!this.#hasSpilled && batches.length > 0) {
-        const whole = await this.#sort(batches, { select, limit, offset }).catch(nullIfShort);
-        if (whole) return yield whole;
+      const source = { tables: all, memory };
+      await eachPart(
+        core,
+        source,
+        this.#partBytes,
+        () => this.#allSpilled(),
+        async (part, isLast) => {
+          this.#part = part;
+          if (!isLast) await this.#spillPart();
+        },
+      );
+      const whole = await this.#whole();
+      if (whole) {
+        this.#part.release();
+        return yield whole;
       }
       await this.#spillPart();
       await this.#allSpilled();
-      yield* rowsOf(merge(this.#runs.runs, this.#merging(select)), offset, offset + limit);
+      yield* boxesOf(rowsOf(merge(this.#runs.runs, this.#merging(select)), offset, offset + limit));
     } finally {
-      await tables.return(undefined);
+      await tables.return();
       await this[Symbol.asyncDispose]();
     }
   }
@@ -97,6 +105,14 @@ export class Sorting implements AsyncDisposable {
     await this.#writes.end().catch(() => {});
     this.#part.release();
     await this.#runs?.[Symbol.asyncDispose]();
+  }
+
+  /** All rows, where they had room in memory: null where they are in runs, or in a part that is to be one. */
+  async #whole(): Promise<Box<arrow.Table> | null> {
+    const { select, limit, offset } = this.settings;
+    const { batches } = this.#part;
+    if (this.#hasSpilled || batches.length === 0) return null;
+    return boxed(() => this.#sort(batches, { select, limit, offset })).catch(nullIfShort);
   }
 
   /**

@@ -7,6 +7,7 @@ import type { Signal } from '../abort.js';
 import type { ForeignTable } from '../columns/input.js';
 import { libraryOf } from '../columns/library.js';
 import { WarpjoinError } from '../errors.js';
+import { type Boxes, boxed, END, type Items, nextOf, unboxed } from '../items.js';
 import { SIDES, type Side } from '../native.js';
 import { sortBatchesSchema, sortSettings } from '../options.js';
 import { buffersOf, bytesOf, orShort } from './batch-part.js';
@@ -41,7 +42,7 @@ class SortedSide implements AsyncDisposable {
   ended = false;
   #bytesOfRow = 0;
   readonly #sorting: Sorting;
-  readonly #tables: AsyncGenerator<arrow.Table>;
+  readonly #tables: Items<arrow.Table>;
   /** Record batches of `table`, the next ones first, as they came, and how many rows of the first one were taken. */
   readonly #batches: arrow.RecordBatch[] = [];
   #taken = 0;
@@ -55,7 +56,7 @@ class SortedSide implements AsyncDisposable {
   ) {
     const settings = { ...sortSettings(sortBatchesSchema, 'joinBatches', { by: [...keys] }), signal };
     this.#sorting = new Sorting(core, settings, stats, SIDE_SHARE);
-    this.#tables = this.#sorting.rows(source);
+    this.#tables = unboxed(this.#sorting.rows(source));
   }
 
   /** Bytes of the rows that have come, about. */
@@ -70,17 +71,17 @@ class SortedSide implements AsyncDisposable {
 
   /** More rows, or its end. */
   async pull(): Promise<void> {
-    const { done, value } = await this.#tables.next();
-    if (done) {
+    const more = await nextOf(this.#tables);
+    if (more === END) {
       this.ended = true;
       return;
     }
-    if (value.numRows === 0) return;
-    this.#bytesOfRow = bytesOf(value.batches) / value.numRows;
-    const { batches } = value;
+    if (more.numRows === 0) return;
+    this.#bytesOfRow = bytesOf(more.batches) / more.numRows;
+    const { batches } = more;
     this.#batches.push(...batches.filter(({ numRows }) => numRows > 0));
-    const { Table } = libraryOf(value as unknown as ForeignTable);
-    this.table = new Table(value.schema, [...(this.table?.batches ?? []), ...batches]);
+    const { Table } = libraryOf(more as unknown as ForeignTable);
+    this.table = new Table(more.schema, [...(this.table?.batches ?? []), ...batches]);
   }
 
   /** The first rows, which it then has no more, and the buffers that have no others. */
@@ -113,7 +114,7 @@ class SortedSide implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.#tables.return(undefined);
+    await this.#tables.return();
     await this.#sorting[Symbol.asyncDispose]();
     this.table = null;
     this.#batches.length = 0;
@@ -155,7 +156,7 @@ export class SortedJoin implements AsyncDisposable {
   }
 
   /** Tables of the rows, in the order of the keys. */
-  async *rows(): AsyncGenerator<arrow.Table> {
+  async *rows(): Boxes<arrow.Table> {
     const { left, right } = this.#sides;
     try {
       for (;;) {
@@ -210,7 +211,7 @@ export class SortedJoin implements AsyncDisposable {
   }
 
   /** Joins the first rows of each side. */
-  async *#taken(leftRows: number, rightRows: number): AsyncGenerator<arrow.Table> {
+  async *#taken(leftRows: number, rightRows: number): Boxes<arrow.Table> {
     const { left, right } = this.#sides;
     const [one, other] = [leftRows > 0 ? left.take(leftRows) : null, rightRows > 0 ? right.take(rightRows) : null];
     yield* this.#joined({ left: one?.table ?? null, right: other?.table ?? null });
@@ -218,8 +219,8 @@ export class SortedJoin implements AsyncDisposable {
   }
 
   /** Joins rows whose keys no others have: where memory is short, those of lesser keys first. */
-  async *#joined(rows: Record<Side, arrow.Table | null>): AsyncGenerator<arrow.Table> {
-    const made = await this.by.join(rows).catch(orShort);
+  async *#joined(rows: Record<Side, arrow.Table | null>): Boxes<arrow.Table> {
+    const made = await boxed(() => this.by.join(rows)).catch(orShort);
     if (!(made instanceof Error)) return yield made;
     const side = (rows.left?.numRows ?? 0) >= (rows.right?.numRows ?? 0) ? 'left' : 'right';
     const table = rows[side]!;
@@ -244,9 +245,9 @@ export class SortedJoin implements AsyncDisposable {
    * Joins rows of one key, of which those of one side match all of the other, or of one side alone: where memory is short, halves of the
    * longer side, one after the other.
    */
-  async *#inBlocks({ left, right }: Record<Side, arrow.Table | null>, short?: Error): AsyncGenerator<arrow.Table> {
+  async *#inBlocks({ left, right }: Record<Side, arrow.Table | null>, short?: Error): Boxes<arrow.Table> {
     const rows = { left, right: left && right && this.by.givesLeftAlone ? right.slice(0, 1) : right };
-    const made = short ?? (await this.by.join(rows).catch(orShort));
+    const made = short ?? (await boxed(() => this.by.join(rows)).catch(orShort));
     if (!(made instanceof Error)) return yield made;
     const side = (rows.left?.numRows ?? 0) >= (rows.right?.numRows ?? 0) ? 'left' : 'right';
     const table = rows[side]!;
@@ -256,7 +257,7 @@ export class SortedJoin implements AsyncDisposable {
   }
 
   /** A key with more rows than a stretch has: joined block by block. The other side's are read from a file once for each. */
-  async *#ofKey(bound: Key, crowded: Side): AsyncGenerator<arrow.Table> {
+  async *#ofKey(bound: Key, crowded: Side): Boxes<arrow.Table> {
     // Its row is freed with those around it.
     const key = await this.#sides[crowded].copyOf(bound);
     const other = otherOf(crowded);
