@@ -55,6 +55,44 @@ export class CallerSignal implements Signal {
 
 const ask = <T>(question: () => T): T => readingFor('ERR_OPTION', 'Expected an AbortSignal for signal but it threw', question);
 
+/** A signal of a call's own, which aborts with another one, too: for what is not waited for once the call has ended. */
+export class OwnSignal implements Signal {
+  readonly #listeners = new Set<() => void>();
+  #hasEnded = false;
+
+  constructor(private readonly other: Signal | undefined) {}
+
+  get aborted(): boolean {
+    return this.#hasEnded || this.other?.aborted === true;
+  }
+
+  get reason(): unknown {
+    return this.other?.aborted ? this.other.reason : HAS_ENDED;
+  }
+
+  throwIfAborted(): void {
+    if (this.aborted) throw this.reason;
+  }
+
+  addEventListener(type: 'abort', listener: () => void): void {
+    this.#listeners.add(listener);
+    this.other?.addEventListener(type, listener);
+  }
+
+  removeEventListener(type: 'abort', listener: () => void): void {
+    this.#listeners.delete(listener);
+    this.other?.removeEventListener(type, listener);
+  }
+
+  abort(): void {
+    this.#hasEnded = true;
+    for (const listener of [...this.#listeners]) listener();
+  }
+}
+
+/** Nobody is told it. An error made at the end would hold what is on the stack then. */
+const HAS_ENDED = 'the call has ended';
+
 /** Waits for `promise`, but rejects with the signal's reason as soon as it aborts. */
 export async function untilAborted<T>(promise: Promise<T>, signal: Signal): Promise<T> {
   let hear: (() => void) | undefined;

@@ -1,5 +1,6 @@
 // Builds and runs the C++ tests, but those of GPUs, under ASan + UBSan and under TSan: npm run test:native [-- asan|tsan|plain ...]
-// WARPJOIN_NATIVE_SHARE, at most a half: so much of the files of tests for each of the two, others for each and each time.
+// WARPJOIN_NATIVE_SHARE, at most a half: so much of the files of tests for each of the two, and half of the tests in them, others for
+// each and each time.
 // WARPJOIN_TEST_FILES: only these files, a regular expression for what stands before _test.cc.
 import { spawn, spawnSync } from 'node:child_process';
 import { readdirSync } from 'node:fs';
@@ -16,6 +17,7 @@ const filters = {
   tsan: '-Large*:Devices*1:Devices*3:Devices*4:Devices*8:Threads*1:Threads*3:ChangingInput.*:*WhileInputsChange',
 };
 const share = Number(process.env.WARPJOIN_NATIVE_SHARE ?? 0);
+const isShare = share > 0 && !process.env.WARPJOIN_TEST_FILES;
 const named = process.argv.slice(2).filter((name) => name in sanitizers);
 
 function run(command, args, env = {}) {
@@ -23,15 +25,15 @@ function run(command, args, env = {}) {
   if (result.status !== 0) process.exit(result.status ?? 1);
 }
 
-/** Runs the tests in small shares, one on each core at a time: most tests use one thread at a time. Resolves whether all passed. */
+/** Runs the tests, or half of them, in small shares, one on each core at a time: most use one thread at a time. Resolves whether all passed. */
 async function runShards(command, args, env) {
   const cores = availableParallelism();
-  const shards = 8 * cores;
-  let next = 0;
+  const shards = [...Array(8 * cores).keys()].sort(() => Math.random() - 0.5);
+  const drawn = isShare ? shards.splice(0, shards.length / 2) : shards;
   let passed = true;
   const runOnCore = async () => {
-    while (passed && next < shards) {
-      const own = { GTEST_TOTAL_SHARDS: String(shards), GTEST_SHARD_INDEX: String(next++) };
+    while (passed && drawn.length > 0) {
+      const own = { GTEST_TOTAL_SHARDS: String(8 * cores), GTEST_SHARD_INDEX: String(drawn.pop()) };
       const child = spawn(command, args, { stdio: 'inherit', env: { ...process.env, ...env, ...own } });
       passed = (await new Promise((resolve) => child.on('close', resolve))) === 0 && passed;
     }
@@ -43,7 +45,7 @@ async function runShards(command, args, env) {
 /** Of each run the files of tests that it builds, as a regular expression for what stands before _test.cc. */
 function filesOf(names) {
   const wanted = process.env.WARPJOIN_TEST_FILES;
-  if (wanted || !share) return names.map(() => wanted ?? '.*');
+  if (!isShare) return names.map(() => wanted ?? '.*');
   const files = readdirSync('test/native').filter((file) => file.endsWith('_test.cc') && !file.startsWith('gpu_'));
   const drawn = files.map((file) => file.replace('_test.cc', '')).sort(() => Math.random() - 0.5);
   return names.map(() => drawn.splice(0, Math.ceil(share * files.length)).join('|'));

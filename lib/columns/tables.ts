@@ -4,6 +4,7 @@ import { behind, END, type Items, itemsOf, nextOf } from '../items.js';
 import { checkSameSchema, readable } from './batches.js';
 import { type ForeignTable, tableOf } from './input.js';
 import { libraryOf, tableIn } from './library.js';
+import { fieldsOf } from './types.js';
 import { invalid } from './values.js';
 
 /** Tables of one schema, one at least, of tables and record batches. Throws ERR_INVALID_TABLE for anything else. */
@@ -33,12 +34,14 @@ export function tablesOfBatches(items: Items<unknown>, argument: string): Items<
 
 /** The columns of a table, of which it holds no buffer. Dictionaries stay. */
 export function withoutRows(table: arrow.Table): arrow.Table {
-  const { Data, RecordBatch, Table } = libraryOf(table as unknown as ForeignTable);
-  const emptied = ({ type, children, dictionary }: arrow.Data): arrow.Data =>
-    new Data(type, 0, 0, 0, undefined, children.map(emptied), dictionary);
-  const [batch] = table.batches;
-  if (!batch) return table;
-  return new Table(table.schema, [new RecordBatch(table.schema, emptied(batch.data) as arrow.Data<arrow.Struct>)]);
+  const { Data, RecordBatch, Struct, Table } = libraryOf(table as unknown as ForeignTable);
+  // Data of no rows may lack children.
+  const emptied = (type: arrow.DataType, data: arrow.Data | undefined): arrow.Data => {
+    const children = (fieldsOf(type) as arrow.Field[]).map((field, index) => emptied(field.type, data?.children?.[index]));
+    return new Data(type, 0, 0, 0, undefined, children, data?.dictionary);
+  };
+  const data = emptied(new Struct(table.schema.fields), table.batches[0]?.data);
+  return new Table(table.schema, [new RecordBatch(table.schema, data as arrow.Data<arrow.Struct>)]);
 }
 
 /** The columns of tables of which there is one at least, and all of them. */

@@ -1,7 +1,7 @@
 /** Record batches as they come: of tables, iterables, readers, streams of batches, and streams of Arrow IPC bytes. */
 import { types } from 'node:util';
 import type * as arrow from 'apache-arrow';
-import type { Signal } from '../abort.js';
+import { OwnSignal, type Signal } from '../abort.js';
 import { eachOf, isAsyncSource, isBatch, isTable, noTable, readable } from '../columns/batches.js';
 import { tablesOfBatches } from '../columns/tables.js';
 import { invalid } from '../columns/values.js';
@@ -22,6 +22,8 @@ export interface BatchSource {
   /** Tables of one schema, one at least. Throws ERR_INVALID_TABLE. */
   readonly tables: Items<arrow.Table>;
   readonly memory: BatchMemory;
+  /** Gives up what is waited for: a source may never give it. Then the tables end. */
+  readonly giveUp?: () => void;
 }
 
 /** Throws ERR_INVALID_TABLE for what can't be a source. */
@@ -32,8 +34,9 @@ export function batchSource(value: unknown, argument: string, signal: Signal | u
   );
   if (isWhole || value instanceof LoadedTable) return { tables: tablesOf(itemsIn([value]), argument), memory: 'caller' };
   if (readable(argument, () => isAsyncSource(value))) {
-    const items = eachOf(value as AsyncIterable<unknown>, argument, signal);
-    return { tables: tablesOf(unpacked(items, argument), argument), memory: 'stream' };
+    const own = new OwnSignal(signal);
+    const items = eachOf(value as AsyncIterable<unknown>, argument, own);
+    return { tables: tablesOf(unpacked(items, argument), argument), memory: 'stream', giveUp: () => own.abort() };
   }
   const isIterable =
     typeof value === 'object' && value !== null && typeof (value as Iterable<unknown>)[Symbol.iterator] === 'function';
@@ -61,12 +64,12 @@ function givenItems(given: Iterable<unknown>, argument: string): Items<unknown> 
 }
 
 /** A source whose rows are counted as they are read. */
-export function counted({ tables, memory }: BatchSource, stats: BatchStats): BatchSource {
+export function counted({ tables, ...source }: BatchSource, stats: BatchStats): BatchSource {
   const count = (table: arrow.Table) => {
     stats.inputRows += table.numRows;
     return table;
   };
-  return { tables: mapped(tables, count), memory };
+  return { ...source, tables: mapped(tables, count) };
 }
 
 function tablesOf(items: Items<unknown>, argument: string): Items<arrow.Table> {

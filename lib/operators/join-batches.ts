@@ -11,9 +11,10 @@ import { withoutRows } from '../columns/tables.js';
 import { isSameType } from '../columns/types.js';
 import { WarpjoinError } from '../errors.js';
 import { type Box, type Boxes, behind, boxed, END, type Items, itemsOf, mapped, nextOf, unboxed } from '../items.js';
-import { SIDES, type Side } from '../native.js';
+import type { Side } from '../native.js';
 import { type JoinBatchesSettings, type JoinKind, joinBatchesSettings, type NamedKeyPair } from '../options.js';
 import { quote } from '../suggest.js';
+import { Arriving } from './arriving.js';
 import { buffersOf, halvesOf, orShort, Part } from './batch-part.js';
 import { type BatchMemory, type BatchSource, batchSource, counted } from './batch-source.js';
 import { type BatchesCore, type BatchStats, BatchStream, cut, rowsOf } from './batch-stream.js';
@@ -34,6 +35,8 @@ const PAIR_PART_SHARE = 1 / 16;
  * more. Those of its rows that were not matched take as much again.
  */
 const BUILD_SHARE = 1 / 4;
+/** How long the first rows of the probe side are waited for, behind the first ones of all. */
+const FIRST_MILLISECONDS = 20;
 /** How often partitions are cut into further ones. */
 const MOST_CUTS = 3;
 
@@ -64,6 +67,8 @@ function atMost(tables: Items<arrow.Table>, maxOutputRows: number): Items<arrow.
     return table;
   });
 }
+
+type ProbeSource = BatchSource & { readonly tables: Arriving<arrow.Table> };
 
 /** How parts of the probe side are joined, and what of the build side's rows without a match is needed. */
 interface Strategy {
@@ -102,6 +107,9 @@ class Joining implements AsyncDisposable {
   readonly #none = {} as Record<Side, arrow.Table>;
   /** Whether some of the probe side has been joined. */
   #hasJoined = false;
+  /** What the last part took, and its bytes. */
+  #partMilliseconds = FIRST_MILLISECONDS;
+  #partBytes = 0;
   /** Whether the build side has found no room. */
   #isFull = false;
   #freeBytes = 0;
@@ -120,27 +128,32 @@ class Joining implements AsyncDisposable {
   async *rows(sources: Record<Side, BatchSource>): Boxes<arrow.Table> {
     const { core, settings } = this;
     const { buildSide, probeSide } = settings;
+    const build = sources[buildSide];
+    const probe = { ...sources[probeSide], tables: new Arriving(sources[probeSide].tables) };
     try {
       // As the first call of an engine, this sets its limit.
       const measure = () => new FreeMemory(core.native).bytes();
       this.#freeBytes = this.cut?.freeBytes ?? (await core.enqueue('beside others', settings.signal, measure));
       const share = this.#followsMatches ? BUILD_SHARE / 2 : BUILD_SHARE;
-      const isComplete = await this.#readBuild(sources[buildSide], share * this.#freeBytes);
-      this.#none[probeSide] = (await this.#pull(sources[probeSide], this.#probe))!;
+      const isComplete = await this.#readBuild(build, share * this.#freeBytes);
+      await this.#pull(probeSide, probe, this.#probe);
       if (this.cut) this.#schema = this.cut.schema;
       else yield await boxed(() => this.#joinNone());
-      if (isComplete && (yield* this.#probed(sources[probeSide]))) return;
+      if (isComplete && (yield* this.#probed(probe))) return;
       const needed = neededColumns(this.#inputs, { ...settings, keys: this.#keyPairs });
       const rest = {
-        [buildSide]: this.#restOf(buildSide, this.#build, sources[buildSide], needed[buildSide]),
-        [probeSide]: this.#restOf(probeSide, this.#probe, sources[probeSide], needed[probeSide]),
+        [buildSide]: this.#restOf(buildSide, this.#build, build, needed[buildSide]),
+        [probeSide]: this.#restOf(probeSide, this.#probe, probe, needed[probeSide]),
       } as Record<Side, BatchSource>;
       await using spilled = await this.#spilled(rest);
       for await (const box of spilled.rows()) yield this.#asOne(box);
     } finally {
-      await this.#build.free(core, sources[buildSide].memory);
+      await this.#build.free(core, build.memory);
       await this[Symbol.asyncDispose]();
-      for (const side of SIDES) await sources[side].tables.return();
+      for (const source of [build, probe]) {
+        source.giveUp?.();
+        await source.tables.return();
+      }
     }
   }
 
@@ -164,22 +177,26 @@ class Joining implements AsyncDisposable {
     return new SortedJoin(core, this.#stretches, rest, stats);
   }
 
-  /** The next table of a source, of which a part holds the rows; undefined: there is none. */
-  async #pull({ tables, memory }: BatchSource, part: Part): Promise<arrow.Table | undefined> {
+  /** Puts the next table of a side into a part. False where there is none. */
+  async #pull(side: Side, { tables, memory }: BatchSource, part: Part): Promise<boolean> {
     const table = await nextOf(tables);
-    if (table === END) return undefined;
-    for (const batch of table.batches) this.#add(part, batch, memory);
-    return withoutRows(table);
+    if (table === END) return false;
+    this.#none[side] ??= withoutRows(table);
+    this.#addAll(part, table, memory);
+    return true;
+  }
+
+  #addAll(part: Part, { batches }: arrow.Table, memory: BatchMemory): void {
+    for (const batch of batches) this.#add(part, batch, memory);
   }
 
   /** Reads the build side. False where it has no room, so that a part of it is still to come. */
   async #readBuild(source: BatchSource, mostBytes: number): Promise<boolean> {
     const { buildSide } = this.settings;
     for (;;) {
-      const none = await this.#pull(source, this.#build);
+      const isMore = await this.#pull(buildSide, source, this.#build);
       this.#unmatched = this.#build.batches;
-      if (!none) return true;
-      this.#none[buildSide] ??= none;
+      if (!isMore) return true;
       if (!this.#isFull && (source.memory === 'caller' || this.#build.bytes <= mostBytes)) continue;
       this.#checkSpills();
       return false;
@@ -195,18 +212,34 @@ class Joining implements AsyncDisposable {
    * The rows that the probe side gives, part by part, and then those of the build side that none has matched. False where memory has no
    * room for that: what was not joined is in the part, or still to come.
    */
-  async *#probed(source: BatchSource): Boxes<arrow.Table, boolean> {
-    // The first rows are given as soon as they are there; larger parts take less time a row.
+  async *#probed(source: ProbeSource): Boxes<arrow.Table, boolean> {
     const free = new FreeMemory(this.core.native);
-    let partBytes = this.cut ? PAIR_PART_SHARE * this.cut.freeBytes : 0;
-    for (let more = true; more; more = (await this.#pull(source, this.#probe)) !== undefined) {
-      if (this.#probe.bytes < partBytes) continue;
-      if (!this.cut) partBytes = Math.min(2 * this.#probe.bytes, PART_SHARE * (await free.bytes()));
+    // Where some rows are wanted, no more is read than they may need.
+    const isBounded = Number.isFinite(this.settings.limit);
+    for (let more = true; more; ) {
+      const most = this.cut ? PAIR_PART_SHARE * this.cut.freeBytes : PART_SHARE * (await free.bytes());
+      more = await this.#gather(source, isBounded && !this.cut ? Math.min(most, 2 * this.#partBytes) : most);
+      this.#partBytes = this.#probe.bytes;
       if (!(yield* this.#joined(source.memory))) return false;
     }
-    if (!(yield* this.#joined(source.memory))) return false;
     if (this.#strategy.unmatched && this.#unmatched.length > 0) {
       yield this.#asOne(await boxed(() => this.#join(this.settings.how, this.#unmatched, [])));
+    }
+    return true;
+  }
+
+  /**
+   * Makes a part of what comes: so many bytes, or what has come when that took as long as joining the part before, so that rows are
+   * given soon and the build side is not gone through for few of them. False at the end.
+   */
+  async #gather({ tables, memory }: ProbeSource, mostBytes: number): Promise<boolean> {
+    const end = this.cut ? Number.POSITIVE_INFINITY : performance.now() + this.#partMilliseconds;
+    while (this.#probe.bytes < mostBytes) {
+      const left = this.#probe.batches.length > 0 ? end - performance.now() : Number.POSITIVE_INFINITY;
+      const table = left > 0 ? await tables.within(left) : null;
+      if (table === null) return true;
+      if (table === END) return false;
+      this.#addAll(this.#probe, table, memory);
     }
     return true;
   }
@@ -343,8 +376,10 @@ class Joining implements AsyncDisposable {
   async #joinPart(probe: readonly arrow.RecordBatch[]): Promise<Box<arrow.Table> | null> {
     const { part, ofUnmatched, unmatched } = this.#strategy;
     const build = ofUnmatched ? this.#unmatched : this.#build.batches;
+    const began = performance.now();
     const rows = part && (await boxed(() => this.#join(part, build, probe)));
     if ((ofUnmatched || unmatched) && this.#unmatched.length > 0) await this.#leaveOut(probe);
+    this.#partMilliseconds = performance.now() - began;
     return rows;
   }
 

@@ -100,6 +100,49 @@ test('gives some of the rows, and asks for no more than those need', async () =>
   }
 });
 
+test('ends while a batch of the probe side never comes', async () => {
+  await using engine = await testEngine(SOME, { memoryLimit: '256MiB' });
+  let ended = 0;
+  async function* stuck() {
+    yield left;
+    await new Promise(() => {});
+  }
+  const source = {
+    [Symbol.asyncIterator]: () => ({ ...iteratorOf(stuck()), return: async () => ({ done: true, value: ended++ }) }),
+  };
+  for await (const { numRows } of engine.joinBatches(source as AsyncIterable<arrow.Table>, right, { on: 'k' })) {
+    if (numRows > 0) break;
+  }
+  expect(ended).toBe(1);
+  expect((await engine.join(left, right, { on: 'k' })).numRows).toBeGreaterThan(0);
+});
+
+const iteratorOf = <T>(items: AsyncGenerator<T>) => ({ next: () => items.next() });
+
+test('one side has no rows, and columns of lists', async () => {
+  await using engine = await testEngine(SOME, { memoryLimit: '256MiB' });
+  const type = new arrow.List(new arrow.Field('item', new arrow.Int32(), true));
+  const nested = (rows: number) => {
+    const lists = arrow.makeBuilder({ type });
+    for (let row = 0; row < rows; row++) lists.append([row]);
+    return new arrow.Table({
+      k: arrow.vectorFromArray(
+        Array.from({ length: rows }, (_, row) => row),
+        new arrow.Int32(),
+      ),
+      lists: lists.toVector(),
+    });
+  };
+  for (const [rows, others] of [
+    [3, 0],
+    [0, 3],
+  ] as const) {
+    const joined = engine.joinBatches([nested(rows).slice(0, rows)], [nested(others).slice(0, others)], { on: 'k', how: 'left' });
+    const found = await read(joined);
+    expect([found.numRows, found.schema.names]).toEqual([rows, ['k', 'lists', 'lists_right']]);
+  }
+});
+
 test('maxOutputRows bounds what the join finds', async () => {
   await using engine = await testEngine(SOME, { memoryLimit: '256MiB' });
   const { numRows } = await engine.join(left, right, { on: 'k' });
