@@ -1,12 +1,13 @@
 // node bench/js/through-batches.mjs [--rows 1000000,10000000] [--runs 5] [--json FILE]: joins and sorts whose rows come and go in
 // record batches, beside the same calls with tables, in turns.
 //
-// Tables are of the workload join-int64, of so many rows a side, in batches of 2^17 rows: arrays of them, and generators that give one
-// after the other. The sort is by the left table's key. `firstRow` is the time from the build side's end to the first row of a join
+// Rows are of the workload join-int64, so many a side, in batches of 2^17 rows: tables of them, arrays of them, and generators that give
+// one after the other. The sort is by the left table's key. `firstRow` is the time from the build side's end to the first row of a join
 // whose probe side gives a batch each 20 ms.
 import { writeFileSync } from 'node:fs';
 import { setTimeout } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
+import { Table } from 'apache-arrow';
 import { createEngine } from '../../dist/index.js';
 import { workloads } from '../workloads/index.mjs';
 import { environment } from './environment.mjs';
@@ -59,8 +60,9 @@ async function firstRow(left, right) {
 
 const cases = [];
 for (const rows of given.rows.split(',').map(Number)) {
-  const tables = workloads['join-int64'].generate(rows);
-  const [left, right] = [cutIn(tables.left), cutIn(tables.right)];
+  const whole = workloads['join-int64'].generate(rows);
+  const [left, right] = [cutIn(whole.left), cutIn(whole.right)];
+  const tables = { left: new Table(left), right: new Table(right) };
   const on = { on: 'key' };
   const by = { by: 'key' };
   const ways = {

@@ -187,6 +187,36 @@ function batchesSection() {
   return table([...heads, 'generator, s', 'memory, limits', "DuckDB's, limits", 'results'], rows);
 }
 
+/** The newest figures of bench/js/through-batches.mjs. */
+function throughBatchesSection() {
+  const newestOf = new Map();
+  for (const { name, throughBatches = [] } of files((name) => name.includes('-through-batches'))) {
+    for (const one of throughBatches) newestOf.set(`${one.call} ${one.rows}`, { file: name, ...one });
+  }
+  const shown = ({ median, min, max }) => `${median.toFixed(0)} (${min.toFixed(0)} to ${max.toFixed(0)})`;
+  const rows = [...newestOf.values()].map(({ call, rows, tables, array, stream, firstRow, file }) => [
+    call,
+    million(rows),
+    shown(tables),
+    shown(array),
+    (array.median / tables.median).toFixed(2),
+    shown(stream),
+    (stream.median / tables.median).toFixed(2),
+    firstRow ? shown(firstRow) : '',
+    `\`${file}\``,
+  ]);
+  const heads = [
+    'call',
+    'million rows a side',
+    'tables, ms',
+    'arrays of batches, ms',
+    'times that',
+    'generators, ms',
+    'times that',
+  ];
+  return table([...heads, 'first row, ms', 'results'], rows);
+}
+
 /** The newest figures of bench/js/at-once.mjs, for each number of cores and rows. */
 function atOnceSection() {
   const newestOf = new Map();
@@ -234,6 +264,7 @@ const sections = {
   'at-once': atOnceSection,
   behind: behindSection,
   batches: batchesSection,
+  'through-batches': throughBatchesSection,
   'large-files': largeFilesSection,
   files: filesSection,
   joins: () => speed(['count', 'materialize']),
