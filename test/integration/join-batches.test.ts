@@ -307,9 +307,19 @@ describe('whatever ends it', () => {
       code: 'ERR_OPTION',
       message: expect.stringMatching(/have not been read/),
     });
-    const iterator = engine.joinBatches(later(cut(many, 100)), [right], { on: 'k' })[Symbol.asyncIterator]();
-    await iterator.next();
+    let goOn = () => {};
+    const disposed = new Promise<void>((resolve) => {
+      goOn = resolve;
+    });
+    async function* parts() {
+      yield left;
+      await disposed;
+      yield left;
+    }
+    const iterator = engine.joinBatches(parts(), [right], { on: 'k' })[Symbol.asyncIterator]();
+    expect((await iterator.next()).value!.numRows).toBeGreaterThan(0);
     await engine.dispose();
+    goOn();
     const rest = async () => {
       while (!(await iterator.next()).done);
     };
