@@ -45,10 +45,15 @@ export function readingFor<T>(code: ErrorCode, problem: string, read: () => T): 
   try {
     return read();
   } catch (cause) {
-    if (!types.isProxy(cause) && cause instanceof WarpjoinError) throw cause;
-    throw new WarpjoinError(code, `${problem}: ${messageOf(cause)}`, { cause });
+    throw errorFor(code, problem, cause);
   }
 }
+
+/** What is thrown in place of what a caller's code threw: see readingFor. */
+export const errorFor = (code: ErrorCode, problem: string, cause: unknown): WarpjoinError =>
+  !types.isProxy(cause) && cause instanceof WarpjoinError
+    ? cause
+    : new WarpjoinError(code, `${problem}: ${messageOf(cause)}`, { cause });
 
 /** Every error that warpjoin itself raises. The message names the column, option, device or limit and what would do. */
 export class WarpjoinError extends Error {

@@ -126,6 +126,19 @@ export const mapped = <T, Other>(items: Items<T>, change: (item: T) => Other | P
     () => items.return(),
   );
 
+/** The same ones. Where they throw, that is what `told` makes of it. */
+export const rethrown = <T>(items: Items<T>, told: (error: unknown) => unknown): Items<T> =>
+  itemsOf(
+    async () => {
+      try {
+        return await nextOf(items);
+      } catch (error) {
+        throw told(error);
+      }
+    },
+    () => items.return(),
+  );
+
 /** Calls `use` with each, and waits for it before the next one is asked for. Ends them in any case. */
 export async function eachIn<T>(items: Items<T>, use: (item: T) => unknown): Promise<void> {
   try {

@@ -1,7 +1,7 @@
 /** Record batches as tables: one, several in any iterable, or those that a reader gives, now or over time. No row is touched. */
 import { types } from 'node:util';
 import { type Signal, untilAborted } from '../abort.js';
-import { readingFor, WarpjoinError } from '../errors.js';
+import { errorFor, readingFor, WarpjoinError } from '../errors.js';
 import { END, eachIn, type Items, itemsOf } from '../items.js';
 import { quote, show } from '../suggest.js';
 import type { ForeignTable } from './input.js';
@@ -112,9 +112,7 @@ export function eachOf(source: AsyncIterable<unknown>, argument: string, signal:
         return ended ? END : value;
       } catch (error) {
         signal?.throwIfAborted();
-        return readable(argument, () => {
-          throw error;
-        });
+        throw unreadable(argument, error);
       }
     },
     () => {
@@ -125,8 +123,10 @@ export function eachOf(source: AsyncIterable<unknown>, argument: string, signal:
 }
 
 /** How errors of what a caller gave are told. */
-export const readable = <T>(argument: string, read: () => T): T =>
-  readingFor('ERR_INVALID_TABLE', `The ${argument} table can't be read`, read);
+export const readable = <T>(argument: string, read: () => T): T => readingFor('ERR_INVALID_TABLE', cannotRead(argument), read);
+export const unreadable = (argument: string, cause: unknown): WarpjoinError =>
+  errorFor('ERR_INVALID_TABLE', cannotRead(argument), cause);
+const cannotRead = (argument: string): string => `The ${argument} table can't be read`;
 
 /** The refusal of a value that is no table argument, with what would do. */
 export function noTable(value: unknown, argument: string): WarpjoinError {

@@ -39,7 +39,7 @@ export type BatchesToWrite = RecordBatch | Table | Iterable<RecordBatch | Table>
  */
 export async function writeBatches(batches: BatchesToWrite, output: string, options: WriteOptions = {}): Promise<number> {
   const write = writer('writeBatches', output, options);
-  const { none, all } = await opened(tablesOfBatches(givenItems(batches, options.signal), 'batches'));
+  const { none, all } = await opened(tablesOfBatches(itemsToWrite(batches, options.signal), 'batches'));
   const given = new GivenBatches(none.schema, all);
   try {
     await write({ schema: none.schema, batches: given.batches });
@@ -79,7 +79,7 @@ class GivenBatches {
   }
 }
 
-function givenItems(batches: unknown, signal: AbortSignal | undefined): Items<unknown> {
+function itemsToWrite(batches: unknown, signal: AbortSignal | undefined): Items<unknown> {
   if (isTable(batches) || isBatch(batches)) return itemsIn([batches]);
   if (readable('batches', () => isAsyncSource(batches))) return eachOf(batches as AsyncIterable<unknown>, 'batches', signal);
   if (typeof (batches as Iterable<unknown> | null)?.[Symbol.iterator] !== 'function') throw noTable(batches, 'batches');

@@ -1,37 +1,34 @@
 /** Items that are waited for only so long. */
-import { END, type Items, nextOf, type OrEnd } from '../items.js';
+import { type Items, itemsOf, nextOf, type OrEnd } from '../items.js';
 
 /** Those of others. One that was given up waiting for is on its way, and comes next. */
-export class Arriving<T> implements Items<T> {
+export class Arriving<T> {
+  readonly items: Items<T>;
   #coming: Promise<OrEnd<T>> | null = null;
 
-  constructor(private readonly items: Items<T>) {}
+  constructor(private readonly source: Items<T>) {
+    const end = () => {
+      this.#coming = null;
+      return source.return();
+    };
+    this.items = itemsOf(() => this.#take(), end);
+  }
 
   /** The next one; null where none has come within so many milliseconds. */
   async within(milliseconds: number): Promise<OrEnd<T> | null> {
-    this.#coming ??= nextOf(this.items);
-    const coming = this.#coming;
-    coming.catch(() => {}); // who waits for it next is told
+    const coming = this.#take();
     const item = Number.isFinite(milliseconds) ? await firstOf(coming, milliseconds) : await coming;
-    if (item !== null && this.#coming === coming) this.#coming = null;
+    if (item === null) {
+      this.#coming = coming;
+      coming.catch(() => {}); // who waits for it next is told
+    }
     return item;
   }
 
-  async next(): Promise<IteratorResult<T, undefined>> {
-    const coming = this.#coming;
+  #take(): Promise<OrEnd<T>> {
+    const coming = this.#coming ?? nextOf(this.source);
     this.#coming = null;
-    if (!coming) return this.items.next();
-    const item = await coming;
-    return item === END ? { done: true, value: undefined } : { done: false, value: item };
-  }
-
-  return(): Promise<IteratorResult<T, undefined>> {
-    this.#coming = null;
-    return this.items.return();
-  }
-
-  [Symbol.asyncIterator](): this {
-    return this;
+    return coming;
   }
 }
 

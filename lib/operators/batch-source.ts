@@ -2,12 +2,12 @@
 import { types } from 'node:util';
 import type * as arrow from 'apache-arrow';
 import { OwnSignal, type Signal } from '../abort.js';
-import { eachOf, isAsyncSource, isBatch, isTable, noTable, readable } from '../columns/batches.js';
+import { eachOf, isAsyncSource, isBatch, isTable, noTable, readable, unreadable } from '../columns/batches.js';
 import { tablesOfBatches } from '../columns/tables.js';
 import { invalid } from '../columns/values.js';
 import { WarpjoinError } from '../errors.js';
 import { scanArrow } from '../io/arrow.js';
-import { behind, END, type Items, itemsIn, itemsLater, itemsOf, mapped, nextOf } from '../items.js';
+import { behind, END, type Items, itemsIn, itemsLater, itemsOf, mapped, nextOf, rethrown } from '../items.js';
 import type { BatchStats } from './batch-stream.js';
 import { LoadedTable } from './load.js';
 
@@ -41,26 +41,9 @@ export function batchSource(value: unknown, argument: string, signal: Signal | u
   const isIterable =
     typeof value === 'object' && value !== null && typeof (value as Iterable<unknown>)[Symbol.iterator] === 'function';
   if (!isIterable) throw noTable(value, argument);
-  const items = givenItems(value as Iterable<unknown>, argument);
+  const items = rethrown(itemsIn(value as Iterable<unknown>), (error) => unreadable(argument, error));
   if (Array.isArray(value)) return { tables: tablesOf(items, argument), memory: 'caller' };
   return { tables: tablesOf(unpacked(items, argument), argument), memory: 'stream' };
-}
-
-/** A caller's items. Throws ERR_INVALID_TABLE in place of what its iterable throws. */
-function givenItems(given: Iterable<unknown>, argument: string): Items<unknown> {
-  const items = itemsIn(given);
-  return itemsOf(
-    async () => {
-      try {
-        return await nextOf(items);
-      } catch (error) {
-        return readable(argument, () => {
-          throw error;
-        });
-      }
-    },
-    () => items.return(),
-  );
 }
 
 /** A source whose rows are counted as they are read. */
@@ -93,18 +76,14 @@ function ipcBatches(pieces: Items<unknown>, argument: string): Items<arrow.Recor
       throw invalid(argument, 'is a stream of bytes with something else in it');
     });
   const name = `the ${argument} stream`;
-  const batches = scanArrow({ name, progress: () => undefined, bytes });
+  const told = (error: unknown) => {
+    if (!(error instanceof WarpjoinError) || error.code !== 'ERR_FILE') return error;
+    const problem = error.message.slice(name.length + 2).replace(/\.$/, '');
+    return invalid(argument, `is a stream of bytes that is ${problem}`, { cause: error });
+  };
+  const batches = rethrown(scanArrow({ name, progress: () => undefined, bytes }), told);
   return itemsOf(
-    async () => {
-      try {
-        return await nextOf(batches);
-      } catch (error) {
-        if (!(error instanceof WarpjoinError) || error.code !== 'ERR_FILE') throw error;
-        throw invalid(argument, `is a stream of bytes that is ${error.message.slice(name.length + 2).replace(/\.$/, '')}`, {
-          cause: error,
-        });
-      }
-    },
+    () => nextOf(batches),
     async () => {
       await batches.return();
       await pieces.return();

@@ -68,7 +68,7 @@ function atMost(tables: Items<arrow.Table>, maxOutputRows: number): Items<arrow.
   });
 }
 
-type ProbeSource = BatchSource & { readonly tables: Arriving<arrow.Table> };
+type ProbeSource = BatchSource & { readonly arriving: Arriving<arrow.Table> };
 
 /** How parts of the probe side are joined, and what of the build side's rows without a match is needed. */
 interface Strategy {
@@ -129,7 +129,8 @@ class Joining implements AsyncDisposable {
     const { core, settings } = this;
     const { buildSide, probeSide } = settings;
     const build = sources[buildSide];
-    const probe = { ...sources[probeSide], tables: new Arriving(sources[probeSide].tables) };
+    const arriving = new Arriving(sources[probeSide].tables);
+    const probe = { ...sources[probeSide], tables: arriving.items, arriving };
     try {
       // As the first call of an engine, this sets its limit.
       const measure = () => new FreeMemory(core.native).bytes();
@@ -232,11 +233,11 @@ class Joining implements AsyncDisposable {
    * Makes a part of what comes: so many bytes, or what has come when that took as long as joining the part before, so that rows are
    * given soon and the build side is not gone through for few of them. False at the end.
    */
-  async #gather({ tables, memory }: ProbeSource, mostBytes: number): Promise<boolean> {
+  async #gather({ arriving, memory }: ProbeSource, mostBytes: number): Promise<boolean> {
     const end = this.cut ? Number.POSITIVE_INFINITY : performance.now() + this.#partMilliseconds;
     while (this.#probe.bytes < mostBytes) {
       const left = this.#probe.batches.length > 0 ? end - performance.now() : Number.POSITIVE_INFINITY;
-      const table = left > 0 ? await tables.within(left) : null;
+      const table = left > 0 ? await arriving.within(left) : null;
       if (table === null) return true;
       if (table === END) return false;
       this.#addAll(this.#probe, table, memory);

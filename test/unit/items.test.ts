@@ -17,6 +17,7 @@ import {
   itemsOf,
   mapped,
   nextOf,
+  rethrown,
   unboxed,
 } from '../../lib/items.js';
 
@@ -74,6 +75,20 @@ describe('items', () => {
     );
     await expect(nextOf(items)).rejects.toThrow('broken');
     expect([await nextOf(items), ends]).toEqual([END, 1]);
+  });
+
+  it('end with another error in place of it', async () => {
+    let ends = 0;
+    const broken = itemsOf<number>(
+      () => Promise.reject(new Error('broken')),
+      () => ends++,
+    );
+    const items = rethrown(broken, (cause) => new Error('the table is no good', { cause }));
+    await expect(nextOf(items)).rejects.toMatchObject({ message: 'the table is no good', cause: { message: 'broken' } });
+    expect([await nextOf(items), ends]).toEqual([END, 1]);
+    const { items: numbers, ends: endsOf } = counting(2);
+    expect(await all(rethrown(numbers, () => expect.fail('nothing was thrown')))).toEqual([0, 1]);
+    expect(endsOf()).toBe(1);
   });
 
   it('of an iterable are asked for one by one, and end it', async () => {
