@@ -1,10 +1,11 @@
-// node bench/js/large-files.mjs [--commands sort,join] [--rows 100000000] [--limit 512MiB] [--runs 3] [--json FILE]: the commands
+// node bench/js/large-files.mjs [--commands sort,join,join-both] [--rows 100000000] [--limit 512MiB] [--runs 3] [--json FILE]: the commands
 // `sort` and `join` on a Parquet file that is larger than the memory limit, into a Parquet file, beside DuckDB's COPY with the same limit
 // and directory.
 //
 // Rows are of two int64 columns: a key below 10^9 + 7, hash(range) by DuckDB, and a row number. The join is a left join with a table
-// of an Arrow file that has every 500th key, for a fiftieth of the rows. Each run is a process of its own, in turns. Memory is its
-// VmHWM. Rows, sums and the order are checked at the last one.
+// of an Arrow file that has every 500th key, for a fiftieth of the rows; `join-both` is an inner join of the file with itself. Each
+// run is a process of its own, in turns. Memory is its VmHWM. Progress is what the command shows on a terminal, and how far that was off
+// at most, of all of its time. Rows, sums and the order are checked at the last one.
 import { spawn } from 'node:child_process';
 import { readFileSync, statSync, writeFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -17,7 +18,7 @@ import { summary } from './statistics.mjs';
 
 const { values: given } = parseArgs({
   options: {
-    commands: { type: 'string', default: 'sort,join' },
+    commands: { type: 'string', default: 'sort,join,join-both' },
     rows: { type: 'string', default: '100000000' },
     limit: { type: 'string', default: '512MiB' },
     runs: { type: 'string', default: '3' },
@@ -38,12 +39,22 @@ async function duckdb(sql, memory_limit) {
   return (await connection.runAndReadAll(sql)).getRows();
 }
 
-/** Milliseconds that a process takes, and the most memory that it has. */
+/** Makes standard error of a process a terminal. */
+const TERMINAL = 'data:text/javascript,process.stderr.isTTY = true';
+
+/** Milliseconds that a process takes, the most memory that it has, and how far the progress was off that it showed: null where it shows none. */
 function run(args) {
   return new Promise((resolve, reject) => {
     const began = performance.now();
-    const child = spawn(process.execPath, args, { stdio: ['ignore', 'ignore', 'inherit'] });
+    const child = spawn(process.execPath, ['--import', TERMINAL, ...args], { stdio: ['ignore', 'ignore', 'pipe'] });
     let bytes = 0;
+    const shown = [];
+    let said = '';
+    child.stderr.setEncoding('utf8').on('data', (text) => {
+      const passed = performance.now() - began;
+      for (const [, percent] of text.matchAll(/(\d+) %/g)) shown.push({ passed, share: Number(percent) / 100 });
+      said = `${said}${text}`.slice(-1000);
+    });
     const sampler = setInterval(() => {
       try {
         const status = readFileSync(`/proc/${child.pid}/status`, 'latin1');
@@ -52,8 +63,10 @@ function run(args) {
     }, 20);
     child.on('close', (code) => {
       clearInterval(sampler);
-      if (code === 0) resolve({ milliseconds: performance.now() - began, bytes });
-      else reject(new Error(`${args.join(' ')} ended with ${code}`));
+      const milliseconds = performance.now() - began;
+      const errors = shown.map(({ passed, share }) => Math.abs(share - passed / milliseconds));
+      if (code === 0) resolve({ milliseconds, bytes, progressError: errors.length > 0 ? Math.max(...errors) : null });
+      else reject(new Error(`${args.join(' ')} ended with ${code}: ${said}`));
     });
   });
 }
@@ -67,11 +80,17 @@ const COMMANDS = {
     flags: [at('large.parquet'), at('small.arrow'), '--on', 'key', '--how', 'left'],
     sql: `SELECT l.*, label FROM '${at('large.parquet')}' l LEFT JOIN '${at('small.parquet')}' s ON l.key = s.key`,
   },
+  'join-both': {
+    flags: [at('large.parquet'), at('large.parquet'), '--on', 'key'],
+    sql: `SELECT l.*, r.value AS value_right FROM '${at('large.parquet')}' l JOIN '${at('large.parquet')}' r ON l.key = r.key`,
+  },
 };
+/** What is summed of a result. */
+const SUMS = { sort: 'key, value', join: 'key, value, label', 'join-both': 'key, value, value_right' };
 
 async function check(command) {
-  const sums = async (name) =>
-    String(await duckdb(`SELECT count(*), sum(key), sum(value)${command === 'join' ? ', sum(label)' : ''} FROM '${at(name)}'`));
+  const columns = SUMS[command].split(', ').map((column) => `sum(${column})`);
+  const sums = async (name) => String(await duckdb(`SELECT count(*), ${columns} FROM '${at(name)}'`));
   if ((await sums('ours.parquet')) !== (await sums('theirs.parquet'))) throw new Error(`${command}: sums differ`);
   if (command !== 'sort') return;
   const { scanFiles } = await import('../../dist/io/index.js');
@@ -96,14 +115,14 @@ if (given.one) {
   const { readTable, writeTable } = await import('../../dist/io/index.js');
   await writeTable(await readTable(at('small.parquet')), at('small.arrow'));
   const main = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
-  const limits = ['--memory-limit', given.limit, '--temp-directory', folder, '--device', 'cpu', '-q'];
+  const limits = ['--memory-limit', given.limit, '--temp-directory', folder, '--device', 'cpu'];
   const cases = [];
   try {
     for (const command of given.commands.split(',')) {
       const { flags, sql } = COMMANDS[command];
       const copy = `COPY (${sql}) TO '${at('theirs.parquet')}' (FORMAT parquet)`;
       const ways = {
-        warpjoin: [main, command, ...flags, ...limits, '-o', at('ours.parquet')],
+        warpjoin: [main, command.split('-')[0], ...flags, ...limits, '-o', at('ours.parquet')],
         duckdb: [fileURLToPath(import.meta.url), '--one', copy, '--limit', given.limit, '--folder', folder],
       };
       const runs = { warpjoin: [], duckdb: [] };
@@ -112,14 +131,19 @@ if (given.one) {
       await check(command);
       const timed = Object.entries(runs).map(([way, all]) => [
         way,
-        { ...summary(all.map(({ milliseconds }) => milliseconds)), bytes: Math.max(...all.map(({ bytes }) => bytes)) },
+        {
+          ...summary(all.map(({ milliseconds }) => milliseconds)),
+          bytes: Math.max(...all.map(({ bytes }) => bytes)),
+          progressError: way === 'warpjoin' ? Math.max(...all.map(({ progressError }) => progressError)) : undefined,
+        },
       ]);
       const fileBytes = statSync(at('large.parquet')).size;
       cases.push({ command, rows, fileBytes, limit: given.limit, ...Object.fromEntries(timed) });
       const { warpjoin, duckdb } = cases.at(-1);
       console.log(
         `${command}: ${(warpjoin.median / 1000).toFixed(1)} s, DuckDB ${(duckdb.median / 1000).toFixed(1)} s; ` +
-          `${(warpjoin.bytes / 2 ** 20).toFixed(0)} and ${(duckdb.bytes / 2 ** 20).toFixed(0)} MiB`,
+          `${(warpjoin.bytes / 2 ** 20).toFixed(0)} and ${(duckdb.bytes / 2 ** 20).toFixed(0)} MiB; ` +
+          `progress off by ${(100 * warpjoin.progressError).toFixed(0)} % at most`,
       );
     }
   } finally {

@@ -143,10 +143,11 @@ function largeFilesSection() {
     `${(duckdb.median / warpjoin.median).toFixed(2)}x`,
     gigabytes(warpjoin.bytes),
     gigabytes(duckdb.bytes),
+    warpjoin.progressError === undefined ? '' : `${Math.round(100 * warpjoin.progressError)} %`,
     `\`${file}\``,
   ]);
   const heads = ['command', 'million rows', 'file, GB', 'memory limit', 'warpjoin, s', 'DuckDB, s', 'warpjoin is'];
-  return table([...heads, 'memory, GB', "DuckDB's, GB", 'results'], rows);
+  return table([...heads, 'memory, GB', "DuckDB's, GB", 'progress off by', 'results'], rows);
 }
 
 /** The newest figures of each case of bench/js/batches.mjs. */

@@ -184,7 +184,11 @@ async function deliverComing(
   const { batches, count, stats, fraction } = operation.comes!(engine, sources, bytes, target.shownRows, signal);
   const named = mapped(itemsIn(batches), (batch) => renamed(new Table([batch]), options).batches[0]!);
   const names = inputs.map(({ name }) => name).join(' and ');
-  const showing = setInterval(() => progress.show(`${command} ${names}`, fraction()), 100);
+  let shown = 0;
+  const showing = setInterval(() => {
+    shown = Math.max(shown, fraction());
+    progress.show(`${command} ${names}`, shown);
+  }, 100);
   try {
     await writeComing(named, count, target, signal);
   } finally {

@@ -32,8 +32,8 @@ export interface MadeOverTime {
   fraction(): number;
 }
 
-/** The share of a sort's time that passes until its input has been read. */
-const READING_SHARE = 0.4;
+/** The share of the time that passes until all inputs have been read, where no row of the result can come before: docs/performance.md. */
+const READING_SHARE = 0.45;
 
 export interface Operation {
   /**
@@ -142,7 +142,10 @@ export function joinOperation(options: Options): Operation {
         const { stats } = batches;
         const count = () => ({ rows: Math.min(stats.outputRows, shownRows), more: stats.outputRows > shownRows });
         const bytes = leftBytes! + rightBytes!;
-        const fraction = () => (leftBytes! * left!.fraction() + rightBytes! * right!.fraction()) / Math.max(1, bytes);
+        const read = () => (leftBytes! * left!.fraction() + rightBytes! * right!.fraction()) / Math.max(1, bytes);
+        // Rows that go through temporary files come back from there once all have been read.
+        const back = () => Math.min(1, stats.readBytes / stats.spilledBytes);
+        const fraction = () => (stats.spilledBytes === 0 ? read() : READING_SHARE * read() + (1 - READING_SHARE) * back());
         return { batches, count, stats, fraction };
       },
     }),

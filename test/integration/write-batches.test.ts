@@ -4,8 +4,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import * as arrow from 'apache-arrow';
 import { afterAll, describe, expect, test } from 'vitest';
-import { fromRows, sortBatches, toRows } from '../../lib/index.js';
+import { parseCommandLine } from '../../lib/cli/arguments.js';
+import type { Coming } from '../../lib/cli/inputs.js';
+import { joinOperation, sortOperation } from '../../lib/cli/operations.js';
+import { createEngine, fromRows, sortBatches, toRows } from '../../lib/index.js';
 import { readTable, scanFiles, writeBatches, writeTable } from '../../lib/io/index.js';
+import { itemsIn, mapped } from '../../lib/items.js';
 import { expectFailure, printed, warpjoin, warpjoinWith } from '../support/cli.js';
 import { failure, random, rows, unordered } from '../support/tables.js';
 
@@ -205,6 +209,34 @@ describe('commands with inputs that are larger than a quarter of the memory limi
     expect(await printed(...join, ...range, ...little)).toBe(await printed(...join, ...range));
     const shown = await warpjoin(...join.slice(0, -2), '--max-rows', '2', ...little);
     expect(shown.out).toContain('first 2 rows; there are more');
+  });
+
+  test.each([
+    ['join', joinOperation, ['--on', 'key']],
+    ['sort', sortOperation, ['--by', 'key']],
+  ] as const)('a %s through temporary files is half done once its inputs were read', async (command, operationOf, flags) => {
+    const coming = (): Coming => {
+      const parts = Array.from({ length: 60 }, (_, part) => large.slice(1000 * part, 1000 * (part + 1)));
+      let read = 0;
+      const tables = mapped(itemsIn(parts), (part) => {
+        read++;
+        return part;
+      });
+      return { schema: large.schema, tables, read: { path: 'large', rows: 0, milliseconds: 0 }, fraction: () => read / 60 };
+    };
+    const inputs = command === 'join' ? [coming(), coming()] : [coming()];
+    const request = parseCommandLine([command, ...inputs.map(() => 'large'), ...flags]);
+    if (request.kind !== 'run') return expect.fail('no command');
+    await using engine = await createEngine({ memoryLimit: 4 << 20, threads: 1, tempDirectory: folder, device: 'cpu' });
+    const { comes } = operationOf(request.options);
+    const made = comes!(engine, inputs, [1, 1], Number.POSITIVE_INFINITY, new AbortController().signal);
+    const shares: number[] = [];
+    for await (const _ of made.batches) shares.push(made.fraction());
+    expect(made.stats.spilledBytes).toBeGreaterThan(0);
+    expect(shares.length).toBeGreaterThan(4);
+    expect(shares[0]).toBeGreaterThan(0.4);
+    expect(shares[0]).toBeLessThan(0.7);
+    expect(shares.at(-1)).toBe(1);
   });
 
   test('standard input is read whole', async () => {
