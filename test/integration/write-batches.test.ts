@@ -211,6 +211,27 @@ describe('commands with inputs that are larger than a quarter of the memory limi
     expect(shown.out).toContain('first 2 rows; there are more');
   });
 
+  test('a join through temporary files keeps the order of a side', async () => {
+    await written;
+    const join = [
+      'join',
+      at('large.csv'),
+      at('large.parquet'),
+      '--on',
+      'id',
+      '--maintain-order',
+      'right_left',
+      '--stats',
+      'json',
+    ];
+    const limits = ['--memory-limit', '6MiB', ...little.slice(2)]; // a batch of each side has room
+    const { stats } = JSON.parse(await printed(...join, ...limits, '-o', at('little-ordered.parquet')));
+    expect(stats.runs).toBeGreaterThan(4);
+    await printed(...join, '-o', at('whole-ordered.parquet'));
+    const [some, whole] = [await readTable(at('little-ordered.parquet')), await readTable(at('whole-ordered.parquet'))];
+    expect(rows(some)).toEqual(rows(whole));
+  });
+
   test.each([
     ['join', joinOperation, ['--on', 'key']],
     ['sort', sortOperation, ['--by', 'key']],
