@@ -42,7 +42,7 @@ async function duckdb(sql, memory_limit) {
 /** Makes standard error of a process a terminal. */
 const TERMINAL = 'data:text/javascript,process.stderr.isTTY = true';
 
-/** Milliseconds that a process takes, the most memory that it has, and how far the progress was off that it showed: null where it shows none. */
+/** Milliseconds that a process takes, the most memory that it has, and how far the progress was off that it showed, if it did. */
 function run(args) {
   return new Promise((resolve, reject) => {
     const began = performance.now();
@@ -65,7 +65,7 @@ function run(args) {
       clearInterval(sampler);
       const milliseconds = performance.now() - began;
       const errors = shown.map(({ passed, share }) => Math.abs(share - passed / milliseconds));
-      if (code === 0) resolve({ milliseconds, bytes, progressError: errors.length > 0 ? Math.max(...errors) : null });
+      if (code === 0) resolve({ milliseconds, bytes, progressError: errors.length > 0 ? Math.max(...errors) : undefined });
       else reject(new Error(`${args.join(' ')} ended with ${code}: ${said}`));
     });
   });
@@ -134,7 +134,9 @@ if (given.one) {
         {
           ...summary(all.map(({ milliseconds }) => milliseconds)),
           bytes: Math.max(...all.map(({ bytes }) => bytes)),
-          progressError: way === 'warpjoin' ? Math.max(...all.map(({ progressError }) => progressError)) : undefined,
+          progressError: all.every(({ progressError }) => progressError)
+            ? Math.max(...all.map((run) => run.progressError))
+            : undefined,
         },
       ]);
       const fileBytes = statSync(at('large.parquet')).size;
@@ -143,7 +145,7 @@ if (given.one) {
       console.log(
         `${command}: ${(warpjoin.median / 1000).toFixed(1)} s, DuckDB ${(duckdb.median / 1000).toFixed(1)} s; ` +
           `${(warpjoin.bytes / 2 ** 20).toFixed(0)} and ${(duckdb.bytes / 2 ** 20).toFixed(0)} MiB; ` +
-          `progress off by ${(100 * warpjoin.progressError).toFixed(0)} % at most`,
+          `progress off by ${warpjoin.progressError ? `${(100 * warpjoin.progressError).toFixed(0)} % at most` : 'what is not known'}`,
       );
     }
   } finally {

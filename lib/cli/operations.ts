@@ -2,6 +2,7 @@
 import { makeVector, type RecordBatch, Table } from 'apache-arrow';
 import { WarpjoinError } from '../errors.js';
 import type { BatchStats, BatchStream, Engine, JoinOptions, Progress, UniqueOptions } from '../index.js';
+import { orderOf } from '../options.js';
 import type { Options } from './arguments.js';
 import { checkNames, type KnownInput, namesOf, neededForJoin, neededOf } from './columns.js';
 import { type Coming, castsOf } from './inputs.js';
@@ -94,8 +95,7 @@ export function joinOperation(options: Options): Operation {
   });
   const select = options.names('select');
   const all = { ...shape, ...matching, ...given({ select }) } as object as JoinOptions;
-  // left_right is what left is.
-  const order = (matching.maintainOrder ?? 'none').split('_')[0] as 'none' | 'left' | 'right';
+  const order = orderOf({ how: shape.how ?? 'inner', maintainOrder: matching.maintainOrder ?? 'none' }) ?? 'none';
   const [leftKeys = [], rightKeys = []] = [keys.leftOn ?? keys.on, keys.rightOn ?? keys.on];
   return {
     async check(engine, inputs, isExact) {

@@ -30,8 +30,8 @@ import { joinTables } from './join.js';
 import { readInput } from './load.js';
 import { neededColumns } from './needed-columns.js';
 import { PartitionedJoin, type PartitionJoin } from './partitioned-join.js';
-import { Positions } from './positions.js';
 import { FreeMemory } from './reclaim.js';
+import { RowNumbers } from './row-numbers.js';
 import { Sorting } from './sort-batches.js';
 import { checkSortAlike, SortedJoin, type StretchJoin } from './sorted-join.js';
 
@@ -100,7 +100,7 @@ function strategyOf({ how, buildSide, probeSide }: JoinBatchesSettings): Strateg
 }
 
 /** What a join of partitions, or of sides whose rows are then sorted, has of the one that makes it. */
-interface Cut {
+interface Outer {
   /** How often sides were cut into partitions; MOST_CUTS, too, where a further cut would not help. */
   readonly times: number;
   readonly freeBytes: number;
@@ -131,7 +131,7 @@ class Joining implements AsyncDisposable {
     private readonly core: BatchesCore,
     private readonly settings: JoinBatchesSettings,
     private readonly stats: BatchStats,
-    private readonly cut: Cut | null = null,
+    private readonly outer: Outer | null = null,
   ) {
     this.#strategy = strategyOf(settings);
   }
@@ -146,11 +146,11 @@ class Joining implements AsyncDisposable {
     try {
       // As the first call of an engine, this sets its limit.
       const measure = () => new FreeMemory(core.native).bytes();
-      this.#freeBytes = this.cut?.freeBytes ?? (await core.enqueue('beside others', settings.signal, measure));
+      this.#freeBytes = this.outer?.freeBytes ?? (await core.enqueue('beside others', settings.signal, measure));
       const share = this.#followsMatches ? BUILD_SHARE / 2 : BUILD_SHARE;
       const isComplete = await this.#readBuild(build, share * this.#freeBytes);
       await this.#pull(probeSide, probe, this.#probe);
-      if (this.cut?.schema) this.#schema = this.cut.schema;
+      if (this.outer?.schema) this.#schema = this.outer.schema;
       else yield await boxed(() => this.#joinNone());
       if (isComplete && (yield* this.#probed(probe))) return;
       const needed = neededColumns(this.#inputs, { ...settings, keys: this.#keyPairs });
@@ -183,19 +183,18 @@ class Joining implements AsyncDisposable {
     return box.change((table) => withSchema(this.#schema, table));
   }
 
-  /** The rows that are left, joined in any order and then sorted by where they were on the side whose order is kept, and on the other one. */
+  /** The rows that are left, joined in any order and then sorted by their numbers on the side whose order is kept, and on the other one. */
   async *#inOrder(rest: Record<Side, BatchSource>): Boxes<arrow.Table> {
     const { core, settings, stats } = this;
     const { how, probeSide, buildSide, signal } = settings;
     const select = this.#schema.names as string[];
     const taken = new Set([...SIDES.flatMap((side) => this.#none[side].schema.names as string[]), ...select]);
-    const of = (side: Side) => new Positions(side, taken);
-    const positions = { left: of('left'), right: of('right') };
+    const numbers = { left: new RowNumbers('left', taken), right: new RowNumbers('right', taken) };
     const sides = how === 'semi' || how === 'anti' ? (['left'] as const) : [probeSide, buildSide];
-    const by = sides.flatMap((side) => positions[side].columns);
+    const by = sides.flatMap((side) => numbers[side].columns);
     const anyOrder = { ...settings, maintainOrder: 'none', select: [...select, ...by] } as const;
     await using joining = new Joining(core, anyOrder, stats, { times: 0, freeBytes: this.#freeBytes, schema: null });
-    const rows = joining.rows({ left: positions.left.of(rest.left), right: positions.right.of(rest.right) });
+    const rows = joining.rows({ left: numbers.left.beside(rest.left), right: numbers.right.beside(rest.right) });
     const sort = { ...sortSettings(sortBatchesSchema, 'joinBatches', { by, select }), signal };
     await using sorting = new Sorting(core, sort, stats, ORDER_SHARE);
     for await (const box of sorting.rows({ tables: unboxed(rows), memory: 'engine' })) yield this.#asOne(box);
@@ -204,7 +203,7 @@ class Joining implements AsyncDisposable {
   /** How the rows of both sides are joined that memory has no room for. */
   async #spilled(rest: Record<Side, BatchSource>): Promise<PartitionedJoin | SortedJoin> {
     const { core, stats } = this;
-    if ((this.cut?.times ?? 0) < MOST_CUTS) return new PartitionedJoin(core, this.#partitions, rest, stats);
+    if ((this.outer?.times ?? 0) < MOST_CUTS) return new PartitionedJoin(core, this.#partitions, rest, stats);
     await checkSortAlike(core, this.#stretches, this.#none);
     return new SortedJoin(core, this.#stretches, rest, stats);
   }
@@ -249,8 +248,8 @@ class Joining implements AsyncDisposable {
     // Where some rows are wanted, no more is read than they may need.
     const isBounded = Number.isFinite(this.settings.limit);
     for (let more = true; more; ) {
-      const most = this.cut ? PAIR_PART_SHARE * this.cut.freeBytes : PART_SHARE * (await free.bytes());
-      more = await this.#gather(source, isBounded && !this.cut ? Math.min(most, 2 * this.#partBytes) : most);
+      const most = this.outer ? PAIR_PART_SHARE * this.outer.freeBytes : PART_SHARE * (await free.bytes());
+      more = await this.#gather(source, isBounded && !this.outer ? Math.min(most, 2 * this.#partBytes) : most);
       this.#partBytes = this.#probe.bytes;
       if (!(yield* this.#joined(source.memory))) return false;
     }
@@ -265,7 +264,7 @@ class Joining implements AsyncDisposable {
    * given soon and the build side is not gone through for few of them. False at the end.
    */
   async #gather({ arriving, memory }: ProbeSource, mostBytes: number): Promise<boolean> {
-    const end = this.cut ? Number.POSITIVE_INFINITY : performance.now() + this.#partMilliseconds;
+    const end = this.outer ? Number.POSITIVE_INFINITY : performance.now() + this.#partMilliseconds;
     while (this.#probe.bytes < mostBytes) {
       const left = this.#probe.batches.length > 0 ? end - performance.now() : Number.POSITIVE_INFINITY;
       const table = left > 0 ? await arriving.within(left) : null;
@@ -315,7 +314,7 @@ class Joining implements AsyncDisposable {
 
   get #partitions(): PartitionJoin {
     const { core, settings, stats } = this;
-    const [freeBytes, schema, cuts] = [this.#freeBytes, this.#schema, this.cut?.times ?? 0];
+    const [freeBytes, schema, cuts] = [this.#freeBytes, this.#schema, this.outer?.times ?? 0];
     const { keys, signal, buildSide } = settings;
     const { left, right } = this.#inputs;
     return {

@@ -211,19 +211,10 @@ describe('commands with inputs that are larger than a quarter of the memory limi
     expect(shown.out).toContain('first 2 rows; there are more');
   });
 
-  test('a join through temporary files keeps the order of a side', async () => {
+  test.each(['inner', 'semi'])('%s join through temporary files, in the order of a side', async (how) => {
     await written;
-    const join = [
-      'join',
-      at('large.csv'),
-      at('large.parquet'),
-      '--on',
-      'id',
-      '--maintain-order',
-      'right_left',
-      '--stats',
-      'json',
-    ];
+    const inOrder = ['--how', how, '--maintain-order', 'right_left', '--stats', 'json']; // left rows alone keep theirs
+    const join = ['join', at('large.csv'), at('large.parquet'), '--on', 'id', ...inOrder];
     const limits = ['--memory-limit', '6MiB', ...little.slice(2)]; // a batch of each side has room
     const { stats } = JSON.parse(await printed(...join, ...limits, '-o', at('little-ordered.parquet')));
     expect(stats.runs).toBeGreaterThan(4);

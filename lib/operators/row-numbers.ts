@@ -1,4 +1,4 @@
-/** Rows that say where they were, so that what is made of them can be brought into their order. */
+/** Rows with their numbers, so that what is made of them can be brought into their order. */
 import * as arrow from 'apache-arrow';
 import type { ForeignTable } from '../columns/input.js';
 import { libraryOf, typeIn } from '../columns/library.js';
@@ -11,7 +11,7 @@ const LOW = Uint16Array.from({ length: 1 << 16 }, (_, row) => row);
 const TYPES = [new arrow.Uint32(), new arrow.Uint16()] as const;
 
 /** The row numbers of a source, up to 2^48, in columns beside its own. */
-export class Positions {
+export class RowNumbers {
   /** The columns, in whose order the rows come. */
   readonly columns: readonly [string, string];
   #rows = 0;
@@ -22,8 +22,8 @@ export class Positions {
     this.columns = [free(`high bits of rows, ${name}`), free(`low bits of rows, ${name}`)];
   }
 
-  /** The rows with their numbers. */
-  of(source: BatchSource): BatchSource {
+  /** The rows with their numbers, which count towards the memory limit. */
+  beside(source: BatchSource): BatchSource {
     return { ...source, memory: 'stream', tables: mapped(source.tables, (table) => this.#with(table)) };
   }
 
