@@ -1,10 +1,11 @@
-// node bench/js/gpu-join.mjs [--rows N] [--columns N] [--runs N] [--json FILE]
+// node bench/js/gpu-join.mjs [--rows N] [--columns N] [--runs N] [--plain] [--json FILE]
 //
 // joinCount() and join() of two Arrow tables in ordinary memory on all GPUs, through the public API, beside DuckDB on all cores
 // of the same host; then the same of tables that the engine has loaded, with a result that stays on the GPUs. Both tables have
 // as many rows, of an int64 key and int64 payload columns (1: it travels with the keys; more are gathered): the left one each key
-// once, in random order, the right one foreign keys, uniform. And of loaded tables of one payload column, whose keys are the same
-// as float64, every 16th of each table null, and of such whose keys are two int32 columns: there the devices make the keys. DuckDB makes the tables, and warpjoin joins copies;
+// once, in random order, the right one foreign keys, uniform. Without --plain also in the order of left rows; of loaded tables of
+// one payload column, whose keys are the same as float64, every 16th of each table null; and of tables whose keys are two int32
+// columns: there the devices make the keys. DuckDB makes the tables, and warpjoin joins copies;
 // row counts and the sums of all columns have to agree. Both run in this process, one after the other.
 import { availableParallelism } from 'node:os';
 import { DuckDBInstance } from '@duckdb/node-api';
@@ -12,7 +13,7 @@ import { Int32, makeData, Table, Vector } from 'apache-arrow';
 import { createEngine } from '../../dist/index.js';
 import { column, floatsWithNulls, milliseconds, options, range, showSteps, sum, time, valuesOf, writeReport } from './gpu.mjs';
 
-const { rows, columns, runs, json } = options();
+const { rows, columns, runs, json, plain } = options();
 const payloads = (side) => Array.from({ length: columns }, (_, index) => `${side}${index}`);
 const names = ['key', ...payloads('l'), ...payloads('r')];
 const connection = await (await DuckDBInstance.create(':memory:')).connect();
@@ -81,9 +82,6 @@ async function byFloats(side, table) {
   );
   return new Table({ key: floatsWithNulls(key), [name]: table.getChild(name) });
 }
-const [floatLeft, floatRight] = [await byFloats('l', left), await byFloats('r', right)];
-const joinedByFloats = 'lf JOIN rf USING (key)';
-const expectedByFloats = await expectedOf(joinedByFloats, ['l0', 'r0']);
 
 /** A table's keys as two int32 columns of scattered values, and its first payload column; the same in DuckDB. */
 async function byTwo(side, table) {
@@ -94,9 +92,12 @@ async function byTwo(side, table) {
   await connection.run(`CREATE TABLE "${side}t" AS SELECT key::INTEGER AS a, key::INTEGER AS b, ${name} FROM "${side}"`);
   return new Table({ a: column(scattered(0x9e3779b1)), b: column(scattered(0x85ebca6b)), [name]: table.getChild(name) });
 }
-const [twoLeft, twoRight] = [await byTwo('l', left), await byTwo('r', right)];
-const joinedByTwo = 'lt JOIN rt USING (a, b)';
-const expectedByTwo = await expectedOf(joinedByTwo, ['l0', 'r0']);
+/** Both tables, of keys that `make` gives them, and what DuckDB joins of them. */
+async function variantOf(make, from) {
+  return { one: await make('l', left), other: await make('r', right), from, expected: await expectedOf(from, ['l0', 'r0']) };
+}
+const floats = plain ? undefined : await variantOf(byFloats, 'lf JOIN rf USING (key)');
+const twos = plain ? undefined : await variantOf(byTwo, 'lt JOIN rt USING (a, b)');
 
 const engine = await createEngine({ device: 'gpu', memoryLimit: '64GiB' });
 const devices = engine.devices().map(({ name }) => name);
@@ -129,8 +130,10 @@ function checkOrdered(made) {
   }
 }
 const own = await joinTables(left, right, expected, names, ['key']);
-const ordered = await joinTables(left, right, expected, names, ['key'], { maintainOrder: 'left' }, checkOrdered);
-const ownByTwo = await joinTables(twoLeft, twoRight, expectedByTwo, ['l0', 'r0'], ['a', 'b']);
+const ordered = plain
+  ? undefined
+  : await joinTables(left, right, expected, names, ['key'], { maintainOrder: 'left' }, checkOrdered);
+const ownByTwo = twos && (await joinTables(twos.one, twos.other, twos.expected, ['l0', 'r0'], ['a', 'b']));
 /** Joins tables once they are loaded, with a result that stays. */
 async function joinLoaded(one, other, expected, summed, on = ['key']) {
   const [loaded, loadedOther] = [await engine.load(one), await engine.load(other)];
@@ -151,8 +154,8 @@ async function joinLoaded(one, other, expected, summed, on = ['key']) {
   return { calls: { joinCount, join }, stats };
 }
 const { calls: resident, stats: residentStats } = await joinLoaded(left, right, expected, names);
-const made = await joinLoaded(floatLeft, floatRight, expectedByFloats, ['l0', 'r0']);
-const twoKeys = await joinLoaded(twoLeft, twoRight, expectedByTwo, ['l0', 'r0'], ['a', 'b']);
+const made = floats && (await joinLoaded(floats.one, floats.other, floats.expected, ['l0', 'r0']));
+const twoKeys = twos && (await joinLoaded(twos.one, twos.other, twos.expected, ['l0', 'r0'], ['a', 'b']));
 console.log(await engine.explain('join', left, right, { on: 'key' }));
 await engine.dispose();
 const peerOf = async (from) => ({
@@ -164,34 +167,35 @@ const peerOf = async (from) => ({
   }),
 });
 const peer = await peerOf(joined);
-const floatPeer = await peerOf(joinedByFloats);
-const twoPeer = await peerOf(joinedByTwo);
+const floatPeer = floats && (await peerOf(floats.from));
+const twoPeer = twos && (await peerOf(twos.from));
 for (const call of ['joinCount', 'join']) {
   const ofOne = (those, one) => (those[call].median / one[call].median).toFixed(2);
   const times = (other, one) => `${(other[call].median / one[call].median).toFixed(1)}x`;
   console.log(`${call}: warpjoin ${range(own.calls[call])} on ${devices.length} GPUs`);
   console.log(`${call}: DuckDB ${range(peer[call])} on ${availableParallelism()} threads`);
   console.log(`${call}: warpjoin is ${times(peer, own.calls)}`);
+  console.log(`${call} of loaded tables: ${milliseconds(resident[call])}, ${times(peer, resident)}`);
+  if (plain) continue;
   console.log(`${call} by two keys: ${milliseconds(ownByTwo.calls[call])}, ${ofOne(ownByTwo.calls, own.calls)} of one key`);
   if (call === 'join')
     console.log(`join in order: ${milliseconds(ordered.calls.join)}, ${ofOne(ordered.calls, own.calls)} of any order`);
-  console.log(`${call} of loaded tables: ${milliseconds(resident[call])}, ${times(peer, resident)}`);
   console.log(`${call} of loaded tables by floats: ${milliseconds(made.calls[call])}, ${times(floatPeer, made.calls)}`);
   console.log(
     `${call} of loaded tables by two keys: ${milliseconds(twoKeys.calls[call])}, ${times(twoPeer, twoKeys.calls)}, ${ofOne(twoKeys.calls, resident)} of one key`,
   );
 }
-for (const of of [own, ordered, ownByTwo, { stats: residentStats }, made, twoKeys]) showSteps(of.stats);
+for (const of of [own, ordered, ownByTwo, { stats: residentStats }, made, twoKeys]) if (of) showSteps(of.stats);
 if (json) {
-  const byFloats = { resident: made.calls, duckdb: floatPeer, stats: made.stats };
-  const byTwo = {
+  const byFloats = made && { resident: made.calls, duckdb: floatPeer, stats: made.stats };
+  const byTwo = twos && {
     warpjoin: ownByTwo.calls,
     resident: twoKeys.calls,
     duckdb: twoPeer,
     stats: twoKeys.stats,
     ownStats: ownByTwo.stats,
   };
-  const inOrder = { warpjoin: { join: ordered.calls.join }, stats: ordered.stats };
+  const inOrder = ordered && { warpjoin: { join: ordered.calls.join }, stats: ordered.stats };
   const calls = { warpjoin: own.calls, inOrder, resident, byFloats, byTwo };
   writeReport(json, { rows, columns, runs, devices, ...calls, duckdb: peer, stats: own.stats, residentStats });
 }

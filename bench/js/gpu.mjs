@@ -7,7 +7,7 @@ import { runInNewContext } from 'node:vm';
 import { Float64, Int64, makeData, Vector } from 'apache-arrow';
 import { summary } from './statistics.mjs';
 
-/** --rows N, --columns N, --runs N and --json FILE, or what they are without. */
+/** --rows N, --columns N, --runs N, --json FILE and --plain, or what they are without. */
 export function options() {
   const { values } = parseArgs({
     options: {
@@ -15,10 +15,11 @@ export function options() {
       columns: { type: 'string', default: '1' },
       runs: { type: 'string', default: '5' },
       json: { type: 'string' },
+      plain: { type: 'boolean', default: false },
     },
   });
-  const { rows, columns, runs, json } = values;
-  return { rows: Math.round(Number(rows)), columns: Number(columns), runs: Number(runs), json };
+  const { rows, columns, runs, json, plain } = values;
+  return { rows: Math.round(Number(rows)), columns: Number(columns), runs: Number(runs), json, plain };
 }
 
 export const column = (data) => new Vector([makeData({ type: new Int64(), length: data.length, nullCount: 0, data })]);

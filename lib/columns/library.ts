@@ -8,6 +8,9 @@ import type { ForeignData, ForeignVector } from './values.js';
 /** The classes of one copy of apache-arrow that its tables consist of. */
 export type Library = Pick<typeof arrow, 'Data' | 'Field' | 'RecordBatch' | 'Schema' | 'Struct' | 'Table' | 'Vector'>;
 
+/** The class of data by its constructor, whose declaration leaves out what columns without values have. */
+type DataClass = new (...parts: unknown[]) => arrow.Data;
+
 /** The copy that warpjoin itself imports: tables from IPC bytes are made of it. */
 export const ownLibrary: Library = arrow;
 
@@ -220,12 +223,18 @@ export function tableIn(library: Library, table: ForeignTable): arrow.Table {
   return new library.Table(schema, batches);
 }
 
+/** A record batch of a schema over columns, none of whose rows is null itself. Columns may be under types of other nullability. */
+export function batchOver(library: Library, schema: arrow.Schema, length: number, columns: arrow.Data[]): arrow.RecordBatch {
+  const parts = [new library.Struct(schema.fields), 0, length, 0, [undefined, undefined, new Uint8Array(0)], columns] as const;
+  return new library.RecordBatch(schema, new (library.Data as DataClass)(...parts) as arrow.Data<arrow.Struct>);
+}
+
 function dataIn(library: Library, type: arrow.DataType, data: ForeignData): arrow.Data {
   const { indices, dictionary } = type as Partial<arrow.Dictionary>;
   const fields = fieldsOf(type) as readonly arrow.Field[];
   const { valueOffsets, nullBitmap, typeIds } = data;
   const values = data.values && elementsOf((indices ?? type).ArrayType, data.values as ArrayBufferView);
-  return new (library.Data as unknown as new (...parts: unknown[]) => arrow.Data)(
+  return new (library.Data as DataClass)(
     type,
     data.offset ?? 0,
     data.length,

@@ -3,7 +3,7 @@ import type * as arrow from 'apache-arrow';
 import { behind, END, type Items, itemsOf, nextOf } from '../items.js';
 import { checkSameSchema, readable } from './batches.js';
 import { type ForeignTable, tableOf } from './input.js';
-import { libraryOf, tableIn } from './library.js';
+import { batchOver, libraryOf, tableIn } from './library.js';
 import { fieldsOf } from './types.js';
 import { invalid } from './values.js';
 
@@ -34,14 +34,16 @@ export function tablesOfBatches(items: Items<unknown>, argument: string): Items<
 
 /** The columns of a table, of which it holds no buffer. Dictionaries stay. */
 export function withoutRows(table: arrow.Table): arrow.Table {
-  const { Data, RecordBatch, Struct, Table } = libraryOf(table as unknown as ForeignTable);
+  const library = libraryOf(table as unknown as ForeignTable);
+  const { schema } = table;
   // Data of no rows may lack children.
-  const emptied = (type: arrow.DataType, data: arrow.Data | undefined): arrow.Data => {
-    const children = (fieldsOf(type) as arrow.Field[]).map((field, index) => emptied(field.type, data?.children?.[index]));
-    return new Data(type, 0, 0, 0, undefined, children, data?.dictionary);
-  };
-  const data = emptied(new Struct(table.schema.fields), table.batches[0]?.data);
-  return new Table(table.schema, [new RecordBatch(table.schema, data as arrow.Data<arrow.Struct>)]);
+  const emptied = (fields: arrow.Field[], columns: arrow.Data[] = []): arrow.Data[] =>
+    fields.map(({ type }, index) => {
+      const column = columns[index];
+      const children = emptied(fieldsOf(type) as arrow.Field[], column?.children);
+      return new library.Data(type, 0, 0, 0, undefined, children, column?.dictionary);
+    });
+  return new library.Table(schema, [batchOver(library, schema, 0, emptied(schema.fields, table.batches[0]?.data.children))]);
 }
 
 /** The columns of tables of which there is one at least, and all of them. */

@@ -6,7 +6,7 @@
 import type * as arrow from 'apache-arrow';
 import type { ForeignTable, Input } from '../columns/input.js';
 import { joinKeyColumns } from '../columns/layout.js';
-import { libraryOf } from '../columns/library.js';
+import { batchOver, libraryOf } from '../columns/library.js';
 import { withoutRows } from '../columns/tables.js';
 import { isSameType } from '../columns/types.js';
 import { WarpjoinError } from '../errors.js';
@@ -422,11 +422,6 @@ function withSchema(schema: arrow.Schema, table: arrow.Table): arrow.Table {
     );
   }
   const library = libraryOf(table as unknown as ForeignTable);
-  const struct = new library.Struct(schema.fields);
-  const batches = table.batches.map(({ data }) => {
-    const parts = [struct, 0, data.length, 0, [undefined, undefined, new Uint8Array(0)], data.children] as const;
-    const under = new (library.Data as unknown as new (...parts: unknown[]) => arrow.Data<arrow.Struct>)(...parts);
-    return new library.RecordBatch(schema, under);
-  });
+  const batches = table.batches.map(({ data }) => batchOver(library, schema, data.length, data.children));
   return new library.Table(schema, batches);
 }
