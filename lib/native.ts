@@ -251,6 +251,12 @@ export interface HashJoinSpill {
   hostBytes: number;
 }
 
+/** A row of one of several sorted runs, and how many rows of each run a stable merge of them has before it. */
+export interface MergeCut {
+  run: number;
+  rows: number[];
+}
+
 export interface SortColumnSpec {
   column: number;
   descending: boolean;
@@ -353,6 +359,11 @@ export interface NativeEngine {
     columns: number[],
     side: Side,
   ): Promise<NativeResultColumn>;
+  /**
+   * Cuts a stable merge of runs, each in the order of `by`, at the least of `rows`, which are some of the table's. Run i of the table
+   * ends before row ends[i].
+   */
+  cutMerge(job: NativeJob, table: RelationHandle, by: SortColumnSpec[], ends: number[], rows: number[]): Promise<MergeCut>;
   /** Host memory of topRows with its run, where `kept` = skip + count: beside what keys of other than plain types take. */
   topRowsBytes(rows: number, kept: number): number;
   /** Host memory of mergeRuns beside the runs and the merged one. */

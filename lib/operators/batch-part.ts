@@ -172,3 +172,13 @@ export function halvesOf(batches: readonly arrow.RecordBatch[]): [arrow.RecordBa
   const middle = batch.numRows >> 1;
   return [[batch.slice(0, middle)], [batch.slice(middle)]];
 }
+
+/** The rows of batches from one on. */
+export function rowsFrom(batches: readonly arrow.RecordBatch[], row: number): arrow.RecordBatch[] {
+  let begin = row;
+  return batches.flatMap((batch) => {
+    const rest = batch.slice(Math.min(begin, batch.numRows));
+    begin = Math.max(0, begin - batch.numRows);
+    return rest.numRows > 0 ? [rest] : [];
+  });
+}

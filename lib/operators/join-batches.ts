@@ -15,7 +15,7 @@ import type { Side } from '../native.js';
 import { type JoinBatchesSettings, type JoinKind, joinBatchesSettings, type NamedKeyPair } from '../options.js';
 import { quote } from '../suggest.js';
 import { Arriving } from './arriving.js';
-import { buffersOf, halvesOf, orShort, Part } from './batch-part.js';
+import { buffersOf, halvesOf, orShort, Part, rowsFrom } from './batch-part.js';
 import { type BatchMemory, type BatchSource, batchSource, counted } from './batch-source.js';
 import { type BatchesCore, type BatchStats, BatchStream, cut, rowsOf } from './batch-stream.js';
 import { isMemoryLimit, tooManyRows, translated } from './call.js';
@@ -347,6 +347,7 @@ class Joining implements AsyncDisposable {
     const part = this.#probe;
     this.#probe = new Part();
     const pieces = [part.batches.slice()];
+    let rows = 0;
     try {
       for (let piece = pieces.shift(); piece && piece.length > 0; piece = pieces.shift()) {
         const made = await this.#joinPart(piece).catch(orShort);
@@ -358,12 +359,14 @@ class Joining implements AsyncDisposable {
           }
           if (this.#followsMatches && this.#hasJoined) throw made;
           this.#checkSpills(made);
-          for (const batch of [piece, ...pieces].flat()) this.#probe.add(batch, 0, null);
+          // Not the pieces: two of a batch would share its buffers.
+          const rest = rowsFrom(part.batches, rows);
           part.release();
+          for (const batch of rest) this.#probe.add(batch, 0, null);
           return false;
         }
         this.#hasJoined = true;
-        piece.length = 0;
+        for (const { numRows } of piece.splice(0)) rows += numRows;
         if (pieces.length === 0) await part.free(this.core, memory);
         if (made) yield this.#asOne(made);
       }

@@ -4,10 +4,11 @@
  */
 import type * as arrow from 'apache-arrow';
 import { type Boxes, boxed, type Items, unboxed } from '../items.js';
-import type { NativeEngine } from '../native.js';
+import type { MergeCut, NativeEngine } from '../native.js';
 import { orShort } from './batch-part.js';
 import { isMemoryLimit } from './call.js';
 import type { ReadUnit, Run } from './runs.js';
+import type { RowOfTable } from './search.js';
 
 /** What a merge asks of an engine. */
 export interface Merging {
@@ -16,10 +17,8 @@ export interface Merging {
   readonly windowBytes: number;
   /** The rows of all of them. Stable. */
   sort(tables: readonly arrow.Table[]): Promise<arrow.Table>;
-  /** The first of the rows in the order, each a table of its own. */
-  least(rows: readonly arrow.Table[]): Promise<number>;
-  /** How many of a sorted table's rows are less than the row, or less or equal. */
-  rowsBefore(table: arrow.Table, row: arrow.Table, orEqual: boolean): Promise<number>;
+  /** Cuts a stable merge of the tables at the least of some of their rows. */
+  cut(tables: readonly arrow.Table[], rows: readonly RowOfTable[]): Promise<MergeCut>;
   /** Frees buffers that nobody reads any more. */
   free(buffers: readonly ArrayBuffer[]): Promise<void>;
 }
@@ -95,15 +94,12 @@ async function* merged(runs: readonly Run[], by: Merging): Boxes<arrow.Table> {
       await filled.catch((error: unknown) => (isMemoryLimit(error) ? fill() : Promise.reject(error)));
       const open = windows.filter(({ table }) => table !== null);
       if (open.length === 0) return;
-      const bound = await leastEnd(open, by);
+      const rows = await readyRows(open, by);
       const ready: arrow.Table[] = [];
       const read: ArrayBuffer[] = [];
       for (const [index, window] of open.entries()) {
-        const { table } = window as { table: arrow.Table };
-        // Rows that equal the bound come by run: those of later ones wait for the rest of the run that it is of.
-        const rows = bound ? await by.rowsBefore(table, bound.row, index <= bound.index) : table.numRows;
-        if (rows === 0) continue;
-        const taken = window.take(rows);
+        if (rows[index] === 0) continue;
+        const taken = window.take(rows[index]!);
         ready.push(taken.table);
         read.push(...taken.buffers);
       }
@@ -132,24 +128,20 @@ async function* sorted(tables: readonly arrow.Table[], by: Merging): Boxes<arrow
     return;
   }
   const most = tables.reduce((most, { numRows }, index) => (numRows > tables[most]!.numRows ? index : most), 0);
-  const middle = Math.floor(tables[most]!.numRows / 2);
-  const row = tables[most]!.slice(middle, middle + 1);
-  const [before, behind]: [arrow.Table[], arrow.Table[]] = [[], []];
-  for (const [index, table] of tables.entries()) {
-    const rows = await by.rowsBefore(table, row, index < most);
-    if (rows > 0) before.push(table.slice(0, rows));
-    if (rows < table.numRows) behind.push(table.slice(rows));
-  }
+  const { rows } = await by.cut(tables, [{ table: most, row: Math.floor(tables[most]!.numRows / 2) }]);
+  const before = tables.map((table, index) => table.slice(0, rows[index])).filter(({ numRows }) => numRows > 0);
+  const behind = tables.map((table, index) => table.slice(rows[index])).filter(({ numRows }) => numRows > 0);
   if (before.length === 0) throw made;
   yield* sorted(before, by);
   yield* sorted(behind, by);
 }
 
-/** The least of the windows' last rows, and the first window that has it; null where nothing is left to read. */
-async function leastEnd(windows: readonly Window[], by: Merging): Promise<{ row: arrow.Table; index: number } | null> {
-  const unended = [...windows.entries()].filter(([, { ended }]) => !ended);
-  const rows = unended.map(([, { table }]) => table!.slice(table!.numRows - 1));
-  if (rows.length === 0) return null;
-  const least = rows.length === 1 ? 0 : await by.least(rows);
-  return { row: rows[least]!, index: unended[least]![0] };
+/** How many rows of each window come up to the least of those behind which there is more to read. */
+async function readyRows(windows: readonly Window[], by: Merging): Promise<number[]> {
+  const tables = windows.map(({ table }) => table!);
+  const last = tables.map(({ numRows }, table) => ({ table, row: numRows - 1 })).filter(({ table }) => !windows[table]!.ended);
+  if (last.length === 0) return tables.map(({ numRows }) => numRows);
+  const { run, rows } = await by.cut(tables, last);
+  rows[run]!++;
+  return rows;
 }

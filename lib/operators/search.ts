@@ -1,12 +1,13 @@
-/** Tables in order: whether one is, and where rows of another would go. */
+/** Tables in order: whether one is, where rows of another would go, and where a merge of several is cut. */
+import type * as arrow from 'apache-arrow';
 import { whenRead } from '../columns/batches.js';
 import { type Input, infoOf } from '../columns/input.js';
 import { sortKeyColumns } from '../columns/layout.js';
 import { type RowNumbers, rowNumbers } from '../columns/result.js';
 import { type TypeInfo, typeName } from '../columns/types.js';
 import { WarpjoinError } from '../errors.js';
-import type { SortColumnSpec } from '../native.js';
-import { isSortedSchema, type SortKey, searchSortedSchema, sortSettings } from '../options.js';
+import type { MergeCut, SortColumnSpec } from '../native.js';
+import { isSortedSchema, type Running, type SortKey, searchSortedSchema, sortSettings } from '../options.js';
 import { quote } from '../suggest.js';
 import { type EngineCore, runCall } from './call.js';
 import { readInput } from './load.js';
@@ -42,6 +43,34 @@ export async function searchSorted(core: EngineCore, table: unknown, values: unk
       const { native, job } = call;
       return rowNumbers(await call.step('search', () => native.searchSorted(job, relation, specsOf(by), rows, columns, side)));
     });
+  });
+}
+
+/** A row of one of several tables. */
+export interface RowOfTable {
+  table: number;
+  row: number;
+}
+
+/**
+ * Cuts a stable merge of tables of one schema, each in the order of `by`, at the least of some of their rows: says of which table it is,
+ * and how many rows of each come before it.
+ */
+export async function cutMerge(
+  core: EngineCore,
+  tables: readonly arrow.Table[],
+  rows: readonly RowOfTable[],
+  by: readonly SortKey[],
+  running: Running,
+): Promise<MergeCut> {
+  const input = readInput(core, tables, 'input');
+  const ends: number[] = [];
+  for (const { numRows } of tables) ends.push((ends.at(-1) ?? 0) + numRows);
+  const places = rows.map(({ table, row }) => ends[table]! - tables[table]!.numRows + row);
+  const keys = sortKeyColumns(input, by);
+  return runCall(core, running, async (call) => {
+    const relation = await call.relation('check buffers', input, keys);
+    return call.step('cut', () => call.native.cutMerge(call.job, relation, specsOf(by), ends, places));
   });
 }
 

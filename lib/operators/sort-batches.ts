@@ -13,8 +13,8 @@ import type { EngineCore } from './call.js';
 import { type Merging, merge } from './merge.js';
 import { FreeMemory } from './reclaim.js';
 import { RunStack } from './runs.js';
-import { searchSorted } from './search.js';
-import { sortIndices, sortTable } from './sort.js';
+import { cutMerge } from './search.js';
+import { sortTable } from './sort.js';
 
 type Settings = ReturnType<typeof sortSettings<typeof sortBatchesSchema>>;
 
@@ -186,9 +186,7 @@ export class Sorting implements AsyncDisposable {
       native: this.core.native,
       windowBytes: this.#partBytes,
       sort: (tables) => this.#sort(tables, { select }, core),
-      least: async (rows) => Number((await sortIndices(this.core, rows, { by, limit: 1, signal })).rows[0]),
-      rowsBefore: async (table, row, orEqual) =>
-        Number((await searchSorted(this.core, table, row, { by, side: orEqual ? 'right' : 'left', signal }))[0]),
+      cut: (tables, rows) => cutMerge(this.core, tables, rows, by, { signal, onProgress: undefined, trace: undefined }),
       free: (buffers) => this.core.free(buffers),
     };
   }

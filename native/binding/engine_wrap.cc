@@ -39,6 +39,7 @@ Napi::Value EngineWrap::define(Napi::Env env) {
                                               method<&EngineWrap::cut_run>("cutRun"),
                                               method<&EngineWrap::rows_are_sorted>("rowsAreSorted"),
                                               method<&EngineWrap::search_sorted>("searchSorted"),
+                                              method<&EngineWrap::cut_merge>("cutMerge"),
                                               method<&EngineWrap::top_rows>("topRows"),
                                               method<&EngineWrap::top_rows_bytes>("topRowsBytes"),
                                               method<&EngineWrap::merge_scratch_bytes>("mergeScratchBytes"),
@@ -382,6 +383,23 @@ Napi::Value EngineWrap::search_sorted(const Napi::CallbackInfo& info) {
                  [by = to_sort_columns(*table, info[2]), columns = std::move(columns), right](Engine& engine, Job& job) {
                    const PhaseTimer timer(job, "search");
                    return column_result(warpjoin::search_sorted(by, columns, right, engine, job), job.max_buffer_bytes());
+                 });
+}
+
+Napi::Value EngineWrap::cut_merge(const Napi::CallbackInfo& info) {
+  const auto table = own<Relation>(info[1]);
+  return enqueue(info, {table},
+                 [by = to_sort_columns(*table, info[2]), ends = to_counts(info[3], "ends"), rows = to_counts(info[4], "rows")](
+                     Engine& engine, Job& job) -> MakeResult {
+                   const PhaseTimer timer(job, "cut");
+                   return [cut = warpjoin::cut_merge(by, ends, rows, engine, job)](Napi::Env env) -> Napi::Value {
+                     Napi::Object made = Napi::Object::New(env);
+                     made.Set("run", number(env, cut.run));
+                     Napi::Array rows = Napi::Array::New(env, cut.rows.size());
+                     for (uint32_t run = 0; run < cut.rows.size(); ++run) rows.Set(run, number(env, cut.rows[run]));
+                     made.Set("rows", rows);
+                     return made;
+                   };
                  });
 }
 

@@ -64,6 +64,7 @@ class EngineWrap : public std::enable_shared_from_this<EngineWrap> {
   Napi::Value cut_run(const Napi::CallbackInfo& info);
   Napi::Value rows_are_sorted(const Napi::CallbackInfo& info);
   Napi::Value search_sorted(const Napi::CallbackInfo& info);
+  Napi::Value cut_merge(const Napi::CallbackInfo& info);
   Napi::Value top_rows(const Napi::CallbackInfo& info);
   Napi::Value top_rows_bytes(const Napi::CallbackInfo& info);
   Napi::Value merge_scratch_bytes(const Napi::CallbackInfo& info);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <ranges>
 #include <string>
 #include <vector>
 
@@ -140,6 +141,39 @@ OwnedColumn search_sorted(std::span<const SortColumn> by, std::span<const Column
     search(order, rows, wanted, behind_equal, words, positions.values.as<uint64_t>(), engine, job);
   }
   return positions;
+}
+
+MergeCut cut_merge(std::span<const SortColumn> by, std::span<const uint64_t> ends, std::span<const uint64_t> rows, Engine& engine,
+                   const Job& job) {
+  using namespace columns;
+  const PlainOrder plain(by, engine, job);
+  if (rows.empty() || !std::is_sorted(ends.begin(), ends.end()) || ends.empty() || ends.back() != plain.rows() ||
+      std::ranges::max(rows) >= plain.rows())
+    throw Error(ErrorCode::option, "A merge is cut at rows of its runs, which end with the table's rows");
+  const SortOrder order(plain.by(), Extents::types, engine, job);
+  const auto word = [&](uint64_t row) {
+    uint64_t word;
+    order.first_words(row, row + 1, &word);
+    return word;
+  };
+  // Rows that are equal come as they lie.
+  const auto before = [&](uint64_t row, uint64_t other) {
+    const uint64_t a = word(row), b = word(other);
+    if (a != b) return a < b;
+    const int compared = order.compare(order.after_first_word(), row, other);
+    return compared != 0 ? compared < 0 : row < other;
+  };
+  const uint64_t least = std::ranges::min(rows, before);
+  MergeCut cut;
+  cut.run = static_cast<size_t>(std::ranges::upper_bound(ends, least) - ends.begin());
+  for (uint64_t begin = 0; const uint64_t end : ends) {
+    job.check();
+    const auto run = std::views::iota(begin, end);
+    const auto cut_at = std::ranges::partition_point(run, [&](uint64_t row) { return before(row, least); });
+    cut.rows.push_back(static_cast<uint64_t>(cut_at - run.begin()));
+    begin = end;
+  }
+  return cut;
 }
 
 }  // namespace warpjoin

@@ -1,7 +1,9 @@
 // Tables in order: whether one is, and where rows of another would go.
 #pragma once
 
+#include <cstdint>
 #include <span>
+#include <vector>
 
 #include "columns/encode.h"
 #include "core/job.h"
@@ -18,5 +20,17 @@ bool rows_are_sorted(std::span<const SortColumn> by, Engine& engine, const Job& 
 /// Throws Error(option) where rows of the table that are looked at are not in order; others give any position.
 OwnedColumn search_sorted(std::span<const SortColumn> by, std::span<const Column* const> values, bool behind_equal,
                           Engine& engine, const Job& job);
+
+/// A row of one of several sorted runs, and how many rows of each run a stable merge of them has before it.
+struct MergeCut {
+  size_t run = 0;
+  std::vector<uint64_t> rows;
+};
+
+/// The rows of the table that `by` are columns of lie in runs, each in that order: run i ends before row ends[i]. Cuts a merge of
+/// the runs at the least of `rows`, which are some of the table's, one at least. Equal rows come in the order of their runs.
+/// Throws Error(option) where a row is not of the table.
+MergeCut cut_merge(std::span<const SortColumn> by, std::span<const uint64_t> ends, std::span<const uint64_t> rows, Engine& engine,
+                   const Job& job);
 
 }  // namespace warpjoin

@@ -379,7 +379,7 @@ const methods = {
       return [handle('job', of), mostly(() => times(1 + below(4), (index) => column(rows, index))), mostly(() => rows)];
     },
     'relation',
-    ([, columns]) => ({ columns: columns.map(({ kind, order, width }) => ({ kind, order, width })) }),
+    ([, columns, rows]) => ({ rows, columns: columns.map(({ kind, order, width }) => ({ kind, order, width })) }),
   ],
   sortKeys: [
     8,
@@ -414,6 +414,15 @@ const methods = {
     (of) => {
       const relation = handle('relation', of);
       return [handle('job', of), relation, by(relation)];
+    },
+  ],
+  cutMerge: [
+    4,
+    (of) => {
+      const relation = handle('relation', of);
+      const rows = knownOf(relation).rows ?? 10;
+      const ends = () => [below(rows + 1), mostly(() => rows)];
+      return [handle('job', of), relation, by(relation), mostly(ends), mostly(() => times(below(4), () => below(rows + 1)))];
     },
   ],
   searchSorted: [

@@ -128,6 +128,7 @@ async function callAll(attempt) {
   await call('topRowsBytes', ROWS, 103);
   await call('rowsAreSorted', job, relation, by(3, 1));
   await call('searchSorted', job, inOrder, by(0), inOrder, [0], 'left');
+  await call('cutMerge', job, inOrder, by(0), [5, ROWS], [4, 9]);
   await call('gather', job, relation, 3, top, 'left');
   kept.push(...(top ? [top] : []));
   const copied = await call('copyRun', job, await call('sortKeys', job, inOrder, by(0), null, false));

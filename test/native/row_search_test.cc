@@ -150,6 +150,63 @@ TEST(RowSearch, DictionariesAndDecimalsAreSearchedByValue) {
             (std::vector<uint32_t>{1, 2, 3, 0, 2}));
 }
 
+TEST(RowSearch, AMergeIsCutAsAStableSortHasIt) {
+  Engine engine = make_engine(3);
+  int ties = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    std::vector<uint64_t> ends;
+    for (uint64_t run = 0, runs = 1 + random() % 9; run < runs; ++run) {
+      ends.push_back((run ? ends.back() : 0) + std::vector<uint64_t>{0, 1, 2, 60}[random() % 4]);
+    }
+    if (ends.back() == 0) ends.back() = 1;
+    std::vector<By> by = draw_columns(ends.back(), 1 + random() % 3, random);
+    std::vector<uint64_t> order;  // each run's rows by themselves
+    const std::vector<uint64_t> sorted = sorted_rows(by);
+    for (uint64_t begin = 0; const uint64_t end : ends) {
+      std::ranges::copy_if(sorted, std::back_inserter(order), [&](uint64_t row) { return row >= begin && row < end; });
+      begin = end;
+    }
+    by = rows_of(by, order);
+    std::vector<uint64_t> candidates(1 + random() % 4);
+    for (uint64_t& row : candidates) row = random() % ends.back();
+    // Stable: rows are numbered run by run.
+    std::vector<uint64_t> place(ends.back());
+    for (uint64_t at = 0; const uint64_t row : sorted_rows(by)) place[row] = at++;
+    const uint64_t least = std::ranges::min(candidates, {}, [&](uint64_t row) { return place[row]; });
+    const Table table(by, random);
+    const MergeCut cut = cut_merge(table.by, ends, candidates, engine, Job());
+    ASSERT_EQ(cut.rows.size(), ends.size());
+    for (uint64_t begin = 0, run = 0; run < ends.size(); begin = ends[run++]) {
+      uint64_t expected = 0;
+      for (uint64_t row = begin; row < ends[run]; ++row) {
+        expected += place[row] < place[least];
+        ties += row != least && compare_rows(by, row, least) == 0;
+      }
+      EXPECT_EQ(cut.rows[run], expected) << run;
+      EXPECT_EQ(cut.run == run, least >= begin && least < ends[run]);
+    }
+  }
+  EXPECT_GT(ties, 1000);
+}
+
+TEST(RowSearch, AMergeIsCutAtRowsThatAreThere) {
+  Engine engine = make_engine(1);
+  std::mt19937_64 random(4);
+  const TestColumn column("c", unsigned_type(8), {value_of(uint64_t{1}), value_of(uint64_t{2})}, random);
+  const SortColumn by{&column.column};
+  const auto cut = [&](std::vector<uint64_t> ends, std::vector<uint64_t> rows) {
+    return cut_merge({&by, 1}, ends, rows, engine, Job());
+  };
+  EXPECT_EQ(cut({0, 1, 2}, {1}).rows, (std::vector<uint64_t>{0, 1, 0}));
+  EXPECT_THROW(cut({1, 2}, {}), Error);
+  EXPECT_THROW(cut({1, 2}, {0, 2}), Error);
+  EXPECT_THROW(cut({}, {0}), Error);
+  EXPECT_THROW(cut({1}, {0}), Error);
+  EXPECT_THROW(cut({3, 2}, {0}), Error);
+}
+
 TEST(RowSearch, ATableThatIsSeenNotToBeSortedIsRefused) {
   Engine engine = make_engine(3);
   std::mt19937_64 random(3);

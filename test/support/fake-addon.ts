@@ -658,6 +658,17 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
         const { rows } = use<Relation>(table);
         return rowNumberColumn(Array(use<Relation>(values).rows).fill(rows));
       }),
+    cutMerge: (job, table, by, ends, rows) =>
+      step('cutMerge', job, () => {
+        const compare = compareRows(use<Relation>(table).columns, by);
+        const before = (row: number, other: number): boolean => (compare(row, other) || row - other) < 0;
+        const least = rows.reduce((least, row) => (before(row, least) ? row : least));
+        const runs = ends.map((end, run) => [...Array(end).keys()].slice(run > 0 ? ends[run - 1] : 0));
+        return {
+          run: ends.findIndex((end) => least < end),
+          rows: runs.map((run) => run.filter((row) => before(row, least)).length),
+        };
+      }),
     topRowsBytes: (_rows, kept) => 1000 + kept * 64,
     mergeRuns: (job, handles) =>
       step('mergeRuns', job, () => {
