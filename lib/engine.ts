@@ -248,11 +248,12 @@ export class Engine implements AsyncDisposable {
    * eighth of the free memory. Else both are cut into partitions by a hash of their keys, in temporary files, and joined a partition at
    * a time. Inputs are those of sortBatches(), and so is what the result is.
    *
-   * Rows come in any order. `maintainOrder` names the other side where its order is to be kept: the build side then has to fit, as it
-   * has for a cross join, or reading rejects with ERR_MEMORY_LIMIT. It rejects with ERR_KEY_TYPE where a few keys have more rows of the
-   * build side than fit, and keys compare but do not sort alike, such as dates and timestamps; and with ERR_SPILL as sortBatches() does.
-   * Rejects with ERR_NOT_SUPPORTED where a column would have one type in some batches and another in others: where keys of two types
-   * become one column, and where dictionaries outgrow their indices.
+   * Rows come in any order. `maintainOrder` names the other side where its order is to be kept: rows that went through temporary files
+   * are sorted by where they were, and are all there before the first one comes. The build side of a cross join has to fit, or reading
+   * rejects with ERR_MEMORY_LIMIT. It rejects with ERR_KEY_TYPE where a few keys have more rows of the build side than fit, and keys
+   * compare but do not sort alike, such as dates and timestamps; and with ERR_SPILL as sortBatches() does. Rejects with
+   * ERR_NOT_SUPPORTED where a column would have one type in some batches and another in others: where keys of two types become one
+   * column, and where dictionaries outgrow their indices.
    */
   joinBatches<
     L extends BatchesInput,

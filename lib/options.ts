@@ -407,8 +407,8 @@ export function joinBatchesSettings(options: unknown): JoinBatchesSettings {
   };
 }
 
-/** Left rows alone have no other order than theirs. */
-function orderOf({ how, maintainOrder }: Pick<Parsed<typeof joinSchema>, 'how' | 'maintainOrder'>): Side | null {
+/** The side whose order the rows have first; null: none. Left rows alone have no other order than theirs. */
+export function orderOf({ how, maintainOrder }: Pick<Parsed<typeof joinSchema>, 'how' | 'maintainOrder'>): Side | null {
   if (maintainOrder === 'none') return null;
   return how === 'semi' || how === 'anti' || maintainOrder.startsWith('left') ? 'left' : 'right';
 }

@@ -2,6 +2,7 @@
 import { makeVector, type RecordBatch, Table } from 'apache-arrow';
 import { WarpjoinError } from '../errors.js';
 import type { BatchStats, BatchStream, Engine, JoinOptions, Progress, UniqueOptions } from '../index.js';
+import { orderOf } from '../options.js';
 import type { Options } from './arguments.js';
 import { checkNames, type KnownInput, namesOf, neededForJoin, neededOf } from './columns.js';
 import { type Coming, castsOf } from './inputs.js';
@@ -34,6 +35,8 @@ export interface MadeOverTime {
 
 /** The share of the time that passes until all inputs have been read, where no row of the result can come before: docs/performance.md. */
 const READING_SHARE = 0.45;
+/** The same where rows that come back from temporary files are then sorted: those that are merged take longer than the others. */
+const READING_SHARE_IN_ORDER = 0.15;
 
 export interface Operation {
   /**
@@ -92,8 +95,7 @@ export function joinOperation(options: Options): Operation {
   });
   const select = options.names('select');
   const all = { ...shape, ...matching, ...given({ select }) } as object as JoinOptions;
-  const order = matching.maintainOrder ?? 'none';
-  const isWhole = matching.validate || order.includes('_');
+  const order = orderOf({ how: shape.how ?? 'inner', maintainOrder: matching.maintainOrder ?? 'none' }) ?? 'none';
   const [leftKeys = [], rightKeys = []] = [keys.leftOn ?? keys.on, keys.rightOn ?? keys.on];
   return {
     async check(engine, inputs, isExact) {
@@ -126,15 +128,15 @@ export function joinOperation(options: Options): Operation {
       const counted = { ...keys, ...matching, ...running, trace: undefined } as object as JoinOptions;
       return { table: result, count: { rows: await engine.joinCount(left!, right!, counted) }, stats: result.stats };
     },
-    ...(!isWhole && {
+    ...(!matching.validate && {
       comes(engine, [left, right], [leftBytes, rightBytes], shownRows, signal) {
         const isLeftSmaller = order === 'none' ? leftBytes! < rightBytes! : order === 'right';
-        const { algorithm, maintainOrder, offset, maxOutputRows, limit = Number.POSITIVE_INFINITY } = matching;
+        const { algorithm, offset, maxOutputRows, limit = Number.POSITIVE_INFINITY } = matching;
         // One more than is shown, to know whether there are more.
         const most = Math.min(limit, shownRows + 1);
         const batches: BatchStream = engine.joinBatches(left!.tables, right!.tables, {
           ...shape,
-          ...given({ select, algorithm, maintainOrder, offset, maxOutputRows }),
+          ...given({ select, algorithm, maintainOrder: order, offset, maxOutputRows }),
           ...(Number.isFinite(most) && { limit: most }),
           buildSide: isLeftSmaller ? 'left' : 'right',
           signal,
@@ -145,7 +147,8 @@ export function joinOperation(options: Options): Operation {
         const read = () => (leftBytes! * left!.fraction() + rightBytes! * right!.fraction()) / Math.max(1, bytes);
         // Rows that go through temporary files come back from there once all have been read.
         const back = () => Math.min(1, stats.readBytes / stats.spilledBytes);
-        const fraction = () => (stats.spilledBytes === 0 ? read() : READING_SHARE * read() + (1 - READING_SHARE) * back());
+        const [share, power] = order === 'none' ? [READING_SHARE, 1] : [READING_SHARE_IN_ORDER, 2];
+        const fraction = () => (stats.spilledBytes === 0 ? read() : share * read() + (1 - share) * back() ** power);
         return { batches, count, stats, fraction };
       },
     }),

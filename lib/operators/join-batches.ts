@@ -11,8 +11,15 @@ import { withoutRows } from '../columns/tables.js';
 import { isSameType } from '../columns/types.js';
 import { WarpjoinError } from '../errors.js';
 import { type Box, type Boxes, behind, boxed, END, type Items, itemsOf, mapped, nextOf, unboxed } from '../items.js';
-import type { Side } from '../native.js';
-import { type JoinBatchesSettings, type JoinKind, joinBatchesSettings, type NamedKeyPair } from '../options.js';
+import { SIDES, type Side } from '../native.js';
+import {
+  type JoinBatchesSettings,
+  type JoinKind,
+  joinBatchesSettings,
+  type NamedKeyPair,
+  sortBatchesSchema,
+  sortSettings,
+} from '../options.js';
 import { quote } from '../suggest.js';
 import { Arriving } from './arriving.js';
 import { buffersOf, halvesOf, orShort, Part, rowsFrom } from './batch-part.js';
@@ -24,6 +31,8 @@ import { readInput } from './load.js';
 import { neededColumns } from './needed-columns.js';
 import { PartitionedJoin, type PartitionJoin } from './partitioned-join.js';
 import { FreeMemory } from './reclaim.js';
+import { RowNumbers } from './row-numbers.js';
+import { Sorting } from './sort-batches.js';
 import { checkSortAlike, SortedJoin, type StretchJoin } from './sorted-join.js';
 
 /** The share of the memory that is free beside the build side that a part of the probe side takes at most: beside it lie its rows. */
@@ -35,6 +44,8 @@ const PAIR_PART_SHARE = 1 / 16;
  * more. Those of its rows that were not matched take as much again.
  */
 const BUILD_SHARE = 1 / 4;
+/** The share of it that a part of the rows takes at most that are brought into the order of a side. */
+const ORDER_SHARE = 1 / 8;
 /** How long the first rows of the probe side are waited for, behind the first ones of all. */
 const FIRST_MILLISECONDS = 20;
 /** How often partitions are cut into further ones. */
@@ -88,12 +99,13 @@ function strategyOf({ how, buildSide, probeSide }: JoinBatchesSettings): Strateg
   return { part: how, ofUnmatched: false, unmatched: false };
 }
 
-/** What a join of partitions has of the one that cut its sides into them. */
-interface Cut {
-  /** How often that was done; MOST_CUTS, too, where a further cut would not help. */
+/** What a join of partitions, or of sides whose rows are then sorted, has of the one that makes it. */
+interface Outer {
+  /** How often sides were cut into partitions; MOST_CUTS, too, where a further cut would not help. */
   readonly times: number;
   readonly freeBytes: number;
-  readonly schema: arrow.Schema;
+  /** null: the result has other columns. */
+  readonly schema: arrow.Schema | null;
 }
 
 /** One join of batches, or of partitions, and what it holds. */
@@ -119,7 +131,7 @@ class Joining implements AsyncDisposable {
     private readonly core: BatchesCore,
     private readonly settings: JoinBatchesSettings,
     private readonly stats: BatchStats,
-    private readonly cut: Cut | null = null,
+    private readonly outer: Outer | null = null,
   ) {
     this.#strategy = strategyOf(settings);
   }
@@ -134,11 +146,11 @@ class Joining implements AsyncDisposable {
     try {
       // As the first call of an engine, this sets its limit.
       const measure = () => new FreeMemory(core.native).bytes();
-      this.#freeBytes = this.cut?.freeBytes ?? (await core.enqueue('beside others', settings.signal, measure));
+      this.#freeBytes = this.outer?.freeBytes ?? (await core.enqueue('beside others', settings.signal, measure));
       const share = this.#followsMatches ? BUILD_SHARE / 2 : BUILD_SHARE;
       const isComplete = await this.#readBuild(build, share * this.#freeBytes);
       await this.#pull(probeSide, probe, this.#probe);
-      if (this.cut) this.#schema = this.cut.schema;
+      if (this.outer?.schema) this.#schema = this.outer.schema;
       else yield await boxed(() => this.#joinNone());
       if (isComplete && (yield* this.#probed(probe))) return;
       const needed = neededColumns(this.#inputs, { ...settings, keys: this.#keyPairs });
@@ -146,6 +158,7 @@ class Joining implements AsyncDisposable {
         [buildSide]: this.#restOf(buildSide, this.#build, build, needed[buildSide]),
         [probeSide]: this.#restOf(probeSide, this.#probe, probe, needed[probeSide]),
       } as Record<Side, BatchSource>;
+      if (settings.maintainOrder !== 'none') return yield* this.#inOrder(rest);
       await using spilled = await this.#spilled(rest);
       for await (const box of spilled.rows()) yield this.#asOne(box);
     } finally {
@@ -170,10 +183,28 @@ class Joining implements AsyncDisposable {
     return box.change((table) => withSchema(this.#schema, table));
   }
 
+  /** The rows that are left, joined in any order and then sorted by their numbers on the side whose order is kept, and on the other one. */
+  async *#inOrder(rest: Record<Side, BatchSource>): Boxes<arrow.Table> {
+    const { core, settings, stats } = this;
+    const { how, probeSide, buildSide, signal } = settings;
+    const select = this.#schema.names as string[];
+    const taken = new Set([...SIDES.flatMap((side) => this.#none[side].schema.names as string[]), ...select]);
+    const numbers = { left: new RowNumbers('left', taken), right: new RowNumbers('right', taken) };
+    const sides = how === 'semi' || how === 'anti' ? (['left'] as const) : [probeSide, buildSide];
+    const by = sides.flatMap((side) => numbers[side].columns);
+    const anyOrder = { ...settings, maintainOrder: 'none', select: [...select, ...by] } as const;
+    const outer = { times: 0, freeBytes: this.#freeBytes * (1 - 4 * ORDER_SHARE), schema: null };
+    await using joining = new Joining(core, anyOrder, stats, outer);
+    const rows = joining.rows({ left: numbers.left.beside(rest.left), right: numbers.right.beside(rest.right) });
+    const sort = { ...sortSettings(sortBatchesSchema, 'joinBatches', { by, select }), signal };
+    await using sorting = new Sorting(core, sort, stats, ORDER_SHARE);
+    for await (const box of sorting.rows({ tables: unboxed(rows), memory: 'engine' })) yield this.#asOne(box);
+  }
+
   /** How the rows of both sides are joined that memory has no room for. */
   async #spilled(rest: Record<Side, BatchSource>): Promise<PartitionedJoin | SortedJoin> {
     const { core, stats } = this;
-    if ((this.cut?.times ?? 0) < MOST_CUTS) return new PartitionedJoin(core, this.#partitions, rest, stats);
+    if ((this.outer?.times ?? 0) < MOST_CUTS) return new PartitionedJoin(core, this.#partitions, rest, stats);
     await checkSortAlike(core, this.#stretches, this.#none);
     return new SortedJoin(core, this.#stretches, rest, stats);
   }
@@ -218,8 +249,8 @@ class Joining implements AsyncDisposable {
     // Where some rows are wanted, no more is read than they may need.
     const isBounded = Number.isFinite(this.settings.limit);
     for (let more = true; more; ) {
-      const most = this.cut ? PAIR_PART_SHARE * this.cut.freeBytes : PART_SHARE * (await free.bytes());
-      more = await this.#gather(source, isBounded && !this.cut ? Math.min(most, 2 * this.#partBytes) : most);
+      const most = this.outer ? PAIR_PART_SHARE * this.outer.freeBytes : PART_SHARE * (await free.bytes());
+      more = await this.#gather(source, isBounded && !this.outer ? Math.min(most, 2 * this.#partBytes) : most);
       this.#partBytes = this.#probe.bytes;
       if (!(yield* this.#joined(source.memory))) return false;
     }
@@ -234,7 +265,7 @@ class Joining implements AsyncDisposable {
    * given soon and the build side is not gone through for few of them. False at the end.
    */
   async #gather({ arriving, memory }: ProbeSource, mostBytes: number): Promise<boolean> {
-    const end = this.cut ? Number.POSITIVE_INFINITY : performance.now() + this.#partMilliseconds;
+    const end = this.outer ? Number.POSITIVE_INFINITY : performance.now() + this.#partMilliseconds;
     while (this.#probe.bytes < mostBytes) {
       const left = this.#probe.batches.length > 0 ? end - performance.now() : Number.POSITIVE_INFINITY;
       const table = left > 0 ? await arriving.within(left) : null;
@@ -247,16 +278,10 @@ class Joining implements AsyncDisposable {
 
   /** Throws ERR_MEMORY_LIMIT where the sides of a join that has no room can't go through temporary files. */
   #checkSpills(cause?: Error): void {
-    const { how, buildSide, maintainOrder } = this.settings;
-    const why =
-      how === 'cross'
-        ? 'A cross join has no keys to cut its sides by'
-        : maintainOrder !== 'none'
-          ? 'Rows in the order of a side are not made through temporary files: that is not supported yet'
-          : null;
-    if (why === null) return;
-    const side = `The ${buildSide} side does not fit the memory limit.`;
-    throw new WarpjoinError('ERR_MEMORY_LIMIT', `${side} ${why}. buildSide names the side that stays in memory.`, { cause });
+    const { how, buildSide } = this.settings;
+    if (how !== 'cross') return;
+    const message = `The ${buildSide} side does not fit the memory limit. A cross join has no keys to cut its sides by.`;
+    throw new WarpjoinError('ERR_MEMORY_LIMIT', `${message} buildSide names the side that stays in memory.`, { cause });
   }
 
   /** What has come of a side and what is still to come, with the columns that are needed; from now on it has no others. */
@@ -290,7 +315,7 @@ class Joining implements AsyncDisposable {
 
   get #partitions(): PartitionJoin {
     const { core, settings, stats } = this;
-    const [freeBytes, schema, cuts] = [this.#freeBytes, this.#schema, this.cut?.times ?? 0];
+    const [freeBytes, schema, cuts] = [this.#freeBytes, this.#schema, this.outer?.times ?? 0];
     const { keys, signal, buildSide } = settings;
     const { left, right } = this.#inputs;
     return {

@@ -7,7 +7,7 @@ import { opened } from '../columns/tables.js';
 import { type Box, type Boxes, boxed, boxesOf, unboxed } from '../items.js';
 import { sortBatchesSchema, sortSettings } from '../options.js';
 import { Behind, buffersOf, eachPart, halvesOf, nullIfShort, Part } from './batch-part.js';
-import { type BatchSource, batchSource, counted } from './batch-source.js';
+import { type BatchMemory, type BatchSource, batchSource, counted } from './batch-source.js';
 import { type BatchesCore, type BatchStats, BatchStream, cut, rowsOf } from './batch-stream.js';
 import type { EngineCore } from './call.js';
 import { type Merging, merge } from './merge.js';
@@ -41,6 +41,7 @@ export class Sorting implements AsyncDisposable {
   #partBytes = 0;
   #columns = 1;
   #hasSpilled = false;
+  #memory: BatchMemory = 'stream';
   #runs!: RunStack;
   readonly #sorts = new Behind();
   readonly #writes = new Behind();
@@ -75,6 +76,7 @@ export class Sorting implements AsyncDisposable {
       const { none, all } = await opened(tables);
       yield await boxed(() => this.#sort(none.batches, { select }));
       if (limit === 0) return;
+      this.#memory = memory;
       const source = { tables: all, memory };
       await eachPart(
         core,
@@ -124,8 +126,9 @@ export class Sorting implements AsyncDisposable {
     this.#part = new Part();
     this.#hasSpilled = true;
     await this.#sorts.start(async () => {
+      const read = this.#memory === 'engine' ? buffersOf(part.batches) : [];
       try {
-        await this.#spillAll(part.batches);
+        await this.#spillAll(part.batches, () => this.core.free(read));
       } finally {
         part.release();
       }
@@ -137,9 +140,9 @@ export class Sorting implements AsyncDisposable {
     await this.#writes.end();
   }
 
-  /** Sorts batches, and has them written as a run; as several, one after the other, where memory is short. */
-  async #spillAll(batches: readonly arrow.RecordBatch[]): Promise<void> {
-    if (batches.length === 0) return;
+  /** Sorts batches, and has them written as a run, and then `written` called; as several, one after the other, where memory is short. */
+  async #spillAll(batches: readonly arrow.RecordBatch[], written: () => Promise<void>): Promise<void> {
+    if (batches.length === 0) return written();
     const { limit, offset } = this.settings;
     const rows = { select: this.#runColumns, limit: limit + offset };
     this.#columns = batches[0]!.data.children.length;
@@ -148,13 +151,15 @@ export class Sorting implements AsyncDisposable {
       return nullIfShort(error);
     });
     if (!sorted) {
-      for (const half of halvesOf(batches)) await this.#spillAll(half);
-      return;
+      const [first, last] = halvesOf(batches);
+      await this.#spillAll(first, async () => {});
+      return this.#spillAll(last, written);
     }
     const read = new Set(buffersOf(batches));
     await this.#writes.start(async () => {
       await this.#runs.push(sorted);
       await this.core.free(buffersOf(sorted.batches).filter((buffer) => !read.has(buffer)));
+      await written();
       await this.#runs.mergeWhile((runs) => merge(runs, this.#merging(this.#runColumns, this.#forRuns)));
     });
   }

@@ -212,17 +212,68 @@ test('batches whose dictionaries have other numbers', async () => {
   await engine.dispose();
 });
 
-describe('what can not be sorted instead is refused', () => {
-  test.each([
-    [{ how: 'cross' }, /cross join has no keys/],
-    [{ ...on, maintainOrder: 'left' }, /order of a side/],
-  ])('%j', async (options, message) => {
-    const { engine } = small(1);
-    const error = await failure(read(engine.joinBatches(later(cut(left, 1000)), later(cut(right, 700)), options as never)));
-    expect(error.code).toBe('ERR_MEMORY_LIMIT');
-    expect(error.message).toMatch(message);
-    await engine.dispose();
+test('a cross join is refused, which has no keys', async () => {
+  const { engine } = small(1);
+  const error = await failure(read(engine.joinBatches(later(cut(left, 1000)), later(cut(right, 700)), { how: 'cross' })));
+  expect(error.code).toBe('ERR_MEMORY_LIMIT');
+  expect(error.message).toMatch(/cross join has no keys/);
+  await engine.dispose();
+});
+
+// Keys that are there several times, and columns that have the names of those that say where a row was.
+const named = (table: arrow.Table, side: string) =>
+  new arrow.Table({
+    ...Object.fromEntries(table.schema.names.map((name) => [name, table.getChild(name)!])),
+    [`low bits of rows, ${side}`]: table.getChild(side[0]!)!,
   });
+describeHost('rows in the order of a side', 'their transfer buffers take more than these limits', () => {
+  const [one, other] = [
+    named(keyed(50_000, 25_000, 31, ['k', 'l']), 'left'),
+    named(keyed(40_000, 25_000, 32, ['k', 'r']), 'right'),
+  ];
+
+  test.each(KINDS.flatMap((how) => (['left', 'right'] as const).map((order) => [how, order] as const)))(
+    '%s, %s',
+    async (how, order) => {
+      await using large = await testEngine(1, { memoryLimit: '2GiB' });
+      const options = { on: 'k', how, maintainOrder: order } as const;
+      const expected = rows(await large.join(one, other, options as never));
+      const { engine, inner } = small(1, '2500KiB');
+      const buildSide = order === 'left' ? 'right' : 'left';
+      const joined = () => engine.joinBatches(later(cut(one, 1000)), later(cut(other, 700)), { ...options, buildSide } as never);
+      const spilled = joined();
+      const found = await read(spilled);
+      expect(spilled.stats.runs).toBeGreaterThan(4);
+      expect(inner.memory().peakBytes).toBeLessThanOrEqual(2500 * 1024);
+      expect(found).toEqual(expected);
+      expect(await readdir(folder)).toEqual([]);
+      const broken = async () => {
+        for await (const batch of joined()) {
+          expect(rows(new arrow.Table([batch]))).toEqual(expected.slice(0, batch.numRows));
+          break;
+        }
+      };
+      await broken();
+      expect(await readdir(folder)).toEqual([]);
+      await expect.poll(() => collectGarbage(() => inner.memory().usedBytes)).toBe(0);
+      await engine.dispose();
+    },
+  );
+});
+
+test('rows in the order of a side go through a window, and are counted', async () => {
+  await using large = await testEngine(1, { memoryLimit: '2GiB' });
+  const [one, other] = [keyed(50_000, 20_000, 31, ['k', 'l']), keyed(40_000, 20_000, 32, ['k', 'r'])];
+  const options = { on: 'k', maintainOrder: 'left', select: ['r', 'l'] } as const;
+  const expected = rows(await large.join(one, other, options));
+  const { engine } = small(1);
+  const joined = (more: object) => engine.joinBatches(later(cut(one, 1000)), later(cut(other, 700)), { ...options, ...more });
+  const some = joined({ offset: 300, limit: 2000 });
+  expect(await read(some)).toEqual(expected.slice(300, 2300));
+  expect(some.stats.runs).toBeGreaterThan(4);
+  const error = await failure(read(joined({ maxOutputRows: expected.length - 1 })));
+  expect(error).toMatchObject({ code: 'ERR_MEMORY_LIMIT', message: expect.stringMatching(/more rows than/) });
+  await engine.dispose();
 });
 
 test.each(KINDS)('batches of a %s join that are kept stay as they are', async (how) => {

@@ -211,6 +211,18 @@ describe('commands with inputs that are larger than a quarter of the memory limi
     expect(shown.out).toContain('first 2 rows; there are more');
   });
 
+  test.each(['inner', 'semi'])('%s join through temporary files, in the order of a side', async (how) => {
+    await written;
+    const inOrder = ['--how', how, '--maintain-order', 'right_left', '--stats', 'json']; // left rows alone keep theirs
+    const join = ['join', at('large.csv'), at('large.parquet'), '--on', 'id', ...inOrder];
+    const limits = ['--memory-limit', '6MiB', ...little.slice(2)]; // a batch of each side has room
+    const { stats } = JSON.parse(await printed(...join, ...limits, '-o', at('little-ordered.parquet')));
+    expect(stats.runs).toBeGreaterThan(4);
+    await printed(...join, '-o', at('whole-ordered.parquet'));
+    const [some, whole] = [await readTable(at('little-ordered.parquet')), await readTable(at('whole-ordered.parquet'))];
+    expect(rows(some)).toEqual(rows(whole));
+  });
+
   test.each([
     ['join', joinOperation, ['--on', 'key']],
     ['sort', sortOperation, ['--by', 'key']],

@@ -237,6 +237,8 @@ test('joinBatches gives the rows that DuckDB gives, whatever comes at once, also
     leftBatch: batchRows,
     rightBatch: batchRows,
     batchRows: fc.constantFrom(1, 50, 1 << 16),
+    /** Whether rows are wanted in the order of the other side. */
+    isOrdered: fc.boolean(),
     // So many times what is taken for free memory does the build side take, about: more than 1 needs partitions.
     times: fc.constantFrom(0, 0, 2, 8, 24),
   });
@@ -270,6 +272,7 @@ test('joinBatches gives the rows that DuckDB gives, whatever comes at once, also
         how: c.how,
         algorithm: c.algorithm,
         buildSide: c.buildSide,
+        maintainOrder: c.isOrdered ? (c.buildSide === 'left' ? 'right' : 'left') : 'none',
         batchRows: c.batchRows,
         coalesce: false,
       });
@@ -283,10 +286,16 @@ test('joinBatches gives the rows that DuckDB gives, whatever comes at once, also
         return engine.dispose();
       }
       checkJoined(new Table(found), inputs);
+      if (c.isOrdered && !inputs.leftOnly) {
+        const [leftRows, rightRows] = ['l_row', 'r_row'].map((name) => rowsOf(new Table(found), name)) as [number[], number[]];
+        const [first, second] = c.buildSide === 'right' ? [0, 1] : [1, 0];
+        const wanted = orderedPairs(inputs.expected, first, second);
+        expect(leftRows.map((row, i) => `${row} ${rightRows[i]}`)).toEqual(wanted);
+      }
       expect(Math.max(...found.map(({ numRows }) => numRows))).toBeLessThanOrEqual(c.batchRows);
       const { runs, spilledBytes, readBytes } = joined.stats;
       expect(readBytes).toBe(spilledBytes);
-      seen.add(runs === 0 ? 'in memory' : 'through files');
+      seen.add(`${runs === 0 ? 'in memory' : 'through files'}${c.isOrdered ? ', in order' : ''}`);
       seen.add(
         `${c.how} with the ${c.buildSide} side first`,
         pieces > 8 ? 'more than 8 pieces' : `${Math.min(pieces, 2)} pieces`,
@@ -296,7 +305,8 @@ test('joinBatches gives the rows that DuckDB gives, whatever comes at once, also
     parameters(200),
   );
   seen.expect(...KINDS.flatMap((how) => ['left', 'right'].map((side) => `${how} with the ${side} side first`)));
-  seen.expect('1 pieces', '2 pieces', 'more than 8 pieces', 'in memory', 'through files');
+  seen.expect('1 pieces', '2 pieces', 'more than 8 pieces');
+  seen.expect(...['in memory', 'through files'].flatMap((where) => [where, `${where}, in order`]));
 });
 
 test('tables are joined where they lie, loaded and lent', { timeout: TIMEOUT }, async () => {
