@@ -13,7 +13,7 @@ import { Int32, makeData, Table, Vector } from 'apache-arrow';
 import { createEngine } from '../../dist/index.js';
 import { column, floatsWithNulls, milliseconds, options, range, showSteps, sum, time, valuesOf, writeReport } from './gpu.mjs';
 
-const { rows, columns, runs, json, plain } = options();
+const { rows, columns, runs, json, plain } = options({ plain: { type: 'boolean', default: false } });
 const payloads = (side) => Array.from({ length: columns }, (_, index) => `${side}${index}`);
 const names = ['key', ...payloads('l'), ...payloads('r')];
 const connection = await (await DuckDBInstance.create(':memory:')).connect();

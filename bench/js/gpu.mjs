@@ -7,19 +7,19 @@ import { runInNewContext } from 'node:vm';
 import { Float64, Int64, makeData, Vector } from 'apache-arrow';
 import { summary } from './statistics.mjs';
 
-/** --rows N, --columns N, --runs N, --json FILE and --plain, or what they are without. */
-export function options() {
+/** --rows N, --columns N, --runs N and --json FILE, or what they are without, and options that a benchmark alone has. */
+export function options(more = {}) {
   const { values } = parseArgs({
     options: {
       rows: { type: 'string', default: '200000000' },
       columns: { type: 'string', default: '1' },
       runs: { type: 'string', default: '5' },
       json: { type: 'string' },
-      plain: { type: 'boolean', default: false },
+      ...more,
     },
   });
-  const { rows, columns, runs, json, plain } = values;
-  return { rows: Math.round(Number(rows)), columns: Number(columns), runs: Number(runs), json, plain };
+  const { rows, columns, runs, ...others } = values;
+  return { rows: Math.round(Number(rows)), columns: Number(columns), runs: Number(runs), ...others };
 }
 
 export const column = (data) => new Vector([makeData({ type: new Int64(), length: data.length, nullCount: 0, data })]);

@@ -134,7 +134,7 @@ if (given.one) {
         {
           ...summary(all.map(({ milliseconds }) => milliseconds)),
           bytes: Math.max(...all.map(({ bytes }) => bytes)),
-          progressError: all.every(({ progressError }) => progressError)
+          progressError: all.every(({ progressError }) => progressError !== undefined)
             ? Math.max(...all.map((run) => run.progressError))
             : undefined,
         },
@@ -145,7 +145,7 @@ if (given.one) {
       console.log(
         `${command}: ${(warpjoin.median / 1000).toFixed(1)} s, DuckDB ${(duckdb.median / 1000).toFixed(1)} s; ` +
           `${(warpjoin.bytes / 2 ** 20).toFixed(0)} and ${(duckdb.bytes / 2 ** 20).toFixed(0)} MiB; ` +
-          `progress off by ${warpjoin.progressError ? `${(100 * warpjoin.progressError).toFixed(0)} % at most` : 'what is not known'}`,
+          `progress off by ${warpjoin.progressError === undefined ? 'what is not known' : `${(100 * warpjoin.progressError).toFixed(0)} % at most`}`,
       );
     }
   } finally {

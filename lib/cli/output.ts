@@ -1,7 +1,8 @@
 /** Where a result goes and how it looks there: decided, and checked, before anything is read. */
 import { accessSync, constants, type Stats, statSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { Field, makeData, RecordBatch, Schema, Struct, Table } from 'apache-arrow';
+import { Field, type RecordBatch, Schema, Table } from 'apache-arrow';
+import { batchOver } from '../columns/library.js';
 import { checkCompression, writeWhole } from '../io/files.js';
 import { compressionOf, ENDINGS, endingOf, type Format, namedFormat, STANDARD } from '../io/formats.js';
 import { type WriteOptions, writeBatches, writeTable } from '../io/index.js';
@@ -171,9 +172,6 @@ export function renamed(table: Table, options: Options): Table {
     fields.map((field, index) => new Field(names[index]!, field.type, field.nullable, field.metadata)),
     metadata,
   );
-  const type = new Struct(schema.fields);
-  const batches = table.batches.map(({ numRows, data }) => {
-    return new RecordBatch(schema, makeData({ type, length: numRows, nullCount: 0, children: data.children }));
-  });
+  const batches = table.batches.map(({ numRows, data }) => batchOver(schema, numRows, data.children));
   return new Table(schema, batches);
 }

@@ -223,8 +223,8 @@ export function tableIn(library: Library, table: ForeignTable): arrow.Table {
   return new library.Table(schema, batches);
 }
 
-/** A record batch of a schema over columns, none of whose rows is null itself. Columns may be under types of other nullability. */
-export function batchOver(library: Library, schema: arrow.Schema, length: number, columns: arrow.Data[]): arrow.RecordBatch {
+/** A record batch over columns, of which each has `length` rows. Fields of the schema may differ from the columns' in where nulls may be. */
+export function batchOver(schema: arrow.Schema, length: number, columns: arrow.Data[], library = ownLibrary): arrow.RecordBatch {
   const parts = [new library.Struct(schema.fields), 0, length, 0, [undefined, undefined, new Uint8Array(0)], columns] as const;
   return new library.RecordBatch(schema, new (library.Data as DataClass)(...parts) as arrow.Data<arrow.Struct>);
 }

@@ -7,6 +7,7 @@ import { formatBytes } from '../sizes.js';
 import { buffersOf, chunkReader } from './data.js';
 import type { Input } from './input.js';
 import type { ResultColumn } from './layout.js';
+import { batchOver } from './library.js';
 
 /** apache-arrow numbers a table's rows with 32 bits. */
 export const MAX_TABLE_ROWS = 2 ** 32 - 1;
@@ -61,15 +62,13 @@ export function buildTable(
   const { library } = origin;
   const shapes = layout.map((column, index) => ({ ...column, nullable: column.nullable || columns[index]!.nullCount > 0 }));
   const schema = schemaOf(shapes, origin);
-  const struct = new library.Struct(schema.fields);
   const readers = columns.map((column, index) => chunkReader(library, layout[index]!.type, column, layout[index]!.of));
   let begin = 0;
   const batches = batchEnds(columns, rows, ends).map((end) => {
-    const children = readers.map((read) => read(begin, end));
-    const buffers = [undefined, undefined, new Uint8Array(0)];
-    const data = new library.Data(struct, 0, end - begin, 0, buffers as never, children);
+    const made = readers.map((read) => read(begin, end));
+    const rows = end - begin;
     begin = end;
-    return new library.RecordBatch(schema, data);
+    return batchOver(schema, rows, made, library);
   });
   return new library.Table(schema, batches);
 }

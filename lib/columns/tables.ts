@@ -43,7 +43,7 @@ export function withoutRows(table: arrow.Table): arrow.Table {
       const children = emptied(fieldsOf(type) as arrow.Field[], column?.children);
       return new library.Data(type, 0, 0, 0, undefined, children, column?.dictionary);
     });
-  return new library.Table(schema, [batchOver(library, schema, 0, emptied(schema.fields, table.batches[0]?.data.children))]);
+  return new library.Table(schema, [batchOver(schema, 0, emptied(schema.fields, table.batches[0]?.data.children), library)]);
 }
 
 /** The columns of tables of which there is one at least, and all of them. */

@@ -1,5 +1,6 @@
 /** Record batches as readers make them, and as writers take them. */
-import { makeData, RecordBatch, type Schema, Struct, Table } from 'apache-arrow';
+import { makeData, type RecordBatch, type Schema, Table } from 'apache-arrow';
+import { batchOver } from '../columns/library.js';
 import { END, type Items, itemsIn, itemsOf, nextOf } from '../items.js';
 
 /** What writers take: a table, or record batches of one schema as they come. */
@@ -33,6 +34,6 @@ export function gathered(source: Batches, most: { readonly rows: number; readonl
 
 /** A batch of no rows: what a scan of an empty file gives, so that its schema is known. */
 export function emptyBatch(schema: Schema): RecordBatch {
-  const children = schema.fields.map(({ type }) => makeData({ type, length: 0, nullCount: 0 } as never));
-  return new RecordBatch(schema, makeData({ type: new Struct(schema.fields), length: 0, nullCount: 0, children }));
+  const columns = schema.fields.map(({ type }) => makeData({ type, length: 0, nullCount: 0 } as never));
+  return batchOver(schema, 0, columns);
 }

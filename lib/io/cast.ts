@@ -1,5 +1,6 @@
 /** Columns as columns of another type, exactly: a value that the type does not hold is an error. */
 import * as arrow from 'apache-arrow';
+import { batchOver } from '../columns/library.js';
 import { type ForeignType, typeName } from '../columns/types.js';
 import { list, quote, show } from '../suggest.js';
 import { fileError } from './file-errors.js';
@@ -58,13 +59,9 @@ export function castColumns(table: arrow.Table, casts: ColumnCasts, name: string
     fields[index] = new arrow.Field(column, made, fields[index]!.nullable, fields[index]!.metadata);
   }
   const schema = new arrow.Schema(fields, table.schema.metadata);
-  const struct = new arrow.Struct(fields);
   return new arrow.Table(
     schema,
-    children.map((columns, at) => {
-      const length = batches[at]!.numRows;
-      return new arrow.RecordBatch(schema, arrow.makeData({ type: struct, length, nullCount: 0, children: columns }));
-    }),
+    children.map((columns, at) => batchOver(schema, batches[at]!.numRows, columns)),
   );
 }
 

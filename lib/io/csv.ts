@@ -10,15 +10,15 @@ import {
   Float64,
   Int64,
   makeData,
-  RecordBatch,
+  type RecordBatch,
   Schema,
-  Struct,
   Table,
   TimestampMicrosecond,
   Utf8,
 } from 'apache-arrow';
 import Papa from 'papaparse';
 import { untilAborted } from '../abort.js';
+import { batchOver } from '../columns/library.js';
 import { WarpjoinError } from '../errors.js';
 import { eachIn, itemsIn } from '../items.js';
 import { physicalMemory } from '../machine.js';
@@ -192,9 +192,8 @@ const schemaOf = ({ names, types }: CsvProgress) =>
   new Schema(names.map((name, c) => new Field(name, arrowType(types[c]!), true)));
 
 const arrowBatch = (schema: Schema, { rows, columns }: NativeCsvBatch) => {
-  const children = columns.map((column, c) => arrowData(schema.fields[c]!.type, column));
-  const struct = makeData({ type: new Struct(schema.fields), length: rows, nullCount: 0, children });
-  return new RecordBatch(schema, struct);
+  const made = columns.map((column, c) => arrowData(schema.fields[c]!.type, column));
+  return batchOver(schema, rows, made);
 };
 
 /** One pass over a file. */

@@ -1,6 +1,7 @@
 /** Tables and batches of files of any format. */
-import { makeData, RecordBatch, type Schema, Struct, Table, Schema as TableSchema } from 'apache-arrow';
+import { RecordBatch, type Schema, Table, Schema as TableSchema } from 'apache-arrow';
 import { untilAborted } from '../abort.js';
+import { batchOver } from '../columns/library.js';
 import { type ForeignType, typeName } from '../columns/types.js';
 import { WarpjoinError } from '../errors.js';
 import { parse } from '../schema.js';
@@ -194,11 +195,8 @@ function project(table: Table, columns: readonly string[] | undefined, name: str
     indices.map((index) => table.schema.fields[index]!),
     table.schema.metadata,
   );
-  const type = new Struct(schema.fields);
-  const batches = table.batches.map(({ numRows, data }) => {
-    const children = indices.map((index) => data.children[index]!);
-    return new RecordBatch(schema, makeData({ type, length: numRows, nullCount: 0, children }));
-  });
+  const columnsOf = (batch: RecordBatch) => indices.map((index) => batch.data.children[index]!);
+  const batches = table.batches.map((batch) => batchOver(schema, batch.numRows, columnsOf(batch)));
   return new Table(schema, batches);
 }
 

@@ -450,6 +450,6 @@ function withSchema(schema: arrow.Schema, table: arrow.Table): arrow.Table {
     );
   }
   const library = libraryOf(table as unknown as ForeignTable);
-  const batches = table.batches.map(({ data }) => batchOver(library, schema, data.length, data.children));
+  const batches = table.batches.map(({ data }) => batchOver(schema, data.length, data.children, library));
   return new library.Table(schema, batches);
 }

@@ -1,7 +1,7 @@
 /** Rows with their numbers, so that what is made of them can be brought into their order. */
 import * as arrow from 'apache-arrow';
 import type { ForeignTable } from '../columns/input.js';
-import { libraryOf, typeIn } from '../columns/library.js';
+import { batchOver, libraryOf, typeIn } from '../columns/library.js';
 import { type ForeignType, typeInfo } from '../columns/types.js';
 import { mapped } from '../items.js';
 import type { BatchSource } from './batch-source.js';
@@ -29,17 +29,15 @@ export class RowNumbers {
 
   #with(table: arrow.Table): arrow.Table {
     const library = libraryOf(table as unknown as ForeignTable);
-    const { Data, Field, RecordBatch, Schema, Struct, Table } = library;
+    const { Data, Field, Schema, Table } = library;
     const types = TYPES.map((type, index) => typeIn(library, typeInfo(type as ForeignType)!, this.columns[index]!));
     const fields = types.map((type, index) => new Field(this.columns[index]!, type, false));
     const schema = new Schema([...table.schema.fields, ...fields], table.schema.metadata);
-    const struct = new Struct(schema.fields);
     const made = [...this.#pieces(table)].map(({ piece, high, low }) => {
       const rows = piece.numRows;
       const numbers = [new Uint32Array(rows).fill(high), LOW.subarray(low, low + rows)];
       const columns = numbers.map((values, index) => new Data(types[index]!, 0, rows, 0, [undefined, values] as never));
-      const children = [...piece.data.children, ...columns];
-      return new RecordBatch(schema, new Data(struct, 0, rows, 0, undefined, children) as arrow.Data<arrow.Struct>);
+      return batchOver(schema, rows, [...piece.data.children, ...columns], library);
     });
     return new Table(schema, made);
   }
