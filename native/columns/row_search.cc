@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <ranges>
 #include <string>
 #include <vector>
 
@@ -168,9 +167,16 @@ MergeCut cut_merge(std::span<const SortColumn> by, std::span<const uint64_t> end
   cut.run = static_cast<size_t>(std::ranges::upper_bound(ends, least) - ends.begin());
   for (uint64_t begin = 0; const uint64_t end : ends) {
     job.check();
-    const auto run = std::views::iota(begin, end);
-    const auto cut_at = std::ranges::partition_point(run, [&](uint64_t row) { return before(row, least); });
-    cut.rows.push_back(static_cast<uint64_t>(cut_at - run.begin()));
+    uint64_t low = begin, high = end;
+    while (low < high) {
+      const uint64_t middle = low + (high - low) / 2;
+      if (before(middle, least)) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    cut.rows.push_back(low - begin);
     begin = end;
   }
   return cut;
