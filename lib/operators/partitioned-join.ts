@@ -7,7 +7,7 @@ import type * as arrow from 'apache-arrow';
 import type { Signal } from '../abort.js';
 import type { ForeignTable } from '../columns/input.js';
 import { libraryOf } from '../columns/library.js';
-import type { TemporaryFile } from '../io/temporary.js';
+import { bytesIn, type TemporaryFile } from '../io/temporary.js';
 import { type Boxes, behind, END, type Items, itemsOf } from '../items.js';
 import { type KeyComparison, SIDES, type Side } from '../native.js';
 import { Behind, buffersOf, eachPart, halvesOf, nullIfShort, type Part } from './batch-part.js';
@@ -24,7 +24,7 @@ const LEAST_PARTITIONS = 4;
 const LEAST_WRITE_BYTES = 1 << 14;
 /** The share of the free memory that a part of a side takes while its rows are cut: beside it lie the cut one, and the one before, which is written. */
 const PART_SHARE = 1 / 8;
-/** The share of it that the build side's partitions take that are joined at once. */
+/** The share of it that the build side's partitions take that are joined at once; as much of each side's next ones is read meanwhile. */
 const PAIR_SHARE = 1 / 16;
 /** The share of a part that a record batch of a partition takes at most: what is read at once. */
 const BATCH_SHARE = 1 / 16;
@@ -81,25 +81,48 @@ export class PartitionedJoin implements AsyncDisposable {
       for (const side of [by.buildSide, by.buildSide === 'left' ? 'right' : 'left'] as const) {
         await this.#sides[side].fill(sources[side], this.#partBytes);
       }
-      const build = this.#sides[by.buildSide];
       const free = new FreeMemory(core.native);
-      for (let begin = 0; begin < this.#partitions; ) {
-        let end = begin + 1;
-        while (end < this.#partitions && build.bytesOf(begin, end + 1) <= PAIR_SHARE * by.freeBytes) end++;
-        const isCrowded = SIDES.some((side) => this.#sides[side].isCrowded(begin, end));
-        const source = (side: Side) => this.#sides[side].source(begin, end, by.none[side]);
+      for (let next = this.#pairFrom(0); next; ) {
+        const pair = next;
         await free.bytes(); // results that nobody holds make room: a join that fails for want of it begins again
-        yield* by.join({ left: source('left'), right: source('right') }, isCrowded);
-        begin = end;
+        next = this.#pairFrom(pair.end);
+        yield* by.join(pair.sources, pair.isCrowded);
       }
     } finally {
       await this[Symbol.asyncDispose]();
     }
   }
 
+  /** The partitions of both sides that are joined together, from one on. null behind the last. They are on their way from now on. */
+  #pairFrom(begin: number): Pair | null {
+    if (begin === this.#partitions) return null;
+    const { buildSide, none, freeBytes } = this.by;
+    const most = PAIR_SHARE * freeBytes;
+    let end = begin + 1;
+    while (end < this.#partitions && this.#sides[buildSide].bytesOf(begin, end + 1) <= most) end++;
+    const source = (side: Side) => this.#sides[side].source(begin, end, none[side], most);
+    return {
+      end,
+      sources: { left: source('left'), right: source('right') },
+      isCrowded: SIDES.some((side) => this.#sides[side].isCrowded(begin, end)),
+    };
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     for (const side of SIDES) await this.#sides[side][Symbol.asyncDispose]();
   }
+}
+
+/** Partitions of both sides that are joined together: those before `end` that no pair before has. */
+interface Pair {
+  readonly end: number;
+  readonly sources: Record<Side, BatchSource>;
+  readonly isCrowded: boolean;
+}
+
+interface PlacedUnit {
+  readonly run: Run;
+  readonly unit: Unit;
 }
 
 /** A side's rows in a temporary file, by partitions. */
@@ -153,9 +176,9 @@ class PartitionedSide implements AsyncDisposable {
     return end - begin === 1 && this.bytesOf(begin, end) > CROWDED_SHARE * this.bytesOf(0, this.#partitions.length);
   }
 
-  /** The rows of partitions [begin, end), behind a table without rows. */
-  source(begin: number, end: number, none: arrow.Table): BatchSource {
-    return { tables: behind(none, this.#tables(begin, end)), memory: 'engine' };
+  /** The rows of partitions [begin, end), behind a table without rows. Some of them, up to so many bytes, are on their way from now on. */
+  source(begin: number, end: number, none: arrow.Table, aheadBytes: number): BatchSource {
+    return { tables: behind(none, this.#tables(begin, end, aheadBytes)), memory: 'engine' };
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -185,34 +208,63 @@ class PartitionedSide implements AsyncDisposable {
       return;
     }
     await this.#writes.start(async () => {
-      for (const [index, table] of tables.entries()) if (table) await this.#write(index, table);
+      await this.#write(tables);
       await core.free(buffersOf(tables.flatMap((table) => table?.batches ?? [])));
     });
   }
 
-  async #write(index: number, table: arrow.Table): Promise<void> {
-    const library = libraryOf(table as unknown as ForeignTable);
-    // Each record batch is read by itself, into memory that is freed with it.
-    this.#partitions[index] ??= new Run(this.#file!, library, table.schema, 0, 0, this.stats);
-    await this.#partitions[index].append(table);
+  /** Writes a table of each partition at once. */
+  async #write(tables: readonly (arrow.Table | null)[]): Promise<void> {
+    const file = this.#file!;
+    let end = file.size;
+    const parts = tables.flatMap((table, index) => {
+      if (!table) return [];
+      const library = libraryOf(table as unknown as ForeignTable);
+      // Each record batch is read by itself, into memory that is freed with it.
+      this.#partitions[index] ??= new Run(file, library, table.schema, 0, 0, this.stats);
+      const placed = this.#partitions[index].place(table, end);
+      end += bytesIn(placed);
+      return placed;
+    });
+    await file.append(parts);
   }
 
-  /** A table of each unit of partitions [begin, end). */
-  #tables(begin: number, end: number): Items<arrow.Table> {
+  /** A table of each unit of partitions [begin, end). The first of them, up to so many bytes, are read before they are asked for. */
+  #tables(begin: number, end: number, aheadBytes: number): Items<arrow.Table> {
     const units = this.#partitions.slice(begin, end).flatMap((run) => (run ? run.units.map((unit) => ({ run, unit })) : []));
+    let later = 0;
+    for (let bytes = 0; later < units.length; later++) {
+      bytes += units[later]!.unit.bytes;
+      if (bytes > aheadBytes) break;
+    }
+    const first = units.splice(0, later);
+    let ahead: Promise<arrow.Table[] | null> | null = this.#readNow(first);
+    ahead.catch(() => {}); // whoever asks for them is told
     const ready: arrow.Table[] = [];
     return itemsOf(async () => {
+      if (ahead) {
+        ready.push(...((await ahead) ?? (await this.#read(first))));
+        ahead = null;
+      }
       if (ready.length === 0) ready.push(...(await this.#read(units.splice(0, READS_AT_ONCE))));
       return ready.shift() ?? END;
     });
   }
 
-  async #read(units: readonly { run: Run; unit: Unit }[]): Promise<arrow.Table[]> {
-    const { native } = this.core;
-    const read = () => Promise.all(units.map(async ({ run, unit }) => run.tableOf((await run.read(native, [unit]))[0]!.batches)));
-    const tables = await read().catch(nullIfShort);
+  async #read(units: readonly PlacedUnit[]): Promise<arrow.Table[]> {
+    const tables = await this.#readNow(units);
     if (tables) return tables;
-    await collectGarbage(() => native.memory().usedBytes);
-    return read();
+    await collectGarbage(() => this.core.native.memory().usedBytes);
+    return this.#readWhole(units);
+  }
+
+  /** null where memory is short. */
+  #readNow(units: readonly PlacedUnit[]): Promise<arrow.Table[] | null> {
+    return this.#readWhole(units).catch(nullIfShort);
+  }
+
+  #readWhole(units: readonly PlacedUnit[]): Promise<arrow.Table[]> {
+    const { native } = this.core;
+    return Promise.all(units.map(async ({ run, unit }) => run.tableOf((await run.read(native, [unit]))[0]!.batches)));
   }
 }

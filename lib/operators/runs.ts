@@ -52,23 +52,28 @@ export class Run implements AsyncDisposable {
   }
 
   /** Writes the rows of a table behind those that are there. Throws ERR_SPILL. */
-  async append({ batches }: arrow.Table): Promise<void> {
+  append(table: arrow.Table): Promise<void> {
+    return this.file.append(this.place(table, this.file.size));
+  }
+
+  /** The bytes of a table's rows, which whoever has the file writes at `position`. */
+  place({ batches }: arrow.Table, position: number): Uint8Array[] {
     const parts: Uint8Array[] = [];
-    let end = this.file.size;
+    let end = position;
     for (let index = 0; index < batches.length; ) {
       const unit = new Writing(end, this.#outlines);
       do unit.add(batches[index++]!.data);
       while (index < batches.length && unit.bytes < this.unitBytes);
-      const { position, bytes, rows } = unit;
-      this.units.push({ position, bytes, rows, batches: unit.batches });
+      const { bytes, rows } = unit;
+      this.units.push({ position: end, bytes, rows, batches: unit.batches });
       this.largestUnit = Math.max(this.largestUnit, bytes);
       this.rows += rows;
       this.bytes += bytes;
       end += bytes;
       parts.push(...unit.parts);
     }
-    this.stats.spilledBytes += end - this.file.size;
-    await this.file.append(parts);
+    this.stats.spilledBytes += end - position;
+    return parts;
   }
 
   /** A table of record batches of the run. */

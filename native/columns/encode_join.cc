@@ -237,10 +237,15 @@ JoinSide encode_side(const Side& side, KeyForm form, const Column* payload, Engi
   tuples.layout = {sizeof(Target), row_bytes_for(out.rows)};
   const bool all = side.nulls() == 0 && side.all_in_range();
   const bool raw = form.kind == KeyForm::Kind::number && side.chunks.type().width == sizeof(Target) && !side.fixed.canonicalized;
-  if (all && raw && aliasable(side.chunks, sizeof(Target))) {
-    tuples.view.keys = side.chunks.chunks()[0].values;
+  if (all && raw) {
+    if (aliasable(side.chunks, sizeof(Target))) {
+      tuples.view.keys = side.chunks.chunks()[0].values;
+      tuples.borrowed_from = &side.column;
+    } else {
+      tuples.keys = in_one_piece(side.chunks, "join keys", engine, job);
+      tuples.view.keys = tuples.keys.data();
+    }
     tuples.view.size = out.rows;
-    tuples.borrowed_from = &side.column;
     out.scanned = side.scanned;
     if (side.scanned) tuples.varying_bits = side.fixed.varying_bits();
   } else {
@@ -259,11 +264,11 @@ JoinSide encode_side(const Side& side, KeyForm form, const Column* payload, Engi
   return out;
 }
 
-/// Integers that are all there, and are joined with integers of their own type, need not be read.
+/// Integers that are all there, and are joined with integers of their own type, serve as they are.
 bool serves_unread(const Side& side, const ColumnType& other, Engine& engine, const Job& job) {
   const ColumnType& own = side.chunks.type();
-  return is_integer_key(own) && own.order == other.order && own.width == other.width && own.width >= 4 &&
-         aliasable(side.chunks, own.width) && count_nulls(side.chunks, engine, job) == 0;
+  return are_integer_keys(own) && own.order == other.order && own.width == other.width &&
+         count_nulls(side.chunks, engine, job) == 0;
 }
 
 KeyForm scan_sides(Side& left, Side& right, Engine& engine, const Job& job) {

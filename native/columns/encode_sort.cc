@@ -12,6 +12,17 @@ constexpr uint64_t kWordsAtOnce = 4096;  // stay in the first-level cache from f
 
 }  // namespace
 
+HostBuffer in_one_piece(const ChunkIndex& chunks, const char* purpose, Engine& engine, const Job& job) {
+  const uint64_t width = chunks.type().width;
+  HostBuffer values = engine.memory->allocate(chunks.rows() * width, purpose);
+  for_row_blocks(engine, chunks.rows(), job, [&](uint64_t, uint64_t begin, uint64_t end) {
+    chunks.for_pieces(begin, end, [&](const ColumnChunk& chunk, uint64_t first, uint64_t count, uint64_t row) {
+      std::memcpy(values.as<char>() + row * width, static_cast<const char*>(chunk.values) + first * width, count * width);
+    });
+  });
+  return values;
+}
+
 bool carry_payload(EncodedTuples& tuples, const Column* payload, Engine& engine, const Job& job) {
   const uint64_t rows = tuples.view.size;
   if (payload && payload->type.kind == ColumnKind::fixed && (payload->type.width == 4 || payload->type.width == 8) &&
@@ -24,14 +35,8 @@ bool carry_payload(EncodedTuples& tuples, const Column* payload, Engine& engine,
         tuples.view.values = chunks.chunks()[0].values;
         return true;
       }
-      tuples.values = engine.memory->allocate(rows * width, "a payload column");
+      tuples.values = in_one_piece(chunks, "a payload column", engine, job);
       tuples.view.values = tuples.values.data();
-      for_row_blocks(engine, rows, job, [&](uint64_t, uint64_t begin, uint64_t end) {
-        chunks.for_pieces(begin, end, [&](const ColumnChunk& chunk, uint64_t first, uint64_t count, uint64_t row) {
-          std::memcpy(tuples.values.as<char>() + row * width, static_cast<const char*>(chunk.values) + first * width,
-                      count * width);
-        });
-      });
       return true;
     }
   }

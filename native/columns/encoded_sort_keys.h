@@ -15,6 +15,9 @@ inline bool aliasable(const ChunkIndex& chunks, unsigned width) {
   return chunks.single() && reinterpret_cast<uintptr_t>(chunks.chunks()[0].values) % width == 0;
 }
 
+/// The values of a column of fixed width, one behind the other.
+HostBuffer in_one_piece(const ChunkIndex& chunks, const char* purpose, Engine& engine, const Job& job);
+
 /// The columns of a sort as plain ones, with what they own.
 class PlainOrder {
  public:

@@ -1,10 +1,14 @@
 #include "columns/gather.h"
 
+#include <algorithm>
 #include <cstring>
+#include <span>
+#include <vector>
 
 #include "columns/gather_nested.h"
 #include "columns/gather_source.h"
 #include "core/error.h"
+#include "core/sharding.h"
 
 namespace warpjoin {
 namespace columns {
@@ -39,6 +43,47 @@ void gather_places(const Place* places, uint64_t count, uint32_t any_width, char
       std::memset(out, 0, bytes);
     }
   }
+}
+
+/// Chunks are worth a loop over all groups from so many rows on, on average.
+constexpr uint64_t kLeastChunkRows = 1024;
+
+bool by_groups(const GatherSource& source) {
+  return !source.rows().group_ends.empty() && !source.rows().may_be_missing && !source.may_give_nulls() &&
+         source.chunks().rows() >= kLeastChunkRows * source.chunks().chunks().size();
+}
+
+/// Rows of groups, block by block of the column: each group takes its rows of a block while that is in the cache.
+template <size_t width, class Row>
+void gather_groups(const GatherSource& source, char* out, Engine& engine, const Job& job) {
+  constexpr uint64_t kTasksAThread = 4;
+  const ChunkIndex& chunks = source.chunks();
+  const std::span<const uint64_t> ends = source.rows().group_ends;
+  const auto* const rows = static_cast<const Row*>(source.rows().rows);
+  const uint64_t blocks = block_count(chunks.rows()), tasks = std::min<uint64_t>(blocks, kTasksAThread * engine.pool.threads());
+  engine.pool.parallel_for(tasks, [&](uint64_t task) {
+    const uint64_t first = kBlockRows * share_begin(blocks, tasks, task);
+    const uint64_t last = std::min(chunks.rows(), kBlockRows * share_begin(blocks, tasks, task + 1));
+    std::vector<uint64_t> next;  // row of each group
+    for (const uint64_t end : ends) {
+      const uint64_t begin = next.empty() ? 0 : ends[next.size() - 1];
+      next.push_back(static_cast<uint64_t>(std::lower_bound(rows + begin, rows + end, first) - rows));
+    }
+    for (uint64_t begin = first; begin < last; begin += kBlockRows) {
+      job.check();
+      chunks.for_pieces(begin, std::min(last, begin + kBlockRows),
+                        [&](const ColumnChunk& chunk, uint64_t from, uint64_t count, uint64_t row) {
+                          const auto* const values = static_cast<const char*>(chunk.values) + from * width;
+                          for (size_t group = 0; group < ends.size(); ++group) {
+                            uint64_t at = next[group];
+                            for (; at < ends[group] && rows[at] < row + count; ++at) {
+                              std::memcpy(out + at * width, values + (rows[at] - row) * width, width);
+                            }
+                            next[group] = at;
+                          }
+                        });
+    }
+  });
 }
 
 /// Calls body.operator()<width>() for the widths that are worth a loop of their own, with 0 for the others.
@@ -79,6 +124,12 @@ void gather_fixed(const GatherSource& source, GatheredValidity& validity, OwnedC
     return;
   }
   with_width(width, [&]<size_t fixed_width>() {
+    if constexpr (fixed_width != 0) {
+      if (by_groups(source)) {
+        return source.rows().row_bytes == 4 ? gather_groups<fixed_width, uint32_t>(source, out, engine, job)
+                                            : gather_groups<fixed_width, uint64_t>(source, out, engine, job);
+      }
+    }
     for_row_blocks(engine, source.size(), job, [&](uint64_t, uint64_t begin, uint64_t end) {
       if (!plain) {
         for_batches(source, validity, begin, end, [&](uint64_t at, uint64_t count, const Place* places) {

@@ -9,7 +9,7 @@
 namespace warpjoin {
 
 /// Row numbers to gather: 4 or 8 bytes each. With may_be_missing the all-ones row number gives a null. Where they are rows of
-/// groups, no chunk of texts or of nested values has rows of two.
+/// groups, they ascend within each, and no chunk of texts or of nested values has rows of two.
 struct RowList {
   const void* rows = nullptr;
   uint8_t row_bytes = 4;

@@ -29,14 +29,16 @@ class GatherSource {
     return !may_give_nulls() && !first_rows_.may_be_missing && first_.single() ? first_.chunks().data() : nullptr;
   }
   const RowList& rows() const { return first_rows_; }
+  const ChunkIndex& chunks() const { return first_; }
   /// Which of the first column's chunks, of those that have rows, a place is in.
   size_t ordinal(const ColumnChunk* chunk) const { return static_cast<size_t>(chunk - first_.chunks().data()); }
-  /// The same columns with some of the rows.
+  /// The same columns with some of the rows, in no groups.
   GatherSource part(uint64_t begin, uint64_t size) const {
     GatherSource part = *this;
     for (RowList* rows : {&part.first_rows_, &part.second_rows_}) {
       rows->rows = static_cast<const char*>(rows->rows) + begin * rows->row_bytes;
       rows->size = size;
+      rows->group_ends = {};
     }
     return part;
   }

@@ -249,6 +249,10 @@ size_t HostMemory::take_surplus(void* data) noexcept {
   return bytes;
 }
 
+size_t HostMemory::most_with_kept(size_t used) const {
+  return std::max({peak_, peak_before_, peak_long_before_, used}) + kHugePage;
+}
+
 std::vector<HostMemory::Block> HostMemory::drop_kept(size_t until_bytes_free, size_t most_bytes) {
   std::vector<Block> dropped;
   dropped.reserve(kept_.size() + surpluses_.size() + 1);  // what is taken off the lists can't be lost
@@ -309,7 +313,8 @@ size_t HostMemory::peak_bytes() const {
 
 void HostMemory::reset_peak() {
   const std::lock_guard lock(mutex_);
-  recent_peak_ = std::max(peak_, recent_peak_ - recent_peak_ / kPeakFade);
+  if (calls_++ % kCallsKeptFor == 0) peak_long_before_ = std::exchange(peak_before_, 0);
+  peak_before_ = std::max(peak_before_, peak_);
   peak_ = used_;
 }
 

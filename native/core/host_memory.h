@@ -121,8 +121,8 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
     size_t used, bytes;  ///< bytes of the block that are in use, and those behind them
   };
   static constexpr size_t kMostKept = 64;
-  /// With each reset_peak(), a peak of calls before the last loses one part of so many.
-  static constexpr size_t kPeakFade = 32;
+  /// Blocks are kept for what so many calls needed, up to twice as many; a call begins with reset_peak().
+  static constexpr uint64_t kCallsKeptFor = 32;
   explicit HostMemory(size_t limit_bytes) : limit_(limit_bytes) { kept_.reserve(kMostKept); }
   friend class HostBuffer;
   friend class HostReservation;
@@ -135,15 +135,17 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   bool use_surplus(void* data, size_t capacity, size_t wanted) noexcept;
   /// Forgets the surplus of a block in use; tells its bytes.
   size_t take_surplus(void* data) noexcept;
-  /// What is in use and what is kept may take together while `used` bytes are in use: no more than was in use lately.
-  size_t most_with_kept(size_t used) const { return std::max({peak_, recent_peak_, used}); }
+  /// What is in use and what is kept may take together while `used` bytes are in use: no more than was in use lately, but for
+  /// small blocks that one call has and another hasn't.
+  size_t most_with_kept(size_t used) const;
   /// Takes blocks, and surpluses, off those kept until so many bytes are free of this many; the caller unmaps them.
   std::vector<Block> drop_kept(size_t until_bytes_free, size_t most_bytes);
 
   std::atomic<size_t> limit_;
   mutable std::mutex mutex_;
   size_t used_ = 0, kept_bytes_ = 0, peak_ = 0;
-  size_t recent_peak_ = 0;  // of the calls before the last reset_peak(), fading: blocks are kept for calls that need as much
+  uint64_t calls_ = 0;
+  size_t peak_before_ = 0, peak_long_before_ = 0;  // of the last calls, up to kCallsKeptFor, and of as many calls before these
   uint64_t fail_in_ = 0;
   bool closed_ = false;
   std::vector<Surplus> surpluses_;  // of blocks in use; count as kept

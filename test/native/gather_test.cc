@@ -83,6 +83,38 @@ TEST(Gather, EqualsANaiveGatherOverSeveralBlocks) {
   }
 }
 
+TEST(Gather, EqualsANaiveGatherOfRowsInGroups) {
+  std::mt19937_64 random(3);
+  Engine engine = make_engine(4);
+  const Job job;
+  for (const ColumnType& type :
+       {boolean_type(), signed_type(1), signed_type(2), signed_type(4), signed_type(8), opaque_type(16), opaque_type(5)}) {
+    for (const uint8_t row_bytes : {4, 8}) {
+      const Values values = draw_values(type, 150001, {.nulls = row_bytes == 8 && type.width == 2 ? 0.1 : 0.0}, random);
+      const TestColumn test("c", type, values, random);
+      // Some rows are in no group, and the groups have some blocks' rows or none at all.
+      std::vector<std::vector<uint64_t>> groups(1 + random() % 100);
+      for (uint64_t row = 0; row < values.size(); ++row) {
+        const uint64_t group = random() % (groups.size() + 1);
+        if (group < groups.size() && row < 2000 * group) groups[group].push_back(row);
+      }
+      std::vector<uint64_t> numbers, ends;
+      Values expected;
+      for (const std::vector<uint64_t>& group : groups) {
+        for (const uint64_t row : group) {
+          numbers.push_back(row);
+          expected.push_back(values[row]);
+        }
+        ends.push_back(numbers.size());
+      }
+      Rows picked(numbers, row_bytes, false);
+      picked.list.group_ends = ends;
+      const PoisonedMemory poisoned(engine, picked.list.size);
+      ASSERT_EQ(values_of(gather(test.column, picked.list, engine, job), type), expected) << type_name(type);
+    }
+  }
+}
+
 TEST(Gather, GivesNullsForRowsMissingFromAnEmptyColumn) {
   std::mt19937_64 random(3);
   Engine engine = make_engine();
