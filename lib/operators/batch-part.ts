@@ -37,8 +37,28 @@ export class Part {
     return this.batches.shift();
   }
 
+  /** Leaves the first rows here, which count no longer: the part that it gives has the others, and counts for all. null: there are none. */
+  splitAt(rows: number): Part | null {
+    const rest = rowsFrom(this.batches, rows);
+    if (rest.length === 0) return null;
+    const first = rowsUpTo(this.batches, rows);
+    const later = new Part();
+    later.#reservations.push(...this.#reservations.splice(0));
+    for (const batch of rest) later.add(batch, later.count(batch), null);
+    this.release();
+    for (const batch of first) this.add(batch, this.count(batch), null);
+    return later;
+  }
+
+  /** This part's rows, which do not count, and those of another one, which are to be counted as they are. */
+  before(other: Part): Part {
+    other.batches.unshift(...this.batches.splice(0));
+    return other;
+  }
+
   release(): void {
     this.#forget();
+    this.bytes = 0;
     for (const reservation of this.#reservations.splice(0)) reservation.release();
     this.batches.length = 0;
   }
@@ -171,6 +191,16 @@ export function halvesOf(batches: readonly arrow.RecordBatch[]): [arrow.RecordBa
   const [batch] = batches as [arrow.RecordBatch];
   const middle = batch.numRows >> 1;
   return [[batch.slice(0, middle)], [batch.slice(middle)]];
+}
+
+/** The rows of batches before one. */
+function rowsUpTo(batches: readonly arrow.RecordBatch[], row: number): arrow.RecordBatch[] {
+  let left = row;
+  return batches.flatMap((batch) => {
+    const first = batch.slice(0, Math.min(left, batch.numRows));
+    left -= first.numRows;
+    return first.numRows > 0 ? [first] : [];
+  });
 }
 
 /** The rows of batches from one on. */

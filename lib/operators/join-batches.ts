@@ -46,8 +46,11 @@ const PAIR_PART_SHARE = 1 / 16;
 const BUILD_SHARE = 1 / 4;
 /** The share of it that a part of the rows takes at most that are brought into the order of a side. */
 const ORDER_SHARE = 1 / 8;
-/** How long the first rows of the probe side are waited for, behind the first ones of all. */
+/** How long more rows of the probe side are waited for, behind the first ones of all, and how long for some of them. */
 const FIRST_MILLISECONDS = 20;
+const FIRST_PAUSE_MILLISECONDS = 4;
+/** Where none come for that long, so many of those that are there are joined: the table that they make is small enough for a cache. */
+const FIRST_ROWS = 1 << 16;
 /** How often partitions are cut into further ones. */
 const MOST_CUTS = 3;
 
@@ -98,6 +101,9 @@ function strategyOf({ how, buildSide, probeSide }: JoinBatchesSettings): Strateg
   if (givesBuild) return { part: how === 'semi' ? 'semi' : null, ofUnmatched: true, unmatched: how === 'anti' };
   return { part: how, ofUnmatched: false, unmatched: false };
 }
+
+/** Why a part of the probe side has no more rows. */
+type PartEnd = 'full' | 'late' | 'end';
 
 /** What a join of partitions, or of sides whose rows are then sorted, has of the one that makes it. */
 interface Outer {
@@ -248,11 +254,14 @@ class Joining implements AsyncDisposable {
     const free = new FreeMemory(this.core.native);
     // Where some rows are wanted, no more is read than they may need.
     const isBounded = Number.isFinite(this.settings.limit);
-    for (let more = true; more; ) {
+    for (let end: PartEnd = 'full'; end !== 'end'; ) {
       const most = this.outer ? PAIR_PART_SHARE * this.outer.freeBytes : PART_SHARE * (await free.bytes());
-      more = await this.#gather(source, isBounded && !this.outer ? Math.min(most, 2 * this.#partBytes) : most);
+      end = await this.#gather(source, isBounded && !this.outer ? Math.min(most, 2 * this.#partBytes) : most);
+      const later = end === 'late' && !this.#hasJoined && source.memory !== 'engine' ? this.#probe.splitAt(FIRST_ROWS) : null;
       this.#partBytes = this.#probe.bytes;
-      if (!(yield* this.#joined(source.memory))) return false;
+      const isJoined = yield* this.#joined(source.memory);
+      if (later) this.#probe = this.#probe.before(later);
+      if (!isJoined) return false;
     }
     if (this.#strategy.unmatched && this.#unmatched.length > 0) {
       yield this.#asOne(await boxed(() => this.#join(this.settings.how, this.#unmatched, [])));
@@ -262,18 +271,20 @@ class Joining implements AsyncDisposable {
 
   /**
    * Makes a part of what comes: so many bytes, or what has come when that took as long as joining the part before, so that rows are
-   * given soon and the build side is not gone through for few of them. False at the end.
+   * given soon and the build side is not gone through for few of them.
    */
-  async #gather({ arriving, memory }: ProbeSource, mostBytes: number): Promise<boolean> {
+  async #gather({ arriving, memory }: ProbeSource, mostBytes: number): Promise<PartEnd> {
     const end = this.outer ? Number.POSITIVE_INFINITY : performance.now() + this.#partMilliseconds;
     while (this.#probe.bytes < mostBytes) {
       const left = this.#probe.batches.length > 0 ? end - performance.now() : Number.POSITIVE_INFINITY;
-      const table = left > 0 ? await arriving.within(left) : null;
-      if (table === null) return true;
-      if (table === END) return false;
+      if (left <= 0) return 'full';
+      const isFirst = !this.#hasJoined && Number.isFinite(left);
+      const table = await arriving.within(isFirst ? Math.min(left, FIRST_PAUSE_MILLISECONDS) : left);
+      if (table === null) return 'late';
+      if (table === END) return 'end';
       this.#addAll(this.#probe, table, memory);
     }
-    return true;
+    return 'full';
   }
 
   /** Throws ERR_MEMORY_LIMIT where the sides of a join that has no room can't go through temporary files. */

@@ -1,4 +1,5 @@
 /** joinBatches(): the build side in memory, the probe side as it comes. */
+import { setTimeout } from 'node:timers/promises';
 import * as arrow from 'apache-arrow';
 import { describe, expect, test } from 'vitest';
 import type { WarpjoinError } from '../../lib/errors.js';
@@ -70,6 +71,30 @@ describe('one side without rows', () => {
       }
     }
   });
+});
+
+test.each(['inner', 'left', 'full'] as const)('%s: some rows of a batch come first where others are late', async (how) => {
+  await using engine = await testEngine(SOME, { memoryLimit: '256MiB' });
+  const length = 200_000;
+  const many = new arrow.Table({ k: arrow.vectorFromArray(Int32Array.from({ length }, (_, row) => row % 1000)) });
+  const few = new arrow.Table({ k: arrow.vectorFromArray(Int32Array.from({ length: 900 }, (_, row) => row + 200)) });
+  async function* slow(): AsyncGenerator<arrow.Table> {
+    for (const part of cut(many, length / 2)) {
+      yield part;
+      await setTimeout(50);
+    }
+  }
+  const sizes: number[] = [];
+  const counts = new Int32Array(1100);
+  for await (const batch of engine.joinBatches(slow(), [few], { on: 'k', how, buildSide: 'right', coalesce: true })) {
+    if (batch.numRows > 0) sizes.push(batch.numRows);
+    for (const key of batch.getChildAt(0)!.toArray() as Int32Array) counts[key]!++;
+  }
+  const first = how === 'inner' ? 0.8 * 65_500 : 65_500;
+  expect(sizes[0]).toBeGreaterThan(first - 1000);
+  expect(sizes[0]).toBeLessThan(first + 1000);
+  const expected = (key: number) => (key < 1000 ? (key >= 200 || how !== 'inner' ? length / 1000 : 0) : how === 'full' ? 1 : 0);
+  expect([...counts]).toEqual(Array.from({ length: 1100 }, (_, key) => expected(key)));
 });
 
 test('gives some of the rows, and asks for no more than those need', async () => {
