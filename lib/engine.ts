@@ -217,7 +217,7 @@ export class Engine implements AsyncDisposable {
    * reads the file as memory. The file has no name, counts towards `maxTempDirectorySize`, and is gone once the table is garbage
    * collected, or the process ends. The rows are made by joinBatches(), whose `stats` the table has, and asynchronous batches are joined
    * as they come; of tables, the one with fewer rows is the build side where `buildSide` and `maintainOrder` name none. Rejects with
-   * ERR_SPILL where the file can't be written, and with ERR_NOT_SUPPORTED for `validate`, `sortAlgorithm`, `onProgress` and `trace`.
+   * ERR_SPILL where the file can't be written, and with ERR_NOT_SUPPORTED for `validate`, `sortAlgorithm` and `onProgress`.
    */
   join<
     L extends TableInput,
@@ -317,7 +317,7 @@ export class Engine implements AsyncDisposable {
    * With `resident: true` the result stays on the GPUs, to go into further calls: a LoadedTable with `stats`.
    *
    * With `result: 'mapped'` the result lies in a temporary file, as that of join() does: asynchronous batches are sorted as they come, by
-   * sortBatches(), in bounded memory. Rejects with ERR_SPILL, and with ERR_NOT_SUPPORTED for `onProgress` and `trace`.
+   * sortBatches(), in bounded memory. Rejects with ERR_SPILL, and with ERR_NOT_SUPPORTED for `onProgress`.
    */
   sort<
     T extends TableInput,

@@ -209,7 +209,19 @@ export const sortSchema = {
 /** Of results that come in record batches. */
 const batchRows = count(1 << 16, 1, 'Rows of a record batch of the result, at most.');
 export const joinBatchesSchema = {
-  ...pick(joinSchema, ['on', 'leftOn', 'rightOn', 'how', 'suffix', 'coalesce', 'select', 'nullsEqual', 'algorithm', 'signal']),
+  ...pick(joinSchema, [
+    'on',
+    'leftOn',
+    'rightOn',
+    'how',
+    'suffix',
+    'coalesce',
+    'select',
+    'nullsEqual',
+    'algorithm',
+    'signal',
+    'trace',
+  ]),
   limit: count(Number.POSITIVE_INFINITY, 0, 'Rows of the result, at most: reading ends once they are there.'),
   offset: count(0, 0, 'Rows of the join to leave out before the first one of the result.'),
   maxOutputRows: count(
@@ -232,7 +244,7 @@ export const joinBatchesSchema = {
 };
 
 export const sortBatchesSchema = {
-  ...pick(sortSchema, ['by', 'select', 'algorithm', 'limit', 'offset', 'signal']),
+  ...pick(sortSchema, ['by', 'select', 'algorithm', 'limit', 'offset', 'signal', 'trace']),
   batchRows,
 };
 export const sortPairsSchema = {
@@ -388,12 +400,13 @@ export interface JoinBatchesSettings
   maintainOrder: 'none' | Side;
   batchRows: number;
   signal: Signal | undefined;
+  trace: string | undefined;
 }
 
 /** Checks what the schema of joinBatches() can't. */
 export function joinBatchesSettings(options: unknown): JoinBatchesSettings {
   const given = parse(joinBatchesSchema, 'joinBatches', options);
-  const { buildSide, maintainOrder, batchRows, limit, offset, maxOutputRows, signal, ...rest } = given;
+  const { buildSide, maintainOrder, batchRows, limit, offset, maxOutputRows, signal, trace, ...rest } = given;
   const { how, suffix, coalesce, select, algorithm, keys } = joinSettings(joinSchema, 'joinBatches', rest);
   const probeSide = buildSide === 'left' ? 'right' : 'left';
   if (maintainOrder === buildSide) {
@@ -401,7 +414,7 @@ export function joinBatchesSettings(options: unknown): JoinBatchesSettings {
   }
   return {
     ...{ how, suffix, coalesce, select, algorithm, limit, offset, maxOutputRows },
-    ...{ buildSide, probeSide, maintainOrder, batchRows, signal },
+    ...{ buildSide, probeSide, maintainOrder, batchRows, signal, trace },
     keys: keys && { left: keys.map(({ left }) => left), right: keys.map(({ right }) => right) },
     nullsEqual: (keys ?? []).map(({ nullsEqual }) => nullsEqual),
   };

@@ -1,6 +1,7 @@
 /** What ran when in a call, as a file of Chrome trace events: Perfetto and chrome://tracing open it. */
 import { type FileHandle, open } from 'node:fs/promises';
 import { WarpjoinError } from './errors.js';
+import { type Items, itemsLater, itemsOf, nextOf, type OrEnd } from './items.js';
 import type { DeviceDescription, EventRecord } from './native.js';
 
 /** A step of a call; times in milliseconds since the call began. */
@@ -12,14 +13,16 @@ export interface TracedStep {
 
 /** What is known of a call that has ended. */
 export interface Traced {
+  /** When the call began, as performance.now() says it. */
+  began: number;
   steps: readonly TracedStep[];
   /** Times as those of the steps. */
   events: readonly EventRecord[];
   devices: readonly DeviceDescription[];
 }
 
-/** Told what each attempt at a call did, of which the last one counts; null: nobody asked for a trace. */
-export type Keep = ((traced: Traced) => void) | null;
+/** Told what a call did, or an attempt at one. */
+export type Keep = (traced: Traced) => void;
 
 /** One event or name of the format: times in microseconds. */
 interface ChromeEvent {
@@ -33,6 +36,8 @@ interface ChromeEvent {
 }
 
 const HOST = 0;
+/** Calls at the same time have tracks of their own: so many numbers lie between those of one call and of the next. */
+const TRACKS_OF_CALL = 100_000;
 /** Streams of a direction have the numbers of the threads that fill them; that of direct copies comes before them. */
 const TRACKS: Record<Exclude<EventRecord['track'], 'thread'>, { name: string; first: number }> = {
   toDevice: { name: 'to device', first: 1 },
@@ -41,8 +46,8 @@ const TRACKS: Record<Exclude<EventRecord['track'], 'thread'>, { name: string; fi
 };
 
 /** The place of an event: a process for the host and one for each device, in them a track for each thread or stream. */
-function trackOf({ track, device, number }: EventRecord): { pid: number; tid: number; name: string } {
-  if (track === 'thread') return { pid: HOST, tid: 1 + number!, name: `thread ${number}` };
+function trackOf({ track, device, number }: EventRecord, call: number): { pid: number; tid: number; name: string } {
+  if (track === 'thread') return { pid: HOST, tid: call * TRACKS_OF_CALL + 1 + number!, name: ofCall(`thread ${number}`, call) };
   const { name, first } = TRACKS[track];
   const stream = number === null ? 'direct' : `stream ${number}`;
   return { pid: 1 + device, tid: first + (number === null ? 0 : 1 + number), name: `${name}, ${stream}` };
@@ -57,21 +62,57 @@ const label = (of: 'process_name' | 'thread_name', pid: number, tid: number, nam
   ...{ name: of, ph: 'M', pid, tid, args: { name } },
 });
 
-/** The call's steps, and what ran on each thread, and on each stream of each device and direction. */
-export function chromeEvents({ steps, events, devices }: Traced): ChromeEvent[] {
-  const made = [label('process_name', HOST, 0, 'host'), label('thread_name', HOST, 0, 'steps')];
-  for (const { ordinal, name } of devices) made.push(label('process_name', 1 + ordinal, 0, `${ordinal} ${name}`));
-  for (const { name, begin, end } of steps) made.push(span(name, HOST, 0, begin, end, {}));
-  /** When the last event of each track ended. */
-  const ends = new Map<string, number>();
-  for (const event of [...events].sort((a, b) => a.end - b.end)) {
-    const { pid, tid, name } = trackOf(event);
+const ofCall = (name: string, call: number): string => (call === 0 ? name : `${name}, call ${call + 1}`);
+
+/** When a call's last step or event ended. */
+const endOf = ({ began, steps, events }: Traced): number =>
+  [...steps, ...events].reduce((last, { end }) => Math.max(last, began + end), began);
+
+/** The calls, each with a number that no other one has at the same time. */
+function numbered(calls: readonly Traced[]): { call: Traced; number: number }[] {
+  /** When the last call of each number ended. */
+  const ends: number[] = [];
+  return [...calls]
+    .sort((a, b) => a.began - b.began)
+    .map((call) => {
+      const free = ends.findIndex((end) => end <= call.began);
+      const number = free < 0 ? ends.length : free;
+      ends[number] = endOf(call);
+      return { call, number };
+    });
+}
+
+/** The calls' steps, and what ran on each thread, and on each stream of each device and direction. */
+export function chromeEvents(calls: readonly Traced[]): ChromeEvent[] {
+  const made = [label('process_name', HOST, 0, 'host')];
+  const labelled = new Set<string>();
+  const labelTrack = (pid: number, tid: number, name: string): void => {
     const track = `${pid} ${tid}`;
-    if (!ends.has(track)) made.push(label('thread_name', pid, tid, name));
-    // A stream does one thing at a time. Phases of a thread hold its copies.
-    const before = event.track === 'thread' ? 0 : (ends.get(track) ?? 0);
-    made.push(span(event.name, pid, tid, Math.max(event.begin, before), event.end, { bytes: event.bytes }));
-    ends.set(track, event.end);
+    if (!labelled.has(track)) made.push(label('thread_name', pid, tid, name));
+    labelled.add(track);
+  };
+  labelTrack(HOST, 0, 'steps');
+  const devices = new Map(calls.flatMap((call) => call.devices.map(({ ordinal, name }) => [ordinal, name] as const)));
+  for (const [ordinal, name] of devices) made.push(label('process_name', 1 + ordinal, 0, `${ordinal} ${name}`));
+  const all = numbered(calls);
+  const first = all[0]?.call.began ?? 0;
+  for (const { call, number } of all) {
+    const later = call.began - first;
+    const tid = number * TRACKS_OF_CALL;
+    labelTrack(HOST, tid, ofCall('steps', number));
+    for (const { name, begin, end } of call.steps) made.push(span(name, HOST, tid, later + begin, later + end, {}));
+    /** When the last event of each track ended. */
+    const ends = new Map<string, number>();
+    for (const event of [...call.events].sort((a, b) => a.end - b.end)) {
+      const { pid, tid, name } = trackOf(event, number);
+      const track = `${pid} ${tid}`;
+      labelTrack(pid, tid, name);
+      // A stream does one thing at a time. Phases of a thread hold its copies.
+      const before = event.track === 'thread' ? 0 : (ends.get(track) ?? 0);
+      const begin = Math.max(event.begin, before);
+      made.push(span(event.name, pid, tid, later + begin, later + event.end, { bytes: event.bytes }));
+      ends.set(track, event.end);
+    }
   }
   return made;
 }
@@ -79,35 +120,102 @@ export function chromeEvents({ steps, events, devices }: Traced): ChromeEvent[] 
 const failed = (path: string, error: unknown): WarpjoinError =>
   new WarpjoinError('ERR_OPTION', `The trace can't be written to ${path}: ${(error as Error).message}`, { cause: error });
 
+/** A file for what calls do. */
+export class TraceFile implements AsyncDisposable {
+  #calls: Traced[] = [];
+  #isWritten = false;
+
+  private constructor(
+    private readonly path: string,
+    private readonly file: FileHandle,
+  ) {}
+
+  /** Throws ERR_OPTION where the file can't be made. */
+  static async open(path: string): Promise<TraceFile> {
+    return new TraceFile(
+      path,
+      await open(path, 'w').catch((error) => {
+        throw failed(path, error);
+      }),
+    );
+  }
+
+  readonly add: Keep = (traced) => {
+    this.#calls.push(traced);
+  };
+
+  /** Of attempts at a call the last one counts. */
+  readonly replace: Keep = (traced) => {
+    this.#calls = [traced];
+  };
+
+  /** Writes what was kept, the first time. Throws ERR_OPTION. */
+  async write(): Promise<void> {
+    if (this.#isWritten) return;
+    this.#isWritten = true;
+    const calls = this.#calls;
+    this.#calls = [];
+    try {
+      await this.file.writeFile(JSON.stringify({ displayTimeUnit: 'ms', traceEvents: chromeEvents(calls) }));
+    } catch (error) {
+      throw failed(this.path, error);
+    } finally {
+      await this.file.close();
+    }
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.write();
+  }
+}
+
 /**
- * Runs `call`, which tells `keep` what it did, and writes that to the file, also where the call fails. Throws ERR_OPTION where the file
- * can't be made, before the call begins. Without a path it only runs the call.
+ * Runs `call`, which tells what each attempt at it did, and writes that to the file, also where the call fails. Throws ERR_OPTION where
+ * the file can't be made, before the call begins. Without a path it only runs the call: nobody is told.
  */
-export async function tracing<T>(path: string | undefined, call: (keep: Keep) => Promise<T>): Promise<T> {
+export async function tracing<T>(path: string | undefined, call: (keep: Keep | null) => Promise<T>): Promise<T> {
   if (path === undefined) return call(null);
-  const file = await open(path, 'w').catch((error) => {
-    throw failed(path, error);
-  });
-  let traced: Traced = { steps: [], events: [], devices: [] };
+  const file = await TraceFile.open(path);
   let result: T;
   try {
-    result = await call((made) => {
-      traced = made;
-    });
+    result = await call(file.replace);
   } catch (error) {
-    await write(file, traced).catch(() => {}); // the call's own error says more
+    await file.write().catch(() => {}); // the call's own error says more
     throw error;
   }
-  await write(file, traced).catch((error) => {
-    throw failed(path, error);
-  });
+  await file.write();
   return result;
 }
 
-async function write(file: FileHandle, traced: Traced): Promise<void> {
-  try {
-    await file.writeFile(JSON.stringify({ displayTimeUnit: 'ms', traceEvents: chromeEvents(traced) }));
-  } finally {
-    await file.close();
-  }
+/** Items of `make`, which tells what calls on their way did: that is written to the file at their end, however they end. */
+export function tracedItems<T>(
+  path: string | undefined,
+  hold: (file: TraceFile) => TraceFile,
+  make: (keep: Keep | null) => Items<T> | Promise<Items<T>>,
+): Items<T> {
+  if (path === undefined) return itemsLater(() => make(null));
+  let file: TraceFile | undefined;
+  let items: Items<T> | undefined;
+  let hasFailed = false;
+  const next = async (): Promise<OrEnd<T>> => {
+    file ??= hold(await TraceFile.open(path));
+    items ??= await make(file.add);
+    return nextOf(items);
+  };
+  return itemsOf(
+    () =>
+      next().catch((error) => {
+        hasFailed = true;
+        throw error;
+      }),
+    async () => {
+      try {
+        await items?.return();
+      } finally {
+        await file?.write().catch((error) => {
+          if (!hasFailed) throw error; // the items' own error says more
+        });
+      }
+    },
+  );
 }

@@ -160,7 +160,7 @@ async function deliverWhole(
 
 /** About the bytes of each input, if the operation takes them as they come: null where they have room, and where nobody knows. */
 async function bytesThatCome({ context: { options }, operation, inputs }: Delivery): Promise<number[] | null> {
-  if (!operation.comes || options.has('trace')) return null;
+  if (!operation.comes) return null;
   const bytes: number[] = [];
   for (const input of inputs) {
     const estimated = await input.estimatedBytes();
@@ -181,7 +181,10 @@ async function deliverComing(
   const { options, progress, signal } = context;
   const start = performance.now();
   const sources: Coming[] = await opened(operation, engine, inputs, checked, (input, what) => input.coming(what));
-  const { batches, count, stats, fraction } = operation.comes!(engine, sources, bytes, target.shownRows, signal);
+  const { batches, count, stats, fraction } = operation.comes!(engine, sources, bytes, target.shownRows, {
+    signal,
+    ...given({ trace: options.text('trace') }),
+  });
   const named = mapped(itemsIn(batches), (batch) => renamed(new Table([batch]), options).batches[0]!);
   const names = inputs.map(({ name }) => name).join(' and ');
   let shown = 0;

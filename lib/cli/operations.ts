@@ -54,7 +54,7 @@ export interface Operation {
     inputs: readonly Coming[],
     bytes: readonly number[],
     shownRows: number,
-    signal: AbortSignal,
+    running: Omit<Running, 'onProgress'>,
   ): MadeOverTime;
   explain(engine: Engine, tables: readonly Table[], more: { analyze: boolean; signal: AbortSignal }): Promise<string>;
 }
@@ -129,7 +129,7 @@ export function joinOperation(options: Options): Operation {
       return { table: result, count: { rows: await engine.joinCount(left!, right!, counted) }, stats: result.stats };
     },
     ...(!matching.validate && {
-      comes(engine, [left, right], [leftBytes, rightBytes], shownRows, signal) {
+      comes(engine, [left, right], [leftBytes, rightBytes], shownRows, running) {
         const isLeftSmaller = order === 'none' ? leftBytes! < rightBytes! : order === 'right';
         const { algorithm, offset, maxOutputRows, limit = Number.POSITIVE_INFINITY } = matching;
         // One more than is shown, to know whether there are more.
@@ -139,7 +139,7 @@ export function joinOperation(options: Options): Operation {
           ...given({ select, algorithm, maintainOrder: order, offset, maxOutputRows }),
           ...(Number.isFinite(most) && { limit: most }),
           buildSide: isLeftSmaller ? 'left' : 'right',
-          signal,
+          ...running,
         } as never);
         const { stats } = batches;
         const count = () => ({ rows: Math.min(stats.outputRows, shownRows), more: stats.outputRows > shownRows });
@@ -176,9 +176,9 @@ export function sortOperation(options: Options): Operation {
       const rows = Math.min(limit ?? Number.POSITIVE_INFINITY, Math.max(0, table!.numRows - (offset ?? 0)));
       return { table: result, count: { rows }, stats: result.stats };
     },
-    comes(engine, [input], _, shownRows, signal) {
+    comes(engine, [input], _, shownRows, running) {
       const most = Math.min(limit ?? Number.POSITIVE_INFINITY, shownRows);
-      const some = { ...all, ...(Number.isFinite(most) && { limit: most }), signal };
+      const some = { ...all, ...(Number.isFinite(most) && { limit: most }), ...running };
       const batches: BatchStream = engine.sortBatches(input!.tables, some as never);
       const { stats } = batches;
       const count = () => ({

@@ -3,7 +3,9 @@ import type * as arrow from 'apache-arrow';
 import type { Signal } from '../abort.js';
 import { WarpjoinError } from '../errors.js';
 import type { TemporaryPlace } from '../io/temporary.js';
-import { END, type Items, itemsLater, itemsOf, nextOf } from '../items.js';
+import { END, type Items, itemsOf, nextOf } from '../items.js';
+import type { Running } from '../options.js';
+import { tracedItems } from '../trace.js';
 import type { EngineCore } from './call.js';
 
 /** What calls with batches need of an engine beside what others do. */
@@ -27,8 +29,9 @@ export interface BatchStats {
 
 export const noStats = (): BatchStats => ({ inputRows: 0, outputRows: 0, runs: 0, spilledBytes: 0, readBytes: 0 });
 
-/** Makes the record batches, and names what it holds outside of JavaScript's memory. */
+/** Makes the record batches with an engine, and names what it holds outside of JavaScript's memory. */
 type Make = (
+  core: BatchesCore,
   stats: BatchStats,
   hold: <S extends AsyncDisposable>(scratch: S) => S,
 ) => Items<arrow.RecordBatch> | Promise<Items<arrow.RecordBatch>>;
@@ -53,7 +56,8 @@ export class BatchStream<Columns extends arrow.TypeMap = any>
 
   /** @internal Calls make them. */
   constructor(
-    private readonly signal: Signal | undefined,
+    private readonly core: BatchesCore | Promise<BatchesCore>,
+    private readonly running: Pick<Running, 'signal' | 'trace'>,
     private readonly make: Make,
   ) {}
 
@@ -70,10 +74,12 @@ export class BatchStream<Columns extends arrow.TypeMap = any>
       held.push(scratch);
       return scratch;
     };
-    this.#reading = new Reading(
-      itemsLater(() => this.make(this.stats, hold)),
-      this.signal,
-    );
+    const { signal, trace } = this.running;
+    const batches = tracedItems(trace, hold, async (keep) => {
+      const core = await this.core;
+      return this.make(keep ? { ...core, keep } : core, this.stats, hold);
+    });
+    this.#reading = new Reading(batches, signal);
     unheld.register(this.#reading, held);
     return this.#reading as AsyncIterator<arrow.RecordBatch<Columns>, undefined>;
   }

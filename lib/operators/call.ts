@@ -33,6 +33,8 @@ export interface EngineCore {
   readonly givesArrays: boolean;
   /** Bytes of a buffer of a result at most, but for one value that is longer. Unset: 1 GiB. */
   readonly maxBufferBytes?: number;
+  /** Told what each call did that is part of a larger one. Unset: nobody wants to know. */
+  readonly keep?: Keep;
   /** Runs `task` in its turn; rejects at once if `signal` aborts while it waits. */
   enqueue<T>(when: When, signal: Signal | undefined, task: (turn: Turn) => Promise<T>): Promise<T>;
   /** Runs `task` when all calls before it have ended, of an engine that was disposed, too. */
@@ -136,14 +138,14 @@ export class Call {
   #planMilliseconds = 0;
   #callbackError: { error: unknown } | undefined;
 
-  constructor(core: EngineCore, turn: Turn, running: Running, shortage: Shortage | null) {
+  constructor(core: EngineCore, turn: Turn, running: Running, shortage: Shortage | null, isTraced: boolean) {
     this.core = core;
     this.#turn = turn;
     this.#running = running;
     this.#shortage = shortage;
     if (!turn.isShared) turn.native.resetPeaks();
     const maxBufferBytes = core.givesArrays ? MAX_ARRAY_BYTES : core.maxBufferBytes;
-    this.job = turn.native.createJob(maxBufferBytes, running.trace !== undefined);
+    this.job = turn.native.createJob(maxBufferBytes, isTraced);
     this.#jobBegan = this.#sinceStart();
   }
 
@@ -155,7 +157,7 @@ export class Call {
   traced(): Traced {
     const at = (milliseconds: number): number => milliseconds + this.#jobBegan;
     const events = this.job.events().map((event) => ({ ...event, begin: at(event.begin), end: at(event.end) }));
-    return { steps: this.#steps, events, devices: this.native.devices() };
+    return { began: this.#started, steps: this.#steps, events, devices: this.native.devices() };
   }
 
   get deviceReason(): string {
@@ -374,7 +376,14 @@ export class Call {
 export function placed(core: EngineCore, work: Work | null): EngineCore {
   if (!core.onProcessor || !work) return core;
   const why = whyProcessor(work, core.native.devices());
-  return why === null ? core : core.onProcessor(why);
+  return why === null ? core : onProcessor(core, why);
+}
+
+/** The processor of an engine that may choose it, for this reason; the engine itself where it may not. What is asked of results stays. */
+export function onProcessor(core: EngineCore, reason: string): EngineCore {
+  const { givesArrays, maxBufferBytes, keep } = core;
+  const asked = { givesArrays, ...(maxBufferBytes !== undefined && { maxBufferBytes }), ...(keep && { keep }) };
+  return core.onProcessor ? { ...core.onProcessor(reason), ...asked } : core;
 }
 
 /**
@@ -386,7 +395,8 @@ export function placed(core: EngineCore, work: Work | null): EngineCore {
 export async function runCall<T>(core: EngineCore, running: Running, body: (call: Call) => Promise<T>): Promise<T> {
   const { signal, trace } = running;
   signal?.throwIfAborted();
-  return tracing(trace, async (keep) => {
+  return tracing(trace, async (own) => {
+    const keep = own ?? core.keep ?? null;
     const inTurn = (turn: Turn) => reclaiming(turn, signal, () => withLessDeviceMemory(core, turn, running, body, keep));
     const made = await core.enqueue('beside others', signal, async (turn) => {
       try {
@@ -437,7 +447,7 @@ async function withLessDeviceMemory<T>(
   turn: Turn,
   running: Running,
   body: (call: Call) => Promise<T>,
-  keep: Keep,
+  keep: Keep | null,
 ): Promise<T> {
   let shortage: Shortage | null = null;
   for (let replans = 0; ; replans++) {
@@ -460,10 +470,10 @@ async function attempt<T>(
   running: Running,
   body: (call: Call) => Promise<T>,
   shortage: Shortage | null,
-  keep: Keep,
+  keep: Keep | null,
 ): Promise<T> {
   const { signal, onProgress } = running;
-  const call = new Call(core, turn, running, shortage);
+  const call = new Call(core, turn, running, shortage, keep !== null);
   let succeeded = false;
   const abort = (): void => call.job.cancel();
   const timer = onProgress ? setInterval(() => call.reportProgress(false), PROGRESS_INTERVAL_MS).unref() : undefined;

@@ -7,7 +7,7 @@ import { libraryOf } from '../columns/library.js';
 import { buildTable, checkTableRows } from '../columns/result.js';
 import type { KeyComparison, NativeResultColumn, Side } from '../native.js';
 import type { Running } from '../options.js';
-import { type EngineCore, runCall } from './call.js';
+import { type EngineCore, onProcessor, runCall } from './call.js';
 import { readInput } from './load.js';
 
 /** What rows of a side of a join are grouped by. */
@@ -35,8 +35,7 @@ export async function groupRows(
     const table = readInput(core, input, 'input');
     const columns = keys.map((name) => findColumn(table, name, 'on'));
     const layout = sortLayout(table, undefined);
-    const onHost = core.onProcessor?.("device 'auto': rows are grouped on the processor") ?? core;
-    return runCall(onHost, running, async (call) => {
+    return runCall(onProcessor(core, "device 'auto': rows are grouped on the processor"), running, async (call) => {
       const { native, job } = call;
       const all = [...table.columns.keys()];
       const relation = await call.relation('check buffers', table, all);

@@ -63,10 +63,10 @@ export function joinBatches(
   options: unknown,
 ): BatchStream {
   const settings = joinBatchesSettings(options);
-  const { signal, batchRows, limit, offset, maxOutputRows } = settings;
+  const { signal, trace, batchRows, limit, offset, maxOutputRows } = settings;
   const sources = { left: batchSource(left, 'left', signal), right: batchSource(right, 'right', signal) };
-  return new BatchStream(signal, async (stats, hold) => {
-    const joining = hold(new Joining(await core, settings, stats));
+  return new BatchStream(core, { signal, trace }, (core, stats, hold) => {
+    const joining = hold(new Joining(core, settings, stats));
     const rows = joining.rows({ left: counted(sources.left, stats), right: counted(sources.right, stats) });
     return cut(rowsOf(atMost(unboxed(rows), maxOutputRows), offset, offset + limit), batchRows, stats);
   });

@@ -33,7 +33,7 @@ export function isMapped(options: unknown): boolean {
 
 export async function joinMapped(core: BatchesCore, left: unknown, right: unknown, options: unknown): Promise<MappedTable> {
   const settings = joinSettings(joinSchema, 'join', options);
-  const { keys, how, coalesce, suffix, select, algorithm, limit, offset, maxOutputRows, order, signal } = settings;
+  const { keys, how, coalesce, suffix, select, algorithm, limit, offset, maxOutputRows, order, signal, trace } = settings;
   checkMapped('join', settings);
   if (settings.validate !== 'm:m') throw notYet('validate', 'join');
   if (settings.sortAlgorithm !== 'auto') throw notYet('sortAlgorithm', 'join');
@@ -46,7 +46,7 @@ export async function joinMapped(core: BatchesCore, left: unknown, right: unknow
   return mapped(core, (core, batchRows) =>
     joinBatches(core, left, right, {
       ...on,
-      ...{ how, suffix, select, algorithm, signal, offset, batchRows },
+      ...{ how, suffix, select, algorithm, signal, trace, offset, batchRows },
       ...(Number.isFinite(limit) && { limit }),
       ...(Number.isFinite(maxOutputRows) && { maxOutputRows }),
       buildSide: buildSideOf(settings, left, right),
@@ -58,16 +58,15 @@ export async function joinMapped(core: BatchesCore, left: unknown, right: unknow
 export async function sortMapped(core: BatchesCore, table: unknown, options: unknown): Promise<MappedTable> {
   const settings = sortSettings(sortSchema, 'sort', options);
   checkMapped('sort', settings);
-  const { by, select, algorithm, limit, offset, signal } = settings;
-  const some = { by, select, algorithm, offset, signal, ...(Number.isFinite(limit) && { limit }) };
+  const { by, select, algorithm, limit, offset, signal, trace } = settings;
+  const some = { by, select, algorithm, offset, signal, trace, ...(Number.isFinite(limit) && { limit }) };
   return mapped(core, (core, batchRows) => sortBatches(core, table, { ...some, batchRows }));
 }
 
 /** Rejects options that go with no mapped result, or not yet. */
-function checkMapped(call: string, { resident, onProgress, trace }: Running & { resident: boolean }): void {
+function checkMapped(call: string, { resident, onProgress }: Running & { resident: boolean }): void {
   if (resident) throw expected('no resident', `${call} with result "mapped"`, resident, ' A result lies in one place.');
   if (onProgress) throw notYet('onProgress', call);
-  if (trace) throw notYet('trace', call);
 }
 
 const notYet = (option: string, call: string): WarpjoinError =>

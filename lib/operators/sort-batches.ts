@@ -29,8 +29,8 @@ const LEAST_BUFFER_BYTES = 1 << 10;
 export function sortBatches(core: BatchesCore | Promise<BatchesCore>, input: unknown, options: unknown): BatchStream {
   const settings = sortSettings(sortBatchesSchema, 'sortBatches', options);
   const source = batchSource(input, 'input', settings.signal);
-  return new BatchStream(settings.signal, async (stats, hold) => {
-    const sorting = hold(new Sorting(await core, settings, stats));
+  return new BatchStream(core, settings, (core, stats, hold) => {
+    const sorting = hold(new Sorting(core, settings, stats));
     return cut(unboxed(sorting.rows(counted(source, stats))), settings.batchRows, stats);
   });
 }

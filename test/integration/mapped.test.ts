@@ -215,7 +215,7 @@ describe('bad input', () => {
     [{ by: 'k', result: 'mapped', resident: true }, 'ERR_OPTION', /no resident/],
     [{ by: 'no', result: 'mapped' }, 'ERR_COLUMN_NOT_FOUND', /"no"/],
     [{ by: 'k', result: 'mapped', onProgress: () => {} }, 'ERR_NOT_SUPPORTED', /onProgress of sort/],
-    [{ by: 'k', result: 'mapped', trace: 'run.json' }, 'ERR_NOT_SUPPORTED', /trace of sort/],
+    [{ by: 'k', result: 'mapped', trace: '/none/run.json' }, 'ERR_OPTION', /trace can't be written to \/none/],
   ])('sort with %j', async (options, code, message) => {
     await using engine = await testEngine(1);
     const error = await failure(engine.sort(left, options as never));

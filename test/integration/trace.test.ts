@@ -1,11 +1,13 @@
 /** The trace of a call: what it holds on any devices. What runs at the same time on GPUs is in test/gpu. */
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { tableFromArrays } from 'apache-arrow';
-import { afterAll, expect, test } from 'vitest';
+import { type Table, tableFromArrays } from 'apache-arrow';
+import { afterAll, describe, expect, test } from 'vitest';
+import { createEngine } from '../../lib/index.js';
+import { chromeEvents, type Traced } from '../../lib/trace.js';
 import { engineMaker } from '../support/engines.js';
-import { failure } from '../support/tables.js';
+import { failure, later } from '../support/tables.js';
 import { readTrace, spansOf } from '../support/traces.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'warpjoin-trace-'));
@@ -73,6 +75,89 @@ test('phases lie within the steps that they are of, and say their bytes', async 
   }
   const bytes = phases.reduce((sum, phase) => sum + phase.bytes, 0);
   expect(bytes).toBe(stats.phases.find(({ name }) => name === 'sort')!.bytes);
+});
+
+describe('calls with batches', () => {
+  const trace = at('batches.json');
+  const parts = (of: Table) => Array.from({ length: 8 }, (_, part) => of.slice((part * rows) / 8, ((part + 1) * rows) / 8));
+  const read = async (batches: AsyncIterable<{ numRows: number }>): Promise<number> => {
+    let sum = 0;
+    for await (const { numRows } of batches) sum += numRows;
+    return sum;
+  };
+  const stepsOf = () => spansOf(readTrace(trace), /^host\/steps/).map(({ name }) => name);
+
+  test('write the steps of all that they did', async () => {
+    const engine = await engineOf(1);
+    const began = performance.now();
+    expect(await read(engine.joinBatches(parts(table), parts(table), { on: 'k', trace }))).toBe(rows);
+    const took = performance.now() - began;
+    const spans = spansOf(readTrace(trace), /./);
+    expect(stepsOf().filter((name) => name.startsWith('hash join'))).not.toEqual([]);
+    expect(Math.min(...spans.map(({ begin }) => begin))).toBeGreaterThanOrEqual(0);
+    expect(Math.max(...spans.map(({ end }) => end))).toBeLessThanOrEqual(took);
+    await read(engine.sortBatches(parts(table), { by: 'k', trace }));
+    expect(stepsOf()).toContain('sort');
+    await engine.sort(table, { by: 'k', result: 'mapped', trace });
+    expect(stepsOf()).toContain('sort');
+  });
+
+  test('also through temporary files, and no two steps of a track at the same time', async () => {
+    await using engine = await createEngine({ device: 'cpu', threads: 2, memoryLimit: '8MiB' });
+    expect(await read(engine.joinBatches(later(parts(table)), later(parts(table)), { on: 'k', trace }))).toBe(rows);
+    expect(stepsOf()).toContain('group rows');
+    for (const [track, spans] of readTrace(trace)) {
+      if (!track.startsWith('host/steps')) continue;
+      const sorted = [...spans].sort((a, b) => a.begin - b.begin);
+      for (const [index, { end }] of sorted.slice(0, -1).entries())
+        expect(sorted[index + 1]!.begin).toBeGreaterThanOrEqual(end - 1e-3);
+    }
+  });
+
+  test('where they end early, or fail', async () => {
+    const engine = await engineOf(1);
+    for await (const _ of engine.joinBatches(parts(table), parts(table), { on: 'k', trace })) break;
+    expect(stepsOf()).not.toEqual([]);
+    const error = await failure(read(engine.joinBatches(parts(table), parts(table), { on: 'k', maxOutputRows: 1, trace })));
+    expect(error.message).toMatch(/more rows than the 1 allowed/);
+    expect(stepsOf()).not.toEqual([]);
+  });
+
+  test('a file that can not be written is refused before anything is read', async () => {
+    const engine = await engineOf(1);
+    let hasBegun = false;
+    async function* coming() {
+      hasBegun = true;
+      yield table;
+    }
+    const error = await failure(read(engine.sortBatches(coming(), { by: 'k', trace: join(folder, 'none', 'run.json') })));
+    expect(error).toMatchObject({ code: 'ERR_OPTION', message: expect.stringContaining("The trace can't be written to") });
+    expect(hasBegun).toBe(false);
+  });
+});
+
+test('calls at the same time have tracks of their own, and later ones those that are free', () => {
+  const call = (began: number, name: string): Traced => ({
+    began,
+    steps: [{ name, begin: 0, end: 10 }],
+    events: [{ name: `${name} phase`, track: 'thread', device: 0, number: 0, begin: 1, end: 9, bytes: 5 }],
+    devices: [],
+  });
+  const path = at('made.json');
+  writeFileSync(path, JSON.stringify({ traceEvents: chromeEvents([call(105, 'b'), call(100, 'a'), call(110, 'c')]) }));
+  const found = [...readTrace(path)].map(([track, spans]) => [track, spans.map(({ name, begin, end }) => [name, begin, end])]);
+  expect(Object.fromEntries(found)).toEqual({
+    'host/steps': [
+      ['a', 0, 10],
+      ['c', 10, 20],
+    ],
+    'host/thread 0': [
+      ['a phase', 1, 9],
+      ['c phase', 11, 19],
+    ],
+    'host/steps, call 2': [['b', 5, 15]],
+    'host/thread 0, call 2': [['b phase', 6, 14]],
+  });
 });
 
 test('a call that fails writes what it did, and says its own error', async () => {

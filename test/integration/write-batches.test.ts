@@ -241,7 +241,7 @@ describe('commands with inputs that are larger than a quarter of the memory limi
     if (request.kind !== 'run') return expect.fail('no command');
     await using engine = await createEngine({ memoryLimit: 4 << 20, threads: 1, tempDirectory: folder, device: 'cpu' });
     const { comes } = operationOf(request.options);
-    const made = comes!(engine, inputs, [1, 1], Number.POSITIVE_INFINITY, new AbortController().signal);
+    const made = comes!(engine, inputs, [1, 1], Number.POSITIVE_INFINITY, { signal: new AbortController().signal });
     const shares: number[] = [];
     for await (const _ of made.batches) shares.push(made.fraction());
     expect(made.stats.spilledBytes).toBeGreaterThan(0);
