@@ -259,9 +259,11 @@ class Joining implements AsyncDisposable {
       end = await this.#gather(source, isBounded && !this.outer ? Math.min(most, 2 * this.#partBytes) : most);
       const later = end === 'late' && !this.#hasJoined && source.memory !== 'engine' ? this.#probe.splitAt(FIRST_ROWS) : null;
       this.#partBytes = this.#probe.bytes;
-      const isJoined = yield* this.#joined(source.memory);
-      if (later) this.#probe = this.#probe.before(later);
-      if (!isJoined) return false;
+      try {
+        if (!(yield* this.#joined(source.memory))) return false;
+      } finally {
+        if (later) this.#probe = this.#probe.before(later);
+      }
     }
     if (this.#strategy.unmatched && this.#unmatched.length > 0) {
       yield this.#asOne(await boxed(() => this.#join(this.settings.how, this.#unmatched, [])));
