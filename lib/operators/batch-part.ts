@@ -39,9 +39,8 @@ export class Part {
 
   /** Leaves the first rows here, which count no longer: the part that it gives has the others, and counts for all. null: there are none. */
   splitAt(rows: number): Part | null {
-    const rest = rowsFrom(this.batches, rows);
+    const [first, rest] = [rowsBetween(this.batches, 0, rows), rowsBetween(this.batches, rows)];
     if (rest.length === 0) return null;
-    const first = rowsUpTo(this.batches, rows);
     const later = new Part();
     later.#reservations.push(...this.#reservations.splice(0));
     for (const batch of rest) later.add(batch, later.count(batch), null);
@@ -50,7 +49,7 @@ export class Part {
     return later;
   }
 
-  /** This part's rows, which do not count, and those of another one, which are to be counted as they are. */
+  /** Another part, with this one's rows, which do not count there, in front of its own. */
   before(other: Part): Part {
     other.batches.unshift(...this.batches.splice(0));
     return other;
@@ -193,22 +192,16 @@ export function halvesOf(batches: readonly arrow.RecordBatch[]): [arrow.RecordBa
   return [[batch.slice(0, middle)], [batch.slice(middle)]];
 }
 
-/** The rows of batches before one. */
-function rowsUpTo(batches: readonly arrow.RecordBatch[], row: number): arrow.RecordBatch[] {
-  let left = row;
+/** Rows [begin, end) of batches. */
+export function rowsBetween(
+  batches: readonly arrow.RecordBatch[],
+  begin: number,
+  end = Number.POSITIVE_INFINITY,
+): arrow.RecordBatch[] {
+  let row = 0;
   return batches.flatMap((batch) => {
-    const first = batch.slice(0, Math.min(left, batch.numRows));
-    left -= first.numRows;
-    return first.numRows > 0 ? [first] : [];
-  });
-}
-
-/** The rows of batches from one on. */
-export function rowsFrom(batches: readonly arrow.RecordBatch[], row: number): arrow.RecordBatch[] {
-  let begin = row;
-  return batches.flatMap((batch) => {
-    const rest = batch.slice(Math.min(begin, batch.numRows));
-    begin = Math.max(0, begin - batch.numRows);
-    return rest.numRows > 0 ? [rest] : [];
+    const [first, last] = [begin, end].map((at) => Math.min(batch.numRows, Math.max(0, at - row))) as [number, number];
+    row += batch.numRows;
+    return first < last ? [batch.slice(first, last)] : [];
   });
 }

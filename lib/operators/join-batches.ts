@@ -22,7 +22,7 @@ import {
 } from '../options.js';
 import { quote } from '../suggest.js';
 import { Arriving } from './arriving.js';
-import { buffersOf, halvesOf, orShort, Part, rowsFrom } from './batch-part.js';
+import { buffersOf, halvesOf, orShort, Part, rowsBetween } from './batch-part.js';
 import { type BatchMemory, type BatchSource, batchSource, counted } from './batch-source.js';
 import { type BatchesCore, type BatchStats, BatchStream, cut, rowsOf } from './batch-stream.js';
 import { isMemoryLimit, tooManyRows, translated } from './call.js';
@@ -398,7 +398,7 @@ class Joining implements AsyncDisposable {
           if (this.#followsMatches && this.#hasJoined) throw made;
           this.#checkSpills(made);
           // Not the pieces: two of a batch would share its buffers.
-          const rest = rowsFrom(part.batches, rows);
+          const rest = rowsBetween(part.batches, rows);
           part.release();
           for (const batch of rest) this.#probe.add(batch, 0, null);
           return false;

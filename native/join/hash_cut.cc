@@ -13,7 +13,7 @@ namespace {
 bool asks_build(const JoinRequest& request) { return asks(request, request.build_left); }
 bool asks_probe(const JoinRequest& request) { return asks(request, !request.build_left); }
 
-constexpr uint64_t kWholeRows = 64 << 10;  // build rows whose table a second-level cache holds: a partition less is gone through
+constexpr uint64_t kWholeRows = 64 << 10;        // build rows that are matched sooner whole than both sides are partitioned
 constexpr uint64_t kReplicatedRows = 128 << 10;  // build rows that always go to every device: a cache holds their table
 
 /// How many partition bits leave a partition no more build rows than a device wants of one.
