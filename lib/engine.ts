@@ -137,18 +137,18 @@ export class Engine implements AsyncDisposable {
     const onHost = Math.min(Math.max(threads, LEAST_LANES), MOST_LANES);
     this.#lanes = lanesOf(gpus, gpus.length > 0 ? 1 : onHost);
     this.#native = this.#lanes.first;
-    const processor = auto && gpus.length > 0 ? lanesOf([], onHost) : undefined;
-    this.#processorLanes = processor;
-    const onProcessor = (deviceReason: string): EngineCore => {
-      const native = processor!.first;
-      return { ...this.#core, ...this.#entering(processor!), native, tables: new Tables(), deviceReason, onProcessor: null };
+    const processorLanes = auto && gpus.length > 0 ? lanesOf([], onHost) : undefined;
+    this.#processorLanes = processorLanes;
+    const processor = (deviceReason: string): EngineCore => {
+      const native = processorLanes!.first;
+      return { ...this.#core, ...this.#entering(processorLanes!), native, tables: new Tables(), deviceReason, processor: null };
     };
     this.#core = {
       ...this.#entering(this.#lanes),
       native: this.#native,
       threads: this.#native.threads(),
       deviceReason: reason,
-      onProcessor: processor ? onProcessor : null,
+      processor: processorLanes ? processor : null,
       links: new Links(this.#native, addon.backend),
       givesArrays: false,
       tables: new Tables(),

@@ -27,7 +27,7 @@ export interface EngineCore {
   /** Why the devices are what they are. */
   readonly deviceReason: string;
   /** The same engine's processor, for a call that is placed there for a reason; null: its devices run all calls. */
-  readonly onProcessor: ((deviceReason: string) => EngineCore) | null;
+  readonly processor: ((deviceReason: string) => EngineCore) | null;
   readonly links: Links;
   /** Whether results are typed arrays, which can't be split as tables can. */
   readonly givesArrays: boolean;
@@ -374,7 +374,7 @@ export class Call {
 
 /** Where a call runs: on the processor if that takes less than GPUs, and the engine may choose; a `null` has nothing for GPUs. */
 export function placed(core: EngineCore, work: Work | null): EngineCore {
-  if (!core.onProcessor || !work) return core;
+  if (!core.processor || !work) return core;
   const why = whyProcessor(work, core.native.devices());
   return why === null ? core : onProcessor(core, why);
 }
@@ -383,7 +383,7 @@ export function placed(core: EngineCore, work: Work | null): EngineCore {
 export function onProcessor(core: EngineCore, reason: string): EngineCore {
   const { givesArrays, maxBufferBytes, keep } = core;
   const asked = { givesArrays, ...(maxBufferBytes !== undefined && { maxBufferBytes }), ...(keep && { keep }) };
-  return core.onProcessor ? { ...core.onProcessor(reason), ...asked } : core;
+  return core.processor ? { ...core.processor(reason), ...asked } : core;
 }
 
 /**

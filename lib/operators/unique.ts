@@ -13,7 +13,7 @@ import { planUnique, type UniquePlan } from '../plan/unique.js';
 import { parse } from '../schema.js';
 import { list } from '../suggest.js';
 import type { ResultTable, Stats } from '../types.js';
-import { type Call, type EngineCore, runCall } from './call.js';
+import { type Call, type EngineCore, onProcessor, runCall } from './call.js';
 import { readInput } from './load.js';
 import { asResult, fromHostMemory, plannedWidth } from './shared.js';
 import { runSteps } from './steps.js';
@@ -62,7 +62,7 @@ export async function explainUnique(core: EngineCore, table: unknown, options: u
 
 /** The host's threads do all of it; a table that is loaded belongs to an engine's own devices. */
 const place = (core: EngineCore, { table }: UniqueTask): EngineCore =>
-  (table.loaded ? null : core.onProcessor?.("device 'auto': unique runs on the processor")) ?? core;
+  table.loaded ? core : onProcessor(core, "device 'auto': unique runs on the processor");
 
 type Settings = ReturnType<typeof parse<typeof uniqueSchema>>;
 
