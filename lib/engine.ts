@@ -139,16 +139,16 @@ export class Engine implements AsyncDisposable {
     this.#native = this.#lanes.first;
     const processorLanes = auto && gpus.length > 0 ? lanesOf([], onHost) : undefined;
     this.#processorLanes = processorLanes;
-    const processor = (deviceReason: string): EngineCore => {
-      const native = processorLanes!.first;
-      return { ...this.#core, ...this.#entering(processorLanes!), native, tables: new Tables(), deviceReason, processor: null };
+    const processor = (lanes: Lanes, deviceReason: string): EngineCore => {
+      const own = { native: lanes.first, tables: new Tables(), deviceReason, processor: null };
+      return { ...this.#core, ...this.#entering(lanes), ...own };
     };
     this.#core = {
       ...this.#entering(this.#lanes),
       native: this.#native,
       threads: this.#native.threads(),
       deviceReason: reason,
-      processor: processorLanes ? processor : null,
+      processor: processorLanes ? (reason) => processor(processorLanes, reason) : null,
       links: new Links(this.#native, addon.backend),
       givesArrays: false,
       tables: new Tables(),

@@ -192,7 +192,7 @@ export function halvesOf(batches: readonly arrow.RecordBatch[]): [arrow.RecordBa
   return [[batch.slice(0, middle)], [batch.slice(middle)]];
 }
 
-/** Rows [begin, end) of batches. */
+/** Rows [begin, end) of batches, counted through all of them, as slices of these: none of zero rows. */
 export function rowsBetween(
   batches: readonly arrow.RecordBatch[],
   begin: number,
@@ -200,7 +200,8 @@ export function rowsBetween(
 ): arrow.RecordBatch[] {
   let row = 0;
   return batches.flatMap((batch) => {
-    const [first, last] = [begin, end].map((at) => Math.min(batch.numRows, Math.max(0, at - row))) as [number, number];
+    const within = (bound: number) => Math.min(batch.numRows, Math.max(0, bound - row));
+    const [first, last] = [within(begin), within(end)];
     row += batch.numRows;
     return first < last ? [batch.slice(first, last)] : [];
   });

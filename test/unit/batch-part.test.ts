@@ -8,6 +8,21 @@ const batchOf = (...values: number[]): arrow.RecordBatch => arrow.tableFromArray
 describe('rows of batches', () => {
   const batches = [batchOf(0, 1, 2), batchOf(3), batchOf(4, 5)];
 
+  test.each([
+    [0, 6],
+    [0, 3],
+    [1, 2],
+    [2, 5],
+    [3, 4],
+    [2, 2],
+    [5, 99],
+    [6, 9],
+  ])('from row %i to %i', (begin, end) => {
+    const some = rowsBetween(batches, begin, end);
+    expect(some.flatMap(numbers)).toEqual([0, 1, 2, 3, 4, 5].slice(begin, end));
+    expect(some.every(({ numRows }) => numRows > 0)).toBe(true);
+  });
+
   test.each([0, 1, 2, 3, 4, 5, 6])('from row %i on', (row) => {
     const rest = rowsBetween(batches, row);
     expect(rest.flatMap(numbers)).toEqual([0, 1, 2, 3, 4, 5].slice(row));
