@@ -148,7 +148,7 @@ export class Engine implements AsyncDisposable {
       native: this.#native,
       threads: this.#native.threads(),
       deviceReason: reason,
-      processor: processorLanes ? (reason) => processor(processorLanes, reason) : null,
+      processor: processorLanes ? (why) => processor(processorLanes, why) : null,
       links: new Links(this.#native, addon.backend),
       givesArrays: false,
       tables: new Tables(),
