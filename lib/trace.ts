@@ -21,8 +21,19 @@ export interface Traced {
   devices: readonly DeviceDescription[];
 }
 
-/** Told what a call did, or an attempt at one. */
-export type Keep = (traced: Traced) => void;
+/** One write to a temporary file, or one read of it. Times as performance.now() says them. */
+export interface FileAccess {
+  name: 'write' | 'read';
+  began: number;
+  ended: number;
+  bytes: number;
+}
+
+/** Told what is done while a call runs: each attempt at it or at a call that it makes, and what temporary files it used. */
+export interface Keep {
+  call(traced: Traced): void;
+  file(access: FileAccess): void;
+}
 
 /** One event or name of the format: times in microseconds. */
 interface ChromeEvent {
@@ -36,7 +47,9 @@ interface ChromeEvent {
 }
 
 const HOST = 0;
-/** Calls at the same time have tracks of their own: so many numbers lie between those of one call and of the next. */
+/** Devices have the numbers behind that of the host; no host has so many. */
+const FILES = 1_000_000;
+/** Calls at the same time have tracks of their own: so many numbers lie between those of one call and of the next. So have writes and reads. */
 const TRACKS_OF_CALL = 100_000;
 /** Streams of a direction have the numbers of the threads that fill them; that of direct copies comes before them. */
 const TRACKS: Record<Exclude<EventRecord['track'], 'thread'>, { name: string; first: number }> = {
@@ -63,27 +76,28 @@ const label = (of: 'process_name' | 'thread_name', pid: number, tid: number, nam
 });
 
 const ofCall = (name: string, call: number): string => (call === 0 ? name : `${name}, call ${call + 1}`);
+const ofAccess = (name: string, number: number): string => (number === 0 ? name : `${name} ${number + 1}`);
 
 /** When a call's last step or event ended. */
 const endOf = ({ began, steps, events }: Traced): number =>
   [...steps, ...events].reduce((last, { end }) => Math.max(last, began + end), began);
 
-/** The calls, each with a number that no other one has at the same time. */
-function numbered(calls: readonly Traced[]): { call: Traced; number: number }[] {
-  /** When the last call of each number ended. */
+/** What began at some time and ended later, in the order of the begins: each with a number that no other one has at the same time. */
+function numbered<T extends { began: number }>(all: readonly T[], endOf: (one: T) => number): { one: T; number: number }[] {
+  /** When the last one of each number ended. */
   const ends: number[] = [];
-  return [...calls]
+  return [...all]
     .sort((a, b) => a.began - b.began)
-    .map((call) => {
-      const free = ends.findIndex((end) => end <= call.began);
+    .map((one) => {
+      const free = ends.findIndex((end) => end <= one.began);
       const number = free < 0 ? ends.length : free;
-      ends[number] = endOf(call);
-      return { call, number };
+      ends[number] = endOf(one);
+      return { one, number };
     });
 }
 
-/** The calls' steps, and what ran on each thread, and on each stream of each device and direction. */
-export function chromeEvents(calls: readonly Traced[]): ChromeEvent[] {
+/** The calls' steps, and what ran on each thread, and on each stream of each device and direction; writes and reads of temporary files. */
+export function chromeEvents(calls: readonly Traced[], accesses: readonly FileAccess[] = []): ChromeEvent[] {
   const made = [label('process_name', HOST, 0, 'host')];
   const labelled = new Set<string>();
   const labelTrack = (pid: number, tid: number, name: string): void => {
@@ -94,9 +108,8 @@ export function chromeEvents(calls: readonly Traced[]): ChromeEvent[] {
   labelTrack(HOST, 0, 'steps');
   const devices = new Map(calls.flatMap((call) => call.devices.map(({ ordinal, name }) => [ordinal, name] as const)));
   for (const [ordinal, name] of devices) made.push(label('process_name', 1 + ordinal, 0, `${ordinal} ${name}`));
-  const all = numbered(calls);
-  const first = all[0]?.call.began ?? 0;
-  for (const { call, number } of all) {
+  const first = [...calls, ...accesses].reduce((least, { began }) => Math.min(least, began), Number.POSITIVE_INFINITY);
+  for (const { one: call, number } of numbered(calls, endOf)) {
     const later = call.began - first;
     const tid = number * TRACKS_OF_CALL;
     labelTrack(HOST, tid, ofCall('steps', number));
@@ -114,6 +127,16 @@ export function chromeEvents(calls: readonly Traced[]): ChromeEvent[] {
       ends.set(track, event.end);
     }
   }
+  if (accesses.length > 0) made.push(label('process_name', FILES, 0, 'temporary files'));
+  for (const [index, of] of (['write', 'read'] as const).entries()) {
+    const some = accesses.filter(({ name }) => name === of);
+    for (const { one, number } of numbered(some, ({ ended }) => ended)) {
+      const { name, began, ended, bytes } = one;
+      const tid = index * TRACKS_OF_CALL + number;
+      labelTrack(FILES, tid, ofAccess(name, number));
+      made.push(span(name, FILES, tid, began - first, ended - first, { bytes }));
+    }
+  }
   return made;
 }
 
@@ -122,7 +145,8 @@ const failed = (path: string, error: unknown): WarpjoinError =>
 
 /** A file for what calls do. */
 export class TraceFile implements AsyncDisposable {
-  #calls: Traced[] = [];
+  readonly #calls: Traced[] = [];
+  readonly #accesses: FileAccess[] = [];
   #isWritten = false;
 
   private constructor(
@@ -140,23 +164,18 @@ export class TraceFile implements AsyncDisposable {
     );
   }
 
-  readonly add: Keep = (traced) => {
-    this.#calls.push(traced);
-  };
-
-  /** Of attempts at a call the last one counts. */
-  readonly replace: Keep = (traced) => {
-    this.#calls = [traced];
+  readonly keep: Keep = {
+    call: (traced) => void this.#calls.push(traced),
+    file: (access) => void this.#accesses.push(access),
   };
 
   /** Writes what was kept, the first time. Throws ERR_OPTION. */
   async write(): Promise<void> {
     if (this.#isWritten) return;
     this.#isWritten = true;
-    const calls = this.#calls;
-    this.#calls = [];
+    const [calls, accesses] = [this.#calls, this.#accesses].map((kept) => kept.splice(0)) as [Traced[], FileAccess[]];
     try {
-      await this.file.writeFile(JSON.stringify({ displayTimeUnit: 'ms', traceEvents: chromeEvents(calls) }));
+      await this.file.writeFile(JSON.stringify({ displayTimeUnit: 'ms', traceEvents: chromeEvents(calls, accesses) }));
     } catch (error) {
       throw failed(this.path, error);
     } finally {
@@ -170,7 +189,7 @@ export class TraceFile implements AsyncDisposable {
 }
 
 /**
- * Runs `call`, which tells what each attempt at it did, and writes that to the file, also where the call fails. Throws ERR_OPTION where
+ * Runs `call`, which tells what is done, and writes that to the file, also where the call fails. Throws ERR_OPTION where
  * the file can't be made, before the call begins. Without a path it only runs the call: nobody is told.
  */
 export async function tracing<T>(path: string | undefined, call: (keep: Keep | null) => Promise<T>): Promise<T> {
@@ -178,7 +197,7 @@ export async function tracing<T>(path: string | undefined, call: (keep: Keep | n
   const file = await TraceFile.open(path);
   let result: T;
   try {
-    result = await call(file.replace);
+    result = await call(file.keep);
   } catch (error) {
     await file.write().catch(() => {}); // the call's own error says more
     throw error;
@@ -187,7 +206,7 @@ export async function tracing<T>(path: string | undefined, call: (keep: Keep | n
   return result;
 }
 
-/** Items of `make`, which tells what calls on their way did: that is written to the file at their end, however they end. */
+/** Items of `make`, which tells what is done on their way: that is written to the file at their end, however they end. */
 export function tracedItems<T>(
   path: string | undefined,
   hold: (file: TraceFile) => TraceFile,
@@ -199,7 +218,7 @@ export function tracedItems<T>(
   let hasFailed = false;
   const next = async (): Promise<OrEnd<T>> => {
     file ??= hold(await TraceFile.open(path));
-    items ??= await make(file.add);
+    items ??= await make(file.keep);
     return nextOf(items);
   };
   return itemsOf(

@@ -8,6 +8,7 @@ import { WarpjoinError } from '../errors.js';
 import type { NativeAddon } from '../native.js';
 import { expected } from '../schema.js';
 import { formatBytes } from '../sizes.js';
+import type { FileAccess, Keep } from '../trace.js';
 import { systemReason } from './file-errors.js';
 
 /** File systems whose files are memory, by the number that statfs() gives them: tmpfs and ramfs. */
@@ -57,8 +58,9 @@ export class TemporaryPlace {
     if (await isInMemory(folder)) throw expected('a directory on a disk', 'tempDirectory', folder, ' Its files are memory.');
   }
 
-  async open(): Promise<TemporaryFile> {
-    return TemporaryFile.open(this.folder ?? (await temporaryFolder()), this);
+  /** A new file. `keep` is told of what is written to it and read of it. */
+  async open(keep?: Pick<Keep, 'file'>): Promise<TemporaryFile> {
+    return TemporaryFile.open(this.folder ?? (await temporaryFolder()), this, keep);
   }
 
   /** Counts bytes of a file. Throws ERR_SPILL where they are more than the limit leaves. */
@@ -93,17 +95,18 @@ export class TemporaryFile implements AsyncDisposable {
     private readonly folder: string,
     private readonly file: FileHandle,
     private readonly place: TemporaryPlace,
+    private readonly keep: Pick<Keep, 'file'> | undefined,
   ) {}
 
   /** Throws ERR_SPILL. */
-  static async open(folder: string, place: TemporaryPlace): Promise<TemporaryFile> {
+  static async open(folder: string, place: TemporaryPlace, keep?: Pick<Keep, 'file'>): Promise<TemporaryFile> {
     const failed = (error: unknown): never => {
       throw spillError(folder, 'cannot write', error);
     };
     const nameless = await open(folder, NAMELESS, 0o600).catch((error: NodeJS.ErrnoException) => {
       return NO_NAMELESS.has(error.code!) ? null : failed(error);
     });
-    return new TemporaryFile(folder, nameless ?? (await unnamed(folder).catch(failed)), place);
+    return new TemporaryFile(folder, nameless ?? (await unnamed(folder).catch(failed)), place, keep);
   }
 
   /** Where this process can open the file once more. */
@@ -119,6 +122,7 @@ export class TemporaryFile implements AsyncDisposable {
   async append(parts: readonly Uint8Array[]): Promise<void> {
     const bytes = bytesIn(parts);
     this.place.take(bytes);
+    const began = performance.now();
     let at = this.#size;
     this.#size += bytes;
     let left = parts.filter(({ byteLength }) => byteLength > 0);
@@ -131,10 +135,12 @@ export class TemporaryFile implements AsyncDisposable {
     } catch (error) {
       throw spillError(this.folder, 'cannot write', error);
     }
+    this.#tell('write', began, bytes);
   }
 
   /** Fills the parts, one after the other, with what is there from `position` on. Throws ERR_SPILL. */
   async read(parts: readonly Uint8Array[], position: number): Promise<void> {
+    const began = performance.now();
     let at = position;
     for (let left = parts; left.length > 0; ) {
       const { bytesRead } = await this.file.readv(left.slice(0, MOST_PARTS), at).catch((error: unknown) => {
@@ -144,6 +150,11 @@ export class TemporaryFile implements AsyncDisposable {
       at += bytesRead;
       left = behind(left, bytesRead);
     }
+    this.#tell('read', began, at - position);
+  }
+
+  #tell(name: FileAccess['name'], began: number, bytes: number): void {
+    this.keep?.file({ name, began, ended: performance.now(), bytes });
   }
 
   /**

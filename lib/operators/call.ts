@@ -33,7 +33,7 @@ export interface EngineCore {
   readonly givesArrays: boolean;
   /** Bytes of a buffer of a result at most, but for one value that is longer. Unset: 1 GiB. */
   readonly maxBufferBytes?: number;
-  /** Told what each call did that is part of a larger one. Unset: nobody wants to know. */
+  /** Told what is done for a larger call. Unset: nobody wants to know. */
   readonly keep?: Keep;
   /** Runs `task` in its turn; rejects at once if `signal` aborts while it waits. */
   enqueue<T>(when: When, signal: Signal | undefined, task: (turn: Turn) => Promise<T>): Promise<T>;
@@ -492,7 +492,7 @@ async function attempt<T>(
   } finally {
     clearInterval(timer);
     signal?.removeEventListener('abort', abort);
-    keep?.(call.traced());
+    keep?.call(call.traced());
     call.release();
     core.tables.endCall(succeeded);
   }

@@ -10,6 +10,7 @@ import { eachIn, itemsIn } from '../items.js';
 import { native, type Side } from '../native.js';
 import { type JoinSettings, joinSchema, joinSettings, type Running, sortSchema, sortSettings } from '../options.js';
 import { expected } from '../schema.js';
+import { tracing } from '../trace.js';
 import type { MappedTable } from '../types.js';
 import { Behind } from './batch-part.js';
 import { type BatchesCore, type BatchStream, noStats } from './batch-stream.js';
@@ -33,7 +34,7 @@ export function isMapped(options: unknown): boolean {
 
 export async function joinMapped(core: BatchesCore, left: unknown, right: unknown, options: unknown): Promise<MappedTable> {
   const settings = joinSettings(joinSchema, 'join', options);
-  const { keys, how, coalesce, suffix, select, algorithm, limit, offset, maxOutputRows, order, signal, trace } = settings;
+  const { keys, how, coalesce, suffix, select, algorithm, limit, offset, maxOutputRows, order, signal } = settings;
   checkMapped('join', settings);
   if (settings.validate !== 'm:m') throw notYet('validate', 'join');
   if (settings.sortAlgorithm !== 'auto') throw notYet('sortAlgorithm', 'join');
@@ -43,10 +44,10 @@ export async function joinMapped(core: BatchesCore, left: unknown, right: unknow
     nullsEqual: keys.map(({ nullsEqual }) => nullsEqual),
     coalesce,
   };
-  return mapped(core, (core, batchRows) =>
+  return mapped(core, settings, (core, batchRows) =>
     joinBatches(core, left, right, {
       ...on,
-      ...{ how, suffix, select, algorithm, signal, trace, offset, batchRows },
+      ...{ how, suffix, select, algorithm, signal, offset, batchRows },
       ...(Number.isFinite(limit) && { limit }),
       ...(Number.isFinite(maxOutputRows) && { maxOutputRows }),
       buildSide: buildSideOf(settings, left, right),
@@ -58,9 +59,9 @@ export async function joinMapped(core: BatchesCore, left: unknown, right: unknow
 export async function sortMapped(core: BatchesCore, table: unknown, options: unknown): Promise<MappedTable> {
   const settings = sortSettings(sortSchema, 'sort', options);
   checkMapped('sort', settings);
-  const { by, select, algorithm, limit, offset, signal, trace } = settings;
-  const some = { by, select, algorithm, offset, signal, trace, ...(Number.isFinite(limit) && { limit }) };
-  return mapped(core, (core, batchRows) => sortBatches(core, table, { ...some, batchRows }));
+  const { by, select, algorithm, limit, offset, signal } = settings;
+  const some = { by, select, algorithm, offset, signal, ...(Number.isFinite(limit) && { limit }) };
+  return mapped(core, settings, (core, batchRows) => sortBatches(core, table, { ...some, batchRows }));
 }
 
 /** Rejects options that go with no mapped result, or not yet. */
@@ -85,11 +86,22 @@ const rowsOf = (value: unknown, argument: Side): number =>
     isTable(value) || isBatch(value) ? (value as arrow.Table | arrow.RecordBatch).numRows : Number.POSITIVE_INFINITY,
   );
 
-/** What a call with batches gives, in one table. Rows are written while the next ones are made. */
-async function mapped(core: BatchesCore, call: (core: BatchesCore, batchRows: number) => BatchStream): Promise<MappedTable> {
-  const batches = call({ ...core, maxBufferBytes: BUFFER_BYTES }, BATCH_ROWS);
+/** What a call with batches gives, in one table. */
+function mapped(
+  core: BatchesCore,
+  { trace }: Pick<Running, 'trace'>,
+  call: (core: BatchesCore, batchRows: number) => BatchStream,
+): Promise<MappedTable> {
+  return tracing(trace, (keep) => {
+    const asked = { ...core, maxBufferBytes: BUFFER_BYTES, ...(keep && { keep }) };
+    return inFile(asked, call(asked, BATCH_ROWS));
+  });
+}
+
+/** Record batches as a table over a temporary file. They are written while the next ones are made. */
+async function inFile(core: BatchesCore, batches: BatchStream): Promise<MappedTable> {
   await core.temporary.check();
-  const file = await core.temporary.open();
+  const file = await core.temporary.open(core.keep);
   const writes = new Behind();
   try {
     let run = undefined as Run | undefined;

@@ -147,7 +147,7 @@ class PartitionedSide implements AsyncDisposable {
   /** Cuts all rows of a source, so many bytes at a time. */
   async fill(source: BatchSource, partBytes: number): Promise<void> {
     const { core } = this;
-    this.#file = await core.temporary.open();
+    this.#file = await core.temporary.open(core.keep);
     this.#batchBytes = Math.max(1, Math.floor(BATCH_SHARE * partBytes));
     const cut = async (part: Part) => {
       try {

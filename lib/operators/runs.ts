@@ -192,7 +192,7 @@ export class RunStack implements AsyncDisposable {
   }
 
   async #written(tables: Items<arrow.Table>, level: number): Promise<Run> {
-    const file = await this.core.temporary.open();
+    const file = await this.core.temporary.open(this.core.keep);
     try {
       let run = undefined as Run | undefined;
       await eachIn(tables, (table) => {

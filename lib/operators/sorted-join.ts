@@ -307,7 +307,7 @@ class Group implements AsyncDisposable {
 
   async add(table: arrow.Table): Promise<void> {
     this.#run ??= new Run(
-      await this.core.temporary.open(),
+      await this.core.temporary.open(this.core.keep),
       libraryOf(table as unknown as ForeignTable),
       table.schema,
       this.unitBytes,

@@ -4,11 +4,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Table, tableFromArrays } from 'apache-arrow';
 import { afterAll, describe, expect, test } from 'vitest';
-import { createEngine } from '../../lib/index.js';
-import { chromeEvents, type Traced } from '../../lib/trace.js';
+import { type BatchStream, createEngine } from '../../lib/index.js';
+import { chromeEvents, type FileAccess, type Traced } from '../../lib/trace.js';
 import { engineMaker } from '../support/engines.js';
 import { failure, later } from '../support/tables.js';
-import { readTrace, spansOf } from '../support/traces.js';
+import { readTrace, type Span, spansOf } from '../support/traces.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'warpjoin-trace-'));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -85,6 +85,15 @@ describe('calls with batches', () => {
     for await (const { numRows } of batches) sum += numRows;
     return sum;
   };
+  const bytesOf = (of: Map<string, Span[]>, track: RegExp) => spansOf(of, track).reduce((sum, { bytes }) => sum + bytes, 0);
+  const expectFiles = async (batches: BatchStream) => {
+    expect(await read(batches)).toBe(rows);
+    const { spilledBytes, readBytes } = batches.stats;
+    expect(Math.min(spilledBytes, readBytes)).toBeGreaterThan(0);
+    const found = readTrace(trace);
+    expect(bytesOf(found, /^temporary files\/write/)).toBe(spilledBytes);
+    expect(bytesOf(found, /^temporary files\/read/)).toBe(readBytes);
+  };
   const stepsOf = () => spansOf(readTrace(trace), /^host\/steps/).map(({ name }) => name);
 
   test('write the steps of all that they did', async () => {
@@ -111,6 +120,26 @@ describe('calls with batches', () => {
       const sorted = [...spans].sort((a, b) => a.begin - b.begin);
       for (const [index, { end }] of sorted.slice(0, -1).entries())
         expect(sorted[index + 1]!.begin).toBeGreaterThanOrEqual(end - 1e-3);
+    }
+  });
+
+  test('and what they wrote to temporary files and read of them', async () => {
+    await using engine = await createEngine({ device: 'cpu', threads: 2, memoryLimit: '8MiB' });
+    await expectFiles(engine.joinBatches(later(parts(table)), later(parts(table)), { on: 'k', trace }));
+    await expectFiles(engine.sortBatches(later(parts(table)), { by: 'k', trace }));
+  });
+
+  test('and a result that lies in such a file', async () => {
+    const engine = await engineOf(1);
+    for (const make of [
+      () => engine.sort(table, { by: 'k', result: 'mapped', trace }),
+      () => engine.join(table, table, { on: 'k', result: 'mapped', trace }),
+    ]) {
+      const { stats } = await make();
+      const found = readTrace(trace);
+      expect(bytesOf(found, /^temporary files\/write/)).toBe(stats.mappedBytes);
+      expect(spansOf(found, /^temporary files\/read/)).toEqual([]);
+      expect(stepsOf().length).toBeGreaterThan(0);
     }
   });
 
@@ -157,6 +186,28 @@ test('calls at the same time have tracks of their own, and later ones those that
     ],
     'host/steps, call 2': [['b', 5, 15]],
     'host/thread 0, call 2': [['b phase', 6, 14]],
+  });
+});
+
+test('writes and reads of temporary files at the same time have tracks of their own', () => {
+  const accesses: FileAccess[] = [
+    { name: 'write', began: 100, ended: 110, bytes: 1 },
+    { name: 'write', began: 105, ended: 120, bytes: 2 },
+    { name: 'read', began: 106, ended: 107, bytes: 3 },
+    { name: 'write', began: 110, ended: 111, bytes: 4 },
+  ];
+  const path = at('accesses.json');
+  const call: Traced = { began: 101, steps: [{ name: 'a', begin: 0, end: 1 }], events: [], devices: [] };
+  writeFileSync(path, JSON.stringify({ traceEvents: chromeEvents([call], accesses) }));
+  const found = [...readTrace(path)].map(([track, spans]) => [track, spans.map(({ begin, end, bytes }) => [begin, end, bytes])]);
+  expect(Object.fromEntries(found)).toEqual({
+    'host/steps': [[1, 2, 0]],
+    'temporary files/write': [
+      [0, 10, 1],
+      [10, 11, 4],
+    ],
+    'temporary files/write 2': [[5, 20, 2]],
+    'temporary files/read': [[6, 7, 3]],
   });
 });
 
