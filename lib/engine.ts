@@ -340,7 +340,8 @@ export class Engine implements AsyncDisposable {
    * ended. Batches count towards the memory limit from when they are read until they are written, and those of the result until they
    * are garbage collected; dictionaries stay in memory. Options that are not right throw here. Reading rejects with ERR_INVALID_TABLE
    * for what are no record batches of one schema, with ERR_MEMORY_LIMIT, with ERR_SPILL where a temporary file can't be written or
-   * would exceed `maxTempDirectorySize`, and with the signal's reason. Where there are no rows, one batch without rows is given.
+   * would exceed `maxTempDirectorySize`, with ERR_NOT_SUPPORTED where dictionaries outgrow their indices and rows go through temporary
+   * files, and with the signal's reason. Where there are no rows, one batch without rows is given.
    */
   sortBatches<T extends BatchesInput, Name extends keyof ColumnsOf<T> & string = never>(
     input: T,

@@ -29,6 +29,12 @@ export function parseSize(value: unknown): Size | undefined {
   return scale === undefined ? undefined : wholeBytes(Math.floor(number * scale));
 }
 
+/** The bytes of a size that is no percentage; undefined for anything else. */
+export function parseBytes(value: unknown): number | undefined {
+  const size = parseSize(value);
+  return size && 'bytes' in size ? size.bytes : undefined;
+}
+
 function wholeBytes(bytes: number): Size | undefined {
   return Number.isSafeInteger(bytes) && bytes > 0 ? { bytes } : undefined;
 }

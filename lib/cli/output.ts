@@ -23,7 +23,7 @@ export interface Target {
   /** Rows that are shown; all others need not be made. Infinite for formats of files. */
   readonly shownRows: number;
   /** How the file is written, if it is one. */
-  readonly options: Pick<WriteOptions, 'delimiter' | 'fileRows'>;
+  readonly options: Pick<WriteOptions, 'delimiter' | 'fileRows' | 'fileSize'>;
 }
 
 const isShown = (format: Format | ShownFormat): format is ShownFormat => (SHOWN_FORMATS as readonly string[]).includes(format);
@@ -43,23 +43,28 @@ export function targetOf(options: Options): Target {
     );
   }
   const fileRows = options.count('file-rows');
-  if (fileRows !== undefined) checkParts(path, format, fileRows);
+  const fileSize = options.text('file-size');
+  if (fileRows !== undefined) checkParts('--file-rows', path, format);
+  if (fileSize !== undefined) checkParts('--file-size', path, format);
   if (path === STANDARD) checkTerminal(format);
   else checkWritable(path);
   const shownRows = maxRows ?? (isShown(format) && path === STANDARD ? DEFAULT_ROWS : Number.POSITIVE_INFINITY);
   const delimiter = options.text('delimiter');
-  const written = { ...(delimiter !== undefined && { delimiter }), ...(fileRows !== undefined && { fileRows }) };
+  const written = {
+    ...(delimiter !== undefined && { delimiter }),
+    ...(fileRows !== undefined && { fileRows }),
+    ...(fileSize !== undefined && { fileSize }),
+  };
   return { path, format, shownRows, options: written };
 }
 
-function checkParts(path: string, format: Target['format'], fileRows: number): void {
-  if (fileRows === 0) throw new UsageError('--file-rows 0: a file has at least one row');
-  if (isShown(format)) throw new UsageError(`--file-rows goes with formats of files, and ${path} is ${format}`);
+function checkParts(option: string, path: string, format: Target['format']): void {
+  if (isShown(format)) throw new UsageError(`${option} goes with formats of files, and ${path} is ${format}`);
   let files: PartFiles;
   try {
     files = new PartFiles(path);
   } catch {
-    throw new UsageError(`--file-rows: --output ${path} has no "*" in its name, or several: part-*.parquet has one`);
+    throw new UsageError(`${option}: --output ${path} has no "*" in its name, or several: part-*.parquet has one`);
   }
   files.check();
 }
@@ -142,7 +147,7 @@ export async function writeResult(table: Table, count: RowCount, target: Target,
     format === 'markdown'
       ? renderMarkdown(table, shownRows)
       : `${renderTable(table, shownRows, toTerminal ? process.stdout.columns : undefined)}\n${describeRows(shownRows, count)}`;
-  await writeWhole(path, signal, (append) => append(new TextEncoder().encode(`${text}\n`)));
+  await writeWhole({ path, signal }, (append) => append(new TextEncoder().encode(`${text}\n`)));
 }
 
 /** The names that `--rename` gives to columns. Throws UsageError for one that is not there, and for a name that two columns would have. */

@@ -4,7 +4,7 @@ import { FORMATS } from '../io/formats.js';
 import { JOIN_ALGORITHMS, JOIN_KINDS } from '../options.js';
 
 /** What the value of an option is, where that is checked: see values.ts. */
-export type ValueKind = 'count' | 'positive' | 'size' | 'character' | 'names' | 'keys' | 'by' | 'renames' | 'casts';
+export type ValueKind = 'count' | 'positive' | 'size' | 'bytes' | 'character' | 'names' | 'keys' | 'by' | 'renames' | 'casts';
 
 export interface OptionSpec {
   short?: string;
@@ -85,9 +85,10 @@ const output: Record<string, OptionSpec> = {
   },
   'file-rows': {
     value: 'N',
-    kind: 'count',
+    kind: 'positive',
     help: 'write several files of so many rows each, where FILE has a "*" for their numbers: part-*.parquet',
   },
+  'file-size': { value: 'SIZE', kind: 'bytes', help: 'write several files of about so many bytes each, likewise: 1GiB, 500MB' },
   rename: { value: 'OLD=NEW,...', kind: 'renames', help: 'other names for columns of the result' },
 };
 

@@ -1,6 +1,6 @@
 /** Values of options: checked as the command line is read, in its own words. */
 import { CAST_WORDS, type CastType, castTypeOf } from '../io/cast.js';
-import { parseSize } from '../sizes.js';
+import { parseBytes, parseSize } from '../sizes.js';
 import { didYouMean, list, quote } from '../suggest.js';
 import type { OptionSpec } from './spec.js';
 import { UsageError } from './usage.js';
@@ -121,6 +121,9 @@ export function checkValue(
     }
     case 'size':
       if (!parseSize(text)) throw new UsageError(`--${name} needs a size, such as 64GiB, 500MB or 80%, but received "${text}"`);
+      return;
+    case 'bytes':
+      if (!parseBytes(text)) throw new UsageError(`--${name} needs a size, such as 64GiB or 500MB, but received "${text}"`);
       return;
     case 'character':
       if (text.length !== 1 || /["\r\n\ufeff]/.test(text)) {

@@ -1,5 +1,7 @@
 /** Record batches as tables: one, several in any iterable, or those that a reader gives, now or over time. No row is touched. */
+
 import { types } from 'node:util';
+import type { Schema } from 'apache-arrow';
 import { type Signal, untilAborted } from '../abort.js';
 import { errorFor, readingFor, WarpjoinError } from '../errors.js';
 import { END, eachIn, type Items, itemsOf } from '../items.js';
@@ -71,6 +73,23 @@ export function checkSameSchema(
       throw differs(field.name, `may have nulls ${at} but not in the first one`);
   }
   if (others.length > fields.length) throw differs(others[fields.length]!.name, `is ${at} but not in the first one`);
+}
+
+/**
+ * Throws ERR_NOT_SUPPORTED unless the columns of tables that an engine has made have the types of those before: dictionaries that are put
+ * together may outgrow their indices.
+ */
+export function checkSameTypes(before: Schema, now: Schema): void {
+  if (before === now) return;
+  for (const [index, { name, type }] of now.fields.entries()) {
+    const was = before.fields[index]!.type;
+    if (isSameType(type as never, was as never)) continue;
+    throw new WarpjoinError(
+      'ERR_NOT_SUPPORTED',
+      `Column ${quote(name)} is ${type} in some batches and ${was} in others: that is not supported yet. Cast the keys of both sides of a ` +
+        'join to one type, and dictionaries to their values or to indices of more bits.',
+    );
+  }
 }
 
 /**

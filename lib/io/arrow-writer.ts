@@ -2,7 +2,7 @@
 import { AsyncByteQueue, RecordBatchFileWriter } from 'apache-arrow';
 import { eachIn, itemsIn } from '../items.js';
 import type { Batches } from './batches.js';
-import { writeWhole } from './files.js';
+import { type Output, writeWhole } from './files.js';
 
 /** What the writer of apache-arrow makes of a batch, until it is taken. */
 class Pieces extends AsyncByteQueue<Uint8Array> {
@@ -20,8 +20,8 @@ class Pieces extends AsyncByteQueue<Uint8Array> {
 }
 
 /** Writes an Arrow IPC file, uncompressed, without gathering it in memory. Throws ERR_FILE. */
-export async function writeArrow({ schema, batches }: Batches, path: string, signal?: AbortSignal): Promise<void> {
-  await writeWhole(path, signal, async (append) => {
+export async function writeArrow({ schema, batches }: Batches, output: Output): Promise<void> {
+  await writeWhole(output, async (append) => {
     const writer = new RecordBatchFileWriter();
     const pieces = new Pieces();
     const flush = async () => {

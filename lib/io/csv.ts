@@ -27,7 +27,7 @@ import { asAddonError } from './addon-errors.js';
 import { type Batches, emptyBatch } from './batches.js';
 import type { CsvProgress, CsvType, NativeCsvBatch, NativeCsvReader } from './csv-native.js';
 import { asFileError, fileError } from './file-errors.js';
-import { writeWhole } from './files.js';
+import { type Output, writeWhole } from './files.js';
 import type { ByteSource } from './source.js';
 import { textOf } from './text.js';
 
@@ -391,16 +391,11 @@ async function* scanBatches(
 }
 
 /** Writes a CSV file with a header. Nulls are empty fields, empty texts "". Throws ERR_FILE, or ERR_NOT_SUPPORTED for nested columns. */
-export async function writeCsv(
-  { schema, batches }: Batches,
-  path: string,
-  options: CsvOptions = {},
-  signal?: AbortSignal,
-): Promise<void> {
-  const delimiter = options.delimiter ?? delimiterOf(path);
+export async function writeCsv({ schema, batches }: Batches, output: Output, options: CsvOptions = {}): Promise<void> {
+  const delimiter = options.delimiter ?? delimiterOf(output.path);
   const unparse = { delimiter, newline: '\n', quotes: (value: unknown) => value === '' };
   const utf8 = new TextEncoder();
-  await writeWhole(path, signal, async (append) => {
+  await writeWhole(output, async (append) => {
     const line = (rows: (string | null)[][]) => append(utf8.encode(`${Papa.unparse(rows, unparse)}\n`));
     if (options.header ?? true) await line([schema.fields.map(({ name }) => name)]);
     await eachIn(itemsIn(batches), async (batch) => {

@@ -22,19 +22,29 @@ async function targetOf(path: string): Promise<string> {
 
 type Append = (bytes: Uint8Array) => Promise<void>;
 
+/** Where a result goes. */
+export interface Output {
+  /** Of a file; "-" is standard output. */
+  readonly path: string;
+  readonly signal?: AbortSignal | undefined;
+  /** Told of bytes that were written. */
+  readonly onBytes?: (bytes: number) => void;
+}
+
 /**
  * Hands `fill` a function that appends bytes to the file, compressed where its name ends in .gz or .zst. "-" is standard output. A
  * regular file is written beside its place and renamed at the end, so that a failure or an abort leaves what was there before; a
  * pipe or device is written directly. A symbolic link stays, and so do the permissions of a file that is there.
  */
-export async function writeWhole(
-  path: string,
-  signal: AbortSignal | undefined,
-  fill: (append: Append) => Promise<void>,
-): Promise<void> {
+export async function writeWhole({ path, signal, onBytes }: Output, fill: (append: Append) => Promise<void>): Promise<void> {
   const { compression } = compressionOf(path);
   const filled = compression ? compressing(path, compression, fill) : fill;
-  return path === STANDARD ? writeStandard(signal, filled) : writeFile(path, signal, filled);
+  const counted = (append: Append): Promise<void> =>
+    filled(async (bytes) => {
+      await append(bytes);
+      onBytes?.(bytes.byteLength);
+    });
+  return path === STANDARD ? writeStandard(signal, counted) : writeFile(path, signal, counted);
 }
 
 async function writeStandard(signal: AbortSignal | undefined, fill: (append: Append) => Promise<void>): Promise<void> {

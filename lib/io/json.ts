@@ -6,7 +6,7 @@ import { quote } from '../suggest.js';
 import type { Batches } from './batches.js';
 import { type ColumnCasts, castColumns } from './cast.js';
 import { asFileError, fileError } from './file-errors.js';
-import { writeWhole } from './files.js';
+import { type Output, writeWhole } from './files.js';
 import { fromRows, toRows } from './plain.js';
 import type { ByteSource } from './source.js';
 import { shortestFloat32 } from './text.js';
@@ -235,17 +235,17 @@ async function eachObjects({ schema, batches }: Batches, write: (rows: readonly 
 }
 
 /** Writes an object a line, as toRows() makes them. Throws ERR_FILE. */
-export async function writeNdjson(source: Batches, path: string, signal?: AbortSignal): Promise<void> {
+export async function writeNdjson(source: Batches, output: Output): Promise<void> {
   const utf8 = new TextEncoder();
-  await writeWhole(path, signal, async (append) => {
+  await writeWhole(output, async (append) => {
     await eachObjects(source, (rows) => append(utf8.encode(rows.map((row) => `${JSON.stringify(row)}\n`).join(''))));
   });
 }
 
 /** Writes an array of objects, one a line, as toRows() makes them. Throws ERR_FILE. */
-export async function writeJson(source: Batches, path: string, signal?: AbortSignal): Promise<void> {
+export async function writeJson(source: Batches, output: Output): Promise<void> {
   const utf8 = new TextEncoder();
-  await writeWhole(path, signal, async (append) => {
+  await writeWhole(output, async (append) => {
     let before = '[';
     await eachObjects(source, (rows) => {
       const lines = rows.map((row, index) => `${index === 0 ? before : ','}\n${JSON.stringify(row)}`);

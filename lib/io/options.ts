@@ -12,6 +12,7 @@ import {
   type Parsed,
   text,
 } from '../schema.js';
+import { parseBytes } from '../sizes.js';
 import { list, quote } from '../suggest.js';
 import { FORMATS, type Format } from './formats.js';
 
@@ -61,6 +62,12 @@ const types: Option<Readonly<Record<string, TextType>>> = {
     return { ...value };
   },
 };
+const fileSize: Option<number | string, number | undefined> = {
+  expected: "a number of bytes, or a string like '1GiB' or '500 MB'",
+  description: 'Writes several files likewise: each ends once so many bytes of it were written.',
+  fallback: undefined,
+  parse: parseBytes,
+};
 const signal = abortSignal("Aborts the call: it rejects with the signal's reason.");
 
 export const readSchema = {
@@ -87,6 +94,7 @@ export const writeSchema = {
     1,
     'Writes several files, of so many rows each at most: the output has a "*", which the number of each file is put for. Unset: one file.',
   ),
+  fileSize,
   signal,
 };
 

@@ -10,7 +10,7 @@ import { physicalMemory } from '../machine.js';
 import { type NativeAddon, native } from '../native.js';
 import { type Batches, gathered, isTable } from './batches.js';
 import { asWriteError } from './file-errors.js';
-import { writeWhole } from './files.js';
+import { type Output, writeWhole } from './files.js';
 import { parquetLibrary } from './parquet-decoder.js';
 import { type NativeParquetWriter, type ParquetField, type ParquetProgress, parquetType } from './parquet-writer-native.js';
 
@@ -31,10 +31,10 @@ const rowsPerBatch = 1 << 20;
 const mostEncoding = 2; // calls of the addon, so that it has work while this thread writes
 
 /** Writes a Parquet file, compressed with Snappy where that pays. Types that Parquet lacks are refused with ERR_FILE. */
-export async function writeParquet(source: Batches, path: string, signal?: AbortSignal, sizes: ParquetSizes = {}): Promise<void> {
+export async function writeParquet(source: Batches, output: Output, sizes: ParquetSizes = {}): Promise<void> {
   const fields = fieldsOf(source.schema);
   const addon = fields && loaded();
-  return addon ? writeNative(addon, fields, source, path, signal, sizes) : writeThroughWasm(source, path, signal);
+  return addon ? writeNative(addon, fields, source, output, sizes) : writeThroughWasm(source, output);
 }
 
 /** The fields, if the addon writes columns of all their types. */
@@ -81,11 +81,11 @@ async function writeNative(
   addon: NativeAddon,
   fields: ParquetField[],
   source: Batches,
-  path: string,
-  signal: AbortSignal | undefined,
+  output: Output,
   sizes: ParquetSizes,
 ): Promise<void> {
-  await writeWhole(path, signal, async (append) => {
+  const { path, signal } = output;
+  await writeWhole(output, async (append) => {
     let writer: NativeParquetWriter | undefined;
     const rows = isTable(source) ? source.numRows : 0;
     const cancel = () => writer?.cancel();
@@ -170,7 +170,8 @@ function manyValued(table: Table): string[] {
 }
 
 /** The same for any types that parquet-wasm takes, on one thread. */
-export async function writeThroughWasm(source: Batches, path: string, signal?: AbortSignal): Promise<void> {
+export async function writeThroughWasm(source: Batches, output: Output): Promise<void> {
+  const { path, signal } = output;
   const {
     Compression,
     EnabledStatistics,
@@ -189,7 +190,7 @@ export async function writeThroughWasm(source: Batches, path: string, signal?: A
       .setCreatedBy('warpjoin');
     return plain.reduce((made, name) => made.setColumnDictionaryEnabled(name, false), builder).build();
   };
-  await writeWhole(path, signal, async (append) => {
+  await writeWhole(output, async (append) => {
     try {
       if (first.numRows === 0)
         return await append(encodeTable(WasmTable.fromIPCStream(tableToIPC(first, 'stream')), properties()));

@@ -1,4 +1,4 @@
-/** Results in several files, of so many rows each. */
+/** Results in several files, of so many rows or bytes each. */
 import { readdirSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
@@ -22,7 +22,11 @@ export class PartFiles {
     this.#folder = dirname(output);
     const [before, behind, ...more] = basename(output).split('*');
     if (behind === undefined || more.length > 0 || this.#folder.includes('*')) {
-      throw expected('a name with one "*" in it, which the number of each file is put for,', 'the output with fileRows', output);
+      throw expected(
+        'a name with one "*" in it, which the number of each file is put for,',
+        'the output with fileRows or fileSize',
+        output,
+      );
     }
     [this.#before, this.#behind] = [before!, behind];
   }
@@ -57,13 +61,25 @@ export class PartFiles {
   }
 }
 
+/** A file with so many bytes takes batches of this share of them at most: then it ends about there. */
+const PIECE_SHARE = 1 / 16;
+
 /** Record batches that are taken some rows at a time. */
 export class Rows {
   /** What was read of a batch and not taken. */
   #rest: RecordBatch | undefined;
+  /** Most rows of it that are taken at once. */
+  #pieceRows = 0;
   #isFirst = true;
+  readonly #pieceBytes: number;
 
-  constructor(private readonly batches: Items<RecordBatch>) {}
+  /** `fileBytes`: of a file, at most about. */
+  constructor(
+    private readonly batches: Items<RecordBatch>,
+    fileBytes: number,
+  ) {
+    this.#pieceBytes = PIECE_SHARE * fileBytes;
+  }
 
   /** Whether there are rows left, or nothing was taken yet. */
   async hasMore(): Promise<boolean> {
@@ -72,18 +88,19 @@ export class Rows {
     return this.#rest !== undefined;
   }
 
-  /** The next rows, at most so many. */
-  take(rows: number): Items<RecordBatch> {
+  /** The next rows, at most so many, and no more once `isFull` says so: one at least. */
+  take(rows: number, isFull: () => boolean): Items<RecordBatch> {
     this.#isFirst = false;
-    let left = rows;
+    let taken = 0;
     return itemsOf(async () => {
-      if (left > 0) await this.#fill();
+      if (taken === rows || (taken > 0 && isFull())) return END;
+      await this.#fill();
       const batch = this.#rest;
-      if (left === 0 || !batch) return END;
-      const taken = Math.min(left, batch.numRows);
-      this.#rest = taken < batch.numRows ? batch.slice(taken) : undefined;
-      left -= taken;
-      return taken < batch.numRows ? batch.slice(0, taken) : batch;
+      if (!batch) return END;
+      const piece = Math.min(rows - taken, batch.numRows, this.#pieceRows);
+      this.#rest = piece < batch.numRows ? batch.slice(piece) : undefined;
+      taken += piece;
+      return piece < batch.numRows ? batch.slice(0, piece) : batch;
     });
   }
 
@@ -91,7 +108,9 @@ export class Rows {
     while (!this.#rest) {
       const batch = await nextOf(this.batches);
       if (batch === END) return;
-      if (batch.numRows > 0) this.#rest = batch;
+      if (batch.numRows === 0) continue;
+      this.#rest = batch;
+      this.#pieceRows = Math.max(1, Math.floor((batch.numRows * this.#pieceBytes) / Math.max(1, batch.data.byteLength)));
     }
   }
 }

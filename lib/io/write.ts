@@ -7,7 +7,7 @@ import { parse } from '../schema.js';
 import { writeArrow } from './arrow-writer.js';
 import type { Batches } from './batches.js';
 import { type CsvOptions, writeCsv } from './csv.js';
-import { checkCompression } from './files.js';
+import { checkCompression, type Output } from './files.js';
 import { type Format, outputFormat } from './formats.js';
 import { writeJson, writeNdjson } from './json.js';
 import { outputOf, type WriteOptions, writeSchema } from './options.js';
@@ -16,8 +16,8 @@ import { PartFiles, Rows } from './parts.js';
 
 /**
  * Writes a table to a file in the format that its name or `format` states, compressed where the name ends in .gz or .zst; "-" is
- * standard output. The file appears whole, or what was there stays. With `fileRows` there are several, in the order of the rows: each
- * appears whole, and none stays where one can't be written. Null is an empty field in CSV and null in JSON, whose values are
+ * standard output. The file appears whole, or what was there stays. With `fileRows` or `fileSize` there are several, in the order of the
+ * rows: each appears whole, and none stays where one can't be written. Null is an empty field in CSV and null in JSON, whose values are
  * those of toRows(). Rejects with ERR_FILE, with ERR_NOT_SUPPORTED for nested columns in CSV and where this Node.js has no Zstandard,
  * and with the signal's reason.
  */
@@ -86,19 +86,20 @@ function itemsToWrite(batches: unknown, signal: AbortSignal | undefined): Items<
   return itemsIn(batches as Iterable<unknown>);
 }
 
-type Write = (source: Batches, path: string, signal: AbortSignal | undefined) => Promise<void>;
+type Write = (source: Batches, output: Output) => Promise<void>;
 
 /** Checks where and how a call writes; gives what does it. */
 function writer(call: string, output: string, options: WriteOptions): (source: Batches) => Promise<void> {
-  const { format, delimiter, header, fileRows } = parse(writeSchema, call, options);
+  const { format, delimiter, header, fileRows = Infinity, fileSize = Infinity } = parse(writeSchema, call, options);
   const path = outputOf(output, call);
   const write = writerOf(outputFormat(path, format), header, delimiter);
   checkCompression(path);
   const { signal } = options;
-  if (fileRows === undefined) return (source) => write(source, path, signal);
+  if (fileRows === Infinity && fileSize === Infinity) return (source) => write(source, { path, signal });
   const files = new PartFiles(path);
   files.check();
-  return (source) => writeParts(source, files, fileRows, (part, path) => write(part, path, signal));
+  return (source) =>
+    writeParts(source, files, { rows: fileRows, bytes: fileSize }, (part, output) => write(part, { ...output, signal }));
 }
 
 function writerOf(format: Format, header: boolean, delimiter: string | undefined): Write {
@@ -110,7 +111,7 @@ function writerOf(format: Format, header: boolean, delimiter: string | undefined
     case 'csv':
     case 'tsv': {
       const csv: CsvOptions = { header, delimiter: delimiter ?? (format === 'tsv' ? '\t' : ',') };
-      return (source, path, signal) => writeCsv(source, path, csv, signal);
+      return (source, output) => writeCsv(source, output, csv);
     }
     case 'ndjson':
       return writeNdjson;
@@ -123,13 +124,20 @@ function writerOf(format: Format, header: boolean, delimiter: string | undefined
 async function writeParts(
   { schema, batches }: Batches,
   files: PartFiles,
-  fileRows: number,
-  write: (part: Batches, path: string) => Promise<void>,
+  most: { readonly rows: number; readonly bytes: number },
+  write: Write,
 ): Promise<void> {
   const each = itemsIn(batches);
-  const rows = new Rows(each);
+  const rows = new Rows(each, most.bytes);
   try {
-    while (await rows.hasMore()) await write({ schema, batches: rows.take(fileRows) }, files.next());
+    while (await rows.hasMore()) {
+      let written = 0;
+      const onBytes = (bytes: number) => {
+        written += bytes;
+      };
+      const part = rows.take(most.rows, () => written >= most.bytes);
+      await write({ schema, batches: part }, { path: files.next(), onBytes });
+    }
   } catch (error) {
     await files.remove();
     throw error;

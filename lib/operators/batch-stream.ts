@@ -1,6 +1,7 @@
 /** Record batches that are made as they are asked for. */
 import type * as arrow from 'apache-arrow';
 import type { Signal } from '../abort.js';
+import { checkSameTypes } from '../columns/batches.js';
 import { WarpjoinError } from '../errors.js';
 import type { TemporaryPlace } from '../io/temporary.js';
 import { END, type Items, itemsOf, nextOf } from '../items.js';
@@ -126,9 +127,13 @@ class Reading implements AsyncIterator<arrow.RecordBatch, undefined> {
   }
 }
 
-/** The record batches of tables, of `most` rows each at most; where there is no row, one without rows, for its schema. */
+/**
+ * The record batches of tables, of `most` rows each at most; where there is no row, one without rows, for its schema. Throws
+ * ERR_NOT_SUPPORTED where tables with rows have other types than those before.
+ */
 export function cut(tables: Items<arrow.Table>, most: number, stats: BatchStats): Items<arrow.RecordBatch> {
   let empty: arrow.RecordBatch | undefined;
+  let schema: arrow.Schema | undefined;
   /** What the last table has that was not given, and rows of the first batch that were. */
   const waiting: arrow.RecordBatch[] = [];
   let given = 0;
@@ -154,6 +159,10 @@ export function cut(tables: Items<arrow.Table>, most: number, stats: BatchStats)
           return schemaAlone && stats.outputRows === 0 ? schemaAlone : END;
         }
         empty ??= table.batches.find(({ numRows }) => numRows === 0);
+        if (table.numRows > 0) {
+          schema ??= table.schema;
+          checkSameTypes(schema, table.schema);
+        }
         waiting.push(...table.batches.filter(({ numRows }) => numRows > 0));
       }
       return next();

@@ -3,12 +3,13 @@
  * one after the other, as tables are. Where the build side has no room there, both are cut into partitions that have
  * (partitioned-join.ts); where a few keys have most of the rows, both are sorted instead (sorted-join.ts).
  */
+
 import type * as arrow from 'apache-arrow';
+import { checkSameTypes } from '../columns/batches.js';
 import type { ForeignTable, Input } from '../columns/input.js';
 import { joinKeyColumns } from '../columns/layout.js';
 import { batchOver, libraryOf } from '../columns/library.js';
 import { withoutRows } from '../columns/tables.js';
-import { isSameType } from '../columns/types.js';
 import { WarpjoinError } from '../errors.js';
 import { type Box, type Boxes, behind, boxed, END, type Items, itemsOf, mapped, nextOf, unboxed } from '../items.js';
 import { SIDES, type Side } from '../native.js';
@@ -20,7 +21,6 @@ import {
   sortBatchesSchema,
   sortSettings,
 } from '../options.js';
-import { quote } from '../suggest.js';
 import { Arriving } from './arriving.js';
 import { buffersOf, halvesOf, orShort, Part, rowsBetween } from './batch-part.js';
 import { type BatchMemory, type BatchSource, batchSource, counted } from './batch-source.js';
@@ -454,14 +454,7 @@ class Joining implements AsyncDisposable {
 
 /** The rows of a table under a schema whose fields differ in where nulls may be. Throws ERR_NOT_SUPPORTED for another. */
 function withSchema(schema: arrow.Schema, table: arrow.Table): arrow.Table {
-  for (const [index, { name, type }] of table.schema.fields.entries()) {
-    if (isSameType(type as never, schema.fields[index]!.type as never)) continue;
-    throw new WarpjoinError(
-      'ERR_NOT_SUPPORTED',
-      `Column ${quote(name)} is ${type} in some batches and ${schema.fields[index]!.type} in others: that is not supported yet. ` +
-        'Cast the keys of both sides to one type, or dictionaries to their values.',
-    );
-  }
+  checkSameTypes(schema, table.schema);
   const library = libraryOf(table as unknown as ForeignTable);
   const batches = table.batches.map(({ data }) => batchOver(schema, data.length, data.children, library));
   return new library.Table(schema, batches);

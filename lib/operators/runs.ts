@@ -1,5 +1,6 @@
 /** Rows in temporary files, as sorted runs and as partitions: record batches as their buffers lie in memory. What describes them stays in memory. */
 import type * as arrow from 'apache-arrow';
+import { checkSameTypes } from '../columns/batches.js';
 import { ByStretch, type Outline, Outlines } from '../columns/buffers.js';
 import type { ForeignTable } from '../columns/input.js';
 import { type Library, libraryOf } from '../columns/library.js';
@@ -51,13 +52,14 @@ export class Run implements AsyncDisposable {
     stats.runs++;
   }
 
-  /** Writes the rows of a table behind those that are there. Throws ERR_SPILL. */
+  /** Writes the rows of a table behind those that are there. Throws ERR_SPILL, and ERR_NOT_SUPPORTED for other types. */
   append(table: arrow.Table): Promise<void> {
     return this.file.append(this.place(table, this.file.size));
   }
 
-  /** The bytes of a table's rows, which whoever has the file writes at `position`. */
-  place({ batches }: arrow.Table, position: number): Uint8Array[] {
+  /** The bytes of a table's rows, which whoever has the file writes at `position`. Throws ERR_NOT_SUPPORTED for other types. */
+  place({ batches, schema }: arrow.Table, position: number): Uint8Array[] {
+    checkSameTypes(this.schema, schema);
     const parts: Uint8Array[] = [];
     let end = position;
     for (let index = 0; index < batches.length; ) {
@@ -163,6 +165,8 @@ export class RunStack implements AsyncDisposable {
   readonly runs: Run[] = [];
   /** Bytes of a unit, but for one that a record batch alone takes. */
   readonly unitBytes: number;
+  /** Of the first run. */
+  #schema: arrow.Schema | undefined;
 
   constructor(
     private readonly core: BatchesCore,
@@ -196,6 +200,8 @@ export class RunStack implements AsyncDisposable {
     try {
       let run = undefined as Run | undefined;
       await eachIn(tables, (table) => {
+        this.#schema ??= table.schema;
+        checkSameTypes(this.#schema, table.schema);
         run ??= new Run(file, libraryOf(table as unknown as ForeignTable), table.schema, this.unitBytes, level, this.stats);
         return run.append(table);
       });

@@ -106,8 +106,8 @@ async function differing(names: readonly string[]): Promise<string[]> {
 
 /** Writes a table both ways and compares what others read. */
 async function compare(of: arrow.Table, sizes: ParquetSizes): Promise<void> {
-  await writeParquet(of, ours, undefined, sizes);
-  await writeThroughWasm(of, theirs);
+  await writeParquet(of, { path: ours }, sizes);
+  await writeThroughWasm(of, { path: theirs });
   const [mine, other] = await Promise.all([readThroughWasm(ours), readThroughWasm(theirs)]);
   expect(String(mine.schema)).toBe(String(other.schema));
   expect(mine.schema.fields.map(({ nullable, metadata }) => [nullable, [...metadata]])).toEqual(
@@ -131,7 +131,7 @@ describe('files that the addon writes', () => {
       // parquet-wasm can't write slices of these.
       const apart = ['text_view', 'binary_view', 'null'];
       await compare(sliced.select(sliced.schema.fields.map(({ name }) => name).filter((name) => !apart.includes(name))), sizes);
-      await writeParquet(sliced.select(apart), ours, undefined, sizes);
+      await writeParquet(sliced.select(apart), { path: ours }, sizes);
       expect(plainRows(await readThroughWasm(ours))).toEqual(plainRows(sliced.select(apart)));
     }
   });
@@ -204,7 +204,7 @@ describe('files that the addon writes', () => {
     } as const;
     const types = Object.fromEntries(Object.entries(columns).map(([name, [type]]) => [name, type]));
     const values = Object.fromEntries(Object.entries(columns).map(([name, [, values]]) => [name, [...values]]));
-    await writeParquet(table(types as arrow.TypeMap, values), ours);
+    await writeParquet(table(types as arrow.TypeMap, values), { path: ours });
     const query = `SELECT path_in_schema, stats_min_value, stats_max_value, stats_null_count::INTEGER FROM parquet_metadata('${ours}')`;
     const found = Object.fromEntries(
       (await duckdb.runAndReadAll(query)).getRows().map(([name, ...said]) => [name as string, said]),
@@ -220,7 +220,7 @@ describe('files that the addon writes', () => {
       Array.from({ length: rows / 5 }, (_, i) => 5 * i),
     );
     const groups = async (sizes: ParquetSizes) => {
-      await writeParquet(tiny, ours, undefined, sizes);
+      await writeParquet(tiny, { path: ours }, sizes);
       const query = `SELECT row_group_num_rows::INTEGER FROM parquet_metadata('${ours}') ORDER BY row_group_id`;
       return (await duckdb.runAndReadAll(query)).getRows().map(([count]) => count);
     };
@@ -243,7 +243,7 @@ describe('files that the addon writes', () => {
     const types = Object.fromEntries(values.map((type) => [String(type), new arrow.Dictionary(type, new arrow.Int8())]));
     const made = randomTable(types as never, [...Array(50).keys()], [20, 30], draw);
     for (const { name, type } of made.schema.fields.slice(1)) {
-      await writeParquet(made.select([name]), ours);
+      await writeParquet(made.select([name]), { path: ours });
       const back = await readThroughWasm(ours);
       // parquet-wasm gives views as texts.
       const { dictionary } = type as unknown as arrow.Dictionary;
@@ -254,7 +254,7 @@ describe('files that the addon writes', () => {
 
   it('hold metadata of the schema, and no rows', async () => {
     const schema = new arrow.Schema([new arrow.Field('a', new arrow.Utf8(), false)], new Map([['made by', 'a test']]));
-    await writeParquet(new arrow.Table(schema, []), ours);
+    await writeParquet(new arrow.Table(schema, []), { path: ours });
     const back = await readThroughWasm(ours);
     expect([back.numRows, back.schema.metadata.get('made by'), back.schema.fields[0]!.nullable]).toEqual([0, 'a test', false]);
     const keys = await duckdb.runAndReadAll(`SELECT decode(key) FROM parquet_kv_metadata('${ours}')`);
@@ -271,7 +271,9 @@ describe('writing', () => {
       const abort = new AbortController();
       const reason = new Error('enough');
       setTimeout(() => abort.abort(reason), milliseconds);
-      await expect(writeParquet(numbers(), out, abort.signal, { groupRows: 1, threads: 1 })).rejects.toBe(reason);
+      await expect(writeParquet(numbers(), { path: out, signal: abort.signal }, { groupRows: 1, threads: 1 })).rejects.toBe(
+        reason,
+      );
       expect([existsSync(out), readdirSync(folder).filter((name) => name.includes('partial'))]).toEqual([false, []]);
     }
   });
@@ -284,7 +286,7 @@ describe('writing', () => {
       return new arrow.Table(schema, new arrow.RecordBatch(schema, struct));
     };
     const bytes = Buffer.from('abc');
-    const refused = async (of: arrow.Table) => (await failure(writeParquet(of, ours))).message;
+    const refused = async (of: arrow.Table) => (await failure(writeParquet(of, { path: ours }))).message;
     expect(await refused(data({ valueOffsets: Int32Array.of(0, 1, 2, 4), data: bytes }))).toContain("'a'");
     expect(await refused(data({ valueOffsets: Int32Array.of(0, 2, 1, 3), data: bytes }))).toContain('descend');
     expect(await refused(data({ data: Int32Array.of(1) }, new arrow.Int32()))).toContain("'a'");
@@ -295,7 +297,7 @@ describe('writing', () => {
   it('takes tables of other versions of apache-arrow', async () => {
     for (const version of ['apache-arrow-15', 'apache-arrow-18']) {
       const { tableFromArrays } = (await import(version)) as typeof arrow;
-      await writeParquet(tableFromArrays({ a: Int32Array.of(1, 2), b: ['x', 'y'] }), ours);
+      await writeParquet(tableFromArrays({ a: Int32Array.of(1, 2), b: ['x', 'y'] }), { path: ours });
       expect(plainRows(await readThroughWasm(ours))).toEqual([
         { a: 1, b: 'x' },
         { a: 2, b: 'y' },
@@ -306,7 +308,7 @@ describe('writing', () => {
   it('goes through parquet-wasm for nested columns', async () => {
     const list = new arrow.List(new arrow.Field('item', new arrow.Int32()));
     const nested = table({ a: new arrow.Int32(), l: list } as arrow.TypeMap, { a: [1, 2], l: [[1], null] });
-    await writeParquet(nested, ours);
+    await writeParquet(nested, { path: ours });
     expect(plainRows(await readThroughWasm(ours))).toEqual(plainRows(nested));
   });
 });

@@ -69,7 +69,7 @@ describe('parquet files of several row groups', () => {
     }
     expect(seen).toBeGreaterThan(rows / 2);
     const empty = join(folder, 'empty.parquet');
-    await writeParquet(new Table({ a: vectorFromArray([], new Utf8()) }), empty);
+    await writeParquet(new Table({ a: vectorFromArray([], new Utf8()) }), { path: empty });
     const batches = [];
     for await (const batch of scanParquet(empty)) batches.push([batch.numRows, names(batch)]);
     expect(batches).toEqual([[0, ['a']]]);
@@ -104,7 +104,7 @@ describe('parquet files of several row groups', () => {
       new Utf8(),
     );
     const out = join(folder, 'written.parquet');
-    await writeParquet(new Table({ many, few }), out);
+    await writeParquet(new Table({ many, few }), { path: out });
     const instance = await DuckDBInstance.create(':memory:');
     const connection = await instance.connect();
     const found = await connection.runAndReadAll(`SELECT path_in_schema, encodings FROM parquet_metadata('${out}') ORDER BY 1`);

@@ -280,9 +280,11 @@ test('joinBatches gives the rows that DuckDB gives, whatever comes at once, also
       try {
         for await (const batch of joined) found.push(batch);
       } catch (error) {
-        // Where one key has most of the rows.
-        expect((error as Error).message).toMatch(/can't be sorted by their keys/);
-        seen.add('types that do not sort alike');
+        // Where one key has most of the rows; and where dictionaries of structs, which are not compared, are put together again and again.
+        expect((error as Error).message).toMatch(
+          /can't be sorted by their keys|Dictionary<Int(8|16), Struct<.* in (some batches|others)/,
+        );
+        seen.add('refused');
         return engine.dispose();
       }
       checkJoined(new Table(found), inputs);
