@@ -1,5 +1,4 @@
 /** Record batches as tables: one, several in any iterable, or those that a reader gives, now or over time. No row is touched. */
-
 import { types } from 'node:util';
 import type { Schema } from 'apache-arrow';
 import { type Signal, untilAborted } from '../abort.js';

@@ -3,7 +3,6 @@
  * one after the other, as tables are. Where the build side has no room there, both are cut into partitions that have
  * (partitioned-join.ts); where a few keys have most of the rows, both are sorted instead (sorted-join.ts).
  */
-
 import type * as arrow from 'apache-arrow';
 import { checkSameTypes } from '../columns/batches.js';
 import type { ForeignTable, Input } from '../columns/input.js';

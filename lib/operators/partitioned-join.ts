@@ -132,6 +132,8 @@ class PartitionedSide implements AsyncDisposable {
   readonly #cuts = new Behind();
   readonly #writes = new Behind();
   #file: TemporaryFile | undefined;
+  /** Of the first table, and so of all partitions. */
+  #schema: arrow.Schema | undefined;
   #batchBytes = 0;
   #columns = 1;
 
@@ -221,7 +223,8 @@ class PartitionedSide implements AsyncDisposable {
       if (!table) return [];
       const library = libraryOf(table as unknown as ForeignTable);
       // Each record batch is read by itself, into memory that is freed with it.
-      this.#partitions[index] ??= new Run(file, library, table.schema, 0, 0, this.stats);
+      this.#schema ??= table.schema;
+      this.#partitions[index] ??= new Run(file, library, this.#schema, 0, 0, this.stats);
       const placed = this.#partitions[index].place(table, end);
       end += bytesIn(placed);
       return placed;

@@ -165,7 +165,7 @@ export class RunStack implements AsyncDisposable {
   readonly runs: Run[] = [];
   /** Bytes of a unit, but for one that a record batch alone takes. */
   readonly unitBytes: number;
-  /** Of the first run. */
+  /** Of the first table, and so of all runs. */
   #schema: arrow.Schema | undefined;
 
   constructor(
@@ -201,8 +201,7 @@ export class RunStack implements AsyncDisposable {
       let run = undefined as Run | undefined;
       await eachIn(tables, (table) => {
         this.#schema ??= table.schema;
-        checkSameTypes(this.#schema, table.schema);
-        run ??= new Run(file, libraryOf(table as unknown as ForeignTable), table.schema, this.unitBytes, level, this.stats);
+        run ??= new Run(file, libraryOf(table as unknown as ForeignTable), this.#schema, this.unitBytes, level, this.stats);
         return run.append(table);
       });
       return run!;
