@@ -62,36 +62,49 @@ class HostEvent final : public Event {
   const std::shared_ptr<Recordings> recordings_ = std::make_shared<Recordings>();
 };
 
-/// A thread that runs the work of one stream at a time.
+/// What has been enqueued on a stream and has not run.
+struct StreamWork {
+  size_t left = 0;
+  std::exception_ptr error;
+};
+
+/// A thread that runs the work of streams in the order in which it is enqueued: what a wait waits for has been recorded before.
 class StreamThread {
  public:
-  StreamThread() : thread_(start_thread("a stream of a host device", [this] { run(); })) {}
   ~StreamThread() {
     {
       const std::lock_guard lock(mutex_);
       stopping_ = true;
     }
-    changed_.notify_all();
-    thread_.join();
+    work_.notify_all();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  /// Throws Error(device) where the thread has to be started and the system refuses it.
+  void start() {
+    const std::lock_guard lock(mutex_);
+    if (!thread_.joinable()) thread_ = start_thread("the streams of a host device", [this] { run(); });
   }
 
   /// `always`: even after an error.
-  void push(std::function<void()> function, bool always) {
+  void push(StreamWork& stream, std::function<void()> function, bool always) {
     {
       const std::lock_guard lock(mutex_);
-      queue_.push_back({std::move(function), always});
+      queue_.push_back({&stream, std::move(function), always});
+      ++stream.left;
     }
-    changed_.notify_all();
+    work_.notify_one();
   }
-  /// Waits for all work, and gives the error of what failed.
-  std::exception_ptr finish() {
+  /// Waits for all work of the stream, and gives the error of what failed.
+  std::exception_ptr finish(StreamWork& stream) {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return queue_.empty() && !busy_; });
-    return std::exchange(error_, nullptr);
+    done_.wait(lock, [&] { return stream.left == 0; });
+    return std::exchange(stream.error, nullptr);
   }
 
  private:
   struct Work {
+    StreamWork* stream;
     std::function<void()> function;
     bool always;
   };
@@ -100,101 +113,66 @@ class StreamThread {
     lower_thread_priority();
     std::unique_lock lock(mutex_);
     for (;;) {
-      changed_.wait(lock, [&] { return stopping_ || !queue_.empty(); });
+      work_.wait(lock, [&] { return stopping_ || !queue_.empty(); });
       if (queue_.empty()) return;
       Work work = std::move(queue_.front());
       queue_.pop_front();
-      if (!work.always && error_) {
-        if (queue_.empty()) changed_.notify_all();
-        continue;
-      }
-      busy_ = true;
+      const bool runs = work.always || !work.stream->error;
       lock.unlock();
       std::exception_ptr error;
       try {
-        work.function();
+        if (runs) work.function();
       } catch (...) {
         error = std::current_exception();
       }
       work.function = nullptr;
       lock.lock();
-      busy_ = false;
-      if (error && !error_) error_ = error;
-      if (queue_.empty()) changed_.notify_all();
+      if (error && !work.stream->error) work.stream->error = error;
+      if (--work.stream->left == 0) done_.notify_all();
     }
   }
 
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable work_, done_;
   std::deque<Work> queue_;
-  bool busy_ = false, stopping_ = false;
-  std::exception_ptr error_;
-  std::thread thread_;  // last: starts when the rest is there
-};
-
-/// Threads whose streams are gone wait here for others: an operator makes several streams a device and call, and to start
-/// their threads takes longer than a small call's work.
-class StreamThreads {
- public:
-  /// Throws Error(device) where one has to be started and the system refuses it.
-  std::unique_ptr<StreamThread> take() {
-    const std::lock_guard lock(mutex_);
-    if (idle_.empty()) {
-      idle_.reserve(threads_ + 1);
-      auto thread = std::make_unique<StreamThread>();
-      ++threads_;
-      return thread;
-    }
-    std::unique_ptr<StreamThread> thread = std::move(idle_.back());
-    idle_.pop_back();
-    return thread;
-  }
-  void give(std::unique_ptr<StreamThread> thread) noexcept {
-    const std::lock_guard lock(mutex_);
-    idle_.push_back(std::move(thread));  // take() has made room
-  }
-
- private:
-  std::mutex mutex_;
-  size_t threads_ = 0;
-  std::vector<std::unique_ptr<StreamThread>> idle_;
+  bool stopping_ = false;
+  std::thread thread_;
 };
 
 class HostStreamImpl final : public HostStream {
  public:
-  explicit HostStreamImpl(std::shared_ptr<StreamThreads> threads) : threads_(std::move(threads)), thread_(threads_->take()) {}
-  ~HostStreamImpl() override {
-    thread_->finish();
-    threads_->give(std::move(thread_));
-  }
+  explicit HostStreamImpl(std::shared_ptr<StreamThread> thread) : thread_(std::move(thread)) { thread_->start(); }
+  ~HostStreamImpl() override { thread_->finish(work_); }
 
-  void enqueue(std::function<void()> work) override { thread_->push(std::move(work), false); }
+  void enqueue(std::function<void()> work) override { thread_->push(work_, std::move(work), false); }
 
   void synchronize() override {
-    if (const std::exception_ptr error = thread_->finish()) std::rethrow_exception(error);
+    if (const std::exception_ptr error = thread_->finish(work_)) std::rethrow_exception(error);
   }
 
   void record(Event& event) override {
     const std::shared_ptr<Recordings>& recordings = HostEvent::recordings_of(event);
     recordings->record([&](uint64_t ticket) {
-      thread_->push([recordings, ticket] { recordings->finish(ticket); }, true);  // others wait for it
+      thread_->push(
+          work_, [recordings, ticket] { recordings->finish(ticket); }, true);  // others wait for it
     });
   }
 
   void wait(Event& event) override {
     const std::shared_ptr<Recordings>& recordings = HostEvent::recordings_of(event);
-    thread_->push([recordings, ticket = recordings->latest()] { recordings->wait_for(ticket); }, true);
+    thread_->push(
+        work_, [recordings, ticket = recordings->latest()] { recordings->wait_for(ticket); }, true);
   }
 
  private:
-  const std::shared_ptr<StreamThreads> threads_;  // streams may outlive their device
-  std::unique_ptr<StreamThread> thread_;
+  const std::shared_ptr<StreamThread> thread_;  // of others, too; streams may outlive their device
+  StreamWork work_;
 };
 
 class HostDevice final : public Device {
  public:
-  HostDevice(int ordinal, size_t limit_bytes, std::shared_ptr<HostMemory> memory, ThreadPool& pool)
-      : pool_(pool), host_memory_(std::move(memory)), primitives_(std::make_unique<HostPrimitives>(pool)) {
+  HostDevice(int ordinal, size_t limit_bytes, std::shared_ptr<HostMemory> memory, ThreadPool& pool, HostStreams streams)
+      : pool_(pool), streams_(streams), host_memory_(std::move(memory)), primitives_(std::make_unique<HostPrimitives>(pool)) {
     info_ = {DeviceKind::host, ordinal, "host " + std::to_string(ordinal), limit_bytes, limit_bytes, {}};
     memory_ = std::make_unique<StackAllocator>(info_.name, limit_bytes,
                                                StackAllocator::Physical{[this](size_t bytes) {
@@ -211,7 +189,10 @@ class HostDevice final : public Device {
   ~HostDevice() override { memory_.reset(); }  // it frees into blocks_
 
   bool addresses_host_memory() const noexcept override { return true; }
-  std::unique_ptr<Stream> create_stream(bool /*urgent*/) override { return std::make_unique<HostStreamImpl>(stream_threads_); }
+  std::unique_ptr<Stream> create_stream(bool /*urgent*/) override {
+    const bool is_own = streams_ == HostStreams::on_their_own;
+    return std::make_unique<HostStreamImpl>(is_own ? std::make_shared<StreamThread>() : thread_);
+  }
   std::unique_ptr<Event> create_event() override { return std::make_unique<HostEvent>(); }
 
   void copy(void* target, const void* source, size_t bytes, Stream& stream) override {
@@ -236,7 +217,8 @@ class HostDevice final : public Device {
 
  private:
   ThreadPool& pool_;
-  const std::shared_ptr<StreamThreads> stream_threads_ = std::make_shared<StreamThreads>();
+  const HostStreams streams_;
+  const std::shared_ptr<StreamThread> thread_ = std::make_shared<StreamThread>();
   std::shared_ptr<HostMemory> host_memory_;
   std::map<void*, HostBuffer> blocks_;
   std::unique_ptr<Primitives> primitives_;
@@ -244,9 +226,9 @@ class HostDevice final : public Device {
 
 }  // namespace
 
-std::unique_ptr<Device> create_host_device(int ordinal, size_t limit_bytes, std::shared_ptr<HostMemory> memory,
-                                           ThreadPool& pool) {
-  return std::make_unique<HostDevice>(ordinal, limit_bytes, std::move(memory), pool);
+std::unique_ptr<Device> create_host_device(int ordinal, size_t limit_bytes, std::shared_ptr<HostMemory> memory, ThreadPool& pool,
+                                           HostStreams streams) {
+  return std::make_unique<HostDevice>(ordinal, limit_bytes, std::move(memory), pool, streams);
 }
 
 }  // namespace warpjoin

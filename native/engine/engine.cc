@@ -38,7 +38,7 @@ Engine::Engine(const EngineConfig& config)
       text_hash(BytesHash::seeded_at_random(config.hash_bits)) {
   for (int i = 0; i < config.host_devices; ++i) {
     const size_t limit = config.device_memory_limit_bytes ? config.device_memory_limit_bytes : config.memory_limit_bytes;
-    devices.push_back(create_host_device(i, limit, memory, pool));
+    devices.push_back(create_host_device(i, limit, memory, pool, config.host_streams));
   }
   for (const int gpu : config.gpus) {
     devices.push_back(create_gpu_device(static_cast<int>(devices.size()), gpu, config.device_memory_limit_bytes));

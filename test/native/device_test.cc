@@ -106,28 +106,30 @@ TEST(HostStream, ThrowsAnErrorOnceAndWorksOn) {
   EXPECT_FALSE(skipped);
 }
 
-TEST(HostStream, TakesOverTheThreadOfAnotherButNotItsError) {
-  Engine engine = make_engine(1);
-  Device& device = *engine.devices[0];
-  const auto run = [](Stream& stream, std::function<void()> work) { static_cast<HostStream&>(stream).enqueue(std::move(work)); };
-  std::thread::id first, at_once, later;
-  bool skipped = true, finished = false;
-  {
-    const auto failing = device.create_stream();
-    run(*failing, [&] { first = std::this_thread::get_id(); });
-    run(*failing, [] { throw Error(ErrorCode::internal, "nobody asks"); });
-    run(*failing, [&] { skipped = false; });
-    const auto other = device.create_stream();
-    run(*other, [&] { at_once = std::this_thread::get_id(); });
-    run(*other, [&] { finished = true; });
+TEST(HostStream, HasTheThreadOfOthersButNotTheirError) {
+  for (const HostStreams streams : {HostStreams::on_one_thread, HostStreams::on_their_own}) {
+    Engine engine({.threads = 2, .host_streams = streams, .memory_limit_bytes = size_t{1} << 30});
+    Device& device = *engine.devices[0];
+    const auto run = [](Stream& stream, std::function<void()> work) {
+      static_cast<HostStream&>(stream).enqueue(std::move(work));
+    };
+    std::thread::id first, other, later;
+    bool skipped = true, finished = false;
+    {
+      const auto failing = device.create_stream(), working = device.create_stream();
+      run(*failing, [&] { first = std::this_thread::get_id(); });
+      run(*failing, [] { throw Error(ErrorCode::internal, "nobody asks"); });
+      run(*failing, [&] { skipped = false; });
+      run(*working, [&] { other = std::this_thread::get_id(); });
+      run(*working, [&] { finished = true; });
+    }
+    EXPECT_TRUE(skipped && finished);
+    EXPECT_EQ(first == other, streams == HostStreams::on_one_thread);
+    const auto stream = device.create_stream();
+    run(*stream, [&] { later = std::this_thread::get_id(); });
+    stream->synchronize();
+    if (streams == HostStreams::on_one_thread) EXPECT_EQ(later, first);
   }
-  EXPECT_TRUE(skipped && finished);
-  EXPECT_NE(first, at_once);
-  const auto stream = device.create_stream(), third = device.create_stream();
-  run(*stream, [&] { later = std::this_thread::get_id(); });
-  stream->synchronize();
-  EXPECT_TRUE(later == first || later == at_once);
-  third->synchronize();
 }
 
 TEST(StackAllocator, ClosesHolesOnceTheTopIsFreed) {

@@ -642,8 +642,9 @@ inline EngineConfig config(int devices, size_t device_limit = 0) {
 
 /// An engine whose host devices are far; `linked`: they address each other's memory; `pinned`: they copy all host memory
 /// directly; `groups`: they group tuples for each other.
-inline std::unique_ptr<Engine> make_far_engine(const EngineConfig& config, bool linked = true, bool pinned = false,
+inline std::unique_ptr<Engine> make_far_engine(EngineConfig config, bool linked = true, bool pinned = false,
                                                bool groups = false) {
+  config.host_streams = HostStreams::on_their_own;
   auto engine = std::make_unique<Engine>(config);
   const auto all = std::make_shared<FarMemories>();
   const auto pinning = std::make_shared<FarPinning>(pinned);

@@ -27,8 +27,8 @@ struct PoolOwner {
 class FarGpu final : private PoolOwner, public testing::FarDevice {
  public:
   FarGpu(int ordinal, size_t limit_bytes, std::shared_ptr<testing::FarMemories> all, std::shared_ptr<testing::FarPinning> pinning)
-      : FarDevice(create_host_device(ordinal, limit_bytes, HostMemory::create(kMemoryBytes), pool), std::move(all),
-                  std::move(pinning), links() != "apart", links() == "grouping") {}
+      : FarDevice(create_host_device(ordinal, limit_bytes, HostMemory::create(kMemoryBytes), pool, HostStreams::on_their_own),
+                  std::move(all), std::move(pinning), links() != "apart", links() == "grouping") {}
 };
 
 }  // namespace
