@@ -39,8 +39,9 @@ const running = {
   signal: abortSignal("Aborts the call: it rejects with the signal's reason and frees what it holds."),
   trace: text(
     undefined,
-    'A file to write to what ran when: the steps, the phases and copies of each thread, and each stream of each GPU and direction, as ' +
-      'Chrome trace events, which Perfetto opens. It is replaced if it is there, and written if the call fails, too.',
+    'A file to write to what ran when: the steps, the phases and copies of each thread, each stream of each GPU and direction, and writes ' +
+      'and reads of temporary files, as Chrome trace events, which Perfetto opens. It is replaced if it is there, and written if the call ' +
+      'fails, too.',
   ),
 };
 const runningOptions = ['onProgress', 'signal', 'trace'] as const;

@@ -173,7 +173,8 @@ export class TraceFile implements AsyncDisposable {
   async write(): Promise<void> {
     if (this.#isWritten) return;
     this.#isWritten = true;
-    const [calls, accesses] = [this.#calls, this.#accesses].map((kept) => kept.splice(0)) as [Traced[], FileAccess[]];
+    const calls = this.#calls.splice(0);
+    const accesses = this.#accesses.splice(0);
     try {
       await this.file.writeFile(JSON.stringify({ displayTimeUnit: 'ms', traceEvents: chromeEvents(calls, accesses) }));
     } catch (error) {
