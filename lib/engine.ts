@@ -251,9 +251,7 @@ export class Engine implements AsyncDisposable {
    * Rows come in any order. `maintainOrder` names the other side where its order is to be kept: rows that went through temporary files
    * are sorted by where they were, and are all there before the first one comes. The build side of a cross join has to fit, or reading
    * rejects with ERR_MEMORY_LIMIT. It rejects with ERR_KEY_TYPE where a few keys have more rows of the build side than fit, and keys
-   * compare but do not sort alike, such as dates and timestamps; and with ERR_SPILL as sortBatches() does. Rejects with
-   * ERR_NOT_SUPPORTED where a column would have one type in some batches and another in others: where keys of two types become one
-   * column, and where dictionaries outgrow their indices.
+   * compare but do not sort alike, such as dates and timestamps; and with ERR_SPILL as sortBatches() does.
    */
   joinBatches<
     L extends BatchesInput,
@@ -340,8 +338,8 @@ export class Engine implements AsyncDisposable {
    * ended. Batches count towards the memory limit from when they are read until they are written, and those of the result until they
    * are garbage collected; dictionaries stay in memory. Options that are not right throw here. Reading rejects with ERR_INVALID_TABLE
    * for what are no record batches of one schema, with ERR_MEMORY_LIMIT, with ERR_SPILL where a temporary file can't be written or
-   * would exceed `maxTempDirectorySize`, with ERR_NOT_SUPPORTED where dictionaries outgrow their indices and rows go through temporary
-   * files, and with the signal's reason. Where there are no rows, one batch without rows is given.
+   * would exceed `maxTempDirectorySize`, and with the signal's reason. Where there are no rows, one batch without rows is given. Indices
+   * of dictionaries have 32 bits at least, in all batches: later ones may bring values that fewer can't number.
    */
   sortBatches<T extends BatchesInput, Name extends keyof ColumnsOf<T> & string = never>(
     input: T,

@@ -56,11 +56,13 @@ export interface NativeColumn {
   typeIds?: number[];
   /** Values that this column, of integers, has indices of: the dictionaries of all chunks one after the other. */
   dictionary?: NativeColumn;
+  /** Bytes that an index gets. */
+  indexWidth?: number;
   /**
-   * Where chunks have dictionaries of their own: these become one, of distinct values as far as their type can be compared, and
-   * indices of it have so many bytes. Otherwise all chunks' dictionaries begin at 0.
+   * Whether chunks have dictionaries of their own: these become one, of distinct values as far as their type can be compared. Otherwise
+   * all chunks' dictionaries begin at 0.
    */
-  unifiedWidth?: number;
+  isUnified?: boolean;
 }
 
 /** What a key column's values are multiplied by, to compare with another's: 10 ** pow10 * times. */
@@ -97,7 +99,7 @@ interface Handle<Name extends string> {
 /** Columns of one table, checked: no read of them leaves its buffer. Keeps their ArrayBuffers alive. */
 export interface RelationHandle extends Handle<'relation'> {
   readonly rows: number;
-  /** Dictionaries that were made for columns with a `unifiedWidth`: in the order of the columns, those of children and within dictionaries first. */
+  /** Dictionaries that were made for columns that are `isUnified`: in the order of the columns, those of children and within dictionaries first. */
   readonly dictionaries: readonly NativeResultColumn[];
 }
 export interface SortKeysHandle extends Handle<'sortKeys'> {

@@ -75,8 +75,8 @@ export function checkSameSchema(
 }
 
 /**
- * Throws ERR_NOT_SUPPORTED unless the columns of tables that an engine has made have the types of those before: dictionaries that are put
- * together may outgrow their indices.
+ * Throws ERR_NOT_SUPPORTED unless the columns of tables that an engine has made have the types of those before: dictionaries have more
+ * values together than 32 bits number.
  */
 export function checkSameTypes(before: Schema, now: Schema): void {
   if (before === now) return;
@@ -85,8 +85,7 @@ export function checkSameTypes(before: Schema, now: Schema): void {
     if (isSameType(type as never, was as never)) continue;
     throw new WarpjoinError(
       'ERR_NOT_SUPPORTED',
-      `Column ${quote(name)} is ${type} in some batches and ${was} in others: that is not supported yet. Cast the keys of both sides of a ` +
-        'join to one type, and dictionaries to their values or to indices of more bits.',
+      `Column ${quote(name)} is ${type} in some batches and ${was} in others: that is not supported. Cast dictionaries to their values.`,
     );
   }
 }

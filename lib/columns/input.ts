@@ -68,15 +68,15 @@ function refuse(value: unknown, argument: string): never {
 }
 
 /**
- * Reads a table argument. Buffers are taken as they are: the data plane checks them against what they claim.
- * Throws ERR_INVALID_TABLE, naming the argument, for anything that is no table.
+ * Reads a table argument. Buffers are taken as they are: the data plane checks them against what they claim. Indices of dictionaries
+ * get so many bytes at least. Throws ERR_INVALID_TABLE, naming the argument, for anything that is no table.
  */
-export function readTable(value: unknown, argument: string): Input {
+export function readTable(value: unknown, argument: string, leastIndexBytes = 1): Input {
   const table = tableOf(value, argument);
-  return readable(argument, () => readColumns(table, argument));
+  return readable(argument, () => readColumns(table, argument, leastIndexBytes));
 }
 
-function readColumns(table: ForeignTable, argument: string): Input {
+function readColumns(table: ForeignTable, argument: string, leastIndexBytes: number): Input {
   const { fields, metadata } = table.schema;
   const columns: InputColumn[] = [];
   const seen = new Set<string>();
@@ -117,7 +117,8 @@ function readColumns(table: ForeignTable, argument: string): Input {
       if (column.info) addChunk(column, column.info, data, argument, column.name);
     }
   }
-  for (const column of columns) if (column.info) column.info = layOutDictionaries(column, column.info, argument, column.name);
+  for (const column of columns)
+    if (column.info) column.info = layOutDictionaries(column, column.info, leastIndexBytes, argument, column.name);
   return { argument, rows, columns, metadata: textsOf(metadata, argument, 'its schema'), library: libraryOf(table) };
 }
 
@@ -181,7 +182,7 @@ export function takeDictionaries(input: Input, indices: readonly number[], made:
     for (const child of children) visit(child);
     if (!dictionary) return;
     visit(dictionary.values);
-    if (dictionary.unifiedWidth === null) return;
+    if (!dictionary.isUnified) return;
     const next = left.shift()!;
     dictionary.made ??= next;
   };
@@ -197,8 +198,9 @@ function nativeColumn(name: string, info: TypeInfo, { chunks, children, dictiona
   if (kind === 'sparse_union' || kind === 'dense_union') Object.assign(column, { typeIds, children: column.children ?? [] });
   if (dictionary) {
     column.width = info.type.indices!.bitWidth! / 8;
+    column.indexWidth = width;
+    column.isUnified = dictionary.isUnified;
     column.dictionary = nativeColumn(`${name} (dictionary)`, dictionary.info, dictionary.values);
-    if (dictionary.unifiedWidth !== null) column.unifiedWidth = dictionary.unifiedWidth;
   }
   return column;
 }

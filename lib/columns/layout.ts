@@ -8,7 +8,16 @@ import { type CommonType, commonType } from './common-type.js';
 import { distinctDictionaries } from './dictionaries.js';
 import { findColumn, type Input, infoOf } from './input.js';
 import { typeIn } from './library.js';
-import { checkComparable, checkKey, type KeyColumn, type KeyFactors, type TypeInfo, typeName, valuesOf } from './types.js';
+import {
+  checkComparable,
+  checkKey,
+  isSameType,
+  type KeyColumn,
+  type KeyFactors,
+  type TypeInfo,
+  typeName,
+  valuesOf,
+} from './types.js';
 import { noValues, shareDictionary, type Values } from './values.js';
 
 /** Where a result column comes from: one side, or for the coalesced key of a full join the left side, else the right. */
@@ -77,27 +86,28 @@ function checkShared(left: Input, right: Input, keys: readonly { left: string }[
  * The columns of a join's result: the left ones in order, then the right ones less coalesced keys. A right one whose name the
  * left table has gets the suffix, as often as it takes to be like no other. Semi and anti joins give the left ones alone. A
  * coalesced key has the left key's name, and the values of the side whose rows are all there: the right one's in a right join. That
- * of a full join has a type that holds the values of both.
+ * of a full join has a type that holds the values of both; so has that of a join whose rows are some of those of a full one, `whole`.
  */
 export function joinLayout(
   leftInput: Input,
   rightInput: Input,
   settings: Pick<JoinSettings, 'how' | 'keys' | 'suffix' | 'coalesce' | 'select'>,
+  whole = settings.how,
 ): JoinLayout {
   const { how, coalesce } = settings;
   const keys = settings.keys && joinKeyColumns(leftInput, rightInput, settings.keys);
-  const [left, right] =
-    how === 'full' && coalesce ? withSharedDictionaries(leftInput, rightInput, keys ?? []) : [leftInput, rightInput];
+  const coalesced = keys && coalesce ? keys : [];
+  const ofBoth = coalesced.filter((key) => how === 'full' || (whole === 'full' && !areAlike(leftInput, rightInput, key)));
+  const [left, right] = ofBoth.length > 0 ? withSharedDictionaries(leftInput, rightInput, ofBoth) : [leftInput, rightInput];
   const leftMissing = how === 'right' || how === 'full';
   const rightMissing = how === 'left' || how === 'full';
   const columns: UntypedColumn[] = left.columns.map((_, index) => resultColumn(left, index, 'left', leftMissing));
   if (how === 'semi' || how === 'anti') return { left, right, keys, columns: selected(columns, settings.select, [left]) };
 
-  const coalesced = keys && coalesce ? keys : [];
   for (const key of coalesced) {
     const column = columns[key.left]!;
-    if (how === 'right') columns[key.left] = { ...resultColumn(right, key.right, 'right', false), name: column.name };
-    if (how === 'full') columns[key.left] = coalescedColumn(left, right, key, column);
+    if (ofBoth.includes(key)) columns[key.left] = coalescedColumn(left, right, key, column);
+    else if (how === 'right') columns[key.left] = { ...resultColumn(right, key.right, 'right', false), name: column.name };
   }
   if (how === 'inner') for (const key of keys ?? []) takeInProbeOrder(left, right, key, columns);
   const ofLeft = new Set(columns.map((column) => column.name));
@@ -156,6 +166,10 @@ function coalescedColumn(left: Input, right: Input, key: KeyPair, { name }: Unty
   const nullable = left.columns[key.left]!.nullable || right.columns[key.right]!.nullable;
   return { ...of, source: 'coalesced', nullable };
 }
+
+/** Whether the columns of a pair of keys have one type. */
+const areAlike = (left: Input, right: Input, key: KeyPair): boolean =>
+  isSameType(infoOf(left, key.left).type, infoOf(right, key.right).type);
 
 const isOfNulls = (info: TypeInfo): boolean => valuesOf(info).kind === 'null';
 

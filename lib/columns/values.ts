@@ -45,8 +45,8 @@ export interface InputDictionary {
   values: Values;
   /** The one dictionary of all chunks, as it came; null where there are several, or none. */
   shared: ForeignVector | null;
-  /** Bytes of an index into the one dictionary that the data plane makes of several; null: there are not several. */
-  unifiedWidth: number | null;
+  /** Whether the data plane makes one dictionary of several. */
+  isUnified: boolean;
   /** That one, once it is made. */
   made: NativeResultColumn | null;
 }
@@ -65,7 +65,7 @@ export function noValues(info: TypeInfo | null): Values {
     chunks: [],
     children: info?.children.map(noValues) ?? [],
     dictionary: dictionary
-      ? { info: dictionary, ofChunks: [], values: noValues(dictionary), shared: null, unifiedWidth: null, made: null }
+      ? { info: dictionary, ofChunks: [], values: noValues(dictionary), shared: null, isUnified: false, made: null }
       : null,
   };
 }
@@ -134,14 +134,20 @@ interface Part {
 }
 
 /**
- * Once all chunks are there: which dictionaries they, and the chunks within them, have. Gives the type with indices that are wide
- * enough for the values of all dictionaries of a column.
+ * Once all chunks are there: which dictionaries they, and the chunks within them, have. Gives the type with indices of so many bytes at
+ * least, and wide enough for the values of all dictionaries of a column.
  */
-export function layOutDictionaries(of: Values, info: TypeInfo, argument: string, path: string): TypeInfo {
+export function layOutDictionaries(
+  of: Values,
+  info: TypeInfo,
+  leastIndexBytes: number,
+  argument: string,
+  path: string,
+): TypeInfo {
   const { dictionary } = of;
   if (!dictionary) {
     const children = info.children.map((child, index) =>
-      layOutDictionaries(of.children[index]!, child, argument, childPath(path, info, index)),
+      layOutDictionaries(of.children[index]!, child, leastIndexBytes, argument, childPath(path, info, index)),
     );
     return children.some((child, index) => child !== info.children[index]) ? { ...info, children } : info;
   }
@@ -149,7 +155,7 @@ export function layOutDictionaries(of: Values, info: TypeInfo, argument: string,
   dictionary.values = noValues(dictionary.info);
   for (const { of } of parts)
     for (const data of of.data) addChunk(dictionary.values, dictionary.info, data, argument, `${path} (dictionary)`);
-  const laidOut = layOutDictionaries(dictionary.values, dictionary.info, argument, `${path} (dictionary)`);
+  const laidOut = layOutDictionaries(dictionary.values, dictionary.info, leastIndexBytes, argument, `${path} (dictionary)`);
   const bases = new Map<ForeignVector, number>();
   for (const [index, vector] of dictionary.ofChunks.entries()) {
     if (vector && !bases.has(vector)) bases.set(vector, parts.find(({ of }) => beginsWith(of, vector))!.base);
@@ -157,11 +163,12 @@ export function layOutDictionaries(of: Values, info: TypeInfo, argument: string,
     Object.assign(of.chunks[index]!, { dictionaryBase, dictionarySize });
   }
   dictionary.shared = parts.length === 1 ? parts[0]!.of : null;
-  if (parts.length < 2) return info;
-  const last = parts.at(-1)!;
+  dictionary.isUnified = parts.length > 1;
+  const last = parts.at(-1);
+  const width = Math.max(leastIndexBytes, dictionary.isUnified ? indexWidth(info, last!.base + sizeOf(last!.of)) : info.width);
+  if (laidOut === dictionary.info && width === info.width) return info;
   dictionary.info = laidOut;
-  dictionary.unifiedWidth = indexWidth(info, last.base + sizeOf(last.of));
-  return { ...info, dictionary: dictionary.info, width: dictionary.unifiedWidth };
+  return { ...info, dictionary: laidOut, width };
 }
 
 /** What of a column changes where it is given another dictionary. */
@@ -182,16 +189,15 @@ export function shareDictionary(
     ofChunks: [...one.dictionary!.ofChunks, ...other.dictionary!.ofChunks],
     values: noValues(valueInfo),
     shared: null,
-    unifiedWidth: null,
+    isUnified: false,
     made: null,
   };
   const joint: Values = { withoutNulls: true, chunks: [...copies(one), ...copies(other)], children: [], dictionary };
-  let info = layOutDictionaries(joint, oneInfo, argument, 'keys');
-  if (dictionary.unifiedWidth === null && (oneInfo.width !== otherInfo.width || oneInfo.order !== otherInfo.order)) {
+  let info = layOutDictionaries(joint, oneInfo, 1, argument, 'keys');
+  if (!dictionary.isUnified && (oneInfo.width !== otherInfo.width || oneInfo.order !== otherInfo.order)) {
     // The one dictionary is made anew, for the indices have to be.
-    dictionary.unifiedWidth = indexWidth(info, dictionary.shared ? sizeOf(dictionary.shared) : 0);
-    dictionary.shared = null;
-    info = { ...info, width: dictionary.unifiedWidth };
+    info = { ...info, width: indexWidth(info, dictionary.shared ? sizeOf(dictionary.shared) : 0) };
+    Object.assign(dictionary, { isUnified: true, shared: null });
   }
   const { width, dictionary: of } = info;
   return [

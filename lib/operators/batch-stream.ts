@@ -16,6 +16,9 @@ export interface BatchesCore extends EngineCore {
   free(buffers: readonly ArrayBuffer[]): Promise<void>;
 }
 
+/** Bytes of a dictionary's indices in all batches, at least: later ones may bring values that fewer can't number. */
+const LEAST_INDEX_BYTES = 4;
+
 /** What a call with batches did up to now. */
 export interface BatchStats {
   /** Rows that were read, and rows that were given. */
@@ -77,7 +80,7 @@ export class BatchStream<Columns extends arrow.TypeMap = any>
     };
     const { signal, trace } = this.running;
     const batches = tracedItems(trace, hold, async (keep) => {
-      const core = await this.core;
+      const core = { ...(await this.core), leastIndexBytes: LEAST_INDEX_BYTES };
       return this.make(keep ? { ...core, keep } : core, this.stats, hold);
     });
     this.#reading = new Reading(batches, signal);

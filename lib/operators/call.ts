@@ -33,6 +33,8 @@ export interface EngineCore {
   readonly givesArrays: boolean;
   /** Bytes of a buffer of a result at most, but for one value that is longer. Unset: 1 GiB. */
   readonly maxBufferBytes?: number;
+  /** Bytes of a dictionary's indices in results, at least. Unset: those that they have, and that its values need. */
+  readonly leastIndexBytes?: number;
   /** Told what is done for a larger call. Unset: nobody wants to know. */
   readonly keep?: Keep;
   /** Runs `task` in its turn; rejects at once if `signal` aborts while it waits. */

@@ -447,7 +447,7 @@ class Joining implements AsyncDisposable {
     const probed = probe.length > 0 ? probe : [this.#none[probeSide]];
     const [left, right] = buildSide === 'left' ? [built, probed] : [probed, built];
     const options = { ...on, how, suffix, select, maintainOrder, algorithm, signal };
-    return joinTables(this.core, left, right, options) as Promise<arrow.Table>;
+    return joinTables(this.core, left, right, options, this.settings.how) as Promise<arrow.Table>;
   }
 }
 

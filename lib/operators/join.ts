@@ -15,6 +15,7 @@ import type {
 } from '../native.js';
 import {
   explainJoinSchema,
+  type JoinKind,
   type JoinSettings,
   joinCountSchema,
   joinIndicesSchema,
@@ -71,15 +72,17 @@ interface Keyed {
   deviceBytes: JoinDeviceBytes;
 }
 
+/** `whole`: the kind of a join that this one gives some rows of; its columns have the types of that. */
 export async function joinTables(
   core: EngineCore,
   left: unknown,
   right: unknown,
   options: unknown,
+  whole?: JoinKind,
 ): Promise<ResultTable | ResidentTable> {
   const settings = joinSettings(joinSchema, 'join', options);
   return whenRead({ left, right }, settings.signal, async (tables) => {
-    const task = tableTask(core, tables, settings);
+    const task = tableTask(core, tables, settings, whole);
     return runCall(settings.resident ? core : placeJoin(core, task), settings, async (call) => {
       const { columns, table, rows, stats } = await runJoin(call, task);
       if (table) return asResult(table, stats);
@@ -140,9 +143,9 @@ const readInputs = (core: EngineCore, { left, right }: Tables): Record<Side, Inp
   return { left: readInput(core, left, 'left'), right: readInput(core, right, 'right') };
 };
 
-function tableTask(core: EngineCore, tables: Tables, settings: JoinSettings): TableTask {
+function tableTask(core: EngineCore, tables: Tables, settings: JoinSettings, whole?: JoinKind): TableTask {
   const inputs = readInputs(core, tables);
-  const { keys, columns, left: one, right: other } = joinLayout(inputs.left, inputs.right, settings);
+  const { keys, columns, left: one, right: other } = joinLayout(inputs.left, inputs.right, settings, whole);
   return { left: one, right: other, keys, settings, want: { columns } };
 }
 

@@ -110,7 +110,7 @@ function checkInUse({ disposed }: Contents, argument: string): void {
 /** A table argument of a call on this engine: a table, or one that the engine has loaded. */
 export function readInput(core: EngineCore, value: unknown, argument: string): Input {
   // A proxy has no class to ask for, and may throw.
-  if (types.isProxy(value) || !(value instanceof LoadedTable)) return readTable(value, argument);
+  if (types.isProxy(value) || !(value instanceof LoadedTable)) return readTable(value, argument, core.leastIndexBytes);
   const { contents } = value;
   if (value.core !== core) {
     throw new WarpjoinError(

@@ -313,12 +313,12 @@ Column to_column(const Napi::Value& value, Napi::Array& held, unsigned depth) {
     if (!integers) expected(value, "column.order", "integers, which are indices of a dictionary");
     column.dictionary = std::make_shared<const Column>(to_column(dictionary, held, depth + 1));
   }
-  const Napi::Value unified_width = object.Get("unifiedWidth");
-  if (!unified_width.IsUndefined()) {
-    const uint64_t width = to_count(unified_width, "column.unifiedWidth", 1, 8);
-    if (!column.dictionary || !std::has_single_bit(width))
-      expected(value, "column.unifiedWidth", "1, 2, 4 or 8 bytes of an index");
-    column.unified_width = static_cast<uint8_t>(width);
+  if (column.dictionary) {
+    const Napi::Value index_width = object.Get("indexWidth");
+    const uint64_t width = to_count(index_width, "column.indexWidth", 1, 8);
+    if (!std::has_single_bit(width)) expected(index_width, "column.indexWidth", "1, 2, 4 or 8 bytes of an index");
+    column.index_width = static_cast<uint8_t>(width);
+    column.is_unified = to_bool(object.Get("isUnified"), "column.isUnified");
   }
   const Napi::Value chunks_value = object.Get("chunks");
   if (!chunks_value.IsArray()) expected(chunks_value, "column.chunks", "an array");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -103,12 +104,12 @@ Distinct find_distinct(const Column& values, Engine& engine, const Job& job) {
   return found;
 }
 
-/// Writes codes[base + index] for indices; null rows, which may have any index, get 0.
-template <class From, class To>
-void recode(const ColumnChunk& chunk, uint64_t first, uint64_t count, const uint32_t* codes, To* out) {
+/// Writes what `code_of` gives for the place of each index among the values; null rows, which may have any index, get 0.
+template <class From, class To, class CodeOf>
+void recode(const ColumnChunk& chunk, uint64_t first, uint64_t count, const CodeOf& code_of, To* out) {
   for (uint64_t i = 0; i < count; ++i) {
     const uint64_t index = load_once<From>(chunk.values, first + i);
-    out[i] = index < chunk.dictionary_size ? static_cast<To>(codes[chunk.dictionary_base + index]) : To{0};
+    out[i] = index < chunk.dictionary_size ? static_cast<To>(code_of(chunk.dictionary_base + index)) : To{0};
   }
 }
 
@@ -122,6 +123,32 @@ void with_index(uint32_t width, Body&& body) {
   }
 }
 
+/// Gives a column's chunks indices of its index_width below `size`: what `code_of` gives for the place of each among the values.
+template <class CodeOf>
+HostBuffer with_indices(Column& column, uint64_t size, const CodeOf& code_of, Engine& engine, const Job& job) {
+  const uint32_t from = column.type.width, to = column.index_width;
+  if (to < 8 && size > uint64_t{1} << (8 * to)) {
+    throw Error(ErrorCode::internal, "Column '" + column.name + "' has too many dictionary values for its indices");
+  }
+  HostBuffer indices = engine.memory->allocate(std::max<uint64_t>(1, column.length * to), "indices of a dictionary");
+  const ChunkIndex index(column);
+  columns::for_row_blocks(engine, index.rows(), job, [&](uint64_t, uint64_t begin, uint64_t end) {
+    index.for_pieces(begin, end, [&](const ColumnChunk& chunk, uint64_t first, uint64_t count, uint64_t row) {
+      with_index(from, [&]<class From>() {
+        with_index(to, [&]<class To>() { recode<From>(chunk, first, count, code_of, indices.as<To>() + row); });
+      });
+    });
+  });
+  uint64_t row = 0;
+  for (ColumnChunk& chunk : column.chunks) {
+    chunk.values = indices.as<char>() + row * to;
+    chunk.values_bytes = chunk.length * to;
+    row += chunk.length;
+  }
+  column.type.width = to;
+  return indices;
+}
+
 void unify(Column& column, UnifiedDictionaries& made, Engine& engine, const Job& job) {
   const Column& values = *column.dictionary;
   if (values.length >= kNone) {
@@ -131,33 +158,14 @@ void unify(Column& column, UnifiedDictionaries& made, Engine& engine, const Job&
   const Distinct distinct = find_distinct(values, engine, job);
   OwnedColumn owned = gather(values, {distinct.rows.data(), 4, false, distinct.count}, engine, job);
   auto dictionary = std::make_shared<Column>(borrow(owned, values));
-
-  const uint32_t from = column.type.width, to = column.unified_width;
-  if (to < 8 && distinct.count > uint64_t{1} << (8 * to)) {
-    throw Error(ErrorCode::internal, "Column '" + column.name + "' has too many dictionary values for its indices");
-  }
-  HostBuffer indices = engine.memory->allocate(std::max<uint64_t>(1, column.length * to), "indices of a dictionary");
-  const ChunkIndex index(column);
-  columns::for_row_blocks(engine, index.rows(), job, [&](uint64_t, uint64_t begin, uint64_t end) {
-    index.for_pieces(begin, end, [&](const ColumnChunk& chunk, uint64_t first, uint64_t count, uint64_t row) {
-      with_index(from, [&]<class From>() {
-        with_index(to,
-                   [&]<class To>() { recode<From>(chunk, first, count, distinct.codes.as<uint32_t>(), indices.as<To>() + row); });
-      });
-    });
-  });
-  uint64_t row = 0;
+  const auto code_of = [codes = distinct.codes.as<uint32_t>()](uint64_t place) { return codes[place]; };
+  made.indices.push_back(with_indices(column, distinct.count, code_of, engine, job));
   for (ColumnChunk& chunk : column.chunks) {
-    chunk.values = indices.as<char>() + row * to;
-    chunk.values_bytes = chunk.length * to;
     chunk.dictionary_base = 0;
     chunk.dictionary_size = distinct.count;
-    row += chunk.length;
   }
-  column.type.width = to;
   column.dictionary = std::move(dictionary);
-  column.unified_width = 0;
-  made.indices.push_back(std::move(indices));
+  column.is_unified = false;
   made.dictionaries.push_back(std::move(owned));
 }
 
@@ -241,7 +249,11 @@ void unify_dictionaries(Column& column, UnifiedDictionaries& made, Engine& engin
   auto dictionary = std::make_shared<Column>(*column.dictionary);
   unify_dictionaries(*dictionary, made, engine, job);
   column.dictionary = std::move(dictionary);
-  if (column.unified_width) unify(column, made, engine, job);
+  if (column.is_unified) {
+    unify(column, made, engine, job);
+  } else if (column.index_width != 0 && column.index_width != column.type.width) {
+    made.indices.push_back(with_indices(column, column.dictionary->length, std::identity(), engine, job));
+  }
 }
 
 }  // namespace warpjoin

@@ -1,4 +1,4 @@
-// Dictionaries that differ by chunk, as one.
+// Dictionaries that differ by chunk, as one, and indices of another width.
 #pragma once
 
 #include <vector>
@@ -16,10 +16,11 @@ struct UnifiedDictionaries {
   std::vector<OwnedColumn> dictionaries;
 };
 
-/// Where a column's chunks, or those within it, have dictionaries of their own (Column::unified_width), makes one of them and
-/// indices of that. Its values are distinct where they are of fixed width, texts or views: those of other kinds are all there,
-/// one dictionary after the other. The first of equal values comes first. Columns must have been validated. Memory: the indices
-/// and the dictionary, and in between 16 bytes for each value of the dictionaries.
+/// Where a column's chunks, or those within it, have dictionaries of their own (Column::is_unified), makes one of them and
+/// indices of that; where indices alone get another width (Column::index_width), those. The dictionary's values are distinct
+/// where they are of fixed width, texts or views: those of other kinds are all there, one dictionary after the other. The first
+/// of equal values comes first. Columns must have been validated. Memory: the indices and the dictionary, and in between 16 bytes
+/// for each value of the dictionaries.
 void unify_dictionaries(Column& column, UnifiedDictionaries& made, Engine& engine, const Job& job);
 
 /// An owned column as one to read, of the type of `like` with all that is within it.

@@ -72,9 +72,11 @@ struct Column {
   /// Where the values, which are integers, are indices: the dictionaries of all chunks, one after the other. Keys compare by its
   /// values. Null for a column of values.
   std::shared_ptr<const Column> dictionary;
-  /// Indices alone: bytes of an index once unify_dictionaries() has made one dictionary of those of all chunks; 0: all chunks
-  /// share one, which begins at 0.
-  uint8_t unified_width = 0;
+  /// Indices alone: bytes of an index after unify_dictionaries(); 0: those of the type.
+  uint8_t index_width = 0;
+  /// Indices alone: whether unify_dictionaries() makes one dictionary of those of all chunks. Otherwise they share one, which
+  /// begins at 0.
+  bool is_unified = false;
   /// What ColumnChunk::buffers refers to.
   std::vector<std::shared_ptr<const std::vector<ViewBuffer>>> view_buffers;
 };

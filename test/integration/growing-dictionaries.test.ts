@@ -1,4 +1,4 @@
-/** Batches whose dictionaries need more bits for their indices together than each of them does: the rows, or a clear refusal. */
+/** Batches whose dictionaries need more bits for their indices together than each of them does. */
 import {
   Dictionary,
   Field,
@@ -18,10 +18,11 @@ import { later } from '../support/tables.js';
 
 const VALUES = 100;
 const dictionary = new Dictionary(new Utf8(), new Int8(), 5, false);
-const schema = new Schema([new Field('k', new Int32(), false), new Field('d', dictionary, false)]);
+const struct = new Struct<{ of: typeof dictionary }>([new Field('of', dictionary, false)]);
+const schema = new Schema([new Field('k', new Int32(), false), new Field('d', dictionary, false), new Field('s', struct, false)]);
 const PRIME = 1_000_003;
 
-/** Batches of so many rows; each has texts of its own, 100 of 3000. Values of `k` are distinct. */
+/** Batches of so many rows; each has texts of its own, 100 of 3000, in a column and in a struct. Values of `k` are distinct. */
 function batches(lengths: readonly number[]): RecordBatch[] {
   let row = 0;
   return lengths.map((length, number) => {
@@ -29,13 +30,18 @@ function batches(lengths: readonly number[]): RecordBatch[] {
     const data = Int32Array.from({ length }, () => (row++ * 7919) % PRIME);
     const indices = Int8Array.from({ length }, (_, i) => i % VALUES);
     const values = vectorFromArray(texts, new Utf8());
+    const d = makeData({ type: dictionary, length, nullCount: 0, data: indices, dictionary: values });
     const children = [
       makeData({ type: new Int32(), length, nullCount: 0, data }),
-      makeData({ type: dictionary, length, nullCount: 0, data: indices, dictionary: values }),
+      d,
+      makeData({ type: struct, length, nullCount: 0, children: [d] }),
     ];
     return new RecordBatch(schema, makeData({ type: new Struct(schema.fields), length, nullCount: 0, children }));
   });
 }
+
+/** What indices of results are. */
+const WIDE = { bitWidth: 32, isSigned: true };
 
 const texts = tableFromArrays({
   d: Array.from({ length: 3000 }, (_, i) => `t${i}`),
@@ -51,9 +57,15 @@ const ORDERS = {
 const CALLS: Record<string, (engine: Engine, input: readonly RecordBatch[]) => BatchStream> = {
   sort: (engine, input) => engine.sortBatches(later(input), { by: 'k' }),
   'sort by text': (engine, input) => engine.sortBatches(later(input), { by: ['d', 'k'], select: ['k'] }),
-  join: (engine, input) => engine.joinBatches(later(input), later([texts]), { on: 'd', select: ['k', 'id'], buildSide: 'left' }),
+  join: (engine, input) =>
+    engine.joinBatches(later(input), later([texts]), { on: 'd', select: ['k', 'd', 'id'], buildSide: 'left' }),
   'join in order': (engine, input) =>
-    engine.joinBatches(later(input), later([texts]), { on: 'd', select: ['k', 'id'], buildSide: 'right', maintainOrder: 'left' }),
+    engine.joinBatches(later(input), later([texts]), {
+      on: 'd',
+      select: ['k', 'd', 's', 'id'],
+      buildSide: 'right',
+      maintainOrder: 'left',
+    }),
 };
 
 describe.each(Object.entries(ORDERS))('%s', (_, lengths) => {
@@ -62,28 +74,44 @@ describe.each(Object.entries(ORDERS))('%s', (_, lengths) => {
   for (const batch of input) for (const { k, d } of batch) textOf.set(k, d);
 
   test.each(Object.entries(CALLS))('%s', async (name, call) => {
-    for (const memoryLimit of ['256MiB', '2MiB', '1MiB']) {
+    for (const memoryLimit of ['256MiB', '2MiB', '1536KiB']) {
       await using engine = await createEngine({ device: 'cpu', threads: 2, memoryLimit });
       let [rows, wrong, last] = [0, 0, ''];
-      try {
-        for await (const batch of call(engine, input)) {
-          for (const { k, d, id } of batch) {
-            const text = textOf.get(k)!;
-            if (id !== undefined && text !== `t${id}`) wrong++;
-            if (d !== undefined && text !== d) wrong++;
-            if (name === 'sort by text' && text < last) wrong++;
-            last = text;
-            rows++;
-          }
+      for await (const batch of call(engine, input)) {
+        for (const { type } of batch.schema.fields) {
+          const dictionaries = type instanceof Struct ? type.children.map(({ type }) => type) : [type];
+          for (const type of dictionaries) if (type instanceof Dictionary) expect(type.indices).toMatchObject(WIDE);
         }
-        expect([memoryLimit, wrong, rows]).toEqual([memoryLimit, 0, textOf.size]);
-      } catch (error) {
-        expect(error).toMatchObject({
-          code: 'ERR_NOT_SUPPORTED',
-          message: expect.stringMatching(/^Column "d" is Dictionary<Int(8|16), Utf8> in some batches and .* in others/),
-        });
-        expect(memoryLimit).not.toBe('256MiB');
+        for (const { k, d, s, id } of batch) {
+          const text = textOf.get(k)!;
+          if (id !== undefined && text !== `t${id}`) wrong++;
+          if (d !== undefined && text !== d) wrong++;
+          if (s !== undefined && text !== s.of) wrong++;
+          if (name === 'sort by text' && text < last) wrong++;
+          last = text;
+          rows++;
+        }
       }
+      expect([memoryLimit, wrong, rows]).toEqual([memoryLimit, 0, textOf.size]);
     }
   });
+});
+
+test('a dictionary that all batches share stays the one of the result', async () => {
+  const values = vectorFromArray(['x', 'y'], new Utf8());
+  const batch = (...indices: number[]) => {
+    const data = { type: dictionary, length: indices.length, nullCount: 0, data: Int8Array.from(indices), dictionary: values };
+    return new RecordBatch({ d: makeData(data) });
+  };
+  await using engine = await createEngine({ device: 'cpu', threads: 1 });
+  const joined = engine.joinBatches(later([batch(0, 1), batch(1)]), later([batch(1)]), { on: 'd', batchRows: 1 });
+  let rows = 0;
+  for await (const { data } of joined) {
+    const [d] = data.children;
+    expect(d!.type).toMatchObject({ indices: WIDE });
+    expect(d!.values).toEqual(Int32Array.of(1));
+    expect(d!.dictionary!.data[0]!.values).toBe(values.data[0]!.values);
+    rows++;
+  }
+  expect(rows).toBe(2);
 });

@@ -6,7 +6,7 @@ import type { WarpjoinError } from '../../lib/errors.js';
 import { type BatchStream, type JoinKind, joinBatches } from '../../lib/index.js';
 import { collectGarbage } from '../../lib/operators/reclaim.js';
 import { DEVICE_COUNTS, describeDevices, inspectedEngine, onGpus, testEngine } from '../support/engines.js';
-import { cut, failure, later, random, rows, unordered } from '../support/tables.js';
+import { cut, failure, later, random, rows, unordered, withWideIndices } from '../support/tables.js';
 
 /** Two devices, where there are. */
 const SOME = DEVICE_COUNTS[1] ?? 1;
@@ -68,6 +68,40 @@ describe('one side without rows', () => {
         const expected = await engine.join(one, other, options);
         expect(unordered(rows(found))).toEqual(unordered(rows(expected)));
         expect(found.schema.names).toEqual(expected.schema.names);
+      }
+    }
+  });
+});
+
+describe('one column of keys of two types', () => {
+  const keysOf = (length: number, first: number, type: arrow.DataType, of: (key: number) => unknown) => {
+    const keys = Array.from({ length }, (_, row) => (row % 11 ? of(first + ((row * 7) % length)) : null));
+    return new arrow.Table({
+      k: arrow.vectorFromArray(keys, type),
+      id: arrow.vectorFromArray(Array.from(keys.keys()), new arrow.Int32()),
+    });
+  };
+  const text = (key: number) => `t${key % 100}`;
+  const codes = (indices: arrow.Int) => new arrow.Dictionary(new arrow.Utf8(), indices as never);
+  const TYPES = {
+    'int32 and int64': [keysOf(3000, 0, new arrow.Int32(), Number), keysOf(3000, 2500, new arrow.Int64(), BigInt)],
+    'date and timestamp': [
+      keysOf(3000, 0, new arrow.DateDay(), (key) => new Date(key * 86_400_000)),
+      keysOf(3000, 2500, new arrow.TimestampMillisecond(), (key) => key * 86_400_000),
+    ],
+    'dictionary and text': [keysOf(600, 0, codes(new arrow.Int8()), text), keysOf(600, 50, new arrow.Utf8(), text)],
+    dictionaries: [keysOf(600, 0, codes(new arrow.Int8()), text), keysOf(600, 50, codes(new arrow.Uint16()), text)],
+  } as const;
+  test.each(Object.entries(TYPES))('%s', async (_, [one, other]) => {
+    await using whole = await testEngine(1, { memoryLimit: '256MiB' });
+    for (const memoryLimit of ['256MiB', '1MiB']) {
+      await using engine = await testEngine(SOME, { memoryLimit });
+      for (const buildSide of ['left', 'right'] as const) {
+        const options = { on: 'k', how: 'full', coalesce: true } as const;
+        const expected = await whole.join(one, other, options);
+        const found = await read(engine.joinBatches(later(cut(one, 100)), later(cut(other, 100)), { ...options, buildSide }));
+        expect(found.schema.fields.map(String)).toEqual(expected.schema.fields.map(withWideIndices));
+        expect(unordered(rows(found))).toEqual(unordered(rows(expected)));
       }
     }
   });

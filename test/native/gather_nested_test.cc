@@ -170,7 +170,8 @@ TEST(UnifyDictionaries, KeepsValuesAndMakesThemDistinct) {
     Indices made;
     made.column.name = "c";
     made.column.type = signed_type(1);
-    made.column.unified_width = 2;
+    made.column.index_width = 2;
+    made.column.is_unified = true;
     made.column.dictionary = std::make_shared<const Column>(values.column);
     made.buffers.reserve(8);
     uint64_t base = 0;

@@ -280,10 +280,7 @@ test('joinBatches gives the rows that DuckDB gives, whatever comes at once, also
       try {
         for await (const batch of joined) found.push(batch);
       } catch (error) {
-        // Where one key has most of the rows; where dictionaries are put together again and again.
-        expect((error as Error).message).toMatch(
-          /can't be sorted by their keys|Dictionary<Int(8|16), .* in (some batches|others)/,
-        );
+        expect((error as Error).message).toMatch(/can't be sorted by their keys/); // where one key has most of the rows
         seen.add('refused');
         return engine.dispose();
       }

@@ -34,6 +34,10 @@ export async function* later<T>(items: Iterable<T>): AsyncGenerator<T> {
   yield* items;
 }
 
+/** A field in words, of a result of batches: indices of dictionaries have 32 bits at least. */
+export const withWideIndices = (field: arrow.Field): string =>
+  `${field}`.replaceAll(/Dictionary<(Uint|Int)(8|16)/g, 'Dictionary<$132');
+
 /** Rows as plain objects, with bytes as hexadecimal and typed arrays as arrays. */
 export function rows(of: arrow.Table): Row[] {
   const names = of.schema.fields.map((field) => field.name);

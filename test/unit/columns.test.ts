@@ -567,7 +567,7 @@ describe('one dictionary for two columns', () => {
     const values = arrow.vectorFromArray(['x', 'y'], new arrow.Utf8());
     const [one, other] = share(column(values, new arrow.Int8()), column(values, new arrow.Int8()));
     expect(one.dictionary).toBe(other.dictionary);
-    expect(one.dictionary).toMatchObject({ shared: values, unifiedWidth: null });
+    expect(one.dictionary).toMatchObject({ shared: values, isUnified: false });
     expect([one.info.width, other.info.width]).toEqual([1, 1]);
     expect(other.chunks).toMatchObject([{ dictionaryBase: 0, dictionarySize: 2 }]);
   });
@@ -576,17 +576,17 @@ describe('one dictionary for two columns', () => {
     const left = column(['x', 'y'], new arrow.Int8());
     const [one, other] = share(left, column(['z', 'y', 'w'], new arrow.Int32()));
     expect([one.info.width, other.info.width]).toEqual([1, 1]);
-    expect(one.dictionary).toMatchObject({ shared: null, unifiedWidth: 1 });
+    expect(one.dictionary).toMatchObject({ shared: null, isUnified: true });
     expect(other.chunks).toMatchObject([{ dictionaryBase: 2, dictionarySize: 3 }]);
     // The input itself stays as it was.
-    expect(left.columns[0]!.dictionary!.unifiedWidth).toBeNull();
+    expect(left.columns[0]!.dictionary!.isUnified).toBe(false);
     expect(left.columns[0]!.chunks).toMatchObject([{ dictionaryBase: 0, dictionarySize: 2 }]);
   });
 
   test('is made anew where only their indices differ', () => {
     const values = arrow.vectorFromArray(['x', 'y'], new arrow.Utf8());
     const [one, other] = share(column(values, new arrow.Int16()), column(values, new arrow.Uint16()));
-    expect(one.dictionary).toMatchObject({ shared: null, unifiedWidth: 2 });
+    expect(one.dictionary).toMatchObject({ shared: null, isUnified: true });
     expect([one.info.width, other.info.width]).toEqual([2, 2]);
   });
 });
