@@ -407,11 +407,18 @@ export interface JoinBatchesSettings
 /** Checks what the schema of joinBatches() can't. */
 export function joinBatchesSettings(options: unknown): JoinBatchesSettings {
   const given = parse(joinBatchesSchema, 'joinBatches', options);
-  const { buildSide, maintainOrder, batchRows, limit, offset, maxOutputRows, signal, trace, ...rest } = given;
+  const { buildSide, batchRows, limit, offset, maxOutputRows, signal, trace, maintainOrder: order, ...rest } = given;
   const { how, suffix, coalesce, select, algorithm, keys } = joinSettings(joinSchema, 'joinBatches', rest);
   const probeSide = buildSide === 'left' ? 'right' : 'left';
+  const maintainOrder = orderOf({ how, maintainOrder: order }) ?? 'none';
   if (maintainOrder === buildSide) {
-    throw expected(`"none" or "${probeSide}"`, 'maintainOrder', maintainOrder, ` The build side is ${buildSide}: set buildSide.`);
+    const wanted = order === buildSide ? `"none" or "${probeSide}"` : '"none"';
+    throw expected(
+      wanted,
+      'maintainOrder',
+      order,
+      ` The build side is ${buildSide}, whose order the rows would have: set buildSide.`,
+    );
   }
   return {
     ...{ how, suffix, coalesce, select, algorithm, limit, offset, maxOutputRows },

@@ -45,7 +45,7 @@ export interface InputDictionary {
   values: Values;
   /** The one dictionary of all chunks, as it came; null where there are several, or none. */
   shared: ForeignVector | null;
-  /** Whether the data plane makes one dictionary of several. */
+  /** Whether the data plane makes one dictionary of them. */
   isUnified: boolean;
   /** That one, once it is made. */
   made: NativeResultColumn | null;
@@ -162,13 +162,14 @@ export function layOutDictionaries(
     const [dictionaryBase, dictionarySize] = vector ? [bases.get(vector)!, sizeOf(vector)] : [0, 0];
     Object.assign(of.chunks[index]!, { dictionaryBase, dictionarySize });
   }
-  dictionary.shared = parts.length === 1 ? parts[0]!.of : null;
-  dictionary.isUnified = parts.length > 1;
-  const last = parts.at(-1);
-  const width = Math.max(leastIndexBytes, dictionary.isUnified ? indexWidth(info, last!.base + sizeOf(last!.of)) : info.width);
-  if (laidOut === dictionary.info && width === info.width) return info;
+  const isWider = laidOut !== dictionary.info;
   dictionary.info = laidOut;
-  return { ...info, dictionary: laidOut, width };
+  // One with wider indices within is made anew, too.
+  dictionary.isUnified = parts.length > 1 || isWider;
+  dictionary.shared = (dictionary.isUnified ? null : parts[0]?.of) ?? null;
+  const last = parts.at(-1);
+  const width = Math.max(leastIndexBytes, parts.length > 1 ? indexWidth(info, last!.base + sizeOf(last!.of)) : info.width);
+  return isWider || width !== info.width ? { ...info, dictionary: laidOut, width } : info;
 }
 
 /** What of a column changes where it is given another dictionary. */

@@ -10,6 +10,7 @@ import {
   Struct,
   tableFromArrays,
   Utf8,
+  Vector,
   vectorFromArray,
 } from 'apache-arrow';
 import { describe, expect, test } from 'vitest';
@@ -114,4 +115,20 @@ test('a dictionary that all batches share stays the one of the result', async ()
     rows++;
   }
   expect(rows).toBe(2);
+});
+
+test('indices within the values of a dictionary have 32 bits, too', async () => {
+  const texts = vectorFromArray(['x', 'y'], new Utf8());
+  const values = new Vector([
+    makeData({ type: dictionary, length: 2, nullCount: 0, data: Int8Array.of(1, 0), dictionary: texts }),
+  ]);
+  const type = new Dictionary(dictionary, new Int32(), 7, false);
+  const d = makeData({ type, length: 3, nullCount: 0, data: Int32Array.of(0, 1, 0), dictionary: values });
+  const k = makeData({ type: new Int32(), length: 3, nullCount: 0, data: Int32Array.of(3, 2, 1) });
+  await using engine = await createEngine({ device: 'cpu', threads: 1 });
+  for await (const batch of engine.sortBatches(later([new RecordBatch({ k, d })]), { by: 'k' })) {
+    expect(batch.schema.fields[1]!.type).toMatchObject({ indices: WIDE, dictionary: { indices: WIDE } });
+    const [sorted] = (await engine.sort(batch, { by: 'k' })).batches; // which checks its buffers
+    for (const one of [batch, sorted!]) expect(one.getChild('d')!.toJSON()).toEqual(['y', 'x', 'y']);
+  }
 });

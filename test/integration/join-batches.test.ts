@@ -239,7 +239,12 @@ describe('bad input', () => {
   test.each([
     [{ on: 'kk' }, 'ERR_COLUMN_NOT_FOUND', /"kk"/],
     [{ on: 'k', how: 'outer' }, 'ERR_OPTION', /Did you mean "full"/],
-    [{ on: 'k', maintainOrder: 'right' }, 'ERR_OPTION', /The build side is right/],
+    [{ on: 'k', maintainOrder: 'right' }, 'ERR_OPTION', /Expected "none" or "left" for .* The build side is right/],
+    [
+      { on: 'k', how: 'semi', buildSide: 'left', maintainOrder: 'right' },
+      'ERR_OPTION',
+      /Expected "none" for maintainOrder but received "right"\. The build side is left/,
+    ],
     [{ on: 'k', validate: '1:1' }, 'ERR_OPTION', /validate/],
     [{ on: 'k', limit: -1 }, 'ERR_OPTION', /limit/],
     [{ how: 'cross', on: 'k' }, 'ERR_OPTION', /cross/],

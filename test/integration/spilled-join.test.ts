@@ -239,7 +239,7 @@ describeHost('rows in the order of a side', 'their transfer buffers take more th
       const options = { on: 'k', how, maintainOrder: order } as const;
       const expected = rows(await large.join(one, other, options as never));
       const { engine, inner } = small(1, '2500KiB');
-      const buildSide = order === 'left' ? 'right' : 'left';
+      const buildSide = order === 'left' || how === 'semi' || how === 'anti' ? 'right' : 'left';
       const joined = () => engine.joinBatches(later(cut(one, 1000)), later(cut(other, 700)), { ...options, buildSide } as never);
       const spilled = joined();
       const found = await read(spilled);
