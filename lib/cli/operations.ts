@@ -57,6 +57,8 @@ export interface Operation {
     running: Omit<Running, 'onProgress'>,
   ): MadeOverTime;
   explain(engine: Engine, tables: readonly Table[], more: { analyze: boolean; signal: AbortSignal }): Promise<string>;
+  /** Whether rows come in the order of --partition-by; unset: they don't. */
+  readonly isParted?: boolean;
 }
 
 /** Options that were given; the API knows the defaults. */
@@ -69,11 +71,12 @@ function checkCasts(options: Options, inputs: readonly KnownInput[]): void {
   checkNames('cast', castsOf(options).keys(), inputs.map(({ name }) => name).join(' and '), names);
 }
 
-/** Checks --select and --rename against the columns that there are. */
+/** Checks --select, --rename and --partition-by against the columns that there are. */
 function checkResult(options: Options, what: string, names: readonly string[]): void {
   const select = options.names('select');
   if (select) checkNames('select', select, what, names);
-  renamedColumns(select ?? names, options);
+  const renamed = renamedColumns(select ?? names, options);
+  checkNames('partition-by', options.names('partition-by') ?? [], 'the result', renamed);
 }
 
 export function joinOperation(options: Options): Operation {
@@ -157,10 +160,15 @@ export function joinOperation(options: Options): Operation {
 }
 
 export function sortOperation(options: Options): Operation {
-  const by = parseBy(options.texts('by')!);
-  const byNames = by.map(({ column }) => column);
+  const sortKeys = parseBy(options.texts('by')!);
+  const byNames = sortKeys.map(({ column }) => column);
   const select = options.names('select');
   const [limit, offset] = [options.count('limit'), options.count('offset')];
+  const parts = options.names('partition-by') ?? [];
+  // The first rows of all are others than those of the first partitions.
+  const isParted = limit === undefined && offset === undefined && !options.has('rename');
+  const byPart = parts.map((column) => sortKeys.find((key) => key.column === column) ?? { column });
+  const by = isParted ? [...byPart, ...sortKeys.filter(({ column }) => !parts.includes(column))] : sortKeys;
   const all = { by, ...given({ limit, offset, select, algorithm: options.text('algorithm') as 'auto' | undefined }) };
   return {
     async check(_, [input]) {
@@ -189,6 +197,7 @@ export function sortOperation(options: Options): Operation {
       return { batches, count, stats, fraction };
     },
     explain: (engine, [table], more) => engine.explain('sort', table!, { ...all, ...more }),
+    isParted,
   };
 }
 

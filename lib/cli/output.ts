@@ -6,6 +6,7 @@ import { batchOver } from '../columns/library.js';
 import { checkCompression, writeWhole } from '../io/files.js';
 import { compressionOf, ENDINGS, endingOf, type Format, namedFormat, STANDARD } from '../io/formats.js';
 import { type WriteOptions, writeBatches, writeTable } from '../io/index.js';
+import { PartitionFolders } from '../io/partitions.js';
 import { PartFiles } from '../io/parts.js';
 import { didYouMean, list, quote } from '../suggest.js';
 import type { Options } from './arguments.js';
@@ -23,7 +24,7 @@ export interface Target {
   /** Rows that are shown; all others need not be made. Infinite for formats of files. */
   readonly shownRows: number;
   /** How the file is written, if it is one. */
-  readonly options: Pick<WriteOptions, 'delimiter' | 'fileRows' | 'fileSize'>;
+  readonly options: Pick<WriteOptions, 'delimiter' | 'fileRows' | 'fileSize'> & { readonly partitionBy?: readonly string[] };
 }
 
 const isShown = (format: Format | ShownFormat): format is ShownFormat => (SHOWN_FORMATS as readonly string[]).includes(format);
@@ -44,8 +45,12 @@ export function targetOf(options: Options): Target {
   }
   const fileRows = options.count('file-rows');
   const fileSize = options.text('file-size');
-  if (fileRows !== undefined) checkParts('--file-rows', path, format);
-  if (fileSize !== undefined) checkParts('--file-size', path, format);
+  const partitionBy = options.names('partition-by');
+  if (partitionBy) checkParts('--partition-by', path, format, () => new PartitionFolders(path, partitionBy));
+  else {
+    if (fileRows !== undefined) checkParts('--file-rows', path, format, () => new PartFiles(path));
+    if (fileSize !== undefined) checkParts('--file-size', path, format, () => new PartFiles(path));
+  }
   if (path === STANDARD) checkTerminal(format);
   else checkWritable(path);
   const shownRows = maxRows ?? (isShown(format) && path === STANDARD ? DEFAULT_ROWS : Number.POSITIVE_INFINITY);
@@ -54,15 +59,16 @@ export function targetOf(options: Options): Target {
     ...(delimiter !== undefined && { delimiter }),
     ...(fileRows !== undefined && { fileRows }),
     ...(fileSize !== undefined && { fileSize }),
+    ...(partitionBy && { partitionBy }),
   };
   return { path, format, shownRows, options: written };
 }
 
-function checkParts(option: string, path: string, format: Target['format']): void {
+function checkParts(option: string, path: string, format: Target['format'], of: () => { check(): void }): void {
   if (isShown(format)) throw new UsageError(`${option} goes with formats of files, and ${path} is ${format}`);
-  let files: PartFiles;
+  let files: { check(): void };
   try {
-    files = new PartFiles(path);
+    files = of();
   } catch {
     throw new UsageError(`${option}: --output ${path} has no "*" in its name, or several: part-*.parquet has one`);
   }

@@ -94,6 +94,11 @@ const output: Record<string, OptionSpec> = {
 
 const result: Record<string, OptionSpec> = {
   ...output,
+  'partition-by': {
+    value: 'A,B',
+    kind: 'names',
+    help: 'write a folder for each value of these columns of the result: out/*.parquet becomes out/a=1/b=2/000000.parquet',
+  },
   'max-rows': {
     value: 'N',
     kind: 'count',

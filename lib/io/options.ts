@@ -95,6 +95,10 @@ export const writeSchema = {
     'Writes several files, of so many rows each at most: the output has a "*", which the number of each file is put for. Unset: one file.',
   ),
   fileSize,
+  partitionBy: names(
+    'Writes a folder for each value of these columns, as Hive does: sales/*.parquet becomes sales/country=DE/000000.parquet and so on. Rows of ' +
+      'equal values have to come one behind the other, as sort() and sortBatches() by these columns give them. Files have all columns.',
+  ),
   signal,
 };
 

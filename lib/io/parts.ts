@@ -24,7 +24,7 @@ export class PartFiles {
     if (behind === undefined || more.length > 0 || this.#folder.includes('*')) {
       throw expected(
         'a name with one "*" in it, which the number of each file is put for,',
-        'the output with fileRows or fileSize',
+        'the output with fileRows, fileSize or partitionBy',
         output,
       );
     }

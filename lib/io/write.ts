@@ -12,12 +12,14 @@ import { type Format, outputFormat } from './formats.js';
 import { writeJson, writeNdjson } from './json.js';
 import { outputOf, type WriteOptions, writeSchema } from './options.js';
 import { writeParquet } from './parquet-writer.js';
+import { PartitionFolders, writePartitions } from './partitions.js';
 import { PartFiles, Rows } from './parts.js';
 
 /**
  * Writes a table to a file in the format that its name or `format` states, compressed where the name ends in .gz or .zst; "-" is
  * standard output. The file appears whole, or what was there stays. With `fileRows` or `fileSize` there are several, in the order of the
- * rows: each appears whole, and none stays where one can't be written. Null is an empty field in CSV and null in JSON, whose values are
+ * rows: each appears whole, and none stays where one can't be written. With `partitionBy` there is a folder for each value, and no file
+ * where there are no rows. Null is an empty field in CSV and null in JSON, whose values are
  * those of toRows(). Rejects with ERR_FILE, with ERR_NOT_SUPPORTED for nested columns in CSV and where this Node.js has no Zstandard,
  * and with the signal's reason.
  */
@@ -90,16 +92,22 @@ type Write = (source: Batches, output: Output) => Promise<void>;
 
 /** Checks where and how a call writes; gives what does it. */
 function writer(call: string, output: string, options: WriteOptions): (source: Batches) => Promise<void> {
-  const { format, delimiter, header, fileRows = Infinity, fileSize = Infinity } = parse(writeSchema, call, options);
+  const { format, delimiter, header, fileRows = Infinity, fileSize = Infinity, partitionBy } = parse(writeSchema, call, options);
   const path = outputOf(output, call);
   const write = writerOf(outputFormat(path, format), header, delimiter);
   checkCompression(path);
   const { signal } = options;
+  const inParts = (source: Batches, files: PartFiles) =>
+    writeParts(source, files, { rows: fileRows, bytes: fileSize }, (part, output) => write(part, { ...output, signal }));
+  if (partitionBy) {
+    const folders = new PartitionFolders(path, partitionBy);
+    folders.check();
+    return (source) => writePartitions(source, partitionBy, folders, inParts);
+  }
   if (fileRows === Infinity && fileSize === Infinity) return (source) => write(source, { path, signal });
   const files = new PartFiles(path);
   files.check();
-  return (source) =>
-    writeParts(source, files, { rows: fileRows, bytes: fileSize }, (part, output) => write(part, { ...output, signal }));
+  return (source) => inParts(source, files);
 }
 
 function writerOf(format: Format, header: boolean, delimiter: string | undefined): Write {

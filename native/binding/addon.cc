@@ -12,7 +12,10 @@
 #include "binding/handles.h"
 #include "binding/parquet_reader.h"
 #include "binding/parquet_writer.h"
+#include "columns/encode.h"
+#include "columns/row_runs.h"
 #include "core/mapped_file.h"
+#include "core/thread_pool.h"
 #include "core/threads.h"
 #include "device/gpu_device.h"
 
@@ -80,6 +83,29 @@ Napi::Value map_file(const Napi::CallbackInfo& info) {
   return buffers;
 }
 
+// rowRuns(columns: NativeColumn[], rows: number): number[], as lib/io/file-classes.ts has it.
+Napi::Value find_row_runs(const Napi::CallbackInfo& info) {
+  if (!info[0].IsArray()) throw Napi::TypeError::New(info.Env(), "Expected an array for columns");
+  const auto array = info[0].As<Napi::Array>();
+  const uint64_t rows = to_count(info[1], "rows");
+  Napi::Array views = Napi::Array::New(info.Env());
+  std::vector<Column> columns;
+  ThreadPool pool(1);
+  const Job job;
+  for (uint32_t i = 0; i < array.Length(); ++i) {
+    Column& column = columns.emplace_back(to_column(array.Get(i), views));
+    if (column.length != rows) throw Error(ErrorCode::invalid_table, "Column '" + column.name + "' has another number of rows");
+    validate_column(column, pool, job);
+  }
+  const std::vector<uint64_t> begins = row_runs(columns, rows, job);
+  Napi::Array made = Napi::Array::New(info.Env(), begins.size());
+  for (size_t i = 0; i < begins.size(); ++i) {
+    const Napi::HandleScope scope(info.Env());
+    made.Set(static_cast<uint32_t>(i), number(info.Env(), begins[i]));
+  }
+  return made;
+}
+
 Napi::Value fail_threads(const Napi::CallbackInfo& info) {
   warpjoin::fail_threads(to_count(info[0], "n"), to_bound(info[1], "count"));
   return info.Env().Undefined();
@@ -94,6 +120,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
     exports.Set("gpuSupport", make_function<list_gpu_support>(env, "gpuSupport"));
     exports.Set("detach", make_function<detach>(env, "detach"));
     exports.Set("mapFile", make_function<map_file>(env, "mapFile"));
+    exports.Set("rowRuns", make_function<find_row_runs>(env, "rowRuns"));
     exports.Set("failThreads", make_function<fail_threads>(env, "failThreads"));
     exports.Set("Engine", EngineWrap::define(env));
     exports.Set("CsvReader", CsvReaderWrap::define(env));

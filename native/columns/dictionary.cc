@@ -12,41 +12,19 @@
 #include "columns/chunks.h"
 #include "columns/gather.h"
 #include "columns/nested.h"
+#include "columns/value_bytes.h"
 #include "core/error.h"
 
 namespace warpjoin {
 namespace {
 
+using columns::Bytes;
+using columns::bytes_at;
 using columns::ChunkIndex;
+using columns::has_bytes;
 using columns::kBlockRows;
 using columns::load_once;
 using columns::Place;
-
-/// Bytes that equal values have in common and no others.
-struct Bytes {
-  const uint8_t* data = nullptr;
-  uint64_t size = 0;
-};
-
-bool has_bytes(const ColumnType& type) {
-  return type.kind == ColumnKind::fixed || type.kind == ColumnKind::view || type.variable_width();
-}
-
-/// Of a valid value. `copy` holds those of a view that has its text itself.
-Bytes bytes_at(const Column& column, Place place, columns::View& copy) {
-  const ColumnType& type = column.type;
-  const ColumnChunk& chunk = *place.chunk;
-  if (type.kind == ColumnKind::fixed) return {static_cast<const uint8_t*>(chunk.values) + place.index * type.width, type.width};
-  if (type.kind != ColumnKind::view) {
-    const columns::Text text = columns::text_at(type.kind, chunk, place.index);
-    return {text.data, text.size};
-  }
-  copy = columns::view_at(chunk, place.index);
-  if (!columns::is_within(copy, chunk)) throw InputChanged("Column '" + column.name + "'");
-  const auto size = static_cast<uint64_t>(copy.length());
-  if (copy.is_inline()) return {reinterpret_cast<const uint8_t*>(&copy) + 4, size};
-  return {chunk.buffers[static_cast<size_t>(copy.buffer())].data + copy.offset(), size};
-}
 
 /// The rows of the first of equal values, and for each value which of them is equal to it.
 struct Distinct {

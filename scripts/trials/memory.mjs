@@ -101,6 +101,7 @@ async function callAll(attempt) {
   await call('reserve', 1000);
   addon.detach([await call('allocate', 1000), await call('allocate', 2 ** 22)]);
   addon.detach((await attempt('mapFile', () => addon.mapFile(file, [3, 8]))) ?? []);
+  await attempt('rowRuns', () => addon.rowRuns([columns[0]], ROWS));
   await call('failAllocation', 'memory', 0);
   await call('leaveDeviceMemory', ALL);
   await call('measureLinks', job);

@@ -155,7 +155,7 @@ test.each([
   ['p-*.csv', 1.5, /fileRows/],
   ['p-*.csv', '10%', /a number of bytes, or a string like '1GiB' or '500 MB' for fileSize but received "10%"/],
   ['p-*.csv', '0MB', /fileSize/],
-  ['p.csv', '1MB', /one "\*" in it.*for the output with fileRows or fileSize/],
+  ['p.csv', '1MB', /one "\*" in it.*for the output with fileRows, fileSize or partitionBy/],
 ])('%s with %s a file is refused', async (name, most, message) => {
   const output = name === '-' ? name : at(name);
   const options = typeof most === 'string' ? { fileSize: most } : { fileRows: most };

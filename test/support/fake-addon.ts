@@ -392,6 +392,7 @@ export function fakeAddon(settings: Partial<FakeSettings> = {}): FakeAddon {
     gpuSupport: () => ({ architectures: '75-real,90', runtimeVersion: '13.0', driverVersion: '13.0', errorName: '', error: '' }),
     detach() {},
     mapFile: () => [],
+    rowRuns: () => [],
     failThreads() {},
     gpus: () =>
       Array.from({ length: addon.settings.gpus }, (_, gpu) => ({
