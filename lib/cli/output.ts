@@ -45,7 +45,7 @@ export function targetOf(options: Options): Target {
   }
   const fileRows = options.count('file-rows');
   const fileSize = options.text('file-size');
-  const partitionBy = options.names('partition-by');
+  const partitionBy = options.names('partition-by') && [...new Set(options.names('partition-by'))];
   if (partitionBy) checkParts('--partition-by', path, format, () => new PartitionFolders(path, partitionBy));
   else {
     if (fileRows !== undefined) checkParts('--file-rows', path, format, () => new PartFiles(path));

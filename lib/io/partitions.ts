@@ -1,7 +1,7 @@
 /** Results in folders by the values of columns, named as Hive names them: country=DE/year=2024/000000.parquet. */
 import { readdirSync } from 'node:fs';
 import { mkdir, rmdir } from 'node:fs/promises';
-import { basename, dirname, join } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 import type { Data, RecordBatch } from 'apache-arrow';
 import { findColumn, infoOf, nativeColumns, readTable } from '../columns/input.js';
 import { invalid } from '../columns/values.js';
@@ -37,7 +37,7 @@ export class PartitionFolders {
   ) {
     new PartFiles(output);
     if (new Set(by).size < by.length) throw expected('each column once', 'partitionBy', by);
-    this.#folder = dirname(output);
+    this.#folder = resolve(dirname(output));
   }
 
   /** Throws ERR_FILE where there are such folders already: rows of two results would be mixed. */
