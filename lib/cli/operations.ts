@@ -6,7 +6,7 @@ import { orderOf } from '../options.js';
 import type { Options } from './arguments.js';
 import { checkNames, type KnownInput, namesOf, neededForJoin, neededOf } from './columns.js';
 import { type Coming, castsOf } from './inputs.js';
-import { type RowCount, renamedColumns } from './output.js';
+import { partitionColumns, type RowCount, renamedColumns } from './output.js';
 import { parseBy } from './values.js';
 
 export interface Running {
@@ -76,7 +76,7 @@ function checkResult(options: Options, what: string, names: readonly string[]): 
   const select = options.names('select');
   if (select) checkNames('select', select, what, names);
   const renamed = renamedColumns(select ?? names, options);
-  checkNames('partition-by', options.names('partition-by') ?? [], 'the result', renamed);
+  checkNames('partition-by', partitionColumns(options), 'the result', renamed);
 }
 
 export function joinOperation(options: Options): Operation {
@@ -164,7 +164,7 @@ export function sortOperation(options: Options): Operation {
   const byNames = sortKeys.map(({ column }) => column);
   const select = options.names('select');
   const [limit, offset] = [options.count('limit'), options.count('offset')];
-  const parts = options.names('partition-by') ?? [];
+  const parts = partitionColumns(options);
   // The first rows of all are others than those of the first partitions.
   const isParted = limit === undefined && offset === undefined && !options.has('rename');
   const byPart = parts.map((column) => sortKeys.find((key) => key.column === column) ?? { column });

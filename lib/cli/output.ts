@@ -45,8 +45,8 @@ export function targetOf(options: Options): Target {
   }
   const fileRows = options.count('file-rows');
   const fileSize = options.text('file-size');
-  const partitionBy = options.names('partition-by') && [...new Set(options.names('partition-by'))];
-  if (partitionBy) checkParts('--partition-by', path, format, () => new PartitionFolders(path, partitionBy));
+  const partitionBy = partitionColumns(options);
+  if (partitionBy.length > 0) checkParts('--partition-by', path, format, () => new PartitionFolders(path, partitionBy));
   else {
     if (fileRows !== undefined) checkParts('--file-rows', path, format, () => new PartFiles(path));
     if (fileSize !== undefined) checkParts('--file-size', path, format, () => new PartFiles(path));
@@ -59,10 +59,13 @@ export function targetOf(options: Options): Target {
     ...(delimiter !== undefined && { delimiter }),
     ...(fileRows !== undefined && { fileRows }),
     ...(fileSize !== undefined && { fileSize }),
-    ...(partitionBy && { partitionBy }),
+    ...(partitionBy.length > 0 && { partitionBy }),
   };
   return { path, format, shownRows, options: written };
 }
+
+/** The columns whose values folders are named by. */
+export const partitionColumns = (options: Options): string[] => [...new Set(options.names('partition-by') ?? [])];
 
 function checkParts(option: string, path: string, format: Target['format'], of: () => { check(): void }): void {
   if (isShown(format)) throw new UsageError(`${option} goes with formats of files, and ${path} is ${format}`);
