@@ -56,10 +56,10 @@ export interface NativeColumn {
   typeIds?: number[];
   /** Values that this column, of integers, has indices of: the dictionaries of all chunks one after the other. */
   dictionary?: NativeColumn;
-  /** Bytes that an index gets. */
+  /** Where there is a dictionary: bytes that an index gets. */
   indexWidth?: number;
   /**
-   * Whether chunks have dictionaries of their own: these become one, of distinct values as far as their type can be compared. Otherwise
+   * Where there is a dictionary: whether chunks have ones of their own. These become one, of distinct values as far as their type can be compared. Otherwise
    * all chunks' dictionaries begin at 0.
    */
   isUnified?: boolean;

@@ -133,9 +133,9 @@ export async function deliver(command: string, context: Context, operation: Oper
   }
 }
 
-/** The columns that rows have to be brought into the order of, so that they come partition by partition; null where they do. */
-const partsOf = ({ isParted }: Operation, { options: { partitionBy } }: Target): string[] | null =>
-  partitionBy && !isParted ? [...partitionBy] : null;
+/** The columns that rows have to be sorted by, so that they come partition by partition; null where they do. */
+const partitionOrder = ({ isPartitioned }: Operation, { options: { partitionBy } }: Target): string[] | null =>
+  partitionBy && !isPartitioned ? [...partitionBy] : null;
 
 const seconds = (milliseconds: number) => `${(milliseconds / 1000).toFixed(milliseconds < 10_000 ? 2 : 1)} s`;
 
@@ -156,8 +156,8 @@ async function deliverWhole(
   if (toFile) progress.show(`writing ${target.path}`);
   else progress.clear();
   const made = renamed(table, options);
-  const parts = partsOf(operation, target);
-  await writeResult(parts ? await engine.sort(made, { by: parts, signal }) : made, count, target, signal);
+  const by = partitionOrder(operation, target);
+  await writeResult(by ? await engine.sort(made, { by, signal }) : made, count, target, signal);
   const writeMilliseconds = performance.now() - ran;
   const read = reads.reduce((sum, { milliseconds }) => sum + milliseconds, 0);
   const written = toFile ? `, write ${seconds(writeMilliseconds)}` : '';
@@ -193,16 +193,16 @@ async function deliverComing(
   });
   const named = mapped(itemsIn(batches), (batch) => renamed(new Table([batch]), options).batches[0]!);
   const names = inputs.map(({ name }) => name).join(' and ');
-  const parts = partsOf(operation, target);
-  const parted = parts && engine.sortBatches(named, { by: parts, signal });
-  const done = () => (parted ? (fraction() + parted.stats.outputRows / Math.max(1, parted.stats.inputRows)) / 2 : fraction());
+  const by = partitionOrder(operation, target);
+  const ordered = by && engine.sortBatches(named, { by, signal });
+  const done = () => (ordered ? (fraction() + ordered.stats.outputRows / Math.max(1, ordered.stats.inputRows)) / 2 : fraction());
   let shown = 0;
   const showing = setInterval(() => {
     shown = Math.max(shown, done());
     progress.show(`${command} ${names}`, shown);
   }, 100);
   try {
-    await writeComing(parted ?? named, count, target, signal);
+    await writeComing(ordered ?? named, count, target, signal);
   } finally {
     clearInterval(showing);
   }

@@ -58,7 +58,7 @@ export interface Operation {
   ): MadeOverTime;
   explain(engine: Engine, tables: readonly Table[], more: { analyze: boolean; signal: AbortSignal }): Promise<string>;
   /** Whether rows come in the order of --partition-by; unset: they don't. */
-  readonly isParted?: boolean;
+  readonly isPartitioned?: boolean;
 }
 
 /** Options that were given; the API knows the defaults. */
@@ -164,11 +164,11 @@ export function sortOperation(options: Options): Operation {
   const byNames = sortKeys.map(({ column }) => column);
   const select = options.names('select');
   const [limit, offset] = [options.count('limit'), options.count('offset')];
-  const parts = partitionColumns(options);
+  const partitionBy = partitionColumns(options);
   // The first rows of all are others than those of the first partitions.
-  const isParted = limit === undefined && offset === undefined && !options.has('rename');
-  const byPart = parts.map((column) => sortKeys.find((key) => key.column === column) ?? { column });
-  const by = isParted ? [...byPart, ...sortKeys.filter(({ column }) => !parts.includes(column))] : sortKeys;
+  const isPartitioned = limit === undefined && offset === undefined && !options.has('rename');
+  const first = partitionBy.map((column) => sortKeys.find((key) => key.column === column) ?? { column });
+  const by = isPartitioned ? [...first, ...sortKeys.filter(({ column }) => !partitionBy.includes(column))] : sortKeys;
   const all = { by, ...given({ limit, offset, select, algorithm: options.text('algorithm') as 'auto' | undefined }) };
   return {
     async check(_, [input]) {
@@ -197,7 +197,7 @@ export function sortOperation(options: Options): Operation {
       return { batches, count, stats, fraction };
     },
     explain: (engine, [table], more) => engine.explain('sort', table!, { ...all, ...more }),
-    isParted,
+    isPartitioned,
   };
 }
 

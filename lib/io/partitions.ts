@@ -1,9 +1,9 @@
 /** Results in folders by the values of columns, named as Hive names them: country=DE/year=2024/000000.parquet. */
-import { readdirSync } from 'node:fs';
 import { mkdir, rmdir } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import type { Data, RecordBatch } from 'apache-arrow';
 import { findColumn, infoOf, nativeColumns, readTable } from '../columns/input.js';
+import { valuesOf } from '../columns/types.js';
 import { invalid } from '../columns/values.js';
 import { WarpjoinError } from '../errors.js';
 import { END, type Items, itemsIn, itemsOf, nextOf, type OrEnd } from '../items.js';
@@ -11,8 +11,8 @@ import { native } from '../native.js';
 import { expected } from '../schema.js';
 import { quote } from '../suggest.js';
 import type { Batches } from './batches.js';
-import { asWriteError, fileError } from './file-errors.js';
-import { PartFiles } from './parts.js';
+import { asWriteError } from './file-errors.js';
+import { checkNone, PartFiles } from './parts.js';
 import { textOf } from './text.js';
 
 /** The name of null. */
@@ -30,27 +30,20 @@ export class PartitionFolders {
   readonly #made: string[] = [];
   readonly #files: PartFiles[] = [];
 
-  /** Throws ERR_OPTION for a name without a star. */
+  /** `by`: names of the columns. Throws ERR_OPTION for a name without a star. */
   constructor(
     private readonly output: string,
-    private readonly by: readonly string[],
+    readonly by: readonly string[],
   ) {
     new PartFiles(output);
     if (new Set(by).size < by.length) throw expected('each column once', 'partitionBy', by);
     this.#folder = resolve(dirname(output));
   }
 
-  /** Throws ERR_FILE where there are such folders already: rows of two results would be mixed. */
+  /** Throws ERR_FILE where there are such folders already. */
   check(): void {
     const start = `${escaped(this.by[0]!)}=`;
-    let names: string[];
-    try {
-      names = readdirSync(this.#folder);
-    } catch (error) {
-      throw asWriteError(this.output, error);
-    }
-    const found = names.find((name) => name.startsWith(start));
-    if (found) throw fileError(this.output, `${found} is there already: remove it, or rows of two results would be mixed`);
+    checkNone(this.output, this.#folder, (name) => name.startsWith(start));
   }
 
   /** The files of a partition, whose folder is there from now on. */
@@ -73,16 +66,18 @@ export class PartitionFolders {
   }
 }
 
-/** Writes each partition's rows with `write`; where that fails, nothing stays. */
+/**
+ * Writes each partition's rows with `write`; where that fails, nothing stays. Rejects with ERR_COLUMN_NOT_FOUND, with ERR_NOT_SUPPORTED for
+ * nested columns, and with ERR_INVALID_TABLE where rows of a partition come again.
+ */
 export async function writePartitions(
   { schema, batches }: Batches,
-  by: readonly string[],
   folders: PartitionFolders,
   write: (part: Batches, files: PartFiles) => Promise<void>,
 ): Promise<void> {
   const each = itemsIn(batches);
   try {
-    const partitions = new Partitions({ schema, batches: each }, by);
+    const partitions = new Partitions({ schema, batches: each }, folders.by);
     for (let name = await partitions.next(); name !== END; name = await partitions.next()) {
       await write({ schema, batches: partitions.take() }, await folders.files(name));
     }
@@ -119,8 +114,8 @@ class Partitions {
     const input = readTable({ schema, batches: [] }, 'written');
     this.#columns = by.map((name) => findColumn(input, name, 'partitionBy'));
     for (const [at, column] of this.#columns.entries()) {
-      const { kind, children, dictionary } = infoOf(input, column);
-      if (children.length > 0 || (dictionary && dictionary.children.length > 0) || kind === 'null') {
+      const { kind, children } = valuesOf(infoOf(input, column));
+      if (children.length > 0 || kind === 'null') {
         const what = `Column ${quote(by[at]!)} of type ${schema.fields[column]!.type}`;
         throw new WarpjoinError('ERR_NOT_SUPPORTED', `${what} has no values that folders are named by.`);
       }
@@ -167,11 +162,12 @@ class Partitions {
     const begins = native().rowRuns(nativeColumns(input, this.#columns), batch.numRows);
     const texts = this.#columns.map((column) => textOf(batch.data.children[column] as Data)!);
     const nameOf = (row: number) => {
-      const parts = this.by.map((name, at) => {
+      const folders = this.by.map((name, at) => {
         const text = texts[at]!(row);
-        return `${escaped(name)}=${text === null ? NULL : escaped(text)}`;
+        const isZero = text === '-0' && valuesOf(infoOf(input, this.#columns[at]!)).order === 'floating'; // 0 sorts as -0
+        return `${escaped(name)}=${text === null ? NULL : escaped(isZero ? '0' : text)}`;
       });
-      return parts.join('/');
+      return folders.join('/');
     };
     return begins.map((begin, index) => {
       const end = begins[index + 1] ?? batch.numRows;

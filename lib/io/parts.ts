@@ -10,6 +10,18 @@ import { asWriteError, fileError } from './file-errors.js';
 /** Digits of a file's number: names are in the order of the rows. */
 const DIGITS = 6;
 
+/** Throws ERR_FILE where the folder of an output has files or folders of another result: rows of both would be mixed. */
+export function checkNone(output: string, folder: string, isOne: (name: string) => boolean): void {
+  let names: string[];
+  try {
+    names = readdirSync(folder);
+  } catch (error) {
+    throw asWriteError(output, error);
+  }
+  const found = names.find(isOne);
+  if (found) throw fileError(output, `${found} is there already: remove it, or rows of two results would be mixed`);
+}
+
 /** The files that a name with a star stands for. */
 export class PartFiles {
   readonly #folder: string;
@@ -31,20 +43,13 @@ export class PartFiles {
     [this.#before, this.#behind] = [before!, behind];
   }
 
-  /** Throws ERR_FILE where there are such files already: rows of two results would be mixed. */
+  /** Throws ERR_FILE where there are such files already. */
   check(): void {
-    let names: string[];
-    try {
-      names = readdirSync(this.#folder);
-    } catch (error) {
-      throw asWriteError(this.output, error);
-    }
     const isOne = (name: string) =>
       name.startsWith(this.#before) &&
       name.endsWith(this.#behind) &&
       /^\d+$/.test(name.slice(this.#before.length, name.length - this.#behind.length));
-    const found = names.find(isOne);
-    if (found) throw fileError(this.output, `${found} is there already: remove it, or rows of two results would be mixed`);
+    checkNone(this.output, this.#folder, isOne);
   }
 
   /** The next one's path. */

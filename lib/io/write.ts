@@ -19,9 +19,9 @@ import { PartFiles, Rows } from './parts.js';
  * Writes a table to a file in the format that its name or `format` states, compressed where the name ends in .gz or .zst; "-" is
  * standard output. The file appears whole, or what was there stays. With `fileRows` or `fileSize` there are several, in the order of the
  * rows: each appears whole, and none stays where one can't be written. With `partitionBy` there is a folder for each value, and no file
- * where there are no rows. Null is an empty field in CSV and null in JSON, whose values are
- * those of toRows(). Rejects with ERR_FILE, with ERR_NOT_SUPPORTED for nested columns in CSV and where this Node.js has no Zstandard,
- * and with the signal's reason.
+ * where there are no rows. Null is an empty field in CSV and null in JSON, whose values are those of toRows(). Rejects with ERR_FILE, with
+ * ERR_NOT_SUPPORTED for nested columns in CSV or `partitionBy` and where this Node.js has no Zstandard, with ERR_INVALID_TABLE where
+ * rows of a value come again behind others, with ERR_COLUMN_NOT_FOUND, and with the signal's reason.
  */
 export async function writeTable(table: Table, output: string, options: WriteOptions = {}): Promise<void> {
   return writer('writeTable', output, options)(table);
@@ -102,7 +102,7 @@ function writer(call: string, output: string, options: WriteOptions): (source: B
   if (partitionBy) {
     const folders = new PartitionFolders(path, partitionBy);
     folders.check();
-    return (source) => writePartitions(source, partitionBy, folders, inParts);
+    return (source) => writePartitions(source, folders, inParts);
   }
   if (fileRows === Infinity && fileSize === Infinity) return (source) => write(source, { path, signal });
   const files = new PartFiles(path);

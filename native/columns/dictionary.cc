@@ -25,6 +25,7 @@ using columns::has_bytes;
 using columns::kBlockRows;
 using columns::load_once;
 using columns::Place;
+using columns::with_index;
 
 /// The rows of the first of equal values, and for each value which of them is equal to it.
 struct Distinct {
@@ -88,16 +89,6 @@ void recode(const ColumnChunk& chunk, uint64_t first, uint64_t count, const Code
   for (uint64_t i = 0; i < count; ++i) {
     const uint64_t index = load_once<From>(chunk.values, first + i);
     out[i] = index < chunk.dictionary_size ? static_cast<To>(code_of(chunk.dictionary_base + index)) : To{0};
-  }
-}
-
-template <class Body>
-void with_index(uint32_t width, Body&& body) {
-  switch (width) {
-    case 1: return body.template operator()<uint8_t>();
-    case 2: return body.template operator()<uint16_t>();
-    case 4: return body.template operator()<uint32_t>();
-    default: return body.template operator()<uint64_t>();
   }
 }
 

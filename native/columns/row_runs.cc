@@ -63,14 +63,8 @@ class Values {
   /// Where the value of a valid index lies among those of all dictionaries.
   uint64_t place_of(Place place) const {
     const ColumnChunk& chunk = *place.chunk;
-    const uint64_t index = [&] {
-      switch (column_.type.width) {
-        case 1: return uint64_t{columns::load_once<uint8_t>(chunk.values, place.index)};
-        case 2: return uint64_t{columns::load_once<uint16_t>(chunk.values, place.index)};
-        case 4: return uint64_t{columns::load_once<uint32_t>(chunk.values, place.index)};
-        default: return columns::load_once<uint64_t>(chunk.values, place.index);
-      }
-    }();
+    const uint64_t index = columns::with_index(
+        column_.type.width, [&]<class Index>() { return uint64_t{columns::load_once<Index>(chunk.values, place.index)}; });
     if (index >= chunk.dictionary_size) throw InputChanged("Column '" + column_.name + "'");
     return chunk.dictionary_base + index;
   }

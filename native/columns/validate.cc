@@ -7,6 +7,7 @@
 #include "columns/chunks.h"
 #include "columns/encode.h"
 #include "columns/nested.h"
+#include "columns/value_bytes.h"
 #include "core/error.h"
 
 namespace warpjoin {
@@ -159,12 +160,7 @@ void check_indices(const Column& column, ThreadPool& pool, const Job& job) {
 }
 
 void check_indices(const Column& column, ThreadPool& pool, const Job& job) {
-  switch (column.type.width) {
-    case 1: return check_indices<uint8_t>(column, pool, job);
-    case 2: return check_indices<uint16_t>(column, pool, job);
-    case 4: return check_indices<uint32_t>(column, pool, job);
-    default: return check_indices<uint64_t>(column, pool, job);
-  }
+  columns::with_index(column.type.width, [&]<class Index>() { check_indices<Index>(column, pool, job); });
 }
 
 void check_views(const Column& column, ThreadPool& pool, const Job& job) {

@@ -1,4 +1,4 @@
-// Values as bytes, which are the same where values are equal.
+// Values as bytes, which are the same where values are equal, and indices of dictionaries.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +34,17 @@ inline Bytes bytes_at(const Column& column, Place place, View& copy) {
   const auto size = static_cast<uint64_t>(copy.length());
   if (copy.is_inline()) return {reinterpret_cast<const uint8_t*>(&copy) + 4, size};
   return {chunk.buffers[static_cast<size_t>(copy.buffer())].data + copy.offset(), size};
+}
+
+/// What body<Index>() gives for the type of indices of `width` bytes.
+template <class Body>
+decltype(auto) with_index(uint32_t width, Body&& body) {
+  switch (width) {
+    case 1: return body.template operator()<uint8_t>();
+    case 2: return body.template operator()<uint16_t>();
+    case 4: return body.template operator()<uint32_t>();
+    default: return body.template operator()<uint64_t>();
+  }
 }
 
 }  // namespace warpjoin::columns

@@ -20,11 +20,12 @@ inline constexpr size_t kLeastTransferBlock = size_t{2} << 20;
 struct Engine;
 
 struct EngineConfig {
-  unsigned threads = 0;                                   ///< host threads; 0: one a core
-  int host_devices = 1;                                   ///< how many host devices to show; 0 where GPUs are used
-  HostStreams host_streams = HostStreams::on_one_thread;  ///< on their own in tests
-  std::vector<int> gpus;                                  ///< ordinals of the GPUs to use
-  size_t memory_limit_bytes = 0;                          ///< host memory, hard
+  unsigned threads = 0;  ///< host threads; 0: one a core
+  int host_devices = 1;  ///< how many host devices to show; 0 where GPUs are used
+  /// On their own in tests.
+  HostStreams host_streams = HostStreams::on_one_thread;
+  std::vector<int> gpus;                 ///< ordinals of the GPUs to use
+  size_t memory_limit_bytes = 0;         ///< host memory, hard
   const Engine* beside = nullptr;        ///< the engine whose host memory and threads are shared; null: those of its own
   size_t device_memory_limit_bytes = 0;  ///< each device, hard; 0: 80 % of the device's memory (host: the host limit)
   /// What a transfer moves at most at a time through pinned memory to the host; half of it to the devices. 0: what makes

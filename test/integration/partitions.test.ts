@@ -1,24 +1,17 @@
 /** Results in folders by the values of columns: `partitionBy` of writeTable() and writeBatches(), --partition-by of the command. */
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, mkdirSync, readdirSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { DuckDBInstance } from '@duckdb/node-api';
 import * as arrow from 'apache-arrow';
-import { afterAll, beforeEach, describe, expect, test } from 'vitest';
-import { createEngine, fromRows } from '../../lib/index.js';
+import { describe, expect, test } from 'vitest';
+import { createEngine, fromColumns, fromRows } from '../../lib/index.js';
 import { readTable, writeBatches, writeTable } from '../../lib/io/index.js';
 import { expectFailure, warpjoin } from '../support/cli.js';
+import { foldersOf } from '../support/folders.js';
 import { cut, failure, later, random, rows, unordered } from '../support/tables.js';
 
-const folder = mkdtempSync(join(tmpdir(), 'warpjoin-partitions-'));
-const parts = join(folder, 'parts');
-const at = (name: string) => join(parts, name);
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
-beforeEach(() => {
-  rmSync(parts, { recursive: true, force: true });
-  mkdirSync(parts);
-});
-const foldersIn = () =>
+const { folder, parts, at } = foldersOf('partitions');
+const filesIn = () =>
   readdirSync(parts, { withFileTypes: true, recursive: true })
     .filter((entry) => entry.isFile())
     .map(({ parentPath, name }) => join(parentPath, name).slice(parts.length + 1))
@@ -44,7 +37,7 @@ describe.each(['arrow', 'parquet', 'csv.gz', 'ndjson'])('%s files', (format) => 
     await using engine = await createEngine({ device: 'cpu' });
     const sorted = engine.sortBatches(later(cut(table, 500)), { by, batchRows: 70 });
     expect(await writeBatches(sorted, at(`*.${format}`), { partitionBy: by })).toBe(3000);
-    expect(foldersIn()).toEqual(NAMES.flatMap((name) => YEARS.map((year) => `${name}/${year}/000000.${format}`)).sort());
+    expect(filesIn()).toEqual(NAMES.flatMap((name) => YEARS.map((year) => `${name}/${year}/000000.${format}`)).sort());
     // Types of text are those of a file's values: folders of null have others.
     if (format === 'arrow' || format === 'parquet')
       expect(unordered(rows(await readTable(at(`**/*.${format}`))))).toEqual(unordered(rows(table)));
@@ -78,18 +71,31 @@ test('several files of a value, and values of every type', async () => {
     code: of(new arrow.Dictionary(new arrow.Utf8(), new arrow.Int8()), ['x', 'x', 'y', 'y']),
     day: of(new arrow.DateDay(), [new Date(0), new Date(0), new Date(86_400_000), new Date(86_400_000)]),
     price: of(new arrow.Float64(), [1.5, 1.5, -0, Number.NaN]),
+    text: of(new arrow.Utf8(), ['x', 'x', '-0', 'z']),
     id: of(new arrow.Int32(), [1, 2, 3, 4]),
   };
-  const partitionBy = ['flag', 'code', 'day', 'price'];
+  const partitionBy = ['flag', 'code', 'day', 'price', 'text'];
   await writeTable(new arrow.Table(columns), at('*.arrow'), { partitionBy, fileRows: 1 });
-  expect(foldersIn()).toEqual([
-    'flag=__HIVE_DEFAULT_PARTITION__/code=y/day=1970-01-02/price=NaN/000000.arrow',
-    'flag=false/code=x/day=1970-01-01/price=1.5/000000.arrow',
-    'flag=false/code=x/day=1970-01-01/price=1.5/000001.arrow',
-    'flag=true/code=y/day=1970-01-02/price=-0/000000.arrow',
+  expect(filesIn()).toEqual([
+    'flag=__HIVE_DEFAULT_PARTITION__/code=y/day=1970-01-02/price=NaN/text=z/000000.arrow',
+    'flag=false/code=x/day=1970-01-01/price=1.5/text=x/000000.arrow',
+    'flag=false/code=x/day=1970-01-01/price=1.5/text=x/000001.arrow',
+    'flag=true/code=y/day=1970-01-02/price=0/text=-0/000000.arrow',
   ]);
   await writeTable(new arrow.Table(columns).slice(0, 0), at('none-*.arrow'), { partitionBy: 'id' });
   expect(readdirSync(parts)).toHaveLength(3);
+});
+
+test('values that sort alike are in one folder', async () => {
+  const zeros = fromColumns({ x: Float64Array.of(0, 1, -0, 0), id: Int32Array.of(1, 2, 3, 4) });
+  await using engine = await createEngine({ device: 'cpu' });
+  await writeBatches(engine.sortBatches(zeros, { by: 'x' }), at('*.arrow'), { partitionBy: 'x' });
+  expect(filesIn()).toEqual(['x=0/000000.arrow', 'x=1/000000.arrow']);
+  expect(rows(await readTable(at('x=0/*.arrow')))).toEqual([
+    { x: 0, id: 1 },
+    { x: -0, id: 3 },
+    { x: 0, id: 4 },
+  ]);
 });
 
 describe('leaves nothing', () => {
@@ -157,7 +163,7 @@ describe('--partition-by', () => {
     const { code, err } = await warpjoin(...sort);
     expect(err).toMatch(/60,000 rows/);
     expect(code).toBe(0);
-    expect(foldersIn()).toHaveLength(15);
+    expect(filesIn()).toHaveLength(15);
     const germany = await readTable(at('country=DE/year=2021/*.parquet'));
     const wanted = rows(many).filter(({ country, year }) => country === 'DE' && year === 2021);
     expect([...germany.getChild('id')!].map(Number)).toEqual(wanted.map(({ id }) => id as number).toReversed());

@@ -1,22 +1,15 @@
 /** Results in several files: `fileRows` and `fileSize` of writeTable() and writeBatches(), --file-rows and --file-size of the command. */
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { makeVector, type RecordBatch, Table, Utf8, vectorFromArray } from 'apache-arrow';
-import { afterAll, beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { fromRows } from '../../lib/index.js';
 import { readTable, writeBatches, writeTable } from '../../lib/io/index.js';
 import { expectFailure, warpjoin } from '../support/cli.js';
+import { foldersOf } from '../support/folders.js';
 import { failure, random, rows } from '../support/tables.js';
 
-const folder = mkdtempSync(join(tmpdir(), 'warpjoin-file-rows-'));
-const parts = join(folder, 'parts');
-const at = (name: string) => join(parts, name);
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
-beforeEach(() => {
-  rmSync(parts, { recursive: true, force: true });
-  mkdirSync(parts);
-});
+const { folder, parts, at } = foldersOf('file-rows');
 
 const table = fromRows(Array.from({ length: 1000 }, (_, id) => ({ id, name: id % 9 ? `n${id % 50}` : null })));
 async function* inBatches(step: number, fails = false): AsyncGenerator<RecordBatch> {
