@@ -1,5 +1,6 @@
 /** Types of results, computed from the inputs' column types and the options as far as both are known to the compiler. */
 import type { DataType, RecordBatch, Table, TypeMap } from 'apache-arrow';
+import type { BatchedColumns } from './batched-type.js';
 import type { CoalescedType } from './coalesced-type.js';
 import type { IpcOptions } from './columns/ipc.js';
 import type { RowNumbers } from './columns/result.js';
@@ -360,10 +361,10 @@ export type MappedTable<Columns extends TypeMap = TypeMap> = ResultTable<Columns
 export type JoinResult<L, R, O, Name, Resident, Place> = Placed<JoinedColumns<L, R, O>, Name, Resident, Place>;
 /** What a sort gives: likewise. */
 export type SortResult<T, Name, Resident, Place> = Placed<ColumnsOf<T>, Name, Resident, Place>;
-/** What joinBatches gives: columns as a join's. */
-export type JoinedBatches<L, R, O, Name> = BatchStream<PlacedColumns<JoinedColumns<L, R, O>, Name>>;
+/** What joinBatches gives: columns as a join's, but that indices of dictionaries have 32 bits. */
+export type JoinedBatches<L, R, O, Name> = BatchStream<BatchedColumns<PlacedColumns<JoinedColumns<L, R, O>, Name>>>;
 /** What sortBatches gives: likewise. */
-export type SortedBatches<T, Name> = BatchStream<PlacedColumns<ColumnsOf<T>, Name>>;
+export type SortedBatches<T, Name> = BatchStream<BatchedColumns<PlacedColumns<ColumnsOf<T>, Name>>>;
 /** What unique gives: columns as a sort's. */
 export type UniqueResult<T, Name> = Placed<ColumnsOf<T>, Name, false, 'memory'>;
 type PlacedColumns<C, Name> = IsKnown<C> extends true ? Selected<C, Name> : TypeMap;
@@ -372,7 +373,7 @@ type Placed<C, Name, Resident, Place> =
     ? Resident extends true
       ? ResidentTable<D>
       : Place extends 'mapped'
-        ? MappedTable<D>
+        ? MappedTable<BatchedColumns<D>>
         : ResultTable<D>
     : never;
 

@@ -1,6 +1,10 @@
-/** Runs join, sort and unique: inputs are read whole, or as they come where they are large, and the result is shown or written. */
+/**
+ * Runs join, sort and unique: inputs are read whole, or as they come where they are large or memory is short, and the result is shown or
+ * written.
+ */
 import { Table } from 'apache-arrow';
 import { defaultMemoryLimit } from '../engine.js';
+import { WarpjoinError } from '../errors.js';
 import { createEngine, type Engine } from '../index.js';
 import { STANDARD } from '../io/formats.js';
 import { itemsIn, mapped } from '../items.js';
@@ -114,9 +118,15 @@ export async function deliver(command: string, context: Context, operation: Oper
   const delivery = { command, context, operation, engine, inputs, target };
   const known = await checked(operation, engine, inputs, options);
   const bytes = await bytesThatCome(delivery);
-  const { count, stats, reads, took, writeMilliseconds } = await (bytes
-    ? deliverComing(delivery, known, bytes)
-    : deliverWhole(delivery, known));
+  const whole =
+    bytes && areLarge(bytes, options)
+      ? null
+      : await runWhole(delivery, known).catch((error: unknown) => {
+          if (bytes && isShort(error, options)) return null;
+          throw error;
+        });
+  const delivered = whole ? writeWhole(delivery, whole) : deliverComing(delivery, known, bytes!);
+  const { count, stats, reads, took, writeMilliseconds } = await delivered;
   progress.clear();
   const toFile = target.path !== STANDARD;
   if (!options.has('quiet')) {
@@ -139,11 +149,17 @@ const partitionOrder = ({ isPartitioned }: Operation, { options: { partitionBy }
 
 const seconds = (milliseconds: number) => `${(milliseconds / 1000).toFixed(milliseconds < 10_000 ? 2 : 1)} s`;
 
-async function deliverWhole(
-  { command, context, operation, engine, inputs, target }: Delivery,
+/** What an operation made of whole inputs. */
+interface Whole extends Omit<Delivered, 'took' | 'writeMilliseconds'> {
+  readonly table: Table;
+  readonly milliseconds: number;
+}
+
+/** Reads inputs whole, and runs an operation on them. */
+async function runWhole(
+  { context: { options, progress, signal }, operation, engine, inputs, target }: Delivery,
   checked: Checked,
-): Promise<Delivered> {
-  const { options, progress, signal } = context;
+): Promise<Whole> {
   const { tables, reads } = await tablesOf(operation, engine, inputs, checked);
   const start = performance.now();
   const { table, count, stats } = await operation.run(engine, tables, target.shownRows, {
@@ -151,21 +167,27 @@ async function deliverWhole(
     onProgress: ({ fraction, step }) => progress.show(step, fraction),
     ...given({ trace: options.text('trace') }),
   });
-  const ran = performance.now();
+  const milliseconds = performance.now() - start;
+  const made = renamed(table, options);
+  const by = partitionOrder(operation, target);
+  return { table: by ? await engine.sort(made, { by, signal }) : made, count, stats, reads, milliseconds };
+}
+
+async function writeWhole({ command, context: { progress, signal }, target }: Delivery, whole: Whole): Promise<Delivered> {
+  const { count, reads, table, milliseconds } = whole;
   const toFile = target.path !== STANDARD;
   if (toFile) progress.show(`writing ${target.path}`);
   else progress.clear();
-  const made = renamed(table, options);
-  const by = partitionOrder(operation, target);
-  await writeResult(by ? await engine.sort(made, { by, signal }) : made, count, target, signal);
-  const writeMilliseconds = performance.now() - ran;
+  const start = performance.now();
+  await writeResult(table, count, target, signal);
+  const writeMilliseconds = performance.now() - start;
   const read = reads.reduce((sum, { milliseconds }) => sum + milliseconds, 0);
   const written = toFile ? `, write ${seconds(writeMilliseconds)}` : '';
-  return { count, stats, reads, writeMilliseconds, took: `read ${seconds(read)}, ${command} ${seconds(ran - start)}${written}` };
+  return { ...whole, writeMilliseconds, took: `read ${seconds(read)}, ${command} ${seconds(milliseconds)}${written}` };
 }
 
-/** About the bytes of each input, if the operation takes them as they come: null where they have room, and where nobody knows. */
-async function bytesThatCome({ context: { options }, operation, inputs }: Delivery): Promise<number[] | null> {
+/** About the bytes of each input, if the operation takes them as they come; null where nobody knows. */
+async function bytesThatCome({ operation, inputs }: Delivery): Promise<number[] | null> {
   if (!operation.comes) return null;
   const bytes: number[] = [];
   for (const input of inputs) {
@@ -173,10 +195,19 @@ async function bytesThatCome({ context: { options }, operation, inputs }: Delive
     if (estimated === undefined) return null;
     bytes.push(estimated);
   }
+  return bytes;
+}
+
+/** Whether inputs of so many bytes are too large to be read whole. */
+function areLarge(bytes: readonly number[], options: Options): boolean {
   const limit = options.text('memory-limit');
   const most = limit ? resolveSize(parseSize(limit)!, physicalMemory()) : defaultMemoryLimit();
-  return bytes.reduce((sum, each) => sum + each, 0) > WHOLE_SHARE * most ? bytes : null;
+  return bytes.reduce((sum, each) => sum + each, 0) > WHOLE_SHARE * most;
 }
+
+/** Whether there was too little memory for all rows at once. */
+const isShort = (error: unknown, options: Options): boolean =>
+  error instanceof WarpjoinError && error.code === 'ERR_MEMORY_LIMIT' && options.count('max-output-rows') === undefined;
 
 /** With no more than the memory limit, whatever the inputs and the result take. */
 async function deliverComing(

@@ -1,6 +1,7 @@
 /** The files of a command: what is known of them, then their rows. */
 import { type Schema, Table } from 'apache-arrow';
 import { opened } from '../columns/tables.js';
+import { type TypeInfo, typeInfo } from '../columns/types.js';
 import { WarpjoinError } from '../errors.js';
 import { type CastType, castColumns } from '../io/cast.js';
 import { compressionOf, FORMATS, type Format, namedFormat, STANDARD, UnknownFormat } from '../io/formats.js';
@@ -43,6 +44,33 @@ const sumOf = (bytes: ReadonlyMap<string, number>): number => [...bytes.values()
 
 /** What bytes of a compressed file, and of Parquet, are about in memory: several times as many. */
 const UNPACKED = 4;
+/** What a value of no fixed width is about in memory, and what says where it lies. */
+const TEXT_BYTES = 16;
+
+/** About the bytes of a value in memory. */
+function valueBytes({ kind, width, children }: TypeInfo): number {
+  const within = children.reduce((sum, child) => sum + valueBytes(child), 0);
+  switch (kind) {
+    case 'fixed':
+      return width;
+    case 'boolean':
+      return 1 / 8;
+    case 'fixed_list':
+      return width * within;
+    case 'null':
+    case 'struct':
+      return within;
+    default:
+      return TEXT_BYTES + within;
+  }
+}
+
+/** About the bytes of a row in memory; 0 for columns of unknown types. */
+const rowBytes = ({ fields }: Schema): number =>
+  fields.reduce((sum, { type }) => {
+    const info = typeInfo(type);
+    return sum + (info ? valueBytes(info) : 0);
+  }, 0);
 
 /** The files that stand for one table: an operand, or several. */
 export class Input {
@@ -138,10 +166,18 @@ export class Input {
     for (const path of await expandInputs(this.operands)) {
       const stats = await statInput(path);
       if (!stats.isFile()) return undefined;
-      const isPacked = compressionOf(path).compression || (this.#read.format ?? namedFormat(path)) === 'parquet';
-      this.#bytes.set(path, (isPacked ? UNPACKED : 1) * stats.size);
+      const { compression } = compressionOf(path);
+      const isParquet = (this.#read.format ?? namedFormat(path)) === 'parquet';
+      const unpacked = (compression || isParquet ? UNPACKED : 1) * stats.size;
+      this.#bytes.set(path, isParquet && !compression ? Math.max(unpacked, await this.#statedBytes(path)) : unpacked);
     }
     return sumOf(this.#bytes);
+  }
+
+  /** About the bytes of the rows that a Parquet file states: encodings may make them any number of times smaller. */
+  async #statedBytes(path: string): Promise<number> {
+    const { schema, rows = 0 } = await this.anyOutline(path);
+    return rows * rowBytes(schema);
   }
 
   get #casts(): Record<string, CastType> {

@@ -1,9 +1,10 @@
 /** Tables as Arrow IPC bytes, for other libraries, processes and machines. */
-import { type Data, RecordBatchFileWriter, RecordBatchStreamWriter, type Vector } from 'apache-arrow';
+import { type Data, RecordBatchFileWriter, RecordBatchStreamWriter, Table, type Vector } from 'apache-arrow';
 import { readingFor, WarpjoinError } from '../errors.js';
 import { choice, type InputOf, parse } from '../schema.js';
 import { formatBytes } from '../sizes.js';
 import type { ArrowInput } from '../types.js';
+import { GrowingDictionaries } from './growing-dictionaries.js';
 import { tableOf } from './input.js';
 import { ownLibrary, tableIn } from './library.js';
 import { MAX_ARRAY_BYTES } from './result.js';
@@ -36,8 +37,11 @@ export function toIPC(table: ArrowInput, options?: IpcOptions): Uint8Array {
           'Write the record batches of parts of it, or leave columns out with select.',
       );
     }
-    const Writer = format === 'file' ? RecordBatchFileWriter : RecordBatchStreamWriter;
-    return Writer.writeAll(own).toUint8Array(true);
+    if (format === 'stream') return RecordBatchStreamWriter.writeAll(own).toUint8Array(true);
+    const dictionaries = new GrowingDictionaries(own.schema);
+    dictionaries.foresee(own.batches);
+    const batches = own.batches.map((batch) => dictionaries.over(batch));
+    return RecordBatchFileWriter.writeAll(new Table(own.schema, batches)).toUint8Array(true);
   });
 }
 

@@ -1,7 +1,8 @@
 /** Arrow IPC files, written batch by batch. */
 import { AsyncByteQueue, RecordBatchFileWriter } from 'apache-arrow';
+import { GrowingDictionaries } from '../columns/growing-dictionaries.js';
 import { eachIn, itemsIn } from '../items.js';
-import type { Batches } from './batches.js';
+import { type Batches, isTable } from './batches.js';
 import { type Output, writeWhole } from './files.js';
 
 /** What the writer of apache-arrow makes of a batch, until it is taken. */
@@ -19,8 +20,12 @@ class Pieces extends AsyncByteQueue<Uint8Array> {
   }
 }
 
-/** Writes an Arrow IPC file, uncompressed, without gathering it in memory. Throws ERR_FILE. */
-export async function writeArrow({ schema, batches }: Batches, output: Output): Promise<void> {
+/**
+ * Writes an Arrow IPC file, uncompressed, without gathering it in memory, but for dictionaries. Throws ERR_FILE, and ERR_NOT_SUPPORTED for
+ * dictionaries that no file holds.
+ */
+export async function writeArrow(source: Batches, output: Output): Promise<void> {
+  const { schema } = source;
   await writeWhole(output, async (append) => {
     const writer = new RecordBatchFileWriter();
     const pieces = new Pieces();
@@ -28,8 +33,10 @@ export async function writeArrow({ schema, batches }: Batches, output: Output): 
       for (const bytes of pieces.take()) await append(bytes);
     };
     writer.reset(pieces as never, schema);
-    await eachIn(itemsIn(batches), (batch) => {
-      writer.write(batch);
+    const dictionaries = new GrowingDictionaries(schema);
+    if (isTable(source)) dictionaries.foresee(source.batches);
+    await eachIn(itemsIn(source.batches), (batch) => {
+      writer.write(dictionaries.over(batch));
       return flush();
     });
     writer.finish();

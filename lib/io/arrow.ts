@@ -5,6 +5,7 @@ import { type RecordBatch, type Schema, Table } from 'apache-arrow';
 import { type BatchSink, IpcError, type Range, readIpc } from '../ipc/reader.js';
 import { END, type Items, itemsOf } from '../items.js';
 import { formatBytes } from '../sizes.js';
+import { emptyBatch } from './batches.js';
 import { asFileError, fileError } from './file-errors.js';
 import { type RangedBytes, rangedBytes } from './ranged-source.js';
 import type { ByteSource } from './source.js';
@@ -56,13 +57,20 @@ export async function readArrow(input: string | ByteSource, options: ArrowOption
   return new Table(schema, sink.taken);
 }
 
-/** The batches of an Arrow IPC file or stream, one in memory at a time. Throws ERR_FILE. */
+/** The batches of an Arrow IPC file or stream, one in memory at a time; one of no rows where there is none. Throws ERR_FILE. */
 export function scanArrow(input: string | ByteSource, options: ArrowOptions = {}, signal?: AbortSignal): Items<RecordBatch> {
   const sink = new FirstRows(options.maxRows ?? Number.POSITIVE_INFINITY);
   const reading = steps(input, options, signal, sink);
+  let hasBatches = false;
   return itemsOf(
     async () => {
-      while (sink.taken.length === 0) if ((await reading.next()).done) return END;
+      while (sink.taken.length === 0) {
+        const { done, value } = await reading.next();
+        if (!done) continue;
+        if (hasBatches || !value) return END;
+        sink.taken.push(emptyBatch(value.schema));
+      }
+      hasBatches = true;
       return sink.taken.shift()!;
     },
     () => reading.return(undefined as never),

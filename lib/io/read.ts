@@ -105,12 +105,14 @@ export async function readOne(opened: OpenInput, settings: ReadSettings, signal:
  * Reads the batches of files in order, with memory for a few of them at a time; JSON alone, and Arrow files and Parquet from a pipe,
  * are read whole. Takes the inputs of readTable(). The types of CSV and NDJSON are those of the rows at the start of the file, or those
  * of `types`; a later value that has no room in them is ERR_FILE, where readTable() would have found a wider type. Ends early with
- * `break`. A batch has at most `batchRows` rows. Throws like readTable().
+ * `break`. A batch has at most `batchRows` rows; one without rows comes alone, where files have none. Throws like readTable().
  */
 export async function* scanFiles(input: string | readonly string[], options: ScanOptions = {}): AsyncGenerator<RecordBatch> {
   const { batchRows, ...settings } = parse(scanSchema, 'scanFiles', options);
   const { signal } = options;
   let first: { name: string; schema: Schema } | undefined;
+  let hasRows = false;
+  let empty: RecordBatch | undefined;
   let left = settings.maxRows ?? Number.POSITIVE_INFINITY;
   for (const path of await expandInputs(inputsOf(input, 'scanFiles'))) {
     if (left === 0) return;
@@ -123,9 +125,12 @@ export async function* scanFiles(input: string | readonly string[], options: Sca
       const step = batchRows ?? Math.max(1, rows);
       for (let row = 0; row < rows; row += step) yield batch.slice(row, Math.min(rows, row + step));
       left -= rows;
+      if (rows > 0) hasRows = true;
+      else empty ??= batch;
       if (left === 0) return;
     }
   }
+  if (empty && !hasRows) yield empty;
 }
 
 async function* scanOne(

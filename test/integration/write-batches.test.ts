@@ -1,5 +1,5 @@
 /** writeBatches(), and the commands that read, sort, join and write as rows come. */
-import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import * as arrow from 'apache-arrow';
@@ -157,6 +157,42 @@ test('files are sorted into a file', async () => {
   expect(sorted).toEqual(rows(table).sort((a, b) => Number(a.key) - Number(b.key) || Number(a.id) - Number(b.id)));
 });
 
+describe('files without rows', () => {
+  const { Field } = arrow;
+  const int = new Field('item', new arrow.Int32(), true);
+  const entries = new Field(
+    'entries',
+    new arrow.Struct([new Field('key', new arrow.Utf8()), new Field('value', int.type, true)]),
+  );
+  const nested = new arrow.Schema([
+    new Field('id', new arrow.Int32(), true),
+    new Field('list', new arrow.List(new Field('item', new arrow.List(int), true)), true),
+    new Field('pair', new arrow.FixedSizeList(2, int), true),
+    new Field(
+      'struct',
+      new arrow.Struct([int, new Field('d', new arrow.Dictionary(new arrow.Utf8(), new arrow.Int32(), 3))]),
+      true,
+    ),
+    new Field('map', new arrow.Map_(entries), true),
+  ]);
+
+  test.each(['arrow', 'parquet'])('%s: a batch without rows says which columns there are', async (format) => {
+    const [none, some] = [at(`none.${format}`), at(`some.${format}`)];
+    await writeTable(new arrow.Table(nested), none);
+    const batches: arrow.RecordBatch[] = [];
+    for await (const batch of scanFiles([none, none])) batches.push(batch);
+    expect(batches.map(({ numRows, schema }) => [numRows, String(schema)])).toEqual([[0, String(nested)]]);
+    expect(await writeBatches(scanFiles(none), at('again.arrow'))).toBe(0);
+    expect(String((await readTable(at('again.arrow'))).schema)).toBe(String(nested));
+    await writeTable(table, some);
+    await writeTable(table.slice(0, 0), none);
+    const rows: number[] = [];
+    for await (const { numRows } of scanFiles([none, some, none])) rows.push(numRows);
+    expect(rows).not.toContain(0);
+    expect(rows.reduce((sum, each) => sum + each, 0)).toBe(table.numRows);
+  });
+});
+
 describe('commands with inputs that are larger than a quarter of the memory limit', () => {
   const large = fromRows(
     Array.from({ length: 60_000 }, (_, id) => ({ id, key: draw(20_000), name: `name ${draw(5000)} of many`, share: id / 8 })),
@@ -249,6 +285,29 @@ describe('commands with inputs that are larger than a quarter of the memory limi
     expect(shares[0]).toBeGreaterThan(0.4);
     expect(shares[0]).toBeLessThan(0.7);
     expect(shares.at(-1)).toBe(1);
+  });
+
+  test('a Parquet file is as large as its rows, however few bytes encode them', async () => {
+    const few = (length: number) => arrow.vectorFromArray(Int32Array.from({ length }, (_, row) => row >> 16));
+    await writeTable(new arrow.Table({ few: few(400_000) }), at('few.parquet'));
+    expect(statSync(at('few.parquet')).size).toBeLessThan(50_000);
+    const sort = ['sort', at('few.parquet'), '--by', 'few:desc', '--stats', 'json', '-o', at('few.arrow'), ...little];
+    expect(JSON.parse(await printed(...sort)).stats.runs).toBeGreaterThan(1);
+    const sorted = (await readTable(at('few.arrow'))).getChild('few')!;
+    expect([sorted.length, sorted.get(0), sorted.get(399_999)]).toEqual([400_000, 6, 0]);
+  });
+
+  test('a join of small inputs whose rows need more memory than there is', async () => {
+    const of = (name: string) => fromRows(Array.from({ length: 2000 }, (_, row) => ({ key: row % 2, [name]: row })));
+    await writeTable(of('l'), at('l.arrow'));
+    await writeTable(of('r'), at('r.arrow'));
+    const join = ['join', at('l.arrow'), at('r.arrow'), '--on', 'key', '--memory-limit', '16MiB'];
+    const { stats } = JSON.parse(await printed(...join, '--stats', 'json', '-o', at('many.parquet')));
+    expect(stats).toMatchObject({ inputRows: 4000, outputRows: 2_000_000 });
+    expect((await readTable(at('many.parquet'))).numRows).toBe(2_000_000);
+    const refused = await warpjoin(...join, '--max-output-rows', '1000', '-q');
+    expectFailure(refused, 1, /maxOutputRows|--max-output-rows|1000/);
+    expect(refused.out).toBe('');
   });
 
   test('standard input is read whole', async () => {

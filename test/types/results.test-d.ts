@@ -38,6 +38,7 @@ import type {
   TimestampSecond,
   TypeMap,
   Uint8,
+  Uint16,
   Uint32,
   Uint64,
   Utf8,
@@ -266,6 +267,28 @@ for await (const batch of joinBatches(left, right, { on: 'id', select: ['ok'], b
 joinBatches(comingLeft, right, { on: 'price' });
 // @ts-expect-error the result is in host memory
 joinBatches(left, right, { on: 'id', resident: true });
+// indices of dictionaries have 32 bits in batches and in mapped tables, within other types, too
+type Narrow = {
+  id: Int32;
+  d: Dictionary<Utf8, Int8>;
+  u: Dictionary<List<Dictionary<Utf8, Uint16>>, Uint8>;
+  s: Struct<{ d: Dictionary<Utf8, Int16>; f: FixedSizeList<Dictionary<Int64, Int32>> }>;
+  m: Map_<Dictionary<Utf8, Int8>, Bool>;
+};
+type Wide = {
+  id: Int32;
+  d: Dictionary<Utf8, Int32>;
+  u: Dictionary<List<Dictionary<Utf8, Uint32>>, Uint32>;
+  s: Struct<{ d: Dictionary<Utf8, Int32>; f: FixedSizeList<Dictionary<Int64, Int32>> }>;
+  m: Map_<Dictionary<Utf8, Int32>, Bool>;
+};
+declare const narrow: Table<Narrow>;
+expectTypeOf(sortBatches(narrow, { by: 'd' })).toEqualTypeOf<BatchStream<Wide>>();
+expectTypeOf(joinBatches(narrow, right, { on: 'id', how: 'anti' })).toEqualTypeOf<BatchStream<Wide>>();
+expectTypeOf(joinBatches(narrow, right, { on: 'id', select: ['d'] })).toEqualTypeOf<BatchStream<Pick<Wide, 'd'>>>();
+expectTypeOf(await sort(narrow, { by: 'd', result: 'mapped' })).toEqualTypeOf<MappedTable<Wide>>();
+expectTypeOf(await sort(narrow, { by: 'd' })).toEqualTypeOf<ResultTable<Narrow>>();
+expectTypeOf(sortBatches(unknown, { by: 'd' })).toEqualTypeOf<BatchStream<TypeMap>>();
 
 expectTypeOf(await isSorted(left, { by: 'name' })).toEqualTypeOf<boolean>();
 expectTypeOf(await searchSorted(left, right, { by: 'id', side: 'right' })).toEqualTypeOf<Uint32Array | BigUint64Array>();
