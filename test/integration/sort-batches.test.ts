@@ -292,10 +292,12 @@ describe('whatever ends it', () => {
 
   test.each(Object.keys(ways))('%s leaves nothing', async (way) => {
     const maxTempDirectorySize = way.includes('room') ? '1000KiB' : '100MB';
-    const memoryLimit = way.includes('memory') ? '40KiB' : LITTLE;
+    const isShort = way.includes('memory');
+    const memoryLimit = isShort ? '8KiB' : LITTLE;
+    const input = isShort ? large.slice(0, 2000) : large; // each piece that finds no room takes a collection of garbage
     const { engine, inner } = inspectedEngine(SOME, { memoryLimit, tempDirectory: folder, maxTempDirectorySize });
     const controller = new AbortController();
-    await ways[way]!(engine.sortBatches(later(large.batches), { by: 'k', signal: controller.signal }), controller);
+    await ways[way]!(engine.sortBatches(later(input.batches), { by: 'k', signal: controller.signal }), controller);
     const leftBytes = async () => collectGarbage(() => inner.memory().usedBytes);
     await expect.poll(leftBytes).toBe(0);
     expect(readdirSync('/proc/self/fd').filter((fd) => targetOf(fd).startsWith(folder))).toEqual([]);
