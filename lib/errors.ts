@@ -65,3 +65,6 @@ export class WarpjoinError extends Error {
     this.code = code;
   }
 }
+
+/** Whether a call failed for want of memory: of the host or of a device. */
+export const isMemoryLimit = (error: unknown): boolean => error instanceof WarpjoinError && error.code === 'ERR_MEMORY_LIMIT';

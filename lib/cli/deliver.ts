@@ -4,7 +4,7 @@
  */
 import { Table } from 'apache-arrow';
 import { defaultMemoryLimit } from '../engine.js';
-import { WarpjoinError } from '../errors.js';
+import { isMemoryLimit } from '../errors.js';
 import { createEngine, type Engine } from '../index.js';
 import { STANDARD } from '../io/formats.js';
 import { itemsIn, mapped } from '../items.js';
@@ -207,7 +207,7 @@ function areLarge(bytes: readonly number[], options: Options): boolean {
 
 /** Whether there was too little memory for all rows at once. */
 const isShort = (error: unknown, options: Options): boolean =>
-  error instanceof WarpjoinError && error.code === 'ERR_MEMORY_LIMIT' && options.count('max-output-rows') === undefined;
+  isMemoryLimit(error) && options.count('max-output-rows') === undefined;
 
 /** With no more than the memory limit, whatever the inputs and the result take. */
 async function deliverComing(

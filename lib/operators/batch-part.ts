@@ -2,11 +2,12 @@
 import { setImmediate } from 'node:timers/promises';
 import type * as arrow from 'apache-arrow';
 import { ByStretch, viewsOf } from '../columns/buffers.js';
+import { isMemoryLimit } from '../errors.js';
 import { eachIn } from '../items.js';
 import type { ReservationHandle } from '../native.js';
 import type { BatchMemory, BatchSource } from './batch-source.js';
 import type { BatchesCore } from './batch-stream.js';
-import { isMemoryLimit, translated } from './call.js';
+import { translated } from './call.js';
 import { collectGarbage } from './reclaim.js';
 
 /** Record batches that go through a call together. */

@@ -76,9 +76,6 @@ export function isDeviceShortage(error: unknown): boolean {
   return codeOf(error) === DEVICE_SHORTAGE;
 }
 
-/** Whether a call failed for want of memory: of the host or of a device. */
-export const isMemoryLimit = (error: unknown): boolean => error instanceof WarpjoinError && error.code === 'ERR_MEMORY_LIMIT';
-
 /** An error of the data plane as users see it, with the stack of the call. */
 export function translate(error: unknown): unknown {
   if (error instanceof WarpjoinError) return error;

@@ -9,7 +9,7 @@ import type { ForeignTable, Input } from '../columns/input.js';
 import { joinKeyColumns } from '../columns/layout.js';
 import { batchOver, libraryOf } from '../columns/library.js';
 import { withoutRows } from '../columns/tables.js';
-import { WarpjoinError } from '../errors.js';
+import { isMemoryLimit, WarpjoinError } from '../errors.js';
 import { type Box, type Boxes, behind, boxed, END, type Items, itemsOf, mapped, nextOf, unboxed } from '../items.js';
 import { SIDES, type Side } from '../native.js';
 import {
@@ -24,7 +24,7 @@ import { Arriving } from './arriving.js';
 import { buffersOf, halvesOf, orShort, Part, rowsBetween } from './batch-part.js';
 import { type BatchMemory, type BatchSource, batchSource, counted } from './batch-source.js';
 import { type BatchesCore, type BatchStats, BatchStream, cut, rowsOf } from './batch-stream.js';
-import { isMemoryLimit, tooManyRows, translated } from './call.js';
+import { tooManyRows, translated } from './call.js';
 import { joinTables } from './join.js';
 import { readInput } from './load.js';
 import { neededColumns } from './needed-columns.js';

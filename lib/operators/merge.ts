@@ -2,11 +2,12 @@
  * The merge of sorted runs in windows: an external merge sort (Knuth, The Art of Computer Programming 3, 5.4) whose rows only the
  * engine touches. A window is what is in memory of a run: its next record batches.
  */
+
 import type * as arrow from 'apache-arrow';
+import { isMemoryLimit } from '../errors.js';
 import { type Boxes, boxed, type Items, unboxed } from '../items.js';
 import type { MergeCut, NativeEngine } from '../native.js';
 import { orShort } from './batch-part.js';
-import { isMemoryLimit } from './call.js';
 import type { ReadUnit, Run } from './runs.js';
 import type { RowOfTable } from './search.js';
 

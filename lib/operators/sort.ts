@@ -3,7 +3,7 @@ import { whenRead } from '../columns/batches.js';
 import { canBeCarried, canBeDecoded, type Input, stretchesForDevices } from '../columns/input.js';
 import { type ResultColumn, sortKeyColumns, sortLayout } from '../columns/layout.js';
 import { buildTable, checkArrayRows, checkTableRows, rowNumbers } from '../columns/result.js';
-import { WarpjoinError } from '../errors.js';
+import { isMemoryLimit, WarpjoinError } from '../errors.js';
 import type { NativeResultColumn, RelationHandle, RunHandle, SortKeysHandle } from '../native.js';
 import {
   explainSortSchema,
@@ -29,7 +29,7 @@ import {
 } from '../plan/sort.js';
 import { quote } from '../suggest.js';
 import type { ResidentTable, ResultTable, SortIndices, Stats } from '../types.js';
-import { type Call, type EngineCore, isMemoryLimit, placed, runCall } from './call.js';
+import { type Call, type EngineCore, placed, runCall } from './call.js';
 import { type LoadedTable, loadResult, readInput } from './load.js';
 import { executeResidentSort, prepareResidentSort, type ResidentSort } from './resident-sort.js';
 import { asResult, fromHostMemory, isOutOfDeviceMemory, plannedWidth, textBytes } from './shared.js';
