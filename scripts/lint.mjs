@@ -92,6 +92,27 @@ for (const [index, layer] of layers.entries()) {
     new RegExp(`#include "(${above.join('|')})/`),
   );
 }
+
+/** The types that a file of C++ defines in namespaces with a name, but for specializations. */
+function* typesOf(path) {
+  const code = readFileSync(path, 'utf8').replace(/\/\/.*|"(\\.|[^"\\\n])*"|'(\\.|[^'\\])'/g, '');
+  const begin =
+    /namespace\s*([\w:]*)\s*\{|\b(?:struct|class|enum|union)\s+(?:class\s+)?(?:alignas\([^)]*\)\s*)?([\w:]+)\s*(?:final\s*)?(?::[^;{}]*)?\{|[{}]/g;
+  const scopes = [];
+  for (const [token, namespace, type] of code.matchAll(begin)) {
+    if (type && scopes.every((scope) => scope)) yield [...scopes, type].join('::');
+    if (token === '}') scopes.pop();
+    else scopes.push(namespace);
+  }
+}
+const homes = new Map();
+for (const path of native) for (const type of typesOf(path)) homes.set(type, [...(homes.get(type) ?? []), path]);
+const shared = [...homes].filter(([, paths]) => paths.length > 1);
+// Two types of one name are one to the linker: it keeps the destructor, or the vector's functions, of either.
+console.log(`${shared.length ? 'FAIL' : 'ok  '} no two types of native code have one name`);
+if (shared.length) failed = true;
+for (const [type, paths] of shared) console.log(`  ${type}: ${paths.join(', ')}`);
+
 for (const path of tracked.filter((p) => /^(native|lib)\//.test(p))) {
   const lines = readFileSync(path, 'utf8').split('\n').length;
   if (lines > 600) {

@@ -301,7 +301,7 @@ KeepRow to_keep(const Napi::Value& value) {
 Napi::Value EngineWrap::unique_rows(const Napi::CallbackInfo& info) {
   const auto keys = own<JoinKeysState>(info[1]);
   return enqueue(info, {keys}, [keys = keys.get(), keep = to_keep(info[2])](Engine& engine, Job& job) {
-    KeptRows kept = warpjoin::unique_rows(engine, keys->keys.left, keep, job);
+    UniqueRows kept = warpjoin::unique_rows(engine, keys->keys.left, keep, job);
     JoinRows rows;
     rows.size = kept.size;
     rows.left_layout.value_bytes = kept.row_bytes;

@@ -29,7 +29,7 @@ std::optional<uint64_t> kept_null(const JoinSide& side, KeepRow keep) {
 }
 
 template <class Row>
-void write_rows(Engine& engine, const uint64_t* bits, uint64_t rows, KeptRows& out, const Job& job) {
+void write_rows(Engine& engine, const uint64_t* bits, uint64_t rows, UniqueRows& out, const Job& job) {
   std::vector<uint64_t> starts(columns::block_count(rows) + 1, 0);
   columns::for_row_blocks(engine, rows, job, [&](uint64_t block, uint64_t begin, uint64_t end) {
     uint64_t kept = 0;
@@ -49,9 +49,9 @@ void write_rows(Engine& engine, const uint64_t* bits, uint64_t rows, KeptRows& o
 
 }  // namespace
 
-KeptRows unique_rows(Engine& engine, const JoinSide& side, KeepRow keep, Job& job) {
+UniqueRows unique_rows(Engine& engine, const JoinSide& side, KeepRow keep, Job& job) {
   job.add_planned(side.rows);
-  KeptRows out;
+  UniqueRows out;
   out.row_bytes = columns::row_bytes_for(side.rows);
   const uint64_t words = (side.rows + 63) / 64;
   const HostBuffer bits = engine.memory->allocate(words * sizeof(uint64_t), "the rows that are kept");

@@ -16,12 +16,12 @@ using host::RepeatedKey;
 /// The numbers of the rows that are kept, ascending. `side` is one of the keys of columns that were encoded with themselves
 /// (encode_join_keys of each column with itself): tuples are rows whose key others may have, and the rows that are excluded are
 /// nulls. These are equal to each other. Row numbers have 4 bytes, or 8 from 2^32 - 1 rows on.
-struct KeptRows {
+struct UniqueRows {
   uint64_t size = 0;
   uint8_t row_bytes = 4;
   HostBuffer rows;
 };
-KeptRows unique_rows(Engine& engine, const JoinSide& side, KeepRow keep, Job& job);
+UniqueRows unique_rows(Engine& engine, const JoinSide& side, KeepRow keep, Job& job);
 /// Host memory of unique_rows, at most, with its result.
 size_t unique_rows_bytes(Engine& engine, const JoinSide& side);
 

@@ -23,11 +23,11 @@ constexpr size_t kSlots = 2;                        // of a device beyond a link
 
 constexpr const char* kRanges = "the match ranges of a merge join";
 
-uint64_t most_ranges(const JoinPart& part) { return std::min(part.build_rows(), part.probe_rows()); }
+uint64_t most_ranges(const MergePart& part) { return std::min(part.build_rows(), part.probe_rows()); }
 
-uint8_t row_bytes(const JoinPart& part) { return match_row_bytes(part.build_rows(), part.probe_rows()); }
+uint8_t row_bytes(const MergePart& part) { return match_row_bytes(part.build_rows(), part.probe_rows()); }
 
-size_t range_bytes(const JoinPart& part, uint64_t ranges) { return ranges * 4 * row_bytes(part); }
+size_t range_bytes(const MergePart& part, uint64_t ranges) { return ranges * 4 * row_bytes(part); }
 
 TupleLayout keys_alone(TupleLayout layout) { return {layout.key_bytes, 0}; }
 
@@ -38,11 +38,11 @@ TupleView keys_of(TupleLayout layout, const TupleView& side, uint64_t begin, uin
 /// What parts and devices there are, and what was found.
 class Matching {
  public:
-  Matching(Engine& engine, const SortedSides& sides, const std::vector<JoinPart>& parts, size_t devices, size_t per_device,
+  Matching(Engine& engine, const SortedSides& sides, const std::vector<MergePart>& parts, size_t devices, size_t per_device,
            Job& job)
       : engine_(engine), sides_(sides), parts_(parts), per_device_(per_device), job_(job), rows_(devices) {
     found_.lists.resize(parts.size());
-    for (const JoinPart& part : parts) {
+    for (const MergePart& part : parts) {
       if (most_ranges(part) == 0) job.add_done(part.rows());
     }
   }
@@ -64,10 +64,10 @@ class Matching {
     if (n >= per_device_ || part >= parts_.size() || most_ranges(parts_[part]) == 0) return {};
     return part;
   }
-  TupleView build(const JoinPart& part) const {
+  TupleView build(const MergePart& part) const {
     return keys_of(sides_.build_layout, sides_.build, part.build_begin, part.build_end);
   }
-  TupleView probe(const JoinPart& part) const {
+  TupleView probe(const MergePart& part) const {
     return keys_of(sides_.probe_layout, sides_.probe, part.probe_begin, part.probe_end);
   }
   void match(size_t device, size_t part, TupleView build, TupleView probe, Primitives& primitives, void* ranges, uint64_t* count,
@@ -77,14 +77,14 @@ class Matching {
     rows_[device] += build.size + probe.size;
   }
   void keep(size_t part, HostBuffer ranges, uint64_t count) {
-    const JoinPart& of = parts_[part];
+    const MergePart& of = parts_[part];
     found_.lists[part] = {count ? std::move(ranges) : HostBuffer(), row_bytes(of), count, of.build_begin, of.probe_begin};
     job_.add_done(of.rows());
   }
 
   Engine& engine_;
   const SortedSides& sides_;
-  const std::vector<JoinPart>& parts_;
+  const std::vector<MergePart>& parts_;
   const size_t per_device_;
   Job& job_;
   PartMatches found_;
@@ -123,7 +123,7 @@ class HostMatching : public Matching {
   using Lane = flow::Lane<PartsUnderWay>;
 
   void start(Lane& lane, size_t stream, size_t device, size_t part) {
-    const JoinPart& of = parts_[part];
+    const MergePart& of = parts_[part];
     PartUnderWay& begun = lane.of_stream[stream];
     // As many as there can be; what was too much goes back when the part is done, before the stream takes the next one.
     begun.ranges = engine_.memory->allocate(range_bytes(of, most_ranges(of)), kRanges);
@@ -246,14 +246,14 @@ size_t parts_beyond_link(uint64_t rows, uint8_t key_bytes, size_t devices) {
 }
 
 PartMatches match_parts(Engine& engine, const std::vector<Device*>& devices, const SortedSides& sides,
-                        const std::vector<JoinPart>& parts, size_t per_device, uint64_t most_rows, bool count_only, Job& job) {
+                        const std::vector<MergePart>& parts, size_t per_device, uint64_t most_rows, bool count_only, Job& job) {
   if (all_address_host_memory(devices)) {
     HostMatching matching(engine, sides, parts, devices.size(), per_device, job);
     matching.run(devices);
     return matching.take();
   }
   // Parts of keys in order are no larger: those of a caller may have changed since they were looked at.
-  if (std::any_of(parts.begin(), parts.end(), [&](const JoinPart& part) { return part.rows() > most_rows; }))
+  if (std::any_of(parts.begin(), parts.end(), [&](const MergePart& part) { return part.rows() > most_rows; }))
     throw InputChanged();
   LinkMatching matching(engine, sides, parts, devices.size(), per_device, job);
   matching.run(devices, most_rows, count_only);

@@ -11,7 +11,7 @@
 namespace warpjoin {
 
 /// Rows of both relations whose keys are in no other part.
-struct JoinPart {
+struct MergePart {
   uint64_t build_begin = 0, build_end = 0, probe_begin = 0, probe_end = 0;
   uint64_t build_rows() const { return build_end - build_begin; }
   uint64_t probe_rows() const { return probe_end - probe_begin; }
@@ -38,7 +38,7 @@ size_t parts_beyond_link(uint64_t rows, uint8_t key_bytes, size_t devices);
 /// of those found; on host devices, for the parts at work, that of those that there can be. With count_only devices beyond a link
 /// add them up where they are.
 PartMatches match_parts(Engine& engine, const std::vector<Device*>& devices, const SortedSides& sides,
-                        const std::vector<JoinPart>& parts, size_t per_device, uint64_t most_rows, bool count_only, Job& job);
+                        const std::vector<MergePart>& parts, size_t per_device, uint64_t most_rows, bool count_only, Job& job);
 
 /// The memory that it takes on a device beyond a link.
 size_t match_parts_bytes(Device& device, TupleLayout build_layout, TupleLayout probe_layout, uint64_t most_rows);

@@ -9,7 +9,7 @@ namespace {
 /// Where the sorted relations are cut: parts to join on devices, and after part i the match range of the key at the
 /// cut, found beforehand.
 struct MergePath {
-  std::vector<JoinPart> parts;
+  std::vector<MergePart> parts;
   std::vector<MatchRange> at_cut;  // parts - 1; empty ranges where the key is on one side alone
 };
 
@@ -23,7 +23,7 @@ MergePath cut_path(TupleView build, TupleView probe, uint64_t parts) {
   const Key* const s = static_cast<const Key*>(probe.keys);
   const uint64_t all = build.size + probe.size;
   MergePath path;
-  JoinPart part;
+  MergePart part;
   std::optional<Key> last;
   for (uint64_t i = 1; i < parts; ++i) {
     const uint64_t rank = all / parts * i + std::min(i, all % parts);

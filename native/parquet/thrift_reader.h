@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "parquet/damaged.h"
+#include "parquet/thrift_type.h"
 
 namespace warpjoin::parquet {
 
@@ -13,23 +14,6 @@ namespace warpjoin::parquet {
 class CutOff : public Damaged {
  public:
   CutOff() : Damaged("metadata is cut off") {}
-};
-
-enum class ThriftType : uint8_t {
-  stop = 0,
-  boolean_true = 1,
-  boolean_false = 2,
-  int8 = 3,
-  int16 = 4,
-  int32 = 5,
-  int64 = 6,
-  float64 = 7,
-  binary = 8,
-  list = 9,
-  set = 10,
-  map = 11,
-  structure = 12,
-  uuid = 13,
 };
 
 /// Reads values one after the other. Every element of a list takes a byte at least, so what is read takes time and memory in

@@ -6,25 +6,14 @@
 #include <string_view>
 #include <vector>
 
-namespace warpjoin::parquet {
+#include "parquet/thrift_type.h"
 
-/// Types of fields and elements.
-enum class ThriftType : uint8_t {
-  yes = 1,
-  no = 2,
-  int8 = 3,
-  int16 = 4,
-  int32 = 5,
-  int64 = 6,
-  binary = 8,
-  list = 9,
-  structure = 12
-};
+namespace warpjoin::parquet {
 
 /// Fields of a structure are written in the order of their ids. The outermost structure has begun; end it with end_struct().
 class ThriftWriter {
  public:
-  void boolean(int16_t id, bool value) { field(id, value ? ThriftType::yes : ThriftType::no); }
+  void boolean(int16_t id, bool value) { field(id, value ? ThriftType::boolean_true : ThriftType::boolean_false); }
   void int8(int16_t id, int8_t value);
   void int16(int16_t id, int16_t value);
   void int32(int16_t id, int32_t value);

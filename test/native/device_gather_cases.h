@@ -41,14 +41,14 @@ struct RowsOf {
 };
 
 /// Memory of a device with a guard behind it.
-class Guarded {
+class GuardedBytes {
  public:
-  Guarded(Device& device, size_t bytes) : device_(device), bytes_(bytes), buffer_(device.memory().allocate(bytes + kGuard)) {
+  GuardedBytes(Device& device, size_t bytes) : device_(device), bytes_(bytes), buffer_(device.memory().allocate(bytes + kGuard)) {
     const auto stream = device.create_stream();
     device.fill(buffer_.data(), kPoison, bytes + kGuard, *stream);
     stream->synchronize();
   }
-  Guarded(Device& device, const Bytes& content) : Guarded(device, content.size()) {
+  GuardedBytes(Device& device, const Bytes& content) : GuardedBytes(device, content.size()) {
     const auto stream = device.create_stream();
     device.copy(buffer_.data(), content.data(), content.size(), *stream);
     stream->synchronize();
@@ -88,7 +88,7 @@ inline void check_gather_primitive(Engine& engine, uint64_t rows, uint64_t size,
   const RowsOf list(rows, size, row_bytes, missing, random);
 
   ShardedColumn sharded{sharding, {}};
-  std::vector<Guarded> shards;
+  std::vector<GuardedBytes> shards;
   uint64_t begin = 0;
   for (const auto& device : engine.devices) {
     const uint64_t end = std::min(rows, begin + sharding.shard_rows);
@@ -102,7 +102,7 @@ inline void check_gather_primitive(Engine& engine, uint64_t rows, uint64_t size,
   ASSERT_EQ(begin, rows);
 
   Device& device = *engine.devices.back();
-  const Guarded numbers(device, list.bytes), mask(device, valid), out(device, bytes_of(size));
+  const GuardedBytes numbers(device, list.bytes), mask(device, valid), out(device, bytes_of(size));
   const auto stream = device.create_stream();
   const RowNumbers by{numbers.data(), row_bytes, size};
   const void* const validity = masked ? mask.data() : nullptr;

@@ -17,7 +17,7 @@ namespace {
 
 using namespace testing;
 
-std::vector<uint64_t> read_rows(const KeptRows& kept) {
+std::vector<uint64_t> read_rows(const UniqueRows& kept) {
   std::vector<uint64_t> rows;
   for (uint64_t i = 0; i < kept.size; ++i) {
     rows.push_back(kept.row_bytes == 4 ? kept.rows.as<uint32_t>()[i] : kept.rows.as<uint64_t>()[i]);
@@ -109,7 +109,7 @@ TEST(KeyGroups, TakesNoMoreMemoryThanItSays) {
     const size_t used = engine->memory->used_bytes();
     engine->memory->reset_peak();
     Job job;
-    const KeptRows kept = unique_rows(*engine, keys.left, KeepRow::first, job);
+    const UniqueRows kept = unique_rows(*engine, keys.left, KeepRow::first, job);
     EXPECT_LE(engine->memory->peak_bytes() - used - HostMemory::block_bytes(kept.size * 4), unique_rows_bytes(*engine, keys.left))
         << spread.name;
   }

@@ -47,7 +47,7 @@ size_t most_shared_bytes(const std::string& device_name) {
 /// Of a pass that counts the groups of `bits`, or of none.
 template <class Key, class Value>
 size_t split_shared_bytes(unsigned pass_bits, unsigned counted_bits) {
-  return Tile<Key, Value>::shared_bytes(pass_bits) + (counted_bits ? GroupCounts::bytes(counted_bits) : 0);
+  return Tile<Key, Value>::shared_bytes(pass_bits) + (counted_bits ? BlockCounts::bytes(counted_bits) : 0);
 }
 
 /// Of the first of two passes.

@@ -36,7 +36,7 @@ struct Tile {
 };
 
 /// A block's counts of all groups, in shared memory: of 16 bits, to fit beside a tile. What they don't hold goes to `all`.
-struct GroupCounts {
+struct BlockCounts {
   static constexpr uint32_t kHalf = 1u << 15;
   uint32_t *twos, *all;
 
@@ -199,7 +199,7 @@ __global__ void __launch_bounds__((Tile<Key, Value>::kThreads), (Tile<Key, Value
   using Tuple = typename T::Tuple;
   constexpr unsigned kItems = T::kItems, kPack = Source::kPack;
   constexpr bool kGrouped = std::is_same_v<Source, Grouped<Key, Value>>;
-  static_assert(kItems % kPack == 0 && T::kSize < GroupCounts::kHalf);
+  static_assert(kItems % kPack == 0 && T::kSize < BlockCounts::kHalf);
   if (!rooms.serve()) return;
   extern __shared__ __align__(16) unsigned char shared_bytes[];
   __shared__ uint32_t sums[T::kThreads / kLanes];
@@ -208,7 +208,7 @@ __global__ void __launch_bounds__((Tile<Key, Value>::kThreads), (Tile<Key, Value
   auto* const begins = reinterpret_cast<uint32_t*>(staged + T::kSize);  // counts first
   const unsigned groups = 1u << pass.bits;
   uint32_t* const places = begins + groups;  // where slot 0 would go in `out` if it belonged to the group; wraps
-  GroupCounts counts;
+  BlockCounts counts;
   if constexpr (Rooms::kCounts) counts = {places + groups, rooms.counts};
 
   // A block goes through a stretch of its own, or, where there are few blocks, takes one tile after the other, so that all end
