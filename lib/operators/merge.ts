@@ -2,7 +2,6 @@
  * The merge of sorted runs in windows: an external merge sort (Knuth, The Art of Computer Programming 3, 5.4) whose rows only the
  * engine touches. A window is what is in memory of a run: its next record batches.
  */
-
 import type * as arrow from 'apache-arrow';
 import { isMemoryLimit } from '../errors.js';
 import { type Boxes, boxed, type Items, unboxed } from '../items.js';

@@ -18,14 +18,13 @@ import { cut, failure, later, random, rows, unordered } from '../support/tables.
 const KINDS: Exclude<JoinKind, 'cross'>[] = ['inner', 'left', 'right', 'full', 'semi', 'anti'];
 const LIMIT = '2500KiB';
 
-/** Keys, a null in a row of 20 or so many; of 100 rows so many have the key 7. Texts, and row numbers. */
+/** Keys, of 100 rows so many 7, and one row in so many null; texts, and row numbers. */
 function keyed(
   length: number,
   distinct: number,
   seed: number,
   [key, row]: [string, string],
-  hot = 0,
-  rowsANull = 20,
+  { hot = 0, rowsANull = 20 } = {},
 ): arrow.Table {
   const draw = random(seed);
   return arrow.tableFromArrays({
@@ -71,8 +70,8 @@ async function joinsCrowdedKey(how: JoinKind, side: 'left' | 'right' | 'both'): 
   // Where both have it there are few: their product is the result.
   const hot = (of: string) => (side === 'both' ? 20 : side === of ? 90 : 0);
   const [length, limit] = side === 'both' ? [1600, 88_000] : [40_000, 1_600_000];
-  const one = keyed(length, length, 5, ['k', 'l'], hot('left'));
-  const other = keyed(length, length, 6, ['k', 'r'], hot('right'));
+  const one = keyed(length, length, 5, ['k', 'l'], { hot: hot('left') });
+  const other = keyed(length, length, 6, ['k', 'r'], { hot: hot('right') });
   const options = { on: 'k', how, select: how === 'semi' || how === 'anti' ? ['l'] : ['l', 'r'] } as never;
   const expected = await large.join(one, other, options);
   const { engine, inner } = small(1, limit);
@@ -104,7 +103,10 @@ describe('keys', () => {
   ] as const)('%j, nulls equal %j', async (by, nullsEqual) => {
     await using large = await testEngine(1, { memoryLimit: '2GiB' });
     // Few nulls: all pairs of them are rows.
-    const [one, other] = [keyed(50_000, 30_000, 3, ['k', 'l'], 0, 200), keyed(40_000, 30_000, 4, ['k', 'r'], 0, 200)];
+    const [one, other] = [
+      keyed(50_000, 30_000, 3, ['k', 'l'], { rowsANull: 200 }),
+      keyed(40_000, 30_000, 4, ['k', 'r'], { rowsANull: 200 }),
+    ];
     const options = { on: by, nullsEqual, how: 'full', select: ['l', 'r'] } as never;
     const expected = await large.join(one, other, options);
     const { engine } = small(1);
@@ -121,7 +123,7 @@ describe('keys', () => {
 
   test.each([30, 60])('partitions are cut again: %d of 100 rows have one key', async (hot) => {
     const { engine, inner } = small(1);
-    const [one, other] = [keyed(200_000, 150_000, 7, ['k', 'l'], hot), keyed(150_000, 150_000, 8, ['k', 'r'])];
+    const [one, other] = [keyed(200_000, 150_000, 7, ['k', 'l'], { hot }), keyed(150_000, 150_000, 8, ['k', 'r'])];
     const options = { on: 'k', how: 'full', buildSide: 'left' } as const;
     await using large = await testEngine(1, { memoryLimit: '2GiB' });
     const expected = await large.joinCount(one, other, { on: 'k', how: 'full' });
