@@ -6,7 +6,8 @@ string(JSON version GET "${package}" version)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS package.json)
 
 warpjoin_sources(binding BINDING_SOURCES)
-add_library(warpjoin_binding OBJECT ${BINDING_SOURCES})
+warpjoin_units(6 "${BINDING_SOURCES}" BINDING_UNITS)
+add_library(warpjoin_binding OBJECT ${BINDING_UNITS})
 target_include_directories(warpjoin_binding SYSTEM PRIVATE "${modules}/node-api-headers/include" "${modules}/node-addon-api")
 # Swallow: a terminated worker can throw nothing into JavaScript any more, and must not end the process instead.
 target_compile_definitions(warpjoin_binding PRIVATE NAPI_VERSION=8 NODE_ADDON_API_CPP_EXCEPTIONS NODE_API_SWALLOW_UNTHROWABLE_EXCEPTIONS

@@ -1,6 +1,8 @@
 # Compiles the sources of the groups "gpu_device" and "gpu_primitives" for CUDA or HIP and adds them to warpjoin_core.
 warpjoin_sources(gpu_device DEVICE_SOURCES)
 warpjoin_sources(gpu_primitives PRIMITIVE_SOURCES)
+warpjoin_units(3 "${DEVICE_SOURCES}" DEVICE_UNITS)
+warpjoin_units(3 "${PRIMITIVE_SOURCES}" PRIMITIVE_UNITS)
 
 if(WARPJOIN_GPU STREQUAL "cuda")
   # What the environment asks for, else what the GPUs at hand are.
@@ -43,14 +45,13 @@ if(WARPJOIN_GPU STREQUAL "cuda")
     set_target_properties(${name} PROPERTIES CUDA_ARCHITECTURES "${architectures}")
     target_sources(warpjoin_core PRIVATE $<TARGET_OBJECTS:${name}>)
   endfunction()
-  warpjoin_gpu_objects(warpjoin_gpu "${CMAKE_CUDA_ARCHITECTURES}" ${DEVICE_SOURCES})  # without kernels
+  warpjoin_gpu_objects(warpjoin_gpu "${CMAKE_CUDA_ARCHITECTURES}" ${DEVICE_UNITS})  # without kernels
   # What the addon has code for: lib/gpus.ts compares it with the GPUs.
-  set_source_files_properties("${CMAKE_CURRENT_SOURCE_DIR}/native/device/gpu_device.cu" PROPERTIES
-    COMPILE_DEFINITIONS "WARPJOIN_GPU_ARCHITECTURES=\"${architecture_list}\"")
+  target_compile_definitions(warpjoin_gpu PRIVATE "WARPJOIN_GPU_ARCHITECTURES=\"${architecture_list}\"")
   foreach(size large small)
     string(TOUPPER ${size} SIZE)
     if(${size}_architectures)
-      warpjoin_gpu_objects(warpjoin_gpu_${size} "${${size}_architectures}" ${PRIMITIVE_SOURCES})
+      warpjoin_gpu_objects(warpjoin_gpu_${size} "${${size}_architectures}" ${PRIMITIVE_UNITS})
       target_compile_definitions(warpjoin_gpu PRIVATE WARPJOIN_HAS_${SIZE}_BLOCKS)
     endif()
   endforeach()
@@ -76,8 +77,8 @@ elseif(WARPJOIN_GPU STREQUAL "hip")
   endforeach()
   string(REPLACE ";" "," architecture_list "${architectures}")
   list(APPEND HIP_FLAGS "-DWARPJOIN_GPU_ARCHITECTURES=\"${architecture_list}\"")
-  foreach(source ${DEVICE_SOURCES} ${PRIMITIVE_SOURCES})
-    file(RELATIVE_PATH name "${CMAKE_CURRENT_SOURCE_DIR}/native" "${source}")
+  foreach(source ${DEVICE_UNITS} ${PRIMITIVE_UNITS})
+    file(RELATIVE_PATH name "${CMAKE_CURRENT_SOURCE_DIR}" "${source}")
     set(object "${CMAKE_CURRENT_BINARY_DIR}/hip/${name}.o")
     get_filename_component(folder "${object}" DIRECTORY)
     file(MAKE_DIRECTORY "${folder}")

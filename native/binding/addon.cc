@@ -56,8 +56,7 @@ Napi::Value list_gpu_support(const Napi::CallbackInfo& info) {
 
 // What they hold is freed once no other ArrayBuffer shares it: in a turn of its own where the addon made it.
 Napi::Value detach(const Napi::CallbackInfo& info) {
-  if (!info[0].IsArray()) throw Napi::TypeError::New(info.Env(), "Expected an array for buffers");
-  const auto buffers = info[0].As<Napi::Array>();
+  const Napi::Array buffers = to_array(info[0], "buffers");
   for (uint32_t i = 0; i < buffers.Length(); ++i) {
     const Napi::HandleScope scope(info.Env());
     const Napi::Value value = buffers.Get(i);
@@ -85,8 +84,7 @@ Napi::Value map_file(const Napi::CallbackInfo& info) {
 
 // rowRuns(columns: NativeColumn[], rows: number): number[], as lib/io/file-classes.ts has it.
 Napi::Value find_row_runs(const Napi::CallbackInfo& info) {
-  if (!info[0].IsArray()) throw Napi::TypeError::New(info.Env(), "Expected an array for columns");
-  const auto array = info[0].As<Napi::Array>();
+  const Napi::Array array = to_array(info[0], "columns");
   const uint64_t rows = to_count(info[1], "rows");
   Napi::Array views = Napi::Array::New(info.Env());
   std::vector<Column> columns;

@@ -171,6 +171,11 @@ std::string to_string(const Napi::Value& value, const char* what) {
   return value.As<Napi::String>().Utf8Value();
 }
 
+Napi::Array to_array(const Napi::Value& value, const char* what) {
+  if (!value.IsArray()) throw Napi::TypeError::New(value.Env(), std::string("Expected an array for ") + what);
+  return value.As<Napi::Array>();
+}
+
 Napi::Object to_object(const Napi::Value& value, const char* what) {
   if (!value.IsObject()) expected(value, what, "an object");
   return value.As<Napi::Object>();
@@ -375,7 +380,7 @@ class BufferGiver {
 };
 
 /// Bytes of a chunk's values, but for texts.
-uint64_t values_bytes(const ColumnType& type, uint64_t rows) {
+uint64_t chunk_values_bytes(const ColumnType& type, uint64_t rows) {
   switch (type.kind) {
     case ColumnKind::boolean: return (rows + 7) / 8;
     case ColumnKind::fixed: return rows * type.width;
@@ -407,7 +412,7 @@ uint64_t text_bytes(const OwnedChunk& chunk) {
 Napi::Object to_result_chunk(const BufferGiver& giver, OwnedChunk& chunk) {
   const Napi::Env env = giver.env();
   const ColumnType& type = chunk.type;
-  const uint64_t bytes = type.variable_width() ? text_bytes(chunk) : values_bytes(type, chunk.length);
+  const uint64_t bytes = type.variable_width() ? text_bytes(chunk) : chunk_values_bytes(type, chunk.length);
   Napi::Object result = Napi::Object::New(env);
   result.Set("length", giver.number(chunk.length));
   result.Set("values", giver.give(chunk.values, bytes));

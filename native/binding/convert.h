@@ -26,6 +26,7 @@ uint64_t to_count(const Napi::Value& value, const char* what, uint64_t least, ui
 uint64_t to_bound(const Napi::Value& value, const char* what);
 bool to_bool(const Napi::Value& value, const char* what);
 std::string to_string(const Napi::Value& value, const char* what);
+Napi::Array to_array(const Napi::Value& value, const char* what);
 Napi::Object to_object(const Napi::Value& value, const char* what);
 std::vector<int> to_ordinals(const Napi::Value& value, const char* what);
 std::vector<uint64_t> to_counts(const Napi::Value& value, const char* what);

@@ -23,11 +23,6 @@ csv::Type to_type(const Napi::Value& value, const char* what) {
   throw Napi::TypeError::New(value.Env(), std::string("Expected a type of CSV columns for ") + what);
 }
 
-Napi::Array to_array(const Napi::Value& value, const char* what) {
-  if (!value.IsArray()) throw Napi::TypeError::New(value.Env(), std::string("Expected an array for ") + what);
-  return value.As<Napi::Array>();
-}
-
 csv::ReaderOptions to_reader_options(const Napi::Object& object) {
   csv::ReaderOptions options;
   constexpr uint64_t kAscii = 127;

@@ -12,11 +12,6 @@
 namespace warpjoin::binding {
 namespace {
 
-Napi::Array to_array(const Napi::Value& value, const char* what) {
-  if (!value.IsArray()) throw Napi::TypeError::New(value.Env(), std::string("Expected an array for ") + what);
-  return value.As<Napi::Array>();
-}
-
 std::vector<parquet::BatchRequest> to_batches(const Napi::Value& value) {
   const Napi::Array array = to_array(value, "request.batches");
   std::vector<parquet::BatchRequest> batches;

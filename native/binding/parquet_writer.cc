@@ -22,11 +22,6 @@ constexpr std::pair<const char*, parquet::LogicalType> kLogicalTypes[] = {
 constexpr std::pair<const char*, parquet::TimeUnit> kUnits[] = {
     {"ms", parquet::TimeUnit::millis}, {"us", parquet::TimeUnit::micros}, {"ns", parquet::TimeUnit::nanos}};
 
-Napi::Array to_array(const Napi::Value& value, const char* what) {
-  if (!value.IsArray()) throw Napi::TypeError::New(value.Env(), std::string("Expected an array for ") + what);
-  return value.As<Napi::Array>();
-}
-
 parquet::PhysicalType to_physical_type(const Napi::Value& value) {
   const std::string name = to_string(value, "field.type");
   for (size_t i = 0; i < std::size(kTypes); ++i) {

@@ -6,11 +6,6 @@
 
 namespace warpjoin {
 namespace columns {
-namespace {
-
-constexpr uint64_t kWordsAtOnce = 4096;  // stay in the first-level cache from field to field
-
-}  // namespace
 
 HostBuffer in_one_piece(const ChunkIndex& chunks, const char* purpose, Engine& engine, const Job& job) {
   const uint64_t width = chunks.type().width;

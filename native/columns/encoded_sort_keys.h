@@ -18,6 +18,9 @@ inline bool aliasable(const ChunkIndex& chunks, unsigned width) {
 /// The values of a column of fixed width, one behind the other.
 HostBuffer in_one_piece(const ChunkIndex& chunks, const char* purpose, Engine& engine, const Job& job);
 
+/// Rows whose words are computed together: they stay in the first-level cache.
+inline constexpr uint64_t kWordsAtOnce = 4096;
+
 /// The columns of a sort as plain ones, with what they own.
 class PlainOrder {
  public:

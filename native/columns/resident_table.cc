@@ -114,7 +114,9 @@ std::vector<OwnedColumn> bring_home(Engine& engine, const ResidentTable& table, 
     const ResidentColumn& column = table.columns.at(columns[c]);
     const bool boolean = column.type.kind == ColumnKind::boolean;
     OwnedColumn& result = results[c];
-    bits[c] = {column.name, column.type, rows, {}};
+    bits[c].name = column.name;
+    bits[c].type = column.type;
+    bits[c].length = rows;
     result.type = column.type;
     result.length = rows;
     if (!boolean)

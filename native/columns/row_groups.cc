@@ -17,7 +17,7 @@ namespace warpjoin {
 namespace columns {
 namespace {
 
-constexpr uint64_t kAtOnce = 1024;  // rows whose hashes are made together
+constexpr uint64_t kHashesAtOnce = 1024;  // rows whose hashes are made together
 
 /// Hashes of rows, a value at a time: multiplies 64 by 64 bits and folds the 128.
 class RowHash {
@@ -159,10 +159,10 @@ struct Numbered {
     for (const GroupKey& key : keys) hashed.emplace_back(key, engine, job);
     for_row_blocks(engine, rows, job, [&](uint64_t block, uint64_t begin, uint64_t end) {
       uint64_t* const found = counts.data() + block * groups;
-      uint64_t hashes[kAtOnce];
-      for (uint64_t from = begin; from < end; from += kAtOnce) {
+      uint64_t hashes[kHashesAtOnce];
+      for (uint64_t from = begin; from < end; from += kHashesAtOnce) {
         job.check();  // texts may be long
-        const uint64_t to = std::min(end, from + kAtOnce);
+        const uint64_t to = std::min(end, from + kHashesAtOnce);
         std::fill_n(hashes, to - from, hash.first());
         for (const HashedKey& key : hashed) key.mix_into(hashes, from, to, hash);
         for (uint64_t row = from; row < to; ++row) {

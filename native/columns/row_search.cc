@@ -12,8 +12,7 @@ namespace warpjoin {
 namespace columns {
 namespace {
 
-constexpr uint64_t kAtOnce = 4096;  // rows whose words are computed together
-constexpr uint64_t kStride = 64;    // every so many rows one is in the index
+constexpr uint64_t kStride = 64;  // every so many rows one is in the index
 
 /// Columns of two tables, one behind the other, as plain ones of one type.
 class JointOrder {
@@ -60,10 +59,10 @@ void search(const SortOrder& order, uint64_t rows, uint64_t values, bool behind_
     return behind_equal ? compared <= 0 : compared < 0;
   };
   for_row_blocks(engine, values, job, [&](uint64_t, uint64_t begin, uint64_t end) {
-    uint64_t words[kAtOnce];
-    for (uint64_t at = begin; at < end; at += kAtOnce) {
+    uint64_t words[kWordsAtOnce];
+    for (uint64_t at = begin; at < end; at += kWordsAtOnce) {
       job.check();
-      const uint64_t size = std::min(kAtOnce, end - at);
+      const uint64_t size = std::min(kWordsAtOnce, end - at);
       order.first_words(rows + at, rows + at + size, words);
       for (uint64_t i = 0; i < size; ++i) {
         const auto [first, last] = std::equal_range(index.begin(), index.end(), words[i]);
@@ -94,10 +93,10 @@ bool rows_are_sorted(std::span<const SortColumn> by, Engine& engine, const Job& 
   const uint64_t rows = plain.rows();
   std::atomic<bool> inverted{false};
   for_row_blocks(engine, rows, job, [&](uint64_t, uint64_t begin, uint64_t end) {
-    uint64_t words[kAtOnce + 1];  // one row more: the first of what follows
-    for (uint64_t at = begin; at < end && !inverted.load(std::memory_order_relaxed); at += kAtOnce) {
+    uint64_t words[kWordsAtOnce + 1];  // one row more: the first of what follows
+    for (uint64_t at = begin; at < end && !inverted.load(std::memory_order_relaxed); at += kWordsAtOnce) {
       job.check();
-      const uint64_t size = std::min(kAtOnce + 1, rows - at);
+      const uint64_t size = std::min(kWordsAtOnce + 1, rows - at);
       order.first_words(at, at + size, words);
       bool here = false;
       for (uint64_t i = 0; i + 1 < size; ++i) here |= words[i] > words[i + 1];

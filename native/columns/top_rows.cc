@@ -14,7 +14,6 @@ namespace warpjoin {
 namespace columns {
 namespace {
 
-constexpr uint64_t kAtOnce = 4096;    // rows whose words are computed together: they stay in the first-level cache
 constexpr uint64_t kGroup = 16;       // rows whose words are compared together
 constexpr uint64_t kSample = 4096;    // rows that the first bound is taken from
 constexpr uint64_t kSlack = 1 << 16;  // candidates beside twice those that are kept, before the bound is lowered
@@ -68,11 +67,11 @@ class Selection {
   }
 
   void look_at(uint64_t begin, uint64_t end) {
-    uint64_t words[kAtOnce];
-    Candidate found[kAtOnce];
-    for (uint64_t at = begin; at < end; at += kAtOnce) {
+    uint64_t words[kWordsAtOnce];
+    Candidate found[kWordsAtOnce];
+    for (uint64_t at = begin; at < end; at += kWordsAtOnce) {
       job_.check();  // texts may be long
-      const uint64_t size = std::min(kAtOnce, end - at);
+      const uint64_t size = std::min(kWordsAtOnce, end - at);
       order_.first_words(at, at + size, words);
       const Bound bound = this->bound();
       uint64_t count = 0;

@@ -20,7 +20,6 @@
 namespace warpjoin::parquet {
 namespace {
 
-constexpr const char* kPurpose = "a column of a Parquet file";
 constexpr uint64_t kBitsOfWord = 64;
 
 constexpr uint64_t bitmap_bytes(uint64_t rows) { return (rows + kBitsOfWord - 1) / kBitsOfWord * sizeof(uint64_t); }
@@ -134,7 +133,7 @@ void ChunkInput::skip(uint64_t bytes) {
 
 void Validity::start() {
   const uint64_t bytes = bitmap_bytes(most_rows_ + kBitsOfWord);
-  bits_ = memory_->allocate(bytes, kPurpose);
+  bits_ = memory_->allocate(bytes, kColumnPurpose);
   std::memset(bits_.data(), 0, bytes);
   set_bits(bits_.as<uint8_t>(), 0, row_);
 }
@@ -166,10 +165,10 @@ ColumnReader::ColumnReader(const Leaf& leaf, const Layout& layout, bool large, u
     texts_.emplace(memory_, rows, large, layout.storage == Storage::texts, most_chunk_bytes);
   } else if (layout.storage == Storage::boolean) {
     const uint64_t bytes = bitmap_bytes(rows + kBitsOfWord);
-    values_ = memory_->allocate(bytes, kPurpose);
+    values_ = memory_->allocate(bytes, kColumnPurpose);
     std::memset(values_.data(), 0, bytes);
   } else {
-    values_ = memory_->allocate(rows * layout.width + kSlack, kPurpose);
+    values_ = memory_->allocate(rows * layout.width + kSlack, kColumnPurpose);
   }
 }
 

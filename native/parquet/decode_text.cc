@@ -11,7 +11,6 @@ namespace {
 using columns::bit_at;
 using columns::load;
 
-constexpr const char* kPurpose = "a column of a Parquet file";
 constexpr uint64_t kShort = 16;
 
 /// Copies a text; up to kSlack bytes behind it are read and written.
@@ -78,7 +77,7 @@ void check_utf8(const uint8_t* bytes, uint64_t size) {
 
 TextColumn::TextColumn(std::shared_ptr<HostMemory> memory, uint64_t rows, bool large, bool utf8, uint64_t most_chunk_bytes)
     : memory_(std::move(memory)), most_rows_(rows), large_(large), utf8_(utf8), most_chunk_bytes_(most_chunk_bytes) {
-  offsets_ = memory_->allocate((rows + 1) * (large ? sizeof(int64_t) : sizeof(int32_t)), kPurpose);
+  offsets_ = memory_->allocate((rows + 1) * (large ? sizeof(int64_t) : sizeof(int32_t)), kColumnPurpose);
   with_offset([&](auto zero) { *next_offset<decltype(zero)>() = 0; });
 }
 
@@ -94,9 +93,9 @@ void TextColumn::with_offset(const Call& call) {
 void TextColumn::reserve(uint64_t bytes) {
   const uint64_t wanted = bytes_ + bytes + kSlack;
   if (!values_) {
-    values_ = memory_->allocate(wanted, kPurpose);
+    values_ = memory_->allocate(wanted, kColumnPurpose);
   } else if (values_.size() < wanted) {
-    values_.grow(std::max<uint64_t>(wanted, values_.size() + values_.size() / 2), kPurpose);
+    values_.grow(std::max<uint64_t>(wanted, values_.size() + values_.size() / 2), kColumnPurpose);
   }
 }
 
@@ -106,7 +105,7 @@ void TextColumn::start_chunk() {
   chunk_begin_ = bytes_;
   const uint64_t width = large_ ? sizeof(int64_t) : sizeof(int32_t);
   const uint64_t wanted = (most_rows_ + 1 + ends_.size()) * width;
-  if (offsets_.size() < wanted) offsets_.grow(wanted + width * 64, kPurpose);
+  if (offsets_.size() < wanted) offsets_.grow(wanted + width * 64, kColumnPurpose);
   with_offset([&](auto zero) { *next_offset<decltype(zero)>() = 0; });
 }
 

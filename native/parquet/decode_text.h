@@ -12,6 +12,9 @@
 
 namespace warpjoin::parquet {
 
+/// What the memory of a column is for.
+inline constexpr const char* kColumnPurpose = "a column of a Parquet file";
+
 /// Texts of a dictionary, one behind the other. kSlack bytes behind them may be read.
 struct TextDictionary {
   const uint8_t* bytes = nullptr;

@@ -6,6 +6,7 @@
 #include "columns/encode.h"
 #include "core/error.h"
 #include "flow/budget.h"
+#include "sort/parts.h"
 #include "sort/sample_sort.h"
 
 namespace warpjoin::sorting {
@@ -97,8 +98,7 @@ void ChunkLanes::sort_into(Lane& lane, TupleView in, TupleSpan a, TupleSpan b, c
 
 void ChunkLanes::copy(Lane& lane, TupleSpan target, TupleView source, Stream& stream) {
   if (source.size == 0) return;
-  lane.device->copy(target.keys, source.keys, source.size * layout.key_bytes, stream);
-  if (layout.value_bytes) lane.device->copy(target.values, source.values, source.size * layout.value_bytes, stream);
+  copy_tuples(*lane.device, layout, target, source, stream);
 }
 
 void ChunkLanes::copy_to_peer(Lane& lane, TupleSpan target, Lane& peer, TupleView source, Stream& stream) {

@@ -14,6 +14,11 @@
 
 namespace warpjoin::sorting {
 
+inline void copy_tuples(Device& device, TupleLayout layout, const TupleSpan& to, const TupleView& from, Stream& stream) {
+  device.copy(to.keys, from.keys, from.size * layout.key_bytes, stream);
+  if (layout.value_bytes) device.copy(to.values, from.values, from.size * layout.value_bytes, stream);
+}
+
 inline constexpr uint64_t kOversampling = 128;  // keys sampled for each range, at first
 
 /// Tuples that a range holds where there are as many ranges as may be.

@@ -38,11 +38,6 @@ TupleLayout keys_of(TupleLayout layout) { return {layout.key_bytes, 0}; }
 // Half of a device's tuples at most: they are sorted where its partitioned tuples will be.
 uint64_t most_sampled(uint64_t own) { return own / 2; }
 
-void copy(Device& device, TupleLayout layout, const TupleSpan& to, const TupleView& from, Stream& stream) {
-  device.copy(to.keys, from.keys, from.size * layout.key_bytes, stream);
-  if (layout.value_bytes) device.copy(to.values, from.values, from.size * layout.value_bytes, stream);
-}
-
 // The first `count` keys of `room`, which has as much room again, flipped and in order. Waits for the stream.
 std::vector<uint64_t> sorted_sample(Device& device, TupleLayout layout, const TupleSpan& room, uint64_t count, uint64_t flip,
                                     uint64_t varying_bits, void* scratch, const Job& job, Stream& stream) {
@@ -288,7 +283,8 @@ class ResidentSampleSort {
     for (const TupleView& from : part.from) begins.push_back(begins.back() + from.size);
     for (size_t i = 0; i < part.from.size(); ++i) {
       const size_t from = (lane_number + i) % part.from.size();
-      copy(*lane.device, layout_, to.slice(layout_, begins[from], begins[from + 1]), part.from[from], lane.stream(kCollect));
+      copy_tuples(*lane.device, layout_, to.slice(layout_, begins[from], begins[from + 1]), part.from[from],
+                  lane.stream(kCollect));
     }
   }
 

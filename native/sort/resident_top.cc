@@ -13,6 +13,7 @@
 #include "flow/budget.h"
 #include "flow/lanes.h"
 #include "primitives/primitives.h"
+#include "sort/parts.h"
 #include "transfer/arrival.h"
 
 namespace warpjoin::sorting {
@@ -153,11 +154,6 @@ class Top {
   std::unique_ptr<Event> sorted_;
 };
 
-void copy(Device& device, TupleLayout layout, const TupleSpan& to, const TupleView& from, Stream& stream) {
-  device.copy(to.keys, from.keys, from.size * layout.key_bytes, stream);
-  if (layout.value_bytes) device.copy(to.values, from.values, from.size * layout.value_bytes, stream);
-}
-
 }  // namespace
 
 // The first `wanted` of each device are sorted on one.
@@ -202,7 +198,7 @@ bool top_resident(TupleLayout layout, const std::vector<Device*>& devices, const
     uint64_t at = 0;
     for (const auto& lane : lanes) {
       if (lane.is_empty()) continue;
-      copy(first, layout, all.slice(layout, at, at + lane.top().size), lane.top().view(), on_first);
+      copy_tuples(first, layout, all.slice(layout, at, at + lane.top().size), lane.top().view(), on_first);
       at += lane.top().size;
     }
     sorted = first.primitives().sort(layout, all.view(), all, merging->beside.span, bits, merging->scratch.data(), job, on_first);
@@ -218,7 +214,7 @@ bool top_resident(TupleLayout layout, const std::vector<Device*>& devices, const
   for (size_t d = 0; d < devices.size(); ++d) {
     if (copies[d].second.size == 0) continue;
     if (d > 0) streams[d]->wait(*ready);
-    copy(*devices[d], layout, copies[d].first, copies[d].second, *streams[d]);
+    copy_tuples(*devices[d], layout, copies[d].first, copies[d].second, *streams[d]);
   }
   synchronize_all(streams);
   lanes.wait(job);

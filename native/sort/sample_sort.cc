@@ -63,7 +63,7 @@ struct Collection {
   }
 };
 
-enum SampleStream : size_t { kCollect, kCompute, kSampleStreams };
+enum SampleStream : size_t { kSampleCollect, kSampleCompute, kSampleStreams };
 
 /// A device's share of the input, and later of the result.
 struct Share {
@@ -147,8 +147,8 @@ class SampleSort {
         for (Piece& piece : lane.pieces) partition_arrived(lane, piece, piece.in);
         continue;
       }
-      queues.push_back(arrival_of(*lane.device, layout_, lane.pieces, lane.arrival->slots, lane.slot_free, lane.stream(kCompute),
-                                  [this, &lane, chosen](Piece& piece, const TupleView& arrived) {
+      queues.push_back(arrival_of(*lane.device, layout_, lane.pieces, lane.arrival->slots, lane.slot_free,
+                                  lane.stream(kSampleCompute), [this, &lane, chosen](Piece& piece, const TupleView& arrived) {
                                     chosen.get();
                                     partition_arrived(lane, piece, arrived);
                                   }));
@@ -160,7 +160,7 @@ class SampleSort {
 
   void partition_arrived(SampleLane& lane, Piece& piece, const TupleView& arrived) {
     partition_piece(lane.primitives(), layout_, arrived, ranges_, piece.out, piece.offsets, lane.arrival->scratch.data(), job_,
-                    lane.stream(kCompute));
+                    lane.stream(kSampleCompute));
   }
 
   // Collects and sorts each device's parts, and takes them to their place in the result.
@@ -198,12 +198,8 @@ class SampleSort {
     const TupleSpan other = slot_of(lane, k).a.span.slice(layout_, 0, part.size);
     const TupleSpan sorted =
         ends_in_other_buffer(part.bits) ? sort_part(lane, k, other, target) : sort_part(lane, k, target, other);
-    if (sorted.keys != target.keys) {
-      lane.device->copy(target.keys, sorted.keys, part.size * layout_.key_bytes, lane.stream(kCompute));
-      if (layout_.value_bytes)
-        lane.device->copy(target.values, sorted.values, part.size * layout_.value_bytes, lane.stream(kCompute));
-    }
-    lane.stream(kCompute).record(*lane.sorted[k % lane.collection->slots.size()]);
+    if (sorted.keys != target.keys) copy_tuples(*lane.device, layout_, target, sorted.view(), lane.stream(kSampleCompute));
+    lane.stream(kSampleCompute).record(*lane.sorted[k % lane.collection->slots.size()]);
   }
 
   void send_home(SampleLane& lane, const TupleSpan& run, HostQueue& queue) {
@@ -220,7 +216,7 @@ class SampleSort {
       const Collection::Slot& slot = slot_of(lane, k);
       const uint64_t size = lane.parts[k].size;
       const TupleSpan sorted = sort_part(lane, k, slot.a.span.slice(layout_, 0, size), slot.b.span.slice(layout_, 0, size));
-      lane.stream(kCompute).record(*lane.sorted[k % lane.collection->slots.size()]);
+      lane.stream(kSampleCompute).record(*lane.sorted[k % lane.collection->slots.size()]);
       HostCopy& home = queue.copies[k];
       home.after = lane.sorted[k % slots].get();
       home.stretches[0].source = sorted.keys;
@@ -229,7 +225,7 @@ class SampleSort {
     for (size_t k = 0; k < std::min(slots, lane.parts.size()); ++k) prepare(k);
     queue.enqueued = [&lane, prepare, slots](size_t k, std::span<Event* const> done) {
       if (k + slots >= lane.parts.size()) return;
-      for (Event* event : done) lane.stream(kCollect).wait(*event);
+      for (Event* event : done) lane.stream(kSampleCollect).wait(*event);
       prepare(k + slots);
     };
   }
@@ -238,18 +234,19 @@ class SampleSort {
   TupleSpan sort_part(SampleLane& lane, size_t k, const TupleSpan& a, const TupleSpan& b) {
     const Part& part = lane.parts[k];
     const size_t slots = lane.collection->slots.size(), slot = k % slots;
-    if (k >= slots) lane.stream(kCollect).wait(*lane.sorted[slot]);
-    lane.primitives().concatenate(layout_, part.from, a, slot_of(lane, k).table.data(), job_, lane.stream(kCollect));
-    lane.stream(kCollect).record(*lane.collected[slot]);
-    lane.stream(kCompute).wait(*lane.collected[slot]);
+    if (k >= slots) lane.stream(kSampleCollect).wait(*lane.sorted[slot]);
+    lane.primitives().concatenate(layout_, part.from, a, slot_of(lane, k).table.data(), job_, lane.stream(kSampleCollect));
+    lane.stream(kSampleCollect).record(*lane.collected[slot]);
+    lane.stream(kSampleCompute).wait(*lane.collected[slot]);
     job_.add_done(part.size);
     TupleSpan sorted = a;
     if (part.bits != 0) {
       sorted = lane.primitives().sort(layout_, a.view(), a, b, part.bits, lane.collection->scratch.data(), job_,
-                                      lane.stream(kCompute));
+                                      lane.stream(kSampleCompute));
     }
     if (ranges_.flip() != 0) {
-      lane.primitives().flip_keys(layout_, sorted.keys, sorted.keys, sorted.size, ranges_.flip(), job_, lane.stream(kCompute));
+      lane.primitives().flip_keys(layout_, sorted.keys, sorted.keys, sorted.size, ranges_.flip(), job_,
+                                  lane.stream(kSampleCompute));
     }
     return sorted;
   }

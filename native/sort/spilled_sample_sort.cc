@@ -21,7 +21,7 @@ namespace warpjoin::sorting {
 namespace {
 
 // Larger than in one pass: a range of a piece is a copy of its own on the way back.
-constexpr size_t kPieceBytes = size_t{256} << 20;
+constexpr size_t kSpillPieceBytes = size_t{256} << 20;
 constexpr uint64_t kRanges = 64;
 constexpr size_t kDepthHome = 2;  // copies of a link under way
 
@@ -37,21 +37,21 @@ struct Partitioning {
 };
 
 /// Device memory beside the slots while parts of up to `part` tuples are sorted in them.
-struct Sorting {
+struct RangeSorting {
   OwnedTuples other;
   Buffer scratch;
 
-  Sorting(StackAllocator& memory, Primitives& primitives, TupleLayout layout, uint64_t part)
+  RangeSorting(StackAllocator& memory, Primitives& primitives, TupleLayout layout, uint64_t part)
       : other(memory, layout, part), scratch(allocate(memory, primitives.sort_scratch_bytes(layout, part))) {}
 };
 
-enum SpillStream : size_t { kCompute, kLeave, kSpillStreams };
+enum SpillStream : size_t { kSpillCompute, kSpillLeave, kSpillStreams };
 
 /// One device's work.
 struct Spilling {
   OwnedTuples area;  // twice a device's share of a chunkset, cut into slots: of partitioned pieces, later of sorted parts
   std::optional<Partitioning> partitioning{};
-  std::optional<Sorting> sorting{};
+  std::optional<RangeSorting> sorting{};
   Events arrived_free;
   std::vector<TupleView> pieces{};  // of the input
   std::vector<Part> parts{};
@@ -86,7 +86,7 @@ class SpilledSampleSort {
         varying_bits_(varying_bits),
         job_(job),
         area_(share_begin(largest_of(chunkset_ends), devices.size(), 1)),
-        piece_(piece_tuples(layout, area_, kPieceBytes)),
+        piece_(piece_tuples(layout, area_, kSpillPieceBytes)),
         range_(range_of(in.size, area_)),
         lanes_(devices, kSpillStreams, [&](Device& device, size_t) {
           device.memory().reserve(spilled_sample_sort_bytes(device, layout, largest_of(chunkset_ends), devices.size()));
@@ -159,11 +159,11 @@ class SpilledSampleSort {
     /// What is enqueued now makes the item ready; its slot is the next one's when it has left.
     void leave(size_t item, HostCopy copy) {
       Event& ready = *lane.ready[item % slots];
-      lane.stream(kCompute).record(ready);
+      lane.stream(kSpillCompute).record(ready);
       copy.after = &ready;
       transfer.push(home, std::move(copy), [this, item](std::span<Event* const> done) {
-        for (Event* event : done) lane.stream(kLeave).wait(*event);
-        lane.stream(kLeave).record(*lane.left[item % slots]);
+        for (Event* event : done) lane.stream(kSpillLeave).wait(*event);
+        lane.stream(kSpillLeave).record(*lane.left[item % slots]);
         if (item + slots < items) arrive(item + slots);
       });
       if (item + 1 == items) transfer.close(there), transfer.close(home);
@@ -195,7 +195,7 @@ class SpilledSampleSort {
         pass.there, host_copy(layout_, arrived, lane.pieces[p], free), [this, &pass, p, &arrived](std::span<Event* const> done) {
           SpillLane& lane = pass.lane;
           const TupleView& piece = lane.pieces[p];
-          Stream& compute = lane.stream(kCompute);
+          Stream& compute = lane.stream(kSpillCompute);
           for (Event* event : done) compute.wait(*event);
           if (Event* const left = pass.left(p)) compute.wait(*left);
           const TupleView there{arrived.keys, piece.values ? arrived.values : nullptr, piece.first_value, piece.size};
@@ -251,7 +251,7 @@ class SpilledSampleSort {
     pass.transfer.push(pass.there, std::move(copy), [this, &pass, k, slot](std::span<Event* const> done) {
       SpillLane& lane = pass.lane;
       const Part& part = lane.parts[k];
-      for (Event* event : done) lane.stream(kCompute).wait(*event);
+      for (Event* event : done) lane.stream(kSpillCompute).wait(*event);
       const TupleSpan sorted = sort_part(lane, part, slot);
       pass.leave(k, host_copy(layout_, run_.slice(layout_, part.begin, part.begin + part.size), sorted.view(), nullptr));
     });
@@ -259,15 +259,12 @@ class SpilledSampleSort {
 
   TupleSpan sort_part(SpillLane& lane, const Part& part, const TupleSpan& at) {
     job_.add_done(part.size);
-    Stream& compute = lane.stream(kCompute);
+    Stream& compute = lane.stream(kSpillCompute);
     if (part.bits != 0) {
       const TupleSpan other = lane.sorting->other.span.slice(layout_, 0, part.size);
       const TupleSpan sorted =
           lane.primitives().sort(layout_, at.view(), at, other, part.bits, lane.sorting->scratch.data(), job_, compute);
-      if (sorted.keys != at.keys) {
-        lane.device->copy(at.keys, sorted.keys, part.size * layout_.key_bytes, compute);
-        if (layout_.value_bytes) lane.device->copy(at.values, sorted.values, part.size * layout_.value_bytes, compute);
-      }
+      if (sorted.keys != at.keys) copy_tuples(*lane.device, layout_, at, sorted.view(), compute);
     }
     if (ranges_.flip() != 0) lane.primitives().flip_keys(layout_, at.keys, at.keys, at.size, ranges_.flip(), job_, compute);
     return at;
@@ -288,11 +285,12 @@ class SpilledSampleSort {
 }  // namespace
 
 size_t spilled_sample_sort_bytes(Device& device, TupleLayout layout, uint64_t tuples, size_t devices) {
-  const uint64_t area = share_begin(tuples, devices, 1), piece = piece_tuples(layout, area, kPieceBytes), part = area / 2 + 1;
+  const uint64_t area = share_begin(tuples, devices, 1), piece = piece_tuples(layout, area, kSpillPieceBytes),
+                 part = area / 2 + 1;
   return flow::counted_bytes([&](StackAllocator& memory) {
     const Spilling slots(memory, layout, area, {});
     flow::count<Partitioning>(memory, device.primitives(), layout, piece, Primitives::kMostRanges);
-    flow::count<Sorting>(memory, device.primitives(), layout, part);
+    flow::count<RangeSorting>(memory, device.primitives(), layout, part);
   });
 }
 

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "device/streams.h"
 #include "primitives/primitives.h"
+#include "sort/parts.h"
 #include "sort/resident_top.h"
 #include "sort/sample_sort.h"
 
@@ -135,8 +136,7 @@ class StretchSort {
           const TupleSpan part = to.slice(layout_, first - begin, last - begin);
           const TupleView source =
               TupleView{stretch.keys.data(), stretch.values.data(), 0, stretch.size}.slice(layout_, first - at, last - at);
-          devices_[d]->copy(part.keys, source.keys, part.size * layout_.key_bytes, *streams[d]);
-          if (layout_.value_bytes) devices_[d]->copy(part.values, source.values, part.size * layout_.value_bytes, *streams[d]);
+          sorting::copy_tuples(*devices_[d], layout_, part, source, *streams[d]);
         }
         at += stretch.size;
       }

@@ -12,9 +12,9 @@ using gpu::kThreads;
 constexpr unsigned kMostPieceBytes = 16 << 10;
 constexpr unsigned kLeastPieceBytes = 256;  // of few tuples, too, many lanes take a part each: parts may be single tuples
 constexpr unsigned kPieces = 1 << 12;       // enough to keep a link busy, or memory
-constexpr unsigned kDeep = 8;               // words that a lane has under way
+constexpr unsigned kWords = 8;              // words that a lane has under way
 
-struct Part {
+struct SourcePart {
   const char* columns[2];  // keys and values
   uint64_t begin;          // its first row of the output
 };
@@ -28,14 +28,14 @@ struct Columns {
 // All words that a lane copies in a turn are under way together, in the last turn too: a link's latency is long.
 template <class Word>
 __device__ void copy_words(Word* to, const Word* from, uint64_t count) {
-  for (uint64_t at = gpu::lane(); at < count; at += kDeep * kLanes) {
-    Word words[kDeep];
+  for (uint64_t at = gpu::lane(); at < count; at += kWords * kLanes) {
+    Word words[kWords];
 #pragma unroll
-    for (unsigned i = 0; i < kDeep; ++i) {
+    for (unsigned i = 0; i < kWords; ++i) {
       if (at + i * kLanes < count) words[i] = from[at + i * kLanes];
     }
 #pragma unroll
-    for (unsigned i = 0; i < kDeep; ++i) {
+    for (unsigned i = 0; i < kWords; ++i) {
       if (at + i * kLanes < count) to[at + i * kLanes] = words[i];
     }
   }
@@ -58,7 +58,7 @@ __device__ void copy_elements(char* to_bytes, const char* from_bytes, uint64_t c
 }
 
 // The last of `parts` that begins at or before `row`.
-__device__ unsigned part_of(const Part* parts, unsigned count, uint64_t row) {
+__device__ unsigned part_of(const SourcePart* parts, unsigned count, uint64_t row) {
   unsigned first = 0, last = count;
   while (last - first > 1) {
     const unsigned middle = first + (last - first) / 2;
@@ -72,7 +72,8 @@ __device__ unsigned part_of(const Part* parts, unsigned count, uint64_t row) {
 }
 
 // `parts` has an entry behind the last one, which begins where the output ends. No part is empty.
-__global__ void __launch_bounds__(kThreads) copy_parts(const Part* parts, unsigned count, unsigned piece_bytes, Columns columns) {
+__global__ void __launch_bounds__(kThreads)
+    copy_parts(const SourcePart* parts, unsigned count, unsigned piece_bytes, Columns columns) {
   const unsigned column = blockIdx.y, width = columns.width[column], piece_rows = piece_bytes / width;
   const uint64_t size = parts[count].begin, pieces = (size + piece_rows - 1) / piece_rows;
   constexpr unsigned kGroups = kThreads / kLanes;
@@ -103,8 +104,8 @@ void GpuPrimitives::concatenate(TupleLayout layout, std::span<const TupleView> p
   if (parts.size() >= UINT32_MAX) not_supported_on(device_, "Concatenating 2^32 parts");
   id_.select();
   const gpu_stream_t on = raw(stream);
-  ResultSlots::Slot& slot = results_.acquire((parts.size() + 1) * sizeof(Part), on);
-  auto* const table = slot.as<Part>();
+  ResultSlots::Slot& slot = results_.acquire((parts.size() + 1) * sizeof(SourcePart), on);
+  auto* const table = slot.as<SourcePart>();
   unsigned count = 0;
   uint64_t row = 0;
   for (const TupleView& part : parts) {
@@ -113,17 +114,17 @@ void GpuPrimitives::concatenate(TupleLayout layout, std::span<const TupleView> p
     row += part.size;
   }
   table[count] = {{nullptr, nullptr}, row};
-  gpu::copy_few<<<1, kThreads, 0, on>>>(static_cast<Part*>(scratch), table, count + 1);
+  gpu::copy_few<<<1, kThreads, 0, on>>>(static_cast<SourcePart*>(scratch), table, count + 1);
   check_launch("copy_few");
   const Columns columns{{static_cast<char*>(out.keys), static_cast<char*>(out.values)}, {layout.key_bytes, layout.value_bytes}};
   const uint64_t bytes = row * std::max(layout.key_bytes, layout.value_bytes);
   const auto piece = static_cast<unsigned>(std::clamp<uint64_t>(bytes / kPieces, kLeastPieceBytes, kMostPieceBytes) / 16 * 16);
   const dim3 grid(gpu::loop_blocks((bytes / piece + 1) * kLanes), layout.value_bytes ? 2 : 1);
-  copy_parts<<<grid, kThreads, 0, on>>>(static_cast<const Part*>(scratch), count, piece, columns);
+  copy_parts<<<grid, kThreads, 0, on>>>(static_cast<const SourcePart*>(scratch), count, piece, columns);
   check_launch("copy_parts");
   results_.finish(slot, [] {});
 }
 
-size_t GpuPrimitives::concatenate_scratch_bytes(size_t parts) { return (parts + 1) * sizeof(Part); }
+size_t GpuPrimitives::concatenate_scratch_bytes(size_t parts) { return (parts + 1) * sizeof(SourcePart); }
 
 }  // namespace warpjoin

@@ -47,7 +47,7 @@ constexpr unsigned kEncodedRows = 4, kDecodedRows = 8;  // of a thread: enough o
 enum class Bits : unsigned { one, integer, floating };
 
 /// A part of a key as kernels know it.
-struct Part {
+struct KernelPart {
   const void* values;
   const void* validity;
   KeyField field;
@@ -56,7 +56,7 @@ struct Part {
 };
 struct Parts {
   unsigned count = 0;
-  Part of[kMostParts];
+  KernelPart of[kMostParts];
 };
 
 struct Shape {
@@ -71,16 +71,16 @@ Shape shape_of(const ColumnType& type) {
   return {is_integer_key(type) ? Bits::integer : Bits::floating, type.width, is_signed ? uint64_t{1} << (8 * type.width - 1) : 0};
 }
 
-Part part_of(const KeyPart& key) {
+KernelPart part_of(const KeyPart& key) {
   const auto [bits, width, flip] = shape_of(key.column.type);
-  Part part{key.column.values, key.column.validity, key.field, bits, width};
+  KernelPart part{key.column.values, key.column.validity, key.field, bits, width};
   part.field.flip ^= flip;
   return part;
 }
 
 /// Values of `rows` rows, a block's threads apart, as they are.
 template <unsigned rows>
-__device__ void load_rows(const Part& part, uint64_t row, uint64_t (&raw)[rows]) {
+__device__ void load_rows(const KernelPart& part, uint64_t row, uint64_t (&raw)[rows]) {
   const auto load = [&](const auto* values) {
 #pragma unroll
     for (unsigned i = 0; i < rows; ++i) raw[i] = values[row + i * gpu::kThreads];
@@ -119,7 +119,7 @@ __device__ void encode_rows(const Parts& parts, uint64_t row, bool first, Key* k
 #pragma unroll
   for (unsigned i = 0; i < rows; ++i) key[i] = first ? 0 : keys[row + i * gpu::kThreads];
   for (unsigned p = 0; p < parts.count; ++p) {
-    const Part& part = parts.of[p];
+    const KernelPart& part = parts.of[p];
 #pragma unroll
     for (unsigned i = 0; i < rows; ++i) raw[i] = next[i];
     if (p + 1 < parts.count) load_rows(parts.of[p + 1], row, next);

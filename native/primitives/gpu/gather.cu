@@ -11,7 +11,7 @@ using gpu::kThreads;
 using gpu::LaneMask;
 
 constexpr unsigned kMostShards = Primitives::kMostShards;
-constexpr unsigned kDeep = 8;  // reads that a thread has under way, at least
+constexpr unsigned kReads = 8;  // reads that a thread has under way, at least
 
 /// Where a column's rows are. A shard's address is that of row 0, as if the shard went back as far, so that a row's place in
 /// it is the row number itself.
@@ -57,7 +57,7 @@ template <class Element, class Row>
 __global__ void __launch_bounds__(kThreads)
     gather_elements(const Shards shards, const Row* rows, const uint32_t* valid, uint64_t size, Element* out) {
   constexpr unsigned kItems = 16 / sizeof(Element);  // of a group
-  constexpr unsigned kGroups = kDeep > kItems ? kDeep / kItems : 1;
+  constexpr unsigned kGroups = kReads > kItems ? kReads / kItems : 1;
   using Rows = Group<Row, kItems>;
   using Elements = Group<Element, kItems>;
   __shared__ uint64_t addresses[kMostShards];
@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Every group of lanes makes kDeep words at a time, a bit a lane.
+// Every group of lanes makes kReads words at a time, a bit a lane.
 template <class Row>
 __global__ void __launch_bounds__(kThreads)
     gather_lane_bits(const Shards shards, const Row* rows, const LaneMask* valid, uint64_t size, LaneMask* out) {
@@ -104,31 +104,31 @@ __global__ void __launch_bounds__(kThreads)
   const ShardTable bitmap(shards, addresses);
 
   const uint64_t words = (size + 63) / 64 * (64 / kLanes);
-  const uint64_t step = uint64_t{gridDim.x} * (kThreads / kLanes) * kDeep;
+  const uint64_t step = uint64_t{gridDim.x} * (kThreads / kLanes) * kReads;
   const unsigned lane = gpu::lane();
-  for (uint64_t word = (uint64_t{blockIdx.x} * (kThreads / kLanes) + threadIdx.x / kLanes) * kDeep; word < words; word += step) {
-    Row from[kDeep];
-    bool wanted[kDeep];
+  for (uint64_t word = (uint64_t{blockIdx.x} * (kThreads / kLanes) + threadIdx.x / kLanes) * kReads; word < words; word += step) {
+    Row from[kReads];
+    bool wanted[kReads];
 #pragma unroll
-    for (unsigned d = 0; d < kDeep; ++d) {
+    for (unsigned d = 0; d < kReads; ++d) {
       const uint64_t at = (word + d) * kLanes + lane;
       wanted[d] = at < size && (!valid || (valid[word + d] >> lane) & 1);
       if (!wanted[d]) continue;
       from[d] = rows[at];
       wanted[d] = from[d] != static_cast<Row>(~Row{0});
     }
-    bool bits[kDeep];
+    bool bits[kReads];
 #pragma unroll
-    for (unsigned d = 0; d < kDeep; ++d) {
+    for (unsigned d = 0; d < kReads; ++d) {
       bits[d] = wanted[d] && (bitmap.of<uint8_t>(from[d])[from[d] / 8] >> (from[d] % 8)) & 1;
     }
     LaneMask mine = 0;
 #pragma unroll
-    for (unsigned d = 0; d < kDeep; ++d) {
+    for (unsigned d = 0; d < kReads; ++d) {
       const LaneMask made = gpu::ballot(bits[d]);
       if (lane == d) mine = made;
     }
-    if (lane < kDeep && word + lane < words) out[word + lane] = mine;
+    if (lane < kReads && word + lane < words) out[word + lane] = mine;
   }
 }
 
@@ -160,7 +160,7 @@ void GpuPrimitives::gather(const ShardedColumn& column, uint8_t width, RowNumber
   const Shards shards(column, uint64_t{width} * 8);
   with_element_type(width, [&]<class Element>(Element) {
     with_row_type(rows, [&](const auto* numbers) {
-      gather_elements<<<gpu::loop_blocks(rows.size / kDeep + 1), kThreads, 0, raw(stream)>>>(
+      gather_elements<<<gpu::loop_blocks(rows.size / kReads + 1), kThreads, 0, raw(stream)>>>(
           shards, numbers, static_cast<const uint32_t*>(valid), rows.size, static_cast<Element*>(out));
     });
   });
@@ -174,7 +174,7 @@ void GpuPrimitives::gather_bits(const ShardedColumn& bitmap, RowNumbers rows, co
   id_.select();
   const Shards shards(bitmap, 1);
   with_row_type(rows, [&](const auto* numbers) {
-    gather_lane_bits<<<gpu::loop_blocks(rows.size / kDeep + 1), kThreads, 0, raw(stream)>>>(
+    gather_lane_bits<<<gpu::loop_blocks(rows.size / kReads + 1), kThreads, 0, raw(stream)>>>(
         shards, numbers, static_cast<const LaneMask*>(valid), rows.size, static_cast<LaneMask*>(out));
   });
   check_launch("gather_lane_bits");

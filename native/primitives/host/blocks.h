@@ -11,6 +11,8 @@
 
 namespace warpjoin::host {
 
+/// Rows of a block, at least, where a row takes little time.
+inline constexpr uint64_t kBlockGrain = uint64_t{1} << 14;
 /// Rows between two looks at the job within a long block.
 inline constexpr uint64_t kCheckRows = uint64_t{1} << 18;
 
@@ -39,7 +41,7 @@ void for_each_task(ThreadPool& pool, uint64_t count, const Job& job, const Body&
 template <class Key, class Value>
 void copy_tuples(ThreadPool& pool, const TupleView& in, const Tuples<Key, Value>& out, const Job& job) {
   constexpr TupleLayout kLayout{sizeof(Key), has_values<Value> ? sizeof(Value) : 0};
-  pool.for_blocks(in.size, uint64_t{1} << 14, job, [&](uint64_t begin, uint64_t end) {
+  pool.for_blocks(in.size, kBlockGrain, job, [&](uint64_t begin, uint64_t end) {
     for (uint64_t from = begin; from < end; from += kCheckRows) {
       job.check();
       copy_tuples(in.slice(kLayout, from, std::min(end, from + kCheckRows)), out.at(from));

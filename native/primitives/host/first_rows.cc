@@ -12,8 +12,6 @@
 namespace warpjoin::host {
 namespace {
 
-/// Keys whose table a core's own cache holds.
-constexpr uint64_t kPartitionKeys = 4096;
 /// Tuples of a partition that all threads share.
 constexpr uint64_t kLargePartition = uint64_t{1} << 20;
 

@@ -15,8 +15,6 @@
 namespace warpjoin::host {
 namespace {
 
-/// Keys whose table a core's own cache holds.
-constexpr uint64_t kPartitionKeys = 4096;
 constexpr uint64_t kGrain = uint64_t{1} << 16;
 /// Keys that tell whether a range may be small.
 constexpr uint64_t kSample = 1024;

@@ -14,6 +14,9 @@
 
 namespace warpjoin::host {
 
+/// Keys whose table a core's own cache holds.
+inline constexpr uint64_t kPartitionKeys = 4096;
+
 /// Maps distinct keys to ids. A bucket holds 32 bytes of keys, which one comparison searches, and a key that finds its
 /// bucket full goes to the next one; ids lie apart, so that probing touches them only after a hit. At most half the
 /// slots are taken.
