@@ -271,12 +271,19 @@ describe('abort', () => {
   });
 });
 
-test('calls with tables take their turn before those whose batches are still read', async () => {
-  const ends: string[] = [];
-  const slow = engine.sort(later(tableOf(newest).batches), { by: 'k' }).then(() => ends.push('batches'));
-  const quick = engine.sort(tableOf(newest), { by: 'k' }).then(() => ends.push('table'));
-  await Promise.all([slow, quick]);
-  expect(ends).toEqual(['table', 'batches']);
+test('a call with a table ends while the batches of an earlier one are still read', async () => {
+  let end = () => {};
+  const ended = new Promise<void>((resolve) => {
+    end = resolve;
+  });
+  async function* batches() {
+    yield* tableOf(newest).batches;
+    await ended;
+  }
+  const slow = engine.sort(batches(), { by: 'k' });
+  const quick = await engine.sort(tableOf(newest), { by: 'k' });
+  end();
+  expect((await slow).numRows).toBe(quick.numRows);
 });
 
 describe('views', () => {
