@@ -286,7 +286,7 @@ void HostPrimitives::match_ranges(TupleLayout build_layout, TupleView build, Tup
     if (build.size == 0 || probe.size == 0) return;
     const auto match_keys = [&]<class Key>(Key) {
       const auto parts = cut_at_keys(static_cast<const Key*>(build.keys), build.size, static_cast<const Key*>(probe.keys),
-                                     probe.size, kTaskParts * block_count(pool_, build.size + probe.size, host::kBlockGrain));
+                                     probe.size, kTaskParts * block_count(pool_, build.size + probe.size, kBlockGrain));
       std::vector<uint64_t> counts(parts.size());
       const auto match_all = [&](auto* out) {
         pool_.parallel_for((parts.size() + kTaskParts - 1) / kTaskParts, [&](uint64_t task) {
@@ -314,7 +314,7 @@ void HostPrimitives::match_ranges(TupleLayout build_layout, TupleView build, Tup
 void HostPrimitives::sum_ranges(const NarrowMatchRange* ranges, uint64_t count, MatchSums* host_sums, const Job& job,
                                 Stream& stream) {
   host(stream).enqueue([=, this, &job] {
-    std::vector<MatchSums> sums(block_count(pool_, count, host::kBlockGrain));
+    std::vector<MatchSums> sums(block_count(pool_, count, kBlockGrain));
     pool_.parallel_for(sums.size(), [&](uint64_t b) {
       job.check();
       for (uint64_t i = block_begin(count, sums.size(), b); i < block_begin(count, sums.size(), b + 1); ++i) {

@@ -52,7 +52,7 @@ void HostPrimitives::select_up_to(TupleLayout layout, TupleView in, uint64_t fli
       const Key last = bound.key ? *static_cast<const Key*>(bound.key) : static_cast<Key>(~Key{0});
       const uint64_t last_row =
           bound.key ? sampled_row(in.size, bound.count, *static_cast<const uint32_t*>(bound.index)) : in.size;
-      pool_.for_blocks(in.size, host::kBlockGrain, job, [&](uint64_t first, uint64_t end) {
+      pool_.for_blocks(in.size, kBlockGrain, job, [&](uint64_t first, uint64_t end) {
         Found<Key, Value> found(out, count);
         for (uint64_t row = first; row < end; ++row) {
           const Key key = tuples.key(row) ^ static_cast<Key>(flip);

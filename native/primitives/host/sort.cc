@@ -39,7 +39,7 @@ class Sorter {
       runners_.emplace_back(carver, size);
     } else {
       const uint32_t partitions = most_partitions(size, kTupleBytes);
-      histograms_ = carver.take<uint64_t>(partitions * block_count(pool, size, host::kBlockGrain));
+      histograms_ = carver.take<uint64_t>(partitions * block_count(pool, size, kBlockGrain));
       for (unsigned runner = 0; runner < pool.threads(); ++runner) runners_.emplace_back(carver, kLimit, partitions);
     }
     scratch_bytes_ = carver.bytes();
@@ -58,7 +58,7 @@ class Sorter {
     std::vector<Part> large, parts;
     const auto keep = [&](const Part& part) { (part.size() > share ? large : parts).push_back(part); };
     split(
-        in, {0, size_, varying, false}, digit_bits(size_, kTupleBytes), block_count(pool_, size_, host::kBlockGrain),
+        in, {0, size_, varying, false}, digit_bits(size_, kTupleBytes), block_count(pool_, size_, kBlockGrain),
         histograms_, [&](uint64_t runner) -> const auto& { return runners_[runner].scatter; }, job, keep);
     while (!large.empty()) {
       Part part = large.back();
@@ -70,7 +70,7 @@ class Sorter {
         continue;
       }
       split(
-          tuples, part, skewed_bits(part), block_count(pool_, part.size(), host::kBlockGrain),
+          tuples, part, skewed_bits(part), block_count(pool_, part.size(), kBlockGrain),
           histograms_, [&](uint64_t runner) -> const auto& { return runners_[runner].scatter; }, job, keep);
     }
     std::stable_sort(parts.begin(), parts.end(), [](const Part& x, const Part& y) {
@@ -158,7 +158,7 @@ class Sorter {
   bool is_sorted_parallel(const TupleView& in, const Job& job) {
     const auto* const keys = static_cast<const Key*>(in.keys);
     std::atomic<bool> sorted{true};
-    pool_.for_blocks(in.size, host::kBlockGrain, job, [&](uint64_t begin, uint64_t end) {
+    pool_.for_blocks(in.size, kBlockGrain, job, [&](uint64_t begin, uint64_t end) {
       uint64_t from = begin ? begin - 1 : 0;  // blocks share a row, so that the step between them is checked
       for (; from < end && sorted.load(std::memory_order_relaxed); from += kCheckRows) {
         job.check();
@@ -172,7 +172,7 @@ class Sorter {
   uint64_t varying_parallel(const TupleView& in, const Job& job) {
     const auto* const keys = static_cast<const Key*>(in.keys);
     std::atomic<uint64_t> bits{0};
-    pool_.for_blocks(in.size, host::kBlockGrain, job, [&](uint64_t begin, uint64_t end) {
+    pool_.for_blocks(in.size, kBlockGrain, job, [&](uint64_t begin, uint64_t end) {
       bits.fetch_or(differing_bits(keys + begin, end - begin, job) | (keys[begin] ^ keys[0]), std::memory_order_relaxed);
     });
     return bits;
@@ -217,7 +217,7 @@ void HostPrimitives::sort_ties(TupleLayout layout, TupleSpan tuples, unsigned lo
       const auto tied = [&](uint64_t i, uint64_t j) { return ((all.keys[i] ^ all.keys[j]) >> low_bits) == 0; };
       // Blocks end where ties end.
       std::vector<uint64_t> ends;
-      for (uint64_t end = host::kBlockGrain; end < tuples.size; end += host::kBlockGrain) {
+      for (uint64_t end = kBlockGrain; end < tuples.size; end += kBlockGrain) {
         while (end < tuples.size && tied(end - 1, end)) ++end;
         ends.push_back(end);
       }
@@ -246,7 +246,7 @@ void HostPrimitives::varying_bits(TupleLayout layout, TupleView in, const uint64
       const auto* const keys = static_cast<const K*>(in.keys);
       const auto first_key = static_cast<K>(*host_first_key);
       std::atomic<uint64_t> bits{0};
-      pool_.for_blocks(in.size, host::kBlockGrain, job, [&](uint64_t begin, uint64_t end) {
+      pool_.for_blocks(in.size, kBlockGrain, job, [&](uint64_t begin, uint64_t end) {
         bits.fetch_or(differing_bits(keys + begin, end - begin, job) | (keys[begin] ^ first_key), std::memory_order_relaxed);
       });
       *host_varying_bits |= bits;
@@ -257,7 +257,7 @@ void HostPrimitives::varying_bits(TupleLayout layout, TupleView in, const uint64
 void HostPrimitives::sample_keys(TupleLayout layout, TupleView in, uint64_t count, void* keys, const Job& job, Stream& stream) {
   host(stream).enqueue([=, this, &job] {
     with_layout(layout, [&]<class K, class V>(K, V) {
-      pool_.for_blocks(count, host::kBlockGrain, job, [&](uint64_t begin, uint64_t end) {
+      pool_.for_blocks(count, kBlockGrain, job, [&](uint64_t begin, uint64_t end) {
         for (uint64_t i = begin; i < end; ++i) {
           static_cast<K*>(keys)[i] = static_cast<const K*>(in.keys)[sampled_row(in.size, count, i)];
         }
