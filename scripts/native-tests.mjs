@@ -1,6 +1,6 @@
 // Builds and runs the C++ tests, but those of GPUs, under ASan + UBSan and under TSan: npm run test:native [-- asan|tsan|plain ...]
-// WARPJOIN_NATIVE_SHARE, at most a half: so much of the files of tests for each of the two, and of half of the tests in them those that
-// a minute is enough for; others for each and each time.
+// WARPJOIN_NATIVE_SHARE, at most a half: so much of the files of tests for each of the two, and those of their tests that begin within a
+// minute; others for each and each time.
 // WARPJOIN_TEST_FILES: only these files, a regular expression for what stands before _test.cc.
 import { spawn, spawnSync } from 'node:child_process';
 import { readdirSync } from 'node:fs';
@@ -17,6 +17,7 @@ const filters = {
   tsan: '-Large*:Devices*1:Devices*3:Devices*4:Devices*8:Threads*1:Threads*3:ChangingInput.*:*WhileInputsChange',
 };
 const share = Number(process.env.WARPJOIN_NATIVE_SHARE ?? 0);
+/** How long tests of a share of the files go on to begin. */
 const SHARE_MS = 60_000;
 const isShare = share > 0 && !process.env.WARPJOIN_TEST_FILES;
 const named = process.argv.slice(2).filter((name) => name in sanitizers);
@@ -26,23 +27,25 @@ function run(command, args, env = {}) {
   if (result.status !== 0) process.exit(result.status ?? 1);
 }
 
-/** Runs the tests, or half of them, in small shares, one on each core at a time: most use one thread at a time. Resolves whether all passed. */
+/**
+ * Runs the tests in GoogleTest's shards in any order, one on each core at a time: most tests use one thread at a time. Resolves whether
+ * all passed.
+ */
 async function runShards(command, args, env) {
   const cores = availableParallelism();
   const count = (isShare ? 32 : 8) * cores; // some tests take as long as all others of a file
   const shards = [...Array(count).keys()].sort(() => Math.random() - 0.5);
-  const drawn = isShare ? shards.splice(0, shards.length / 2) : shards;
   const end = isShare ? performance.now() + SHARE_MS : Number.POSITIVE_INFINITY;
   let passed = true;
   const runOnCore = async () => {
-    while (passed && drawn.length > 0 && performance.now() < end) {
-      const own = { GTEST_TOTAL_SHARDS: String(count), GTEST_SHARD_INDEX: String(drawn.pop()) };
+    while (passed && shards.length > 0 && performance.now() < end) {
+      const own = { GTEST_TOTAL_SHARDS: String(count), GTEST_SHARD_INDEX: String(shards.pop()) };
       const child = spawn(command, args, { stdio: 'inherit', env: { ...process.env, ...env, ...own } });
       passed = (await new Promise((resolve) => child.on('close', resolve))) === 0 && passed;
     }
   };
   await Promise.all(Array.from({ length: cores }, runOnCore));
-  if (passed && drawn.length > 0) console.log(`-- native tests: time was up for ${drawn.length} of ${count} shards`);
+  if (passed && shards.length > 0) console.log(`-- native tests: time was up for ${shards.length} of ${count} shards`);
   return passed;
 }
 
