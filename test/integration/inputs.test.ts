@@ -8,6 +8,7 @@ import { afterAll, describe, expect, test } from 'vitest';
 import { toIPC, toRows, type WarpjoinError } from '../../lib/index.js';
 import type { TableInput } from '../../lib/types.js';
 import { testEngine } from '../support/engines.js';
+import { hold } from '../support/held.js';
 import { failure } from '../support/tables.js';
 
 type Arrow = typeof newest;
@@ -272,17 +273,14 @@ describe('abort', () => {
 });
 
 test('a call with a table ends while the batches of an earlier one are still read', async () => {
-  let end = () => {};
-  const ended = new Promise<void>((resolve) => {
-    end = resolve;
-  });
+  const { held, letGo } = hold();
   async function* batches() {
     yield* tableOf(newest).batches;
-    await ended;
+    await held;
   }
   const slow = engine.sort(batches(), { by: 'k' });
   const quick = await engine.sort(tableOf(newest), { by: 'k' });
-  end();
+  letGo();
   expect((await slow).numRows).toBe(quick.numRows);
 });
 

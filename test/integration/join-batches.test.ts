@@ -6,6 +6,7 @@ import type { WarpjoinError } from '../../lib/errors.js';
 import { type BatchStream, type JoinKind, joinBatches } from '../../lib/index.js';
 import { collectGarbage } from '../../lib/operators/reclaim.js';
 import { DEVICE_COUNTS, describeDevices, inspectedEngine, onGpus, testEngine } from '../support/engines.js';
+import { hold } from '../support/held.js';
 import { cut, failure, later, random, rows, unordered, withWideIndices } from '../support/tables.js';
 
 /** Two devices, where there are. */
@@ -371,19 +372,16 @@ describe('whatever ends it', () => {
       code: 'ERR_OPTION',
       message: expect.stringMatching(/have not been read/),
     });
-    let goOn = () => {};
-    const disposed = new Promise<void>((resolve) => {
-      goOn = resolve;
-    });
+    const { held, letGo } = hold();
     async function* parts() {
       yield left;
-      await disposed;
+      await held;
       yield left;
     }
     const iterator = engine.joinBatches(parts(), [right], { on: 'k' })[Symbol.asyncIterator]();
     expect((await iterator.next()).value!.numRows).toBeGreaterThan(0);
     await engine.dispose();
-    goOn();
+    letGo();
     const rest = async () => {
       while (!(await iterator.next()).done);
     };

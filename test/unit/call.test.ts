@@ -7,6 +7,7 @@ import { type EngineOptions, engineSchema } from '../../lib/options.js';
 import { COSTS } from '../../lib/plan/costs.js';
 import { parse } from '../../lib/schema.js';
 import { type FakeAddon, fakeAddon } from '../support/fake-addon.js';
+import { hold } from '../support/held.js';
 import { failure, rows, table, unordered } from '../support/tables.js';
 
 const engineOn = (addon: FakeAddon, options: EngineOptions = {}): Engine =>
@@ -348,14 +349,6 @@ describe('abort', () => {
 describe('calls at the same time', () => {
   const join = ['relation', 'relation', 'joinKeys', 'hashJoin'];
   const short = () => Object.assign(new Error('no room'), { code: 'ERR_MEMORY_LIMIT' });
-  /** Steps that wait until they are let go. */
-  const hold = () => {
-    let letGo!: () => void;
-    const held = new Promise<void>((resolve) => {
-      letGo = resolve;
-    });
-    return { held, letGo };
-  };
 
   test('run one after the other on GPUs', async () => {
     const addon = fakeAddon({ stepMilliseconds: 5, gpus: 2 });
