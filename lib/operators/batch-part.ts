@@ -5,9 +5,9 @@ import { ByStretch, viewsOf } from '../columns/buffers.js';
 import { isMemoryLimit } from '../errors.js';
 import { eachIn } from '../items.js';
 import type { ReservationHandle } from '../native.js';
+import { translated } from '../native-errors.js';
 import type { BatchMemory, BatchSource } from './batch-source.js';
 import type { BatchesCore } from './batch-stream.js';
-import { translated } from './call.js';
 import { collectGarbage } from './reclaim.js';
 
 /** Record batches that go through a call together. */

@@ -3,9 +3,10 @@ import type { Signal } from '../abort.js';
 import { HeldBuffers } from '../columns/held-buffers.js';
 import { type Input, nativeColumns, takeDictionaries } from '../columns/input.js';
 import { MAX_ARRAY_BYTES } from '../columns/result.js';
-import { type ErrorCode, WarpjoinError } from '../errors.js';
+import { WarpjoinError } from '../errors.js';
 import type { Links, MeasuredLinks } from '../links.js';
 import type { DeviceDescription, NativeEngine, NativeJob, RelationHandle } from '../native.js';
+import { isDeviceShortage, isRowLimit, translate } from '../native-errors.js';
 import type { Running } from '../options.js';
 import { milliseconds } from '../plan/costs.js';
 import { LEAST_BYTES_FOR_A_CHOICE } from '../plan/device-set.js';
@@ -51,54 +52,6 @@ export interface Releasable {
 const PROGRESS_INTERVAL_MS = 50;
 /** The share of a call's progress that the steps before there is a plan get together. */
 const BEFORE_PLAN = 0.1;
-
-/** Codes of the addon that users see as ERR_MEMORY_LIMIT: host memory is not what is short. */
-const DEVICE_SHORTAGE = 'ERR_DEVICE_MEMORY';
-const OUTPUT_ROWS = 'ERR_OUTPUT_ROWS';
-const CODES: ReadonlySet<string> = new Set<ErrorCode>([
-  'ERR_COLUMN_NOT_FOUND',
-  'ERR_KEY_TYPE',
-  'ERR_OPTION',
-  'ERR_INVALID_TABLE',
-  'ERR_MEMORY_LIMIT',
-  'ERR_SPILL',
-  'ERR_DEVICE',
-  'ERR_NOT_SUPPORTED',
-]);
-
-const codeOf = (error: unknown) => (error as { code?: unknown } | undefined)?.code;
-
-/**
- * Whether an error of the addon says that a device is short of memory. That alone is planned anew: the addon has another code for
- * what a device fails by.
- */
-export function isDeviceShortage(error: unknown): boolean {
-  return codeOf(error) === DEVICE_SHORTAGE;
-}
-
-/** An error of the data plane as users see it, with the stack of the call. */
-export function translate(error: unknown): unknown {
-  if (error instanceof WarpjoinError) return error;
-  const { code, message } = error as { code?: unknown; message?: string };
-  if (code === DEVICE_SHORTAGE || code === OUTPUT_ROWS)
-    return new WarpjoinError('ERR_MEMORY_LIMIT', message ?? code, { cause: error });
-  if (typeof code === 'string' && CODES.has(code)) return new WarpjoinError(code as ErrorCode, message ?? code, { cause: error });
-  return new WarpjoinError('ERR_INTERNAL', `Unexpected failure: ${message ?? error}`, { cause: error });
-}
-
-/** What a synchronous call of the addon gives; its error as users see it. */
-export function translated<T>(ask: () => T): T {
-  try {
-    return ask();
-  } catch (error) {
-    throw translate(error);
-  }
-}
-
-/** The error for a result of more rows than `maxOutputRows`. */
-export function tooManyRows(message: string): unknown {
-  return translate(Object.assign(new Error(message), { code: OUTPUT_ROWS }));
-}
 
 /** A device had less memory free than its limit allows: others use it too. */
 interface Shortage {
@@ -431,7 +384,7 @@ async function reclaiming<T>(turn: Turn, signal: Signal | undefined, run: () => 
 /** Whether a call failed for want of host memory. */
 function isShort(error: unknown): error is WarpjoinError {
   if (!(error instanceof WarpjoinError) || error.code !== 'ERR_MEMORY_LIMIT') return false;
-  return !isDeviceShortage(error.cause) && codeOf(error.cause) !== OUTPUT_ROWS;
+  return !isDeviceShortage(error.cause) && !isRowLimit(error.cause);
 }
 
 /** The error where memory is short, with how much of it the caller still held as results when the call began. */

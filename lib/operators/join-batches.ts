@@ -12,6 +12,7 @@ import { withoutRows } from '../columns/tables.js';
 import { isMemoryLimit, WarpjoinError } from '../errors.js';
 import { type Box, type Boxes, behind, boxed, END, type Items, itemsOf, mapped, nextOf, unboxed } from '../items.js';
 import { SIDES, type Side } from '../native.js';
+import { tooManyRows, translated } from '../native-errors.js';
 import {
   type JoinBatchesSettings,
   type JoinKind,
@@ -24,7 +25,6 @@ import { Arriving } from './arriving.js';
 import { buffersOf, halvesOf, orShort, Part, rowsBetween } from './batch-part.js';
 import { type BatchMemory, type BatchSource, batchSource, counted } from './batch-source.js';
 import { type BatchesCore, type BatchStats, BatchStream, cut, rowsOf } from './batch-stream.js';
-import { tooManyRows, translated } from './call.js';
 import { joinTables } from './join.js';
 import { readInput } from './load.js';
 import { neededColumns } from './needed-columns.js';

@@ -13,6 +13,7 @@ import type {
   RunHandle,
   Side,
 } from '../native.js';
+import { tooManyRows } from '../native-errors.js';
 import {
   explainJoinSchema,
   type JoinKind,
@@ -40,7 +41,7 @@ import { rowsTaken } from '../plan/order.js';
 import { type ColumnOrigin, type ColumnStep, isHandedOver, type PlannedColumn, type Resources } from '../plan/plan.js';
 import { quote } from '../suggest.js';
 import type { JoinIndices, ResidentTable, ResultTable } from '../types.js';
-import { type Call, type EngineCore, placed, runCall, tooManyRows } from './call.js';
+import { type Call, type EngineCore, placed, runCall } from './call.js';
 import { encodeKeys, givesKeys, keysInWords, pairOf } from './join-keys.js';
 import { type Joined, type JoinTask, plannedCoalesced, rightOf } from './join-task.js';
 import { loadResult, readInput } from './load.js';

@@ -7,8 +7,8 @@ import { type Library, libraryOf } from '../columns/library.js';
 import type { TemporaryFile } from '../io/temporary.js';
 import { eachIn, type Items, itemsIn } from '../items.js';
 import type { NativeAddon, NativeEngine } from '../native.js';
+import { translated } from '../native-errors.js';
 import type { BatchesCore, BatchStats } from './batch-stream.js';
-import { translated } from './call.js';
 
 /** Where buffers begin, as in Arrow's own files. */
 const ALIGNMENT = 64;

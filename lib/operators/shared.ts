@@ -4,10 +4,10 @@ import { type IpcOptions, toIPC } from '../columns/ipc.js';
 import { type TypeInfo, valuesOf } from '../columns/types.js';
 import type { Values } from '../columns/values.js';
 import type { ColumnConversion, NativeChunk } from '../native.js';
+import { isDeviceShortage } from '../native-errors.js';
 import { hostBlock } from '../plan/memory.js';
 import type { Plan } from '../plan/plan.js';
 import type { MappedStats, ResidentTable, ResultTable, Stats } from '../types.js';
-import { isDeviceShortage } from './call.js';
 import { LoadedTable } from './load.js';
 
 /** Bytes a value of the column takes, at least: offsets alone where the width varies. */
