@@ -4,6 +4,7 @@
  * their memory when released or collected. The addon checks all arguments: a value of another type, a handle that was released
  * or is another engine's, a number out of range, or buffers that were taken already throw or reject, and change nothing.
  */
+import type { DictionaryClasses } from './columns/dictionary-native.js';
 import type { FileClasses } from './io/file-classes.js';
 import type { DeviceDescription, GpuDescription, GpuSupport, LinkSpeeds } from './native-devices.js';
 import type { NativeJob } from './native-job.js';
@@ -571,7 +572,7 @@ export interface NativeEngineConfig {
   hashBits?: number;
 }
 
-export interface NativeAddon extends FileClasses {
+export interface NativeAddon extends FileClasses, DictionaryClasses {
   /** That of the package it was built for. */
   readonly version: string;
   readonly backend: 'cuda' | 'hip' | 'none';

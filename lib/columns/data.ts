@@ -122,7 +122,8 @@ export function dictionaryIn(library: Library, type: arrow.DataType, dictionary:
   return vector;
 }
 
-function vectorOf(library: Library, type: arrow.DataType, column: NativeResultColumn, of: Values): arrow.Vector {
+/** A vector over a column's values, of which `of` says what is within them. */
+export function vectorOf(library: Library, type: arrow.DataType, column: NativeResultColumn, of: Values): arrow.Vector {
   const read = chunkReader(library, type, column, of);
   let end = 0;
   return new library.Vector(

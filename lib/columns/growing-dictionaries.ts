@@ -1,23 +1,24 @@
-/** Record batches whose dictionaries only grow: an Arrow file can add values to a dictionary, but can't replace it. */
-import { Data, DataType, type Dictionary, type RecordBatch, type Schema, Type, Vector } from 'apache-arrow';
+/** Record batches whose dictionaries only grow: an Arrow file can add values to a dictionary, but can't replace it. No row is touched. */
+import { Data, DataType, type Dictionary, type RecordBatch, type Schema, Vector } from 'apache-arrow';
 import { WarpjoinError } from '../errors.js';
+import { type NativeResultColumn, native } from '../native.js';
+import { translated } from '../native-errors.js';
 import { quote } from '../suggest.js';
-import { batchOver } from './library.js';
-import { fieldsOf } from './types.js';
-import { invalid } from './values.js';
+import { vectorOf } from './data.js';
+import type { NativeGrowingDictionary } from './dictionary-native.js';
+import { nativeValues } from './input.js';
+import { batchOver, ownLibrary } from './library.js';
+import { type ForeignType, fieldsOf, typeInfo } from './types.js';
+import { noValues } from './values.js';
 
-type Numbers = Record<number, number | bigint>;
-type NumbersConstructor = new (length: number) => Numbers;
-const numbersOf = (like: unknown, length: number): Numbers => new (like as NumbersConstructor)(length);
-
-/** By the indices of a dictionary's values, those that they have in the grown one; null: the same. */
-type Positions = Numbers | null;
+/** Where the values of a dictionary are in the grown one; null: each is where it was. */
+type Positions = ArrayBuffer | null;
 
 /** The dictionary of a number: that of the first batch, and behind it the values that others add. */
 class GrowingDictionary {
   vector: Vector;
-  /** The values by their bytes, once another dictionary came: of equal ones the first. */
-  #known: Map<string, number> | undefined;
+  /** Knows the values, once another dictionary came. */
+  #values: NativeGrowingDictionary | undefined;
   readonly #found = new WeakMap<Vector, { readonly positions: Positions }>();
 
   constructor(
@@ -39,47 +40,43 @@ class GrowingDictionary {
     const { data } = this.vector;
     const begins = (one: readonly Data[], other: readonly Data[]) => one.every((chunk, index) => chunk === other[index]);
     if (begins(dictionary.data, data)) return null;
-    if (!this.#known && begins(data, dictionary.data)) {
+    if (!this.#values && begins(data, dictionary.data)) {
       this.vector = dictionary;
       return null;
     }
     const { indices, dictionary: values } = this.type;
     if (hasDictionary(values)) throw this.#notSupported('differ, and have dictionaries within');
-    this.#known ??= numbered(data);
-    const positions = numbersOf(indices.ArrayType, dictionary.length);
-    const number = typeof positions[0] === 'bigint' ? BigInt : Number;
-    const added: Data[] = [];
-    let [size, index, isMoved] = [this.vector.length, 0, false];
-    for (const chunk of dictionary.data) {
-      const keyOf = keyReader(chunk);
-      const runs: Run[] = [];
-      for (let row = 0; row < chunk.length; row++, index++) {
-        const key = keyOf?.(row);
-        let position = key === undefined ? undefined : this.#known.get(key);
-        if (position === undefined) {
-          position = size++;
-          const last = runs.at(-1);
-          if (last?.end === row) last.end++;
-          else runs.push({ chunk, begin: row, end: row + 1 });
-          if (key !== undefined) this.#known.set(key, position);
-        }
-        positions[index] = number(position);
-        isMoved ||= position !== index;
-      }
-      const [first] = runs;
-      if (first) added.push(first.end - first.begin === chunk.length ? chunk : copied(runs));
-    }
+    this.#values ??= this.#known();
+    const { positions, size, added } = this.#placed(this.#values, dictionary);
     if (size > 2 ** (indices.bitWidth - (indices.isSigned ? 1 : 0)))
       throw this.#notSupported(`have more values together than ${indices} indices number`);
-    if (added.length > 0) this.vector = new Vector([...data, ...added]);
-    return isMoved ? positions : null;
+    if (added) this.vector = new Vector([...data, ...this.#vectorOf(added).data]);
+    return positions;
   }
 
   /** Puts the values into one chunk, as far as their types allow: a file then has one dictionary without additions to it. */
   compact(): void {
-    const { data } = this.vector;
-    if (data.length > 1 && data.every((chunk) => keyReader(chunk)))
-      this.vector = new Vector([copied(data.map((chunk) => ({ chunk, begin: 0, end: chunk.length })))]);
+    if (this.vector.data.length < 2 || hasDictionary(this.type.dictionary)) return;
+    this.#values ??= this.#known();
+    const values = this.#values;
+    this.vector = this.#vectorOf(translated(() => values.joined()));
+  }
+
+  #known(): NativeGrowingDictionary {
+    const { GrowingDictionary } = native();
+    const made = translated(() => new GrowingDictionary({ threads: 1, memoryBytes: Number.MAX_SAFE_INTEGER }));
+    this.#placed(made, this.vector);
+    return made;
+  }
+
+  #placed(by: NativeGrowingDictionary, { data }: Vector) {
+    const values = nativeValues(this.column, this.type.dictionary, data, 'written');
+    return translated(() => by.place(values));
+  }
+
+  #vectorOf(column: NativeResultColumn): Vector {
+    const { dictionary: values } = this.type;
+    return vectorOf(ownLibrary, values, column, noValues(typeInfo(values as unknown as ForeignType)));
   }
 
   #notSupported(problem: string): WarpjoinError {
@@ -90,85 +87,8 @@ class GrowingDictionary {
   }
 }
 
-/** The first index of each value, by its bytes. */
-function numbered(chunks: readonly Data[]): Map<string, number> {
-  const known = new Map<string, number>();
-  let index = 0;
-  for (const chunk of chunks) {
-    const keyOf = keyReader(chunk);
-    for (let row = 0; row < chunk.length; row++, index++) {
-      const key = keyOf?.(row);
-      if (key !== undefined && !known.has(key)) known.set(key, index);
-    }
-  }
-  return known;
-}
-
 const hasDictionary = (type: DataType): boolean =>
   DataType.isDictionary(type) || fieldsOf(type).some((field) => hasDictionary(field.type as DataType));
-
-/** How to read the bytes of a chunk's values; null where some are null, and for types without bytes of their own. */
-function keyReader(chunk: Data): ((row: number) => string) | null {
-  if (chunk.nullCount > 0) return null;
-  const bytes = bytesOf(chunk);
-  if (!bytes) return null;
-  const [values, beginOf] = bytes;
-  return (row) => values.toString('latin1', beginOf(row), beginOf(row + 1));
-}
-
-/** The bytes of a chunk's values, and where each begins and the one before ends. */
-function bytesOf({ type, values, valueOffsets, stride }: Data): [Buffer, (row: number) => number] | null {
-  const bytes = () => Buffer.from(values.buffer, values.byteOffset, values.byteLength);
-  switch (type.typeId) {
-    case Type.Utf8:
-    case Type.Binary:
-    case Type.LargeUtf8:
-    case Type.LargeBinary:
-      return [bytes(), (row) => Number(valueOffsets[row])];
-    case Type.Int:
-    case Type.Float:
-    case Type.Decimal:
-    case Type.Date:
-    case Type.Time:
-    case Type.Timestamp:
-    case Type.Duration:
-    case Type.Interval:
-    case Type.FixedSizeBinary: {
-      const width = values.BYTES_PER_ELEMENT * stride;
-      return [bytes(), (row) => row * width];
-    }
-    default:
-      return null;
-  }
-}
-
-/** Rows of a chunk. */
-interface Run {
-  readonly chunk: Data;
-  readonly begin: number;
-  end: number;
-}
-
-/** Rows of chunks that have a keyReader(). */
-function copied(runs: readonly Run[]): Data {
-  const { type, values, valueOffsets } = runs[0]!.chunk;
-  const pieces = runs.map(({ chunk, begin, end }) => {
-    const [bytes, beginOf] = bytesOf(chunk)!;
-    return { bytes: bytes.subarray(beginOf(begin), beginOf(end)), beginOf, begin, end };
-  });
-  const rows = runs.reduce((sum, { begin, end }) => sum + end - begin, 0);
-  const made = new Uint8Array(pieces.reduce((sum, { bytes }) => sum + bytes.length, 0));
-  const offsets = valueOffsets && numbersOf(valueOffsets.constructor, rows + 1);
-  const number = typeof offsets?.[0] === 'bigint' ? BigInt : Number;
-  let [row, size] = [0, 0];
-  for (const { bytes, beginOf, begin, end } of pieces) {
-    made.set(bytes, size);
-    if (offsets) for (let from = begin; from < end; from++) offsets[++row] = number(size + beginOf(from + 1) - beginOf(begin));
-    size += bytes.length;
-  }
-  const elements = new (values.constructor as Uint8ArrayConstructor)(made.buffer);
-  return new Data(type, 0, rows, 0, [offsets as never, elements, new Uint8Array(0)]);
-}
 
 /** The dictionaries of batches of one schema, by their numbers. They stay in memory. */
 export class GrowingDictionaries {
@@ -231,14 +151,10 @@ function rebuilt(type: DataType, data: Data, values: unknown, children: readonly
   return new Parts(type, offset, length, nullCount, buffers, children, dictionary, variadicBuffers);
 }
 
-/** Indices by the positions of their values. */
-function moved(data: Data, positions: Numbers, column: string): Numbers {
-  const { values, length } = data;
-  const made = numbersOf(values.constructor, length);
-  for (let row = 0; row < length; row++) {
-    const position = positions[Number(values[row])];
-    if (position !== undefined) made[row] = position;
-    else if (data.getValid(row)) throw invalid('written', `has an index in column ${quote(column)} that stands for no value`);
-  }
-  return made;
+/** Indices by the positions of their values. Throws ERR_INVALID_TABLE for indices without a value. */
+function moved(data: Data, positions: ArrayBuffer, column: string): unknown {
+  const { indices } = data.type as Dictionary;
+  const values = nativeValues(column, indices, [data], 'written');
+  const made = translated(() => native().placeIndices(values, positions));
+  return new (indices.ArrayType as Int32ArrayConstructor)(made);
 }

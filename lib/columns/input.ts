@@ -189,6 +189,14 @@ export function takeDictionaries(input: Input, indices: readonly number[], made:
   for (const index of indices) visit(input.columns[index]!);
 }
 
+/** Chunks of values of a type, for the data plane. Throws ERR_INVALID_TABLE, naming the argument. */
+export function nativeValues(name: string, type: arrow.DataType, chunks: readonly arrow.Data[], argument: string): NativeColumn {
+  const info = typeInfo(type as unknown as ForeignType)!;
+  const values = noValues(info);
+  for (const chunk of chunks) addChunk(values, info, chunk as unknown as ForeignData, argument, name);
+  return nativeColumn(name, info, values);
+}
+
 function nativeColumn(name: string, info: TypeInfo, { chunks, children, dictionary }: Values): NativeColumn {
   const { kind, order, width, typeIds } = info;
   const column: NativeColumn = { name, kind, order, width, chunks };

@@ -9,6 +9,7 @@
 #include "binding/csv_reader.h"
 #include "binding/engine_wrap.h"
 #include "binding/entry.h"
+#include "binding/growing_dictionary.h"
 #include "binding/handles.h"
 #include "binding/parquet_reader.h"
 #include "binding/parquet_writer.h"
@@ -124,6 +125,8 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
     exports.Set("CsvReader", CsvReaderWrap::define(env));
     exports.Set("ParquetReader", ParquetReaderWrap::define(env));
     exports.Set("ParquetWriter", ParquetWriterWrap::define(env));
+    exports.Set("GrowingDictionary", GrowingDictionaryWrap::define(env));
+    exports.Set("placeIndices", make_function<place_indices>(env, "placeIndices"));
   } catch (...) {
     throw_into_js(env);
   }

@@ -4,6 +4,7 @@
 #include <napi.h>
 
 #include <exception>
+#include <memory>
 #include <type_traits>
 
 namespace warpjoin::binding {
@@ -17,7 +18,7 @@ void throw_into_js(napi_env env) noexcept;
 
 /// What is behind `this` of a method of T: see handles.h.
 template <class T>
-T& receiver(const Napi::CallbackInfo& info);
+std::shared_ptr<T> receiver(const Napi::CallbackInfo& info);
 
 namespace detail {
 
@@ -27,7 +28,8 @@ T class_of(Napi::Value (T::*)(const Napi::CallbackInfo&));
 template <auto function>
 Napi::Value call(const Napi::CallbackInfo& info) {
   if constexpr (std::is_member_function_pointer_v<decltype(function)>) {
-    return (receiver<decltype(class_of(function))>(info).*function)(info);
+    const auto held = receiver<decltype(class_of(function))>(info);  // getters of arguments may release it
+    return ((*held).*function)(info);
   } else {
     return function(info);
   }

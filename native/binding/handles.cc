@@ -9,7 +9,7 @@ namespace {
 
 constexpr napi_type_tag kTag = {0x77617270'6a6f696e, 1};
 
-Napi::Value release(const Napi::CallbackInfo& info) {
+Napi::Value release_handle(const Napi::CallbackInfo& info) {
   if (detail::Box* const box = detail::boxed(info.This())) box->release();
   return info.Env().Undefined();
 }
@@ -84,7 +84,7 @@ HandleFunctions& handle_functions(Napi::Env env) {
   auto* functions = env.GetInstanceData<HandleFunctions>();
   if (!functions) {
     auto made = std::make_unique<HandleFunctions>();
-    made->release = Napi::Persistent(make_function<release>(env, "release"));
+    made->release = Napi::Persistent(make_function<release_handle>(env, "release"));
     made->cancel = Napi::Persistent(make_function<cancel>(env, "cancel"));
     made->progress = Napi::Persistent(make_function<progress>(env, "progress"));
     made->phases = Napi::Persistent(make_function<phases>(env, "phases"));

@@ -186,8 +186,8 @@ std::shared_ptr<State> from_handle(const Napi::Value& value) {
 }
 
 template <class T>
-T& receiver(const Napi::CallbackInfo& info) {
-  return *from_handle<T>(info.This());
+std::shared_ptr<T> receiver(const Napi::CallbackInfo& info) {
+  return from_handle<T>(info.This());
 }
 
 /// The functions that handles have, made once an environment.

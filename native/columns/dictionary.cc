@@ -1,7 +1,6 @@
 #include "columns/dictionary.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -13,18 +12,20 @@
 #include "columns/gather.h"
 #include "columns/nested.h"
 #include "columns/value_bytes.h"
+#include "columns/value_table.h"
 #include "core/error.h"
 
 namespace warpjoin {
 namespace {
 
-using columns::Bytes;
 using columns::bytes_at;
 using columns::ChunkIndex;
 using columns::has_bytes;
 using columns::kBlockRows;
 using columns::load_once;
 using columns::Place;
+using columns::ValueTable;
+using columns::View;
 using columns::with_index;
 
 /// The rows of the first of equal values, and for each value which of them is equal to it.
@@ -33,7 +34,7 @@ struct Distinct {
   uint64_t count = 0;
 };
 
-constexpr uint32_t kNone = 0xFFFFFFFFu;
+constexpr uint32_t kNone = ValueTable::kNone;
 
 Distinct find_distinct(const Column& values, Engine& engine, const Job& job) {
   const ChunkIndex index(values);
@@ -43,42 +44,27 @@ Distinct find_distinct(const Column& values, Engine& engine, const Job& job) {
   found.codes = engine.memory->allocate(size * sizeof(uint32_t), "which values of dictionaries are equal");
   auto* const rows = found.rows.as<uint32_t>();
   auto* const codes = found.codes.as<uint32_t>();
+  const auto bytes_of = [&](uint32_t code, View& copy) { return bytes_at(values, index.at(rows[code]), copy); };
   const bool comparable = has_bytes(values.type);
-  const uint64_t slots = comparable ? std::bit_ceil(2 * std::max<uint64_t>(size, 1)) : 0;
-  HostBuffer table = engine.memory->allocate(slots * sizeof(uint32_t), "a table of the values of dictionaries");
-  auto* const codes_at = table.as<uint32_t>();
-  std::fill_n(codes_at, slots, kNone);
+  ValueTable table(*engine.memory, engine.text_hash);
+  if (comparable) table.reserve(size, bytes_of);
   uint32_t null_code = kNone;
-  const auto add = [&](uint64_t row) {
-    rows[found.count] = static_cast<uint32_t>(row);
-    return static_cast<uint32_t>(found.count++);
-  };
   for (uint64_t row = 0; row < size; ++row) {
     if (row % kBlockRows == 0) job.check();
-    if (!comparable) {
-      codes[row] = add(row);
-      continue;
-    }
-    const Place place = index.at(row);
-    if (!columns::valid_at(*place.chunk, place.index)) {
-      if (null_code == kNone) null_code = add(row);
-      codes[row] = null_code;
-      continue;
-    }
-    columns::View copy, other_copy;
-    const Bytes bytes = bytes_at(values, place, copy);
-    for (uint64_t slot = engine.text_hash(bytes.data, bytes.size);; ++slot) {
-      uint32_t& code = codes_at[slot & (slots - 1)];
-      if (code == kNone) {
-        codes[row] = code = add(row);
-        break;
-      }
-      const Bytes other = bytes_at(values, index.at(rows[code]), other_copy);
-      if (other.size == bytes.size && columns::equal_bytes(other.data, bytes.data, bytes.size)) {
-        codes[row] = code;
-        break;
+    const auto next = static_cast<uint32_t>(found.count);
+    rows[next] = static_cast<uint32_t>(row);  // where bytes_of() finds it, if it is new
+    codes[row] = next;
+    if (comparable) {
+      const Place place = index.at(row);
+      View copy;
+      if (columns::valid_at(*place.chunk, place.index)) {
+        codes[row] = table.find_or_add(bytes_at(values, place, copy), next, bytes_of);
+      } else {
+        if (null_code == kNone) null_code = next;
+        codes[row] = null_code;
       }
     }
+    if (codes[row] == next) ++found.count;
   }
   return found;
 }

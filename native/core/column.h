@@ -39,6 +39,8 @@ struct ColumnType {
   /// Whether a value is more than fixed-width bytes, a bit or a text.
   bool nested() const { return kind > ColumnKind::large_utf8; }
   bool variable_width() const { return kind == ColumnKind::utf8 || kind == ColumnKind::large_utf8; }
+
+  bool operator==(const ColumnType&) const = default;
 };
 
 /// Bytes that views refer to.

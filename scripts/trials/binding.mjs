@@ -107,6 +107,11 @@ const flag = () => mostly(() => chance(0.5));
 let engines = [];
 let handles = [];
 const seen = new Map();
+/** How often what has this name was called. */
+function countsOf(name) {
+  if (!seen.has(name)) seen.set(name, { called: 0, succeeded: 0 });
+  return seen.get(name);
+}
 
 /** A handle, of this kind if there is one; some are released, and some are another engine's. */
 function anyHandle(kind) {
@@ -743,7 +748,7 @@ async function call(wanted) {
   }
   strangeness = 0;
   const kind = methods[name][2];
-  const count = seen.get(name) ?? seen.set(name, { called: 0, succeeded: 0 }).get(name);
+  const count = countsOf(name);
   count.called++;
   try {
     const receiver = chance(0.01) ? pick(strange)() : of.engine;
@@ -780,7 +785,7 @@ function learn(name, args, made) {
 
 /** What one call's result makes possible, and hardly any other's: it is tried at once. */
 async function follow(name, attempt) {
-  const count = seen.get(name) ?? seen.set(name, { called: 0, succeeded: 0 }).get(name);
+  const count = countsOf(name);
   count.called++;
   try {
     touch(await attempt());
@@ -870,7 +875,7 @@ async function readCsv() {
     const reader = new addon.CsvReader(mostly(csvOptions));
     const last = ['finish', 'finish', 'release'];
     const calls = [...times(below(8), () => (chance(0.9) ? 'push' : pick(CSV_METHODS))), ...last].map(async (name) => {
-      const counted = seen.get(`csv.${name}`) ?? seen.set(`csv.${name}`, { called: 0, succeeded: 0 }).get(`csv.${name}`);
+      const counted = countsOf(`csv.${name}`);
       counted.called++;
       try {
         const receiver = chance(0.01) ? pick(strange)() : reader;
@@ -938,9 +943,7 @@ async function readParquet() {
     const reader = new addon.ParquetReader(mostly(options));
     const names = ['open', ...times(below(6), () => (chance(0.9) ? 'read' : pick(PARQUET_READER_METHODS))), 'release'];
     const calls = names.map(async (name) => {
-      const counted =
-        seen.get(`parquetReader.${name}`) ??
-        seen.set(`parquetReader.${name}`, { called: 0, succeeded: 0 }).get(`parquetReader.${name}`);
+      const counted = countsOf(`parquetReader.${name}`);
       counted.called++;
       try {
         const receiver = chance(0.01) ? pick(strange)() : reader;
@@ -1014,9 +1017,7 @@ async function writeParquet() {
     const writer = new addon.ParquetWriter(mostly(() => parquetOptions(fields)));
     const between = () => (chance(0.9) ? pick(['write', 'write', 'reclaim']) : pick(PARQUET_WRITER_METHODS));
     const calls = ['begin', ...times(below(8), between), 'finish', 'release'].map(async (name) => {
-      const counted =
-        seen.get(`parquetWriter.${name}`) ??
-        seen.set(`parquetWriter.${name}`, { called: 0, succeeded: 0 }).get(`parquetWriter.${name}`);
+      const counted = countsOf(`parquetWriter.${name}`);
       counted.called++;
       try {
         const receiver = chance(0.01) ? pick(strange)() : writer;
@@ -1033,6 +1034,59 @@ async function writeParquet() {
     check('new ParquetWriter', error);
   }
   making = false;
+  strangeness = 0;
+}
+
+const GROWING_TYPES = [
+  ['utf8', 'bytes', 0],
+  ['large_utf8', 'bytes', 0],
+  ['fixed', 'signed', 8],
+  ['fixed', 'none', 16],
+  ['boolean', 'boolean', 0],
+];
+const GROWING_METHODS = ['place', 'place', 'place', 'place', 'joined', 'release'];
+requireAll(addon.GrowingDictionary, new Set(GROWING_METHODS));
+
+/** A dictionary that grows by others, mostly of its type, and indices by their positions. */
+function growDictionary() {
+  strangeness = pick([0, 0, 0.02, 0.1]);
+  const attempt = (name, call) => {
+    const counted = countsOf(name);
+    counted.called++;
+    try {
+      const made = call();
+      counted.succeeded++;
+      touch(made?.added);
+      touch(made);
+      return made;
+    } catch (error) {
+      check(name, error);
+    }
+    return undefined;
+  };
+  making = true;
+  const ofType = (kind, order, width) => (rows) => ({
+    name: mostly(() => 'c'),
+    kind,
+    order,
+    width,
+    chunks: mostly(() => [chunk(kind, width, rows)]),
+  });
+  const alike = ofType(...pick(GROWING_TYPES));
+  const first = alike(pick(ROWS));
+  const others = times(3, () => (chance(0.8) ? alike : column)(pick(ROWS), 1));
+  const indices = (chance(0.8) ? ofType('fixed', 'signed', 1) : column)(pick(ROWS), 0);
+  const options = mostly(() => ({ threads: 1, memoryBytes: pick([2 ** 30, 2 ** 30, count(100_000)]) }));
+  making = false;
+  const growing = attempt('new GrowingDictionary', () => new addon.GrowingDictionary(options));
+  if (!growing) return;
+  const placed = [first, ...others].map((values) => attempt('growing.place', () => growing.place(values)));
+  for (const name of times(below(4), () => pick(GROWING_METHODS))) {
+    const receiver = chance(0.05) ? pick(strange)() : growing;
+    attempt(`growing.${name}`, () => Reflect.apply(growing[name], receiver, [pick([first, ...others])]));
+  }
+  const positions = placed.findLast((of) => of?.positions)?.positions ?? new ArrayBuffer(below(900));
+  attempt('placeIndices', () => addon.placeIndices(indices, chance(0.1) ? pick(strange)() : positions));
   strangeness = 0;
 }
 
@@ -1068,6 +1122,7 @@ for (; round < rounds; round++) {
     await readCsv();
     await readParquet();
     await writeParquet();
+    growDictionary();
     const last = chance(0.3) ? [call(), call()] : [];
     for (const { engine } of engines) if (chance(0.9)) await engine.dispose();
     await Promise.all(last);

@@ -102,6 +102,11 @@ async function callAll(attempt) {
   addon.detach([await call('allocate', 1000), await call('allocate', 2 ** 22)]);
   addon.detach((await attempt('mapFile', () => addon.mapFile(file, [3, 8]))) ?? []);
   await attempt('rowRuns', () => addon.rowRuns([columns[0]], ROWS));
+  const growing = await attempt('new GrowingDictionary', () => new addon.GrowingDictionary({ threads: 1, memoryBytes: 2 ** 28 }));
+  for (const values of [columns[3], distinct[0]]) if (growing) await attempt('place', () => growing.place(values));
+  if (growing) await attempt('joined', () => growing.joined());
+  growing?.release();
+  await attempt('placeIndices', () => addon.placeIndices(columns[1], new ArrayBuffer(4 * 50)));
   await call('failAllocation', 'memory', 0);
   await call('leaveDeviceMemory', ALL);
   await call('measureLinks', job);

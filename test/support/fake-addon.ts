@@ -442,6 +442,10 @@ export function fakeAddon(settings: Partial<FakeSettings> = {}): FakeAddon {
     ParquetWriter: function ParquetWriter() {
       throw new Error('the fake addon writes no files');
     } as unknown as NativeAddon['ParquetWriter'],
+    GrowingDictionary: function GrowingDictionary() {
+      throw new Error('the fake addon writes no files');
+    } as unknown as NativeAddon['GrowingDictionary'],
+    placeIndices: () => new ArrayBuffer(0),
   };
   return addon;
 }
