@@ -1,6 +1,7 @@
 /** Copies of apache-arrow: a result is made of the classes of the caller's own tables, of whatever version they are. */
 import * as arrow from 'apache-arrow';
 import { WarpjoinError } from '../errors.js';
+import type { ColumnKind } from '../native.js';
 import type { ForeignTable } from './input.js';
 import { type ForeignField, type ForeignType, fieldsOf, ownType, type TypeInfo, typeInfo, typeName } from './types.js';
 import type { ForeignData, ForeignVector } from './values.js';
@@ -203,9 +204,19 @@ export function vectorIn(library: Library, type: arrow.DataType, vector: Foreign
   return made;
 }
 
-/** A table of any version as one of `library`: itself, or one over the same memory. Throws like typeIn(). */
+/**
+ * A table of any version as one of `library`: itself, or one over the same memory. Batches of no rows are whole. Throws like
+ * typeIn().
+ */
 export function tableIn(library: Library, table: ForeignTable): arrow.Table {
-  if (Object.prototype.isPrototypeOf.call(library.Table.prototype, table)) return table as unknown as arrow.Table;
+  if (Object.prototype.isPrototypeOf.call(library.Table.prototype, table)) {
+    const { schema, batches } = table as unknown as arrow.Table;
+    if (batches.every(({ numRows }) => numRows > 0)) return table as unknown as arrow.Table;
+    return new library.Table(
+      schema,
+      batches.map((batch) => (batch.numRows > 0 ? batch : batchWithoutRows(schema, batch, library))),
+    );
+  }
   const { fields, metadata } = table.schema;
   const schema = new library.Schema(
     fields.map(({ name, type, nullable, metadata }) => {
@@ -229,7 +240,45 @@ export function batchOver(schema: arrow.Schema, length: number, columns: arrow.D
   return new library.RecordBatch(schema, new (library.Data as DataClass)(...parts) as arrow.Data<arrow.Struct>);
 }
 
-function dataIn(library: Library, type: arrow.DataType, data: ForeignData): arrow.Data {
+/** A record batch of no rows, with the dictionaries of another batch. */
+export function batchWithoutRows(schema: arrow.Schema, like?: arrow.RecordBatch, library = ownLibrary): arrow.RecordBatch {
+  const data = dataWithoutRows(library, new library.Struct(schema.fields), like?.data as ForeignData | undefined);
+  return new library.RecordBatch(schema, data as arrow.Data<arrow.Struct>);
+}
+
+/** Data of no rows. What apache-arrow makes of none may lack buffers and children; its dictionary stays. */
+function dataWithoutRows(library: Library, type: arrow.DataType, data: ForeignData | undefined): arrow.Data {
+  const { indices, dictionary } = type as Partial<arrow.Dictionary>;
+  const children = Array.isArray(data?.children) ? data.children : [];
+  const Offsets = OFFSETS.get(typeInfo(type as unknown as ForeignType)?.kind);
+  const Elements = (indices ?? type).ArrayType as Uint8ArrayConstructor; // Array, where there are none
+  return new (library.Data as DataClass)(
+    type,
+    0,
+    0,
+    0,
+    [
+      Offsets && new Offsets(1),
+      'BYTES_PER_ELEMENT' in Elements ? new Elements(0) : undefined,
+      new Uint8Array(0),
+      new Int8Array(0),
+    ],
+    fieldsOf(type).map((field, index) => dataWithoutRows(library, field.type as arrow.DataType, children[index])),
+    dictionary && data?.dictionary && vectorIn(library, dictionary, data.dictionary),
+  );
+}
+
+/** Of the kinds that have offsets. */
+const OFFSETS = new Map<ColumnKind | undefined, Int32ArrayConstructor | BigInt64ArrayConstructor>([
+  ['utf8', Int32Array],
+  ['large_utf8', BigInt64Array],
+  ['list', Int32Array],
+  ['large_list', BigInt64Array],
+  ['dense_union', Int32Array],
+]);
+
+function dataIn(library: Library, type: arrow.DataType, data: ForeignData | undefined): arrow.Data {
+  if (!data?.length) return dataWithoutRows(library, type, data);
   const { indices, dictionary } = type as Partial<arrow.Dictionary>;
   const fields = fieldsOf(type) as readonly arrow.Field[];
   const { valueOffsets, nullBitmap, typeIds } = data;

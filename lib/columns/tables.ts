@@ -1,14 +1,16 @@
-/** Record batches that come over time as tables of this library. */
+/** Record batches that come over time, as tables. */
 import type * as arrow from 'apache-arrow';
 import { behind, END, type Items, itemsOf, nextOf } from '../items.js';
 import { checkSameSchema, readable } from './batches.js';
 import { type ForeignTable, tableOf } from './input.js';
-import { batchOver, libraryOf, tableIn } from './library.js';
-import { fieldsOf } from './types.js';
+import { batchWithoutRows, type Library, libraryOf, tableIn } from './library.js';
 import { invalid } from './values.js';
 
-/** Tables of one schema, one at least, of tables and record batches. Throws ERR_INVALID_TABLE for anything else. */
-export function tablesOfBatches(items: Items<unknown>, argument: string): Items<arrow.Table> {
+/**
+ * Tables of one schema, one at least, of tables and record batches: each of the copy of apache-arrow that it came from, or of `library`.
+ * Throws ERR_INVALID_TABLE for anything else.
+ */
+export function tablesOfBatches(items: Items<unknown>, argument: string, library?: Library): Items<arrow.Table> {
   let first: ForeignTable['schema'] | undefined;
   let number = 0;
   return itemsOf(
@@ -23,7 +25,7 @@ export function tablesOfBatches(items: Items<unknown>, argument: string): Items<
         first ??= table.schema;
         if (table.schema !== first) checkSameSchema(first, table.schema, argument, number);
         number += table.batches.length;
-        const own = tableIn(libraryOf(table), table);
+        const own = tableIn(library ?? libraryOf(table), table);
         own.slice(0, 0); // throws for what is no table inside
         return own;
       });
@@ -35,15 +37,8 @@ export function tablesOfBatches(items: Items<unknown>, argument: string): Items<
 /** The columns of a table, of which it holds no buffer. Dictionaries stay. */
 export function withoutRows(table: arrow.Table): arrow.Table {
   const library = libraryOf(table as unknown as ForeignTable);
-  const { schema } = table;
-  // Data of no rows may lack children.
-  const emptied = (fields: arrow.Field[], columns: arrow.Data[] = []): arrow.Data[] =>
-    fields.map(({ type }, index) => {
-      const column = columns[index];
-      const children = emptied(fieldsOf(type) as arrow.Field[], column?.children);
-      return new library.Data(type, 0, 0, 0, undefined, children, column?.dictionary);
-    });
-  return new library.Table(schema, [batchOver(schema, 0, emptied(schema.fields, table.batches[0]?.data.children), library)]);
+  const { schema, batches } = table;
+  return new library.Table(schema, [batchWithoutRows(schema, batches[0], library)]);
 }
 
 /** The columns of tables of which there is one at least, and all of them. */

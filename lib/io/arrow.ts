@@ -2,10 +2,10 @@
 import { constants } from 'node:buffer';
 import { type FileHandle, open } from 'node:fs/promises';
 import { type RecordBatch, type Schema, Table } from 'apache-arrow';
+import { batchWithoutRows } from '../columns/library.js';
 import { type BatchSink, IpcError, type Range, readIpc } from '../ipc/reader.js';
 import { END, type Items, itemsOf } from '../items.js';
 import { formatBytes } from '../sizes.js';
-import { emptyBatch } from './batches.js';
 import { asFileError, fileError } from './file-errors.js';
 import { type RangedBytes, rangedBytes } from './ranged-source.js';
 import type { ByteSource } from './source.js';
@@ -68,7 +68,7 @@ export function scanArrow(input: string | ByteSource, options: ArrowOptions = {}
         const { done, value } = await reading.next();
         if (!done) continue;
         if (hasBatches || !value) return END;
-        sink.taken.push(emptyBatch(value.schema));
+        sink.taken.push(batchWithoutRows(value.schema));
       }
       hasBatches = true;
       return sink.taken.shift()!;

@@ -1,7 +1,5 @@
 /** Record batches as readers make them, and as writers take them. */
-import { type Data, type DataType, makeData, type RecordBatch, type Schema, Table } from 'apache-arrow';
-import { batchOver } from '../columns/library.js';
-import { fieldsOf } from '../columns/types.js';
+import { type RecordBatch, type Schema, Table } from 'apache-arrow';
 import { END, type Items, itemsIn, itemsOf, nextOf } from '../items.js';
 
 /** What writers take: a table, or record batches of one schema as they come. */
@@ -31,18 +29,4 @@ export function gathered(source: Batches, most: { readonly rows: number; readonl
     },
     () => batches.return(),
   );
-}
-
-/** A batch of no rows: what a scan of an empty file gives, so that its schema is known. */
-export function emptyBatch(schema: Schema): RecordBatch {
-  return batchOver(
-    schema,
-    0,
-    schema.fields.map(({ type }) => emptyData(type)),
-  );
-}
-
-function emptyData(type: DataType): Data {
-  const children = fieldsOf(type).map((field) => emptyData(field.type as DataType));
-  return makeData({ type, length: 0, nullCount: 0, children, child: children[0] } as never);
 }

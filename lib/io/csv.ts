@@ -18,13 +18,13 @@ import {
 } from 'apache-arrow';
 import Papa from 'papaparse';
 import { untilAborted } from '../abort.js';
-import { batchOver } from '../columns/library.js';
+import { batchOver, batchWithoutRows } from '../columns/library.js';
 import { WarpjoinError } from '../errors.js';
 import { eachIn, itemsIn } from '../items.js';
 import { physicalMemory } from '../machine.js';
 import { type NativeResultColumn, native } from '../native.js';
 import { asAddonError } from './addon-errors.js';
-import { type Batches, emptyBatch } from './batches.js';
+import type { Batches } from './batches.js';
 import type { CsvProgress, CsvType, NativeCsvBatch, NativeCsvReader } from './csv-native.js';
 import { asFileError, fileError } from './file-errors.js';
 import { type Output, writeWhole } from './files.js';
@@ -387,7 +387,7 @@ async function* scanBatches(
     schema ??= schemaOf(last);
     for (const batch of last.batches) yield arrowBatch(schema, batch);
   }
-  if (!schema) yield emptyBatch(schemaOf(last!));
+  if (!schema) yield batchWithoutRows(schemaOf(last!));
 }
 
 /** Writes a CSV file with a header. Nulls are empty fields, empty texts "". Throws ERR_FILE, or ERR_NOT_SUPPORTED for nested columns. */

@@ -6,11 +6,11 @@ import { stat } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { type RecordBatch, type Schema, Table } from 'apache-arrow';
 import { untilAborted } from '../abort.js';
+import { batchWithoutRows } from '../columns/library.js';
 import { WarpjoinError } from '../errors.js';
 import { readIpcBytes } from '../ipc/reader.js';
 import { didYouMean } from '../suggest.js';
 import { asAddonError } from './addon-errors.js';
-import { emptyBatch } from './batches.js';
 import { asFileError, fileError } from './file-errors.js';
 import { AddonFile, type ParquetSizes } from './parquet-addon.js';
 import { ParquetDecoder, type ParquetSummary } from './parquet-decoder.js';
@@ -140,7 +140,7 @@ async function* scan(
         yield batch;
       }
     }
-    if (rows === 0) yield emptyBatch(plan.schema);
+    if (rows === 0) yield batchWithoutRows(plan.schema);
   } catch (error) {
     throw readError(path, error, signal);
   } finally {
@@ -191,7 +191,7 @@ async function* scanDecoded(
     }
     const expected = requests.reduce((sum, { rows }) => sum + rows, 0);
     if (rows !== expected) throw fileError(path, `damaged: ${expected} rows announced, ${rows} found`);
-    if (requests.length === 0) yield emptyBatch(schema);
+    if (requests.length === 0) yield batchWithoutRows(schema);
   } finally {
     for (const decoder of decoders) void decoder.close();
   }

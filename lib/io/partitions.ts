@@ -8,6 +8,7 @@ import { invalid } from '../columns/values.js';
 import { WarpjoinError } from '../errors.js';
 import { END, type Items, itemsIn, itemsOf, nextOf, type OrEnd } from '../items.js';
 import { native } from '../native.js';
+import { translated } from '../native-errors.js';
 import { expected } from '../schema.js';
 import { quote } from '../suggest.js';
 import type { Batches } from './batches.js';
@@ -159,7 +160,7 @@ class Partitions {
 
   #piecesOf(batch: RecordBatch): Piece[] {
     const input = readTable({ schema: this.#schema, batches: [batch] }, 'written');
-    const begins = native().rowRuns(nativeColumns(input, this.#columns), batch.numRows);
+    const begins = translated(() => native().rowRuns(nativeColumns(input, this.#columns), batch.numRows));
     const texts = this.#columns.map((column) => textOf(batch.data.children[column] as Data)!);
     const nameOf = (row: number) => {
       const folders = this.by.map((name, at) => {

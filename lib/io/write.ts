@@ -1,6 +1,8 @@
 /** Tables, and record batches as they come, to files of any format. */
 import { RecordBatch, type Schema, type Table, type TypeMap } from 'apache-arrow';
 import { eachOf, isAsyncSource, isBatch, isTable, noTable, readable } from '../columns/batches.js';
+import { tableOf } from '../columns/input.js';
+import { ownLibrary, tableIn } from '../columns/library.js';
 import { opened, tablesOfBatches } from '../columns/tables.js';
 import { END, type Items, itemsIn, itemsOf, nextOf, type OrEnd } from '../items.js';
 import { parse } from '../schema.js';
@@ -24,7 +26,8 @@ import { PartFiles, Rows } from './parts.js';
  * rows of a value come again behind others, with ERR_COLUMN_NOT_FOUND, and with the signal's reason.
  */
 export async function writeTable(table: Table, output: string, options: WriteOptions = {}): Promise<void> {
-  return writer('writeTable', output, options)(table);
+  const write = writer('writeTable', output, options);
+  return write(readable('written', () => tableIn(ownLibrary, tableOf(table, 'written'))));
 }
 
 /** Record batches that are written: tables of one schema, too. */
@@ -41,7 +44,7 @@ export type BatchesToWrite = RecordBatch | Table | Iterable<RecordBatch | Table>
  */
 export async function writeBatches(batches: BatchesToWrite, output: string, options: WriteOptions = {}): Promise<number> {
   const write = writer('writeBatches', output, options);
-  const { none, all } = await opened(tablesOfBatches(itemsToWrite(batches, options.signal), 'batches'));
+  const { none, all } = await opened(tablesOfBatches(itemsToWrite(batches, options.signal), 'batches', ownLibrary));
   const given = new GivenBatches(none.schema, all);
   try {
     await write({ schema: none.schema, batches: given.batches });

@@ -1,9 +1,13 @@
 /** Tables of several apache-arrow versions side by side: a result is made of the classes of the caller's table. */
+import { mkdtempSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import * as newest from 'apache-arrow';
 import * as oldest from 'apache-arrow-15';
 import * as middle from 'apache-arrow-18';
 import { afterAll, describe, expect, test } from 'vitest';
+import { readTable, writeBatches, writeTable } from '../../lib/io/index.js';
 import { splittingEngine, testEngine } from '../support/engines.js';
 import { plainRows as rows } from '../support/nested.js';
 import { failure, unordered } from '../support/tables.js';
@@ -17,7 +21,9 @@ const names = Object.keys(versions) as Version[];
 
 const engine = await testEngine(1, { memoryLimit: '256MiB', threads: 2 });
 const splitting = splittingEngine(1, 100, { memoryLimit: '256MiB', threads: 2 });
+const folder = mkdtempSync(join(tmpdir(), 'warpjoin-versions-'));
 afterAll(async () => {
+  rmSync(folder, { recursive: true, force: true });
   await engine.dispose();
   await splitting.dispose();
 });
@@ -268,6 +274,19 @@ describe.each(names)('version %s', (name) => {
       }
     }
     checkTable(await engine.sort(new Named('flights'), { by: 'id' }), arrow);
+  });
+
+  test.each(['arrow', 'parquet', 'csv', 'ndjson'] as const)('files of its tables and batches: %s', async (format) => {
+    const chosen = format === 'arrow' ? input.schema.names : ['id', 'row', 'text', 'bool', 'day', 'instant', 'decimal', 'code'];
+    const path = (of: string) => join(folder, `${name}-${of}.${format}`);
+    const same = tableOf(newest).select(chosen);
+    await writeTable(same, path('newest'));
+    const table = input.select(chosen);
+    await writeTable(table, path('table'));
+    expect(await writeBatches(table.batches, path('batches'))).toBe(length);
+    const expected = rows(await readTable(path('newest')));
+    if (format === 'arrow') expect(expected).toEqual(rows(same));
+    for (const of of ['table', 'batches']) expect(rows(await readTable(path(of)))).toEqual(expected);
   });
 
   test('metadata stays', async () => {
