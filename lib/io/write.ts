@@ -18,7 +18,7 @@ import { PartitionFolders, writePartitions } from './partitions.js';
 import { PartFiles, Rows } from './parts.js';
 
 /**
- * Writes a table to a file in the format that its name or `format` states, compressed where the name ends in .gz or .zst; "-" is
+ * Writes a table, of any apache-arrow version, to a file in the format that its name or `format` states, compressed where the name ends in .gz or .zst; "-" is
  * standard output. The file appears whole, or what was there stays. With `fileRows` or `fileSize` there are several, in the order of the
  * rows: each appears whole, and none stays where one can't be written. With `partitionBy` there is a folder for each value, and no file
  * where there are no rows. Null is an empty field in CSV and null in JSON, whose values are those of toRows(). Rejects with ERR_FILE, with

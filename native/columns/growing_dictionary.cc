@@ -27,8 +27,7 @@ namespace {
 /// The chunks of a column behind those of another one of the same type.
 void append_chunks(Column& to, Column from) {
   to.length += from.length;
-  // NOLINTNEXTLINE(performance-move-const-arg): moved, whatever a chunk is made of
-  for (ColumnChunk& chunk : from.chunks) to.chunks.push_back(std::move(chunk));
+  to.chunks.insert(to.chunks.end(), from.chunks.begin(), from.chunks.end());
   for (auto& buffers : from.view_buffers) to.view_buffers.push_back(std::move(buffers));
   for (size_t i = 0; i < from.children.size(); ++i) append_chunks(to.children[i], std::move(from.children[i]));
 }
