@@ -22,8 +22,8 @@ import { PartFiles, Rows } from './parts.js';
  * standard output. The file appears whole, or what was there stays. With `fileRows` or `fileSize` there are several, in the order of the
  * rows: each appears whole, and none stays where one can't be written. With `partitionBy` there is a folder for each value, and no file
  * where there are no rows. Null is an empty field in CSV and null in JSON, whose values are those of toRows(). Rejects with ERR_FILE, with
- * ERR_NOT_SUPPORTED for nested columns in CSV or `partitionBy` and where this Node.js has no Zstandard, with ERR_INVALID_TABLE where
- * rows of a value come again behind others, with ERR_COLUMN_NOT_FOUND, and with the signal's reason.
+ * ERR_NOT_SUPPORTED for nested columns in CSV or `partitionBy` and where this Node.js has no Zstandard, with ERR_INVALID_TABLE for
+ * what is no table and where rows of a value come again behind others, with ERR_COLUMN_NOT_FOUND, and with the signal's reason.
  */
 export async function writeTable(table: Table, output: string, options: WriteOptions = {}): Promise<void> {
   const write = writer('writeTable', output, options);

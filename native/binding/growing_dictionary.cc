@@ -10,6 +10,7 @@
 #include "core/thread_pool.h"
 
 namespace warpjoin::binding {
+
 Napi::Value GrowingDictionaryWrap::define(Napi::Env env) {
   return define_class<GrowingDictionaryWrap>(
       env, {method<&GrowingDictionaryWrap::place>("place"), method<&GrowingDictionaryWrap::joined>("joined")});
@@ -29,7 +30,7 @@ std::shared_ptr<GrowingDictionaryWrap> GrowingDictionaryWrap::make(Napi::Env env
 Napi::Value GrowingDictionaryWrap::place(const Napi::CallbackInfo& info) {
   const Napi::Env env = info.Env();
   Napi::Array held = Napi::Array::New(env);
-  Column values = to_column(info[0], held);  // which may change once this has returned
+  Column values = to_column(info[0], held);
   if (!dictionary_.takes(values)) throw Napi::TypeError::New(env, "Expected values like those before for values");
   const Job job;
   validate_column(values, engine_, job);

@@ -23,7 +23,6 @@ using columns::ChunkIndex;
 using columns::has_bytes;
 using columns::kBlockRows;
 using columns::load_once;
-using columns::Place;
 using columns::ValueTable;
 using columns::View;
 using columns::with_index;
@@ -34,8 +33,6 @@ struct Distinct {
   uint64_t count = 0;
 };
 
-constexpr uint32_t kNone = ValueTable::kNone;
-
 Distinct find_distinct(const Column& values, Engine& engine, const Job& job) {
   const ChunkIndex index(values);
   const uint64_t size = index.rows();
@@ -45,25 +42,13 @@ Distinct find_distinct(const Column& values, Engine& engine, const Job& job) {
   auto* const rows = found.rows.as<uint32_t>();
   auto* const codes = found.codes.as<uint32_t>();
   const auto bytes_of = [&](uint32_t code, View& copy) { return bytes_at(values, index.at(rows[code]), copy); };
-  const bool comparable = has_bytes(values.type);
   ValueTable table(*engine.memory, engine.text_hash);
-  if (comparable) table.reserve(size, bytes_of);
-  uint32_t null_code = kNone;
+  if (has_bytes(values.type)) table.reserve(size, bytes_of);
   for (uint64_t row = 0; row < size; ++row) {
     if (row % kBlockRows == 0) job.check();
     const auto next = static_cast<uint32_t>(found.count);
     rows[next] = static_cast<uint32_t>(row);  // where bytes_of() finds it, if it is new
-    codes[row] = next;
-    if (comparable) {
-      const Place place = index.at(row);
-      View copy;
-      if (columns::valid_at(*place.chunk, place.index)) {
-        codes[row] = table.find_or_add(bytes_at(values, place, copy), next, bytes_of);
-      } else {
-        if (null_code == kNone) null_code = next;
-        codes[row] = null_code;
-      }
-    }
+    codes[row] = table.number_of(values, index.at(row), next, bytes_of);
     if (codes[row] == next) ++found.count;
   }
   return found;
@@ -106,7 +91,7 @@ HostBuffer with_indices(Column& column, uint64_t size, const CodeOf& code_of, En
 
 void unify(Column& column, UnifiedDictionaries& made, Engine& engine, const Job& job) {
   const Column& values = *column.dictionary;
-  if (values.length >= kNone) {
+  if (values.length >= ValueTable::kNone) {
     throw Error(ErrorCode::not_supported, "Column '" + column.name + "' has dictionaries of " + std::to_string(values.length) +
                                               " values together, and at most 4294967294 are supported");
   }

@@ -11,13 +11,11 @@
 
 namespace warpjoin {
 
-using columns::Bytes;
 using columns::bytes_at;
 using columns::ChunkIndex;
 using columns::has_bytes;
 using columns::kBlockRows;
 using columns::load_once;
-using columns::Place;
 using columns::ValueTable;
 using columns::View;
 using columns::with_index;
@@ -72,23 +70,12 @@ HostBuffer GrowingDictionary::number(const Column& values, uint32_t* positions, 
   const auto bytes_of = [&](uint32_t number, View& copy) {
     return number < base ? bytes_at(all_, known.at(number), copy) : bytes_at(values, index.at(rows[number - base]), copy);
   };
-  const bool comparable = has_bytes(values.type);
-  if (comparable) table_.reserve(base + index.rows(), bytes_of);
+  if (has_bytes(values.type)) table_.reserve(base + index.rows(), bytes_of);
   for (uint64_t row = 0; row < index.rows(); ++row) {
     if (row % kBlockRows == 0) job.check();
     const auto next = static_cast<uint32_t>(base + added);
     rows[added] = static_cast<uint32_t>(row);  // where bytes_of() finds it, if it is new
-    uint32_t position = next;
-    if (comparable) {
-      const Place place = index.at(row);
-      View copy;
-      if (columns::valid_at(*place.chunk, place.index)) {
-        position = table_.find_or_add(bytes_at(values, place, copy), next, bytes_of);
-      } else {
-        if (null_ == ValueTable::kNone) null_ = next;
-        position = null_;
-      }
-    }
+    const uint32_t position = table_.number_of(values, index.at(row), next, bytes_of);
     // The first dictionary's values stay where they are, though some may be equal.
     if (position == next || is_first_) ++added;
     positions[row] = is_first_ ? next : position;

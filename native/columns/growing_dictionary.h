@@ -41,7 +41,6 @@ class GrowingDictionary {
   Engine& engine_;
   Column all_;
   columns::ValueTable table_;
-  uint32_t null_ = columns::ValueTable::kNone;
   bool is_first_ = true;
 };
 

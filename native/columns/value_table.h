@@ -4,15 +4,17 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <utility>
 
+#include "columns/chunks.h"
 #include "columns/value_bytes.h"
 #include "core/bytes_hash.h"
 #include "core/host_memory.h"
 
 namespace warpjoin::columns {
 
-/// A hash table of the numbers of distinct values, whose bytes lie elsewhere: `bytes_of(number, View&)` gives those of a value
-/// that is in it.
+/// The numbers of distinct values of one type: of equal ones of fixed width, texts or views one, and one null; values of other
+/// kinds are all distinct. The first are in a hash table; their bytes lie elsewhere, and `bytes_of(number, View&)` gives them.
 class ValueTable {
  public:
   static constexpr uint32_t kNone = 0xFFFFFFFFu;
@@ -36,7 +38,16 @@ class ValueTable {
     }
   }
 
-  /// The number of the value with these bytes; `number`, which it then has, where there is none.
+  /// The number of a value: that of an equal one, or `next`, which it then has. There has to be room for it.
+  template <class BytesOf>
+  uint32_t number_of(const Column& values, Place place, uint32_t next, const BytesOf& bytes_of) {
+    if (!has_bytes(values.type)) return next;
+    if (!valid_at(*place.chunk, place.index)) return null_ == kNone ? null_ = next : null_;
+    View copy;
+    return find_or_add(bytes_at(values, place, copy), next, bytes_of);
+  }
+
+ private:
   template <class BytesOf>
   uint32_t find_or_add(Bytes bytes, uint32_t number, const BytesOf& bytes_of) {
     auto* const numbers = numbers_.as<uint32_t>();
@@ -49,11 +60,11 @@ class ValueTable {
     }
   }
 
- private:
   HostMemory& memory_;
   BytesHash hash_;
   HostBuffer numbers_;
   uint64_t slots_ = 0;
+  uint32_t null_ = kNone;
 };
 
 }  // namespace warpjoin::columns
