@@ -166,8 +166,10 @@ export class Call {
   async step<T>(step: Step | string, work: () => Promise<T>): Promise<T> {
     const name = typeof step === 'string' ? step : step.label;
     this.check();
-    const { planned, done } = this.job.progress();
-    this.#progress = { ...this.#progress, share: this.#shareOf(step), planned, done, step: name };
+    if (this.#running.onProgress) {
+      const { planned, done } = this.job.progress();
+      this.#progress = { ...this.#progress, share: this.#shareOf(step), planned, done, step: name };
+    }
     const begin = this.#sinceStart();
     try {
       return await work();
