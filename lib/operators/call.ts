@@ -1,4 +1,5 @@
 /** One user-visible call: its native job and handles, its progress, abort, errors and stats. */
+import { setImmediate } from 'node:timers/promises';
 import type { Signal } from '../abort.js';
 import { HeldBuffers } from '../columns/held-buffers.js';
 import { type Input, nativeColumns, takeDictionaries } from '../columns/input.js';
@@ -433,6 +434,7 @@ async function attempt<T>(
   const timer = onProgress ? setInterval(() => call.reportProgress(false), PROGRESS_INTERVAL_MS).unref() : undefined;
   try {
     signal?.addEventListener('abort', abort);
+    await setImmediate(); // brief steps run at once: timers and sockets have their turn here
     const result = await body(call);
     call.check();
     clearInterval(timer);

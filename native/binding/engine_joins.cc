@@ -87,7 +87,7 @@ Napi::Value EngineWrap::join_keys(const Napi::CallbackInfo& info) {
   }
   const Payload left_payload = to_payload(*state->left, info[3], "leftPayload", pairs.size());
   const Payload right_payload = to_payload(*state->right, info[6], "rightPayload", pairs.size());
-  return enqueue(info, {state},
+  return enqueue(info, {state}, are_brief(left_keys) && are_brief(right_keys),
                  [state = state.get(), held = std::weak_ptr(state), pairs = std::move(pairs), left_payload, right_payload](
                      Engine& engine, Job& job) -> MakeResult {
                    const PhaseTimer timer(job, "encode");
@@ -157,9 +157,10 @@ Napi::Value EngineWrap::hash_join(const Napi::CallbackInfo& info) {
   const HashJoinPlan plan{to_devices(plan_object.Get("devices"), engine()), to_hash_parts(plan_object.Get("rounds"), "Rounds", 1),
                           to_hash_parts(plan_object.Get("partitions"), "Partitions", 0),
                           plan_object.Get("eitherSide").ToBoolean()};
-  return enqueue(info, {keys}, [keys = keys.get(), request = to_join_request(info[2]), plan](Engine& engine, Job& job) {
-    return rows_of(engine, *keys, warpjoin::hash_join(engine, keys->keys, request, plan, job));
-  });
+  return enqueue(info, {keys}, is_brief_join(keys->left->rows, keys->right->rows),
+                 [keys = keys.get(), request = to_join_request(info[2]), plan](Engine& engine, Job& job) {
+                   return rows_of(engine, *keys, warpjoin::hash_join(engine, keys->keys, request, plan, job));
+                 });
 }
 
 Napi::Value EngineWrap::join_side_is_sorted(const Napi::CallbackInfo& info) {
@@ -235,9 +236,10 @@ Napi::Value EngineWrap::sort_merge_join(const Napi::CallbackInfo& info) {
 
 Napi::Value EngineWrap::lookup_join(const Napi::CallbackInfo& info) {
   const auto keys = own<JoinKeysState>(info[1]);
-  return enqueue(info, {keys}, [keys = keys.get(), request = to_join_request(info[2])](Engine& engine, Job& job) {
-    return rows_of(engine, *keys, warpjoin::lookup_join(engine, keys->keys, request, job));
-  });
+  return enqueue(info, {keys}, is_brief_join(keys->left->rows, keys->right->rows),
+                 [keys = keys.get(), request = to_join_request(info[2])](Engine& engine, Job& job) {
+                   return rows_of(engine, *keys, warpjoin::lookup_join(engine, keys->keys, request, job));
+                 });
 }
 
 Napi::Value EngineWrap::cross_join(const Napi::CallbackInfo& info) {
@@ -257,7 +259,7 @@ Napi::Value EngineWrap::order_rows(const Napi::CallbackInfo& info) {
   // A payload that the other side's rows carry would be taken for row numbers, and is not there where they lack that side.
   if (!side.below || ((by_left ? rows->rows.right : rows->rows.left) && !other.below))
     throw Napi::TypeError::New(info.Env(), "The values are a payload, not row numbers");
-  return enqueue(info, {rows},
+  return enqueue(info, {rows}, is_brief(rows->most),
                  [rows = rows.get(), by_left, side_rows = *side.below, other_rows = other.below.value_or(0)](
                      Engine& engine, Job& job) -> MakeResult {
                    warpjoin::order_rows(engine, rows->rows, by_left, side_rows, other_rows, job);
@@ -279,7 +281,7 @@ Napi::Value EngineWrap::order_rows_bytes(const Napi::CallbackInfo& info) {
 Napi::Value EngineWrap::slice_rows(const Napi::CallbackInfo& info) {
   const auto rows = own<RowsState>(info[1]);
   const uint64_t offset = to_bound(info[2], "offset"), limit = to_bound(info[3], "limit");
-  return enqueue(info, {rows}, [rows, offset, limit](Engine& engine, Job& job) -> MakeResult {
+  return enqueue(info, {rows}, is_brief(rows->most), [rows, offset, limit](Engine& engine, Job& job) -> MakeResult {
     const PhaseTimer timer(job, "slice");
     warpjoin::slice_rows(engine, rows->rows, offset, limit, job);
     return [size = rows->rows.size](Napi::Env env) { return number(env, size); };

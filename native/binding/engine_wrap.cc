@@ -130,22 +130,22 @@ RowSource EngineWrap::own_rows(const Napi::Value& handle, const Napi::Value& sid
   if (is_handle<RunState>(handle)) {
     const auto run = own<RunState>(handle);
     check_rows(handle.Env(), run->origin.values, relation);
-    return {run, [run = run.get()] { return row_list(*run); }};
+    return {run, run->origin.tuples, [run = run.get()] { return row_list(*run); }};
   }
   const auto rows = own<RowsState>(handle);
   check_rows(handle.Env(), left ? rows->left : rows->right, relation);
-  return {rows, [rows = rows.get(), left] { return row_list(*rows, left); }};
+  return {rows, rows->most, [rows = rows.get(), left] { return row_list(*rows, left); }};
 }
 
-Napi::Value EngineWrap::enqueue(const Napi::CallbackInfo& info, std::vector<std::shared_ptr<void>> inputs, Work work) {
+Napi::Value EngineWrap::enqueue(const Napi::CallbackInfo& info, Inputs inputs, bool brief, Work work) {
   const std::shared_ptr<Job> job = from_handle<Job>(info[0]);
-  engine();  // there is one
+  const bool on_host = engine().devices.front()->info().kind == DeviceKind::host;
   inputs.push_back(shared_from_this());
-  return queue_->submit(
-      {.job = job, .inputs = std::move(inputs), .run = [engine = engine_, job = job.get(), work = std::move(work)] {
-         engine->check();
-         return work(*engine, *job);
-       }});
+  const auto run = [engine = engine_, job = job.get(), work = std::move(work)] {
+    engine->check();
+    return work(*engine, *job);
+  };
+  return queue_->submit({.job = job, .inputs = std::move(inputs), .run = run, .brief = brief && on_host});
 }
 
 Napi::Value EngineWrap::threads(const Napi::CallbackInfo& info) { return number(info.Env(), engine().pool.threads()); }
@@ -231,7 +231,8 @@ Napi::Value EngineWrap::relation(const Napi::CallbackInfo& info) {
   relation->rows = to_count(info[2], "rows");
   relation->engine = engine_;
   relation->views = Napi::Persistent(views.As<Napi::Object>());
-  return enqueue(info, {relation},
+  const bool brief = std::ranges::all_of(relation->columns, [](const Column& column) { return is_brief(column); });
+  return enqueue(info, {relation}, brief,
                  [relation = relation.get(), held = std::weak_ptr(relation)](Engine& engine, Job& job) -> MakeResult {
                    const PhaseTimer timer(job, "validate");
                    for (Column& column : relation->columns) {
@@ -281,7 +282,8 @@ Napi::Value EngineWrap::sort_keys(const Napi::CallbackInfo& info) {
   state->columns = by.size();
   const Column* payload = optional_column_at(*state->relation, info[3], "payload");
   const bool allow_flip = to_bool(info[4], "allowFlip");
-  return enqueue(info, {state},
+  const bool brief = std::ranges::all_of(by, [](const SortColumn& key) { return is_brief(*key.column); });
+  return enqueue(info, {state}, brief,
                  [state = state.get(), held = std::weak_ptr(state), by = std::move(by), payload, allow_flip](
                      Engine& engine, Job& job) -> MakeResult {
                    const PhaseTimer timer(job, "encode");
@@ -335,7 +337,7 @@ Napi::Value EngineWrap::sort_spills(const Napi::CallbackInfo& info) {
 
 Napi::Value EngineWrap::sort_chunksets(const Napi::CallbackInfo& info) {
   const auto keys = own<SortKeysState>(info[1]);
-  return enqueue(info, {keys},
+  return enqueue(info, {keys}, is_brief(keys->relation->rows),
                  [keys = keys.get(), origin = origin_of(keys), plan = to_sort_plan(info[2], engine())](Engine& engine, Job& job) {
                    const EncodedTuples& tuples = keys->keys->tuples();
                    return sort_to_handles(engine, job, origin, tuples, tuples.varying_bits, plan);
@@ -530,7 +532,7 @@ Napi::Value EngineWrap::gather(const Napi::CallbackInfo& info) {
   const auto relation = own<Relation>(info[1]);
   const Column* column = &column_at(*relation, info[2], "column");
   const RowSource rows = own_rows(info[3], info[4], *relation);
-  return enqueue(info, {relation, rows.held}, [column, list = rows.list](Engine& engine, Job& job) {
+  return enqueue(info, {relation, rows.held}, is_brief(*column, rows.most), [column, list = rows.list](Engine& engine, Job& job) {
     const PhaseTimer timer(job, "gather");
     return column_result(warpjoin::gather(*column, list(), engine, job), job.max_buffer_bytes());
   });

@@ -115,9 +115,14 @@ class EngineWrap : public std::enable_shared_from_this<EngineWrap> {
   Napi::Value leave_device_memory(const Napi::CallbackInfo& info);
   Napi::Value lose_device(const Napi::CallbackInfo& info);
 
-  /// Queues `work(engine, job)` behind the job in argument 0. `inputs` stay alive until the promise settles.
+  /// Queues `work(engine, job)` of the job in argument 0. `inputs` stay alive until the promise settles. What is `brief` on the
+  /// processor may run at once.
   using Work = std::function<MakeResult(Engine&, Job&)>;
-  Napi::Value enqueue(const Napi::CallbackInfo& info, std::vector<std::shared_ptr<void>> inputs, Work work);
+  using Inputs = std::vector<std::shared_ptr<void>>;
+  Napi::Value enqueue(const Napi::CallbackInfo& info, Inputs inputs, bool brief, Work work);
+  Napi::Value enqueue(const Napi::CallbackInfo& info, Inputs inputs, Work work) {
+    return enqueue(info, std::move(inputs), false, std::move(work));
+  }
   /// The engine; throws once it is disposed.
   Engine& engine() const;
 

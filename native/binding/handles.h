@@ -97,6 +97,7 @@ struct RunState : OfEngine {
 /// As a run: takes are checked alike.
 struct RowsState : OfEngine {
   RowNumbersBelow left, right;  ///< but for those that may be missing
+  uint64_t most;                ///< rows that it was made with: steps leave at most these
   JoinRows rows;
   std::vector<PackedValue> left_values;  ///< that the rows' keys hold
 };

@@ -13,6 +13,16 @@ void check(Napi::Env env, napi_status status) {
   if (status != napi_ok) throw Napi::Error::New(env);
 }
 
+void run(Step& step) noexcept {
+  try {
+    if (step.job) step.job->check();
+    step.result = step.run();
+  } catch (...) {
+    step.error = std::current_exception();
+  }
+  step.run = nullptr;
+}
+
 }  // namespace
 
 StepQueue::StepQueue(Napi::Env env) : env_(env) {
@@ -66,10 +76,15 @@ void StepQueue::environment_ends(void* ended) noexcept {
 
 Napi::Promise StepQueue::submit(Step step) {
   if (!settler_) throw Error(ErrorCode::aborted, "The environment of the engine has ended");
+  napi_value promise = nullptr;
+  check(env_, napi_create_promise(env_, &step.deferred, &promise));
+  if (step.brief && pending_ == 0) {
+    run(step);
+    settle(env_, step);
+    return {env_, promise};
+  }
   Steps added;
   added.push_back(std::move(step));
-  napi_value promise = nullptr;
-  check(env_, napi_create_promise(env_, &added.back().deferred, &promise));
   if (pending_++ == 0) napi_ref_threadsafe_function(env_, settler_);
   {
     const std::lock_guard lock(mutex_);
@@ -88,13 +103,7 @@ void StepQueue::work() {
     running_.splice(running_.end(), queued_, queued_.begin());
     Step& step = running_.front();
     lock.unlock();
-    try {
-      if (step.job) step.job->check();
-      step.result = step.run();
-    } catch (...) {
-      step.error = std::current_exception();
-    }
-    step.run = nullptr;
+    run(step);
     lock.lock();
     // One call for all that are done when it comes. With the lock: then there is none without a step that holds the queue.
     if (done_.empty() && !stopping_) napi_call_threadsafe_function(settler_, nullptr, napi_tsfn_nonblocking);

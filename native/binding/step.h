@@ -1,4 +1,4 @@
-// How a native call runs: on the engine's own thread, settling a promise on the JavaScript thread.
+// How a native call runs: on the engine's own thread, or at once where it is brief, settling a promise on the JavaScript thread.
 #pragma once
 
 #include <napi.h>
@@ -20,17 +20,19 @@ namespace warpjoin::binding {
 using MakeResult = std::function<Napi::Value(Napi::Env)>;
 
 /// One native call. Created and destroyed on the JavaScript thread, for `inputs` may own references to JavaScript objects;
-/// run on the engine's thread in between.
+/// run in between.
 struct Step {
   std::shared_ptr<Job> job;                   ///< cancelled if the environment ends; may be null
   std::vector<std::shared_ptr<void>> inputs;  ///< what `run` refers to
   std::function<MakeResult()> run;
+  bool brief = false;  ///< takes less time than the hand-over to another thread and back
   MakeResult result = {};
   std::exception_ptr error = {};
   napi_deferred deferred = nullptr;  ///< from submit() on
 };
 
-/// A thread that runs an engine's steps one after the other. An environment (the main thread's, or a worker's) may end at any
+/// Runs an engine's steps one after the other: on a thread of its own, or, where a brief one would not have to wait, on the
+/// JavaScript thread. An environment (the main thread's, or a worker's) may end at any
 /// time: then the step that runs is cancelled, the thread is joined, and all steps go, with what they hold, before anything that
 /// they refer to. Their promises stay pending, for no JavaScript runs any more.
 ///
@@ -43,7 +45,7 @@ class StepQueue {
   StepQueue(const StepQueue&) = delete;
   StepQueue& operator=(const StepQueue&) = delete;
 
-  /// Queues a step and returns its promise. A step may hold the queue itself.
+  /// Queues a step, or runs it, and returns its promise. A step may hold the queue itself.
   Napi::Promise submit(Step step);
 
  private:

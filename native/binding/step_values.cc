@@ -1,5 +1,6 @@
 #include "binding/step_values.h"
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <utility>
@@ -36,6 +37,24 @@ std::vector<const Column*> columns_at(const Relation& relation, const Napi::Valu
   std::vector<const Column*> columns;
   for (uint32_t i = 0; i < array.Length(); ++i) columns.push_back(&column_at(relation, array.Get(i), what));
   return columns;
+}
+
+bool is_brief(uint64_t rows) { return rows <= 8 << 10; }
+
+bool is_brief(const Column& column, uint64_t rows) {
+  const bool is_plain = column.type.kind == ColumnKind::fixed || column.type.kind == ColumnKind::boolean;
+  return is_plain && !column.dictionary && is_brief(rows);
+}
+
+bool is_brief(const Column& column) { return is_brief(column, column.length); }
+
+bool are_brief(const std::vector<const Column*>& columns) {
+  return std::all_of(columns.begin(), columns.end(), [](const Column* column) { return is_brief(*column); });
+}
+
+bool is_brief_join(uint64_t left_rows, uint64_t right_rows) {
+  constexpr uint64_t kMostPairs = 1 << 20;
+  return is_brief(left_rows) && is_brief(right_rows) && left_rows * right_rows <= kMostPairs;
 }
 
 void check_for_devices(Napi::Env env, const std::vector<const Column*>& columns) {
@@ -135,8 +154,8 @@ void check_whole(const RunState& run) {
 
 MakeResult rows_to_handle(Engine& engine, RowNumbersBelow left, RowNumbersBelow right, JoinRows rows,
                           std::vector<PackedValue> left_values) {
-  auto state =
-      std::make_shared<RowsState>(RowsState{{engine.weak_from_this()}, left, right, std::move(rows), std::move(left_values)});
+  auto state = std::make_shared<RowsState>(
+      RowsState{{engine.weak_from_this()}, left, right, rows.size, std::move(rows), std::move(left_values)});
   return [state = std::move(state)](Napi::Env env) -> Napi::Value {
     Napi::Object handle = to_handle(env, state);
     handle.Set("size", number(env, state->rows.size));

@@ -16,6 +16,14 @@ inline Napi::Number number(Napi::Env env, uint64_t value) { return Napi::Number:
 const Column& column_at(const Relation& relation, const Napi::Value& index, const char* what);
 const Column* optional_column_at(const Relation& relation, const Napi::Value& index, const char* what);
 std::vector<const Column*> columns_at(const Relation& relation, const Napi::Value& indices, const char* what);
+/// Whether a step that reads each of so many rows once takes less than its hand-over to another thread and back, some 0.1 ms.
+bool is_brief(uint64_t rows);
+/// The same of a step that reads so many rows of a column, or all: of values of fixed width.
+bool is_brief(const Column& column, uint64_t rows);
+bool is_brief(const Column& column);
+bool are_brief(const std::vector<const Column*>& columns);
+/// The same of a join of relations of so many rows, whatever their keys.
+bool is_brief_join(uint64_t left_rows, uint64_t right_rows);
 /// Throws Napi::TypeError for a column that devices can't keep or gather.
 void check_for_devices(Napi::Env env, const std::vector<const Column*>& columns);
 SortAlgorithm to_sort_algorithm(const Napi::Value& value);

@@ -62,62 +62,97 @@ class HostEvent final : public Event {
   const std::shared_ptr<Recordings> recordings_ = std::make_shared<Recordings>();
 };
 
-/// What has been enqueued on a stream and has not run.
-struct StreamWork {
-  size_t left = 0;
-  std::exception_ptr error;
+/// A stream whose work runs as soon as it is enqueued: there is nothing to wait for but errors.
+class StreamAtOnce final : public HostStream {
+ public:
+  void enqueue(std::function<void()> work) override {
+    const std::lock_guard lock(mutex_);
+    if (error_) return;
+    try {
+      work();
+    } catch (...) {
+      error_ = std::current_exception();
+    }
+  }
+
+  void synchronize() override {
+    const std::lock_guard lock(mutex_);
+    if (const std::exception_ptr error = std::exchange(error_, nullptr)) std::rethrow_exception(error);
+  }
+
+  void record(Event& event) override {
+    Recordings& recordings = *HostEvent::recordings_of(event);
+    uint64_t recorded = 0;
+    recordings.record([&](uint64_t ticket) { recorded = ticket; });
+    recordings.finish(recorded);
+  }
+
+  void wait(Event& event) override { event.synchronize(); }
+
+ private:
+  std::mutex mutex_;
+  std::exception_ptr error_;
 };
 
-/// A thread that runs the work of streams in the order in which it is enqueued: what a wait waits for has been recorded before.
-class StreamThread {
+/// A stream with a thread that runs its work.
+class StreamWithThread final : public HostStream {
  public:
-  ~StreamThread() {
+  /// Throws Error(device) where the system refuses the thread.
+  StreamWithThread() : thread_(start_thread("a stream of a host device", [this] { run(); })) {}
+  ~StreamWithThread() override {
     {
       const std::lock_guard lock(mutex_);
       stopping_ = true;
     }
-    work_.notify_all();
-    if (thread_.joinable()) thread_.join();
+    changed_.notify_all();
+    thread_.join();
   }
 
-  /// Throws Error(device) where the thread has to be started and the system refuses it.
-  void start() {
-    const std::lock_guard lock(mutex_);
-    if (!thread_.joinable()) thread_ = start_thread("the streams of a host device", [this] { run(); });
-  }
+  void enqueue(std::function<void()> work) override { push(std::move(work), false); }
 
-  /// `always`: even after an error.
-  void push(StreamWork& stream, std::function<void()> function, bool always) {
-    {
-      const std::lock_guard lock(mutex_);
-      queue_.push_back({&stream, std::move(function), always});
-      ++stream.left;
-    }
-    work_.notify_one();
-  }
-  /// Waits for all work of the stream, and gives the error of what failed.
-  std::exception_ptr finish(StreamWork& stream) {
+  void synchronize() override {
     std::unique_lock lock(mutex_);
-    done_.wait(lock, [&] { return stream.left == 0; });
-    return std::exchange(stream.error, nullptr);
+    changed_.wait(lock, [&] { return left_ == 0; });
+    if (const std::exception_ptr error = std::exchange(error_, nullptr)) std::rethrow_exception(error);
+  }
+
+  void record(Event& event) override {
+    const std::shared_ptr<Recordings>& recordings = HostEvent::recordings_of(event);
+    recordings->record([&](uint64_t ticket) {
+      push([recordings, ticket] { recordings->finish(ticket); }, true);  // others wait for it
+    });
+  }
+
+  void wait(Event& event) override {
+    const std::shared_ptr<Recordings>& recordings = HostEvent::recordings_of(event);
+    push([recordings, ticket = recordings->latest()] { recordings->wait_for(ticket); }, true);
   }
 
  private:
   struct Work {
-    StreamWork* stream;
     std::function<void()> function;
-    bool always;
+    bool always;  ///< even after an error
   };
 
+  void push(std::function<void()> function, bool always) {
+    {
+      const std::lock_guard lock(mutex_);
+      queue_.push_back({std::move(function), always});
+      ++left_;
+    }
+    changed_.notify_all();
+  }
+
+  /// Ends once all work is done.
   void run() {
     lower_thread_priority();
     std::unique_lock lock(mutex_);
     for (;;) {
-      work_.wait(lock, [&] { return stopping_ || !queue_.empty(); });
+      changed_.wait(lock, [&] { return stopping_ || !queue_.empty(); });
       if (queue_.empty()) return;
       Work work = std::move(queue_.front());
       queue_.pop_front();
-      const bool runs = work.always || !work.stream->error;
+      const bool runs = work.always || !error_;
       lock.unlock();
       std::exception_ptr error;
       try {
@@ -127,46 +162,18 @@ class StreamThread {
       }
       work.function = nullptr;
       lock.lock();
-      if (error && !work.stream->error) work.stream->error = error;
-      if (--work.stream->left == 0) done_.notify_all();
+      if (error && !error_) error_ = error;
+      if (--left_ == 0) changed_.notify_all();
     }
   }
 
   std::mutex mutex_;
-  std::condition_variable work_, done_;
+  std::condition_variable changed_;
   std::deque<Work> queue_;
+  size_t left_ = 0;  // that have not ended
+  std::exception_ptr error_;
   bool stopping_ = false;
   std::thread thread_;
-};
-
-class HostStreamImpl final : public HostStream {
- public:
-  explicit HostStreamImpl(std::shared_ptr<StreamThread> thread) : thread_(std::move(thread)) { thread_->start(); }
-  ~HostStreamImpl() override { thread_->finish(work_); }
-
-  void enqueue(std::function<void()> work) override { thread_->push(work_, std::move(work), false); }
-
-  void synchronize() override {
-    if (const std::exception_ptr error = thread_->finish(work_)) std::rethrow_exception(error);
-  }
-
-  void record(Event& event) override {
-    const std::shared_ptr<Recordings>& recordings = HostEvent::recordings_of(event);
-    recordings->record([&](uint64_t ticket) {
-      thread_->push(
-          work_, [recordings, ticket] { recordings->finish(ticket); }, true);  // others wait for it
-    });
-  }
-
-  void wait(Event& event) override {
-    const std::shared_ptr<Recordings>& recordings = HostEvent::recordings_of(event);
-    thread_->push(
-        work_, [recordings, ticket = recordings->latest()] { recordings->wait_for(ticket); }, true);
-  }
-
- private:
-  const std::shared_ptr<StreamThread> thread_;  // of others, too; streams may outlive their device
-  StreamWork work_;
 };
 
 class HostDevice final : public Device {
@@ -190,8 +197,8 @@ class HostDevice final : public Device {
 
   bool addresses_host_memory() const noexcept override { return true; }
   std::unique_ptr<Stream> create_stream(bool /*urgent*/) override {
-    const bool is_own = streams_ == HostStreams::on_their_own;
-    return std::make_unique<HostStreamImpl>(is_own ? std::make_shared<StreamThread>() : thread_);
+    if (streams_ == HostStreams::with_threads) return std::make_unique<StreamWithThread>();
+    return std::make_unique<StreamAtOnce>();
   }
   std::unique_ptr<Event> create_event() override { return std::make_unique<HostEvent>(); }
 
@@ -218,7 +225,6 @@ class HostDevice final : public Device {
  private:
   ThreadPool& pool_;
   const HostStreams streams_;
-  const std::shared_ptr<StreamThread> thread_ = std::make_shared<StreamThread>();
   std::shared_ptr<HostMemory> host_memory_;
   std::map<void*, HostBuffer> blocks_;
   std::unique_ptr<Primitives> primitives_;

@@ -17,13 +17,13 @@ class HostStream : public Stream {
   virtual void enqueue(std::function<void()> work) = 0;
 };
 
-/// Which threads run a device's streams. Each piece of work has all threads of the pool, so to run streams beside each other
-/// gains nothing, and a thread that goes on where another has stopped may wake on the core of a third: after a pause, joins on
-/// two cores took 22 in place of 16 ms. Streams on their own are for tests: they show where work does not wait for what it needs.
-enum class HostStreams { on_one_thread, on_their_own };
+/// What runs a device's streams: the thread that enqueues work, at once, or a thread for each stream. All threads of the pool
+/// take part in each piece of work, so to run streams beside each other gains nothing, and a thread that goes on where another
+/// has stopped may wake on the core of a third. Threads are for tests: they show where work does not wait for what it needs.
+enum class HostStreams { at_once, with_threads };
 
 /// Makes host device `ordinal`. Its memory is taken from `memory` and counts towards that limit too.
 std::unique_ptr<Device> create_host_device(int ordinal, size_t limit_bytes, std::shared_ptr<HostMemory> memory, ThreadPool& pool,
-                                           HostStreams streams = HostStreams::on_one_thread);
+                                           HostStreams streams = HostStreams::at_once);
 
 }  // namespace warpjoin

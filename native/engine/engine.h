@@ -22,8 +22,8 @@ struct Engine;
 struct EngineConfig {
   unsigned threads = 0;  ///< host threads; 0: one a core
   int host_devices = 1;  ///< how many host devices to show; 0 where GPUs are used
-  /// On their own in tests.
-  HostStreams host_streams = HostStreams::on_one_thread;
+  /// With threads in tests.
+  HostStreams host_streams = HostStreams::at_once;
   std::vector<int> gpus;                 ///< ordinals of the GPUs to use
   size_t memory_limit_bytes = 0;         ///< host memory, hard
   const Engine* beside = nullptr;        ///< the engine whose host memory and threads are shared; null: those of its own

@@ -259,6 +259,24 @@ test('progress rises to 1, and the event loop is never blocked', { retry: 3 }, a
   await engine.dispose();
 });
 
+test('small calls one after the other leave the event loop its turns', async () => {
+  const engine = await testEngine(1, { memoryLimit: '64MiB', threads: 2 });
+  const few = pairs(1000, 1000);
+  let turns = 0;
+  let done = false;
+  const tick = (): void => {
+    turns++;
+    if (!done) setImmediate(tick);
+  };
+  setImmediate(tick);
+  for (let call = 1; call <= 20; call++) {
+    await engine.joinCount(few, few, { on: 'v' });
+    expect(turns).toBeGreaterThanOrEqual(call - 1);
+  }
+  done = true;
+  await engine.dispose();
+});
+
 test('calls at once on one engine and on several', async () => {
   const one = pairs(20_000, 500);
   const engines = await Promise.all(

@@ -19,10 +19,14 @@
 namespace warpjoin {
 namespace {
 
-Engine make_engine(int devices) { return Engine({.threads = 2, .host_devices = devices, .memory_limit_bytes = size_t{1} << 30}); }
+Engine make_engine(int devices, HostStreams streams = HostStreams::at_once) {
+  return Engine({.threads = 2, .host_devices = devices, .host_streams = streams, .memory_limit_bytes = size_t{1} << 30});
+}
 
-TEST(HostStream, RunsWorkInOrderAndEventsOrderStreams) {
-  Engine engine = make_engine(2);
+class HostStreamOf : public ::testing::TestWithParam<HostStreams> {};
+
+TEST_P(HostStreamOf, RunsWorkInOrderAndEventsOrderStreams) {
+  Engine engine = make_engine(2, GetParam());
   Device& first = *engine.devices[0];
   Device& second = *engine.devices[1];
   std::vector<uint32_t> in(100000), out(in.size());
@@ -40,7 +44,7 @@ TEST(HostStream, RunsWorkInOrderAndEventsOrderStreams) {
 }
 
 TEST(HostStream, HasAnEventDoneWithTheWorkBeforeIt) {
-  Engine engine = make_engine(1);
+  Engine engine = make_engine(1, HostStreams::with_threads);
   const auto stream = engine.devices[0]->create_stream();
   const auto event = engine.devices[0]->create_event();
   EXPECT_TRUE(event->done());
@@ -54,8 +58,8 @@ TEST(HostStream, HasAnEventDoneWithTheWorkBeforeIt) {
 }
 
 // What waits for a recording never stands before it in its own stream.
-TEST(HostStream, IsRecordedWhileAnotherThreadWaitsForThatOnIt) {
-  Engine engine = make_engine(1);
+TEST_P(HostStreamOf, IsRecordedWhileAnotherThreadWaitsForThatOnIt) {
+  Engine engine = make_engine(1, GetParam());
   Device& device = *engine.devices[0];
   const auto stream = device.create_stream(), other = device.create_stream();
   const auto recorded = device.create_event(), behind = device.create_event();
@@ -78,7 +82,7 @@ TEST(HostStream, IsRecordedWhileAnotherThreadWaitsForThatOnIt) {
 
 // As an event of a GPU may: what fails leaves streams behind that wait for it.
 TEST(HostStream, WaitsForEventsThatAreGone) {
-  Engine engine = make_engine(1);
+  Engine engine = make_engine(1, HostStreams::with_threads);
   Device& device = *engine.devices[0];
   for (int round = 0; round < 200; ++round) {
     const auto stream = device.create_stream(), other = device.create_stream();
@@ -93,8 +97,8 @@ TEST(HostStream, WaitsForEventsThatAreGone) {
   }
 }
 
-TEST(HostStream, ThrowsAnErrorOnceAndWorksOn) {
-  Engine engine = make_engine(1);
+TEST_P(HostStreamOf, ThrowsAnErrorOnceAndWorksOn) {
+  Engine engine = make_engine(1, GetParam());
   const auto stream = engine.devices[0]->create_stream();
   bool skipped = true;
   static_cast<HostStream&>(*stream).enqueue([] { throw Error(ErrorCode::internal, "no"); });
@@ -106,31 +110,29 @@ TEST(HostStream, ThrowsAnErrorOnceAndWorksOn) {
   EXPECT_FALSE(skipped);
 }
 
-TEST(HostStream, HasTheThreadOfOthersButNotTheirError) {
-  for (const HostStreams streams : {HostStreams::on_one_thread, HostStreams::on_their_own}) {
-    Engine engine({.threads = 2, .host_streams = streams, .memory_limit_bytes = size_t{1} << 30});
-    Device& device = *engine.devices[0];
-    const auto run = [](Stream& stream, std::function<void()> work) {
-      static_cast<HostStream&>(stream).enqueue(std::move(work));
-    };
-    std::thread::id first, other, later;
-    bool skipped = true, finished = false;
-    {
-      const auto failing = device.create_stream(), working = device.create_stream();
-      run(*failing, [&] { first = std::this_thread::get_id(); });
-      run(*failing, [] { throw Error(ErrorCode::internal, "nobody asks"); });
-      run(*failing, [&] { skipped = false; });
-      run(*working, [&] { other = std::this_thread::get_id(); });
-      run(*working, [&] { finished = true; });
-    }
-    EXPECT_TRUE(skipped && finished);
-    EXPECT_EQ(first == other, streams == HostStreams::on_one_thread);
-    const auto stream = device.create_stream();
-    run(*stream, [&] { later = std::this_thread::get_id(); });
-    stream->synchronize();
-    if (streams == HostStreams::on_one_thread) EXPECT_EQ(later, first);
+TEST_P(HostStreamOf, HasNoErrorOfAnother) {
+  Engine engine = make_engine(1, GetParam());
+  Device& device = *engine.devices[0];
+  const auto run = [](Stream& stream, std::function<void()> work) { static_cast<HostStream&>(stream).enqueue(std::move(work)); };
+  std::thread::id first, other;
+  bool skipped = true, finished = false;
+  {
+    const auto failing = device.create_stream(), working = device.create_stream();
+    run(*failing, [&] { first = std::this_thread::get_id(); });
+    run(*failing, [] { throw Error(ErrorCode::internal, "nobody asks"); });
+    run(*failing, [&] { skipped = false; });
+    run(*working, [&] { other = std::this_thread::get_id(); });
+    run(*working, [&] { finished = true; });
+    working->synchronize();
+    if (GetParam() == HostStreams::with_threads) EXPECT_THROW(failing->synchronize(), Error);
   }
+  EXPECT_TRUE(skipped && finished);
+  const std::thread::id own = std::this_thread::get_id();
+  EXPECT_EQ(first == own && other == own, GetParam() == HostStreams::at_once);
+  EXPECT_EQ(first == other, GetParam() == HostStreams::at_once);
 }
+
+INSTANTIATE_TEST_SUITE_P(AtOnceAndWithThreads, HostStreamOf, ::testing::Values(HostStreams::at_once, HostStreams::with_threads));
 
 TEST(StackAllocator, ClosesHolesOnceTheTopIsFreed) {
   Engine engine = make_engine(1);

@@ -644,7 +644,7 @@ inline EngineConfig config(int devices, size_t device_limit = 0) {
 /// directly; `groups`: they group tuples for each other.
 inline std::unique_ptr<Engine> make_far_engine(EngineConfig config, bool linked = true, bool pinned = false,
                                                bool groups = false) {
-  config.host_streams = HostStreams::on_their_own;
+  config.host_streams = HostStreams::with_threads;
   auto engine = std::make_unique<Engine>(config);
   const auto all = std::make_shared<FarMemories>();
   const auto pinning = std::make_shared<FarPinning>(pinned);

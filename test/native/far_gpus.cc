@@ -27,7 +27,7 @@ struct PoolOwner {
 class FarGpu final : private PoolOwner, public testing::FarDevice {
  public:
   FarGpu(int ordinal, size_t limit_bytes, std::shared_ptr<testing::FarMemories> all, std::shared_ptr<testing::FarPinning> pinning)
-      : FarDevice(create_host_device(ordinal, limit_bytes, HostMemory::create(kMemoryBytes), pool, HostStreams::on_their_own),
+      : FarDevice(create_host_device(ordinal, limit_bytes, HostMemory::create(kMemoryBytes), pool, HostStreams::with_threads),
                   std::move(all), std::move(pinning), links() != "apart", links() == "grouping") {}
 };
 
