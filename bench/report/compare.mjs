@@ -1,4 +1,4 @@
-// node bench/report/compare.mjs --old FILE... --new FILE...
+// node bench/report/compare.mjs --old FILE [--old FILE] --new FILE [--new FILE]
 //
 // Which rows of benchmarks are slower in one build than in another: reports (--json) of both, in turns on the same host, of
 // scripts/gpu-bench.sh, bench/js/run.mjs and the benchmarks of calls on GPUs. A row that has the same name in both is compared by
@@ -10,7 +10,7 @@ const { values } = parseArgs({
   options: { old: { type: 'string', multiple: true, default: [] }, new: { type: 'string', multiple: true, default: [] } },
 });
 if (values.old.length === 0 || values.new.length === 0) {
-  console.error('usage: node bench/report/compare.mjs --old FILE... --new FILE...');
+  console.error('usage: node bench/report/compare.mjs --old FILE [--old FILE] --new FILE [--new FILE]');
   process.exit(2);
 }
 

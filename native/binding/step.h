@@ -32,9 +32,9 @@ struct Step {
 };
 
 /// Runs an engine's steps one after the other: on a thread of its own, or, where a brief one would not have to wait, on the
-/// JavaScript thread. An environment (the main thread's, or a worker's) may end at any
-/// time: then the step that runs is cancelled, the thread is joined, and all steps go, with what they hold, before anything that
-/// they refer to. Their promises stay pending, for no JavaScript runs any more.
+/// JavaScript thread. An environment (the main thread's, or a worker's) may end at any time: then the step that runs is
+/// cancelled, the thread is joined, and all steps go, with what they hold, before anything that they refer to. Their promises
+/// stay pending, for no JavaScript runs any more.
 ///
 /// Everything here is called on the JavaScript thread. While a step is pending the queue keeps the process alive.
 class StepQueue {
