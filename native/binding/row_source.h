@@ -25,7 +25,7 @@ void check_whole(const RunState& run);
 /// The row numbers of a run, or of one side of a join's rows, as they are when a step asks for them.
 struct RowSource {
   std::shared_ptr<void> held;  ///< what list() refers to
-  uint64_t most;               ///< rows of list()
+  uint64_t most;               ///< rows that list() may have
   std::function<RowList()> list;
 };
 

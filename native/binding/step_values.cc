@@ -49,7 +49,7 @@ bool is_brief(const Column& column, uint64_t rows) {
 bool is_brief(const Column& column) { return is_brief(column, column.length); }
 
 bool are_brief(const std::vector<const Column*>& columns) {
-  return std::all_of(columns.begin(), columns.end(), [](const Column* column) { return is_brief(*column); });
+  return std::ranges::all_of(columns, [](const Column* column) { return is_brief(*column); });
 }
 
 bool is_brief_join(uint64_t left_rows, uint64_t right_rows) {

@@ -1,7 +1,7 @@
 // The device seam: what an operator may ask of a device. GPUs and host devices implement it; operators know no vendor.
 //
-// Everything that takes a Stream enqueues and returns at once; work on one stream runs in order. Nothing here waits
-// except functions whose names say so (synchronize).
+// Everything that takes a Stream enqueues; work on one stream runs in order. A GPU does it later, a host device before the
+// function returns. Nothing here waits except functions whose names say so (synchronize).
 #pragma once
 
 #include <algorithm>
