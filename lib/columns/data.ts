@@ -1,7 +1,7 @@
 /** Data and vectors of apache-arrow over the buffers that the data plane made, without a copy. */
 import type * as arrow from 'apache-arrow';
 import type { NativeResultChunk, NativeResultColumn } from '../native.js';
-import { haveSameNumbers, type Library, vectorIn } from './library.js';
+import { dataOver, haveSameNumbers, type Library, vectorIn } from './library.js';
 import { fieldsOf, type TypeInfo, typeInfo } from './types.js';
 import type { InputDictionary, Values } from './values.js';
 
@@ -27,7 +27,7 @@ export function chunkReader(
     }
     if (chunk.nested) {
       // A slice of nulls does not know how many they are.
-      if (kind === 'null') return makeData(library, type, 0, to - from, to - from, []);
+      if (kind === 'null') return dataOver(library, type, { length: to - from, nullCount: to - from, buffers: [] });
       nested = from === 0 ? nestedData(library, type, chunk, of) : nested!;
       return to - from === chunk.length ? nested : nested.slice(from, to - from);
     }
@@ -37,7 +37,8 @@ export function chunkReader(
     const [offsets, values] = buffersOf(type, chunk, from, to);
     // Parts are counted when somebody asks for it.
     const nulls = nullCount === 0 || whole ? nullCount : -1;
-    return makeData(library, type, offset, end - begin, nulls, [offsets, values, nullBitmap], [], dictionary);
+    const buffers = [offsets, values, nullBitmap];
+    return dataOver(library, type, { offset, length: end - begin, nullCount: nulls, buffers, dictionary });
   };
 }
 
@@ -54,13 +55,15 @@ function nestedData(library: Library, type: arrow.DataType, chunk: NativeResultC
   const parts = isUnion
     ? [offsets, undefined, undefined, values]
     : [offsets, values, validity ? new Uint8Array(validity) : new Uint8Array(0)];
-  const variadic = buffers.map((buffer) => new Uint8Array(buffer));
-  return makeData(library, type, 0, length, nullCount, kind === 'null' ? [] : parts, within, dictionary, variadic);
+  return dataOver(library, type, {
+    length,
+    nullCount,
+    buffers: kind === 'null' ? [] : parts,
+    children: within,
+    dictionary,
+    variadicBuffers: buffers.map((buffer) => new Uint8Array(buffer)),
+  });
 }
-
-/** Versions before 21.1 know nothing of variadic buffers. */
-const makeData = (library: Library, ...parts: unknown[]): arrow.Data =>
-  new (library.Data as unknown as new (...parts: unknown[]) => arrow.Data)(...parts);
 
 /** The offsets and values, if any, of rows [begin, end) of a chunk. Booleans start in the first byte, bit `begin % 8`. */
 export function buffersOf(

@@ -1,5 +1,5 @@
 /** Record batches whose dictionaries only grow: an Arrow file can add values to a dictionary, but can't replace it. No row is touched. */
-import { Data, DataType, type Dictionary, type RecordBatch, type Schema, Vector } from 'apache-arrow';
+import { type Data, DataType, type Dictionary, type RecordBatch, type Schema, Vector } from 'apache-arrow';
 import { WarpjoinError } from '../errors.js';
 import { type NativeResultColumn, native } from '../native.js';
 import { translated } from '../native-errors.js';
@@ -7,7 +7,7 @@ import { quote } from '../suggest.js';
 import { vectorOf } from './data.js';
 import type { NativeGrowingDictionary } from './dictionary-native.js';
 import { nativeValues } from './input.js';
-import { batchOver, ownLibrary } from './library.js';
+import { batchOver, dataOver, ownLibrary } from './library.js';
 import { type ForeignType, fieldsOf, typeInfo } from './types.js';
 import { noValues } from './values.js';
 
@@ -147,8 +147,7 @@ export class GrowingDictionaries {
 function rebuilt(type: DataType, data: Data, values: unknown, children: readonly Data[], dictionary?: Vector): Data {
   const { offset, length, nullCount, valueOffsets, nullBitmap, typeIds, variadicBuffers } = data;
   const buffers = [valueOffsets, values, nullBitmap, typeIds];
-  const Parts = Data as unknown as new (...parts: unknown[]) => Data;
-  return new Parts(type, offset, length, nullCount, buffers, children, dictionary, variadicBuffers);
+  return dataOver(ownLibrary, type, { offset, length, nullCount, buffers, children, dictionary, variadicBuffers });
 }
 
 /** Indices by the positions of their values. Throws ERR_INVALID_TABLE for indices without a value. */

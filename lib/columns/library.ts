@@ -9,8 +9,27 @@ import type { ForeignData, ForeignVector } from './values.js';
 /** The classes of one copy of apache-arrow that its tables consist of. */
 export type Library = Pick<typeof arrow, 'Data' | 'Field' | 'RecordBatch' | 'Schema' | 'Struct' | 'Table' | 'Vector'>;
 
-/** The class of data by its constructor, whose declaration leaves out what columns without values have. */
-type DataClass = new (...parts: unknown[]) => arrow.Data;
+/** What data of a column consist of. */
+interface DataParts {
+  /** The first row's place in the buffers; 0 where it isn't given. */
+  readonly offset?: number;
+  readonly length: number;
+  /** -1 where nobody has counted them. */
+  readonly nullCount: number;
+  /** Offsets, values, validity and type ids: each may be missing. */
+  readonly buffers: readonly unknown[];
+  readonly children?: readonly (arrow.Data | undefined)[];
+  readonly dictionary?: arrow.Vector | null | undefined;
+  /** The bytes that views point to. Versions of apache-arrow before 21.1 know nothing of them. */
+  readonly variadicBuffers?: unknown;
+}
+
+/** Data over buffers as they are: the declaration of its class leaves out what columns without values have. */
+export function dataOver(library: Library, type: arrow.DataType, parts: DataParts): arrow.Data {
+  const { offset = 0, length, nullCount, buffers, children = [], dictionary, variadicBuffers } = parts;
+  const Data = library.Data as unknown as new (...parts: unknown[]) => arrow.Data;
+  return new Data(type, offset, length, nullCount, buffers, children, dictionary, variadicBuffers);
+}
 
 /** The copy that warpjoin itself imports: tables from IPC bytes are made of it. */
 export const ownLibrary: Library = arrow;
@@ -236,8 +255,9 @@ export function tableIn(library: Library, table: ForeignTable): arrow.Table {
 
 /** A record batch over columns, of which each has `length` rows. Fields of the schema may differ from the columns' in where nulls may be. */
 export function batchOver(schema: arrow.Schema, length: number, columns: arrow.Data[], library = ownLibrary): arrow.RecordBatch {
-  const parts = [new library.Struct(schema.fields), 0, length, 0, [undefined, undefined, new Uint8Array(0)], columns] as const;
-  return new library.RecordBatch(schema, new (library.Data as DataClass)(...parts) as arrow.Data<arrow.Struct>);
+  const buffers = [undefined, undefined, new Uint8Array(0)];
+  const data = dataOver(library, new library.Struct(schema.fields), { length, nullCount: 0, buffers, children: columns });
+  return new library.RecordBatch(schema, data as arrow.Data<arrow.Struct>);
 }
 
 /** A record batch of no rows, with the dictionaries of another batch. */
@@ -252,20 +272,18 @@ function dataWithoutRows(library: Library, type: arrow.DataType, data: ForeignDa
   const children = Array.isArray(data?.children) ? data.children : [];
   const Offsets = OFFSETS.get(typeInfo(type as unknown as ForeignType)?.kind);
   const Elements = (indices ?? type).ArrayType as Uint8ArrayConstructor; // Array, where there are none
-  return new (library.Data as DataClass)(
-    type,
-    0,
-    0,
-    0,
-    [
+  return dataOver(library, type, {
+    length: 0,
+    nullCount: 0,
+    buffers: [
       Offsets && new Offsets(1),
       'BYTES_PER_ELEMENT' in Elements ? new Elements(0) : undefined,
       new Uint8Array(0),
       new Int8Array(0),
     ],
-    fieldsOf(type).map((field, index) => dataWithoutRows(library, field.type as arrow.DataType, children[index])),
-    dictionary && data?.dictionary && vectorIn(library, dictionary, data.dictionary),
-  );
+    children: fieldsOf(type).map((field, index) => dataWithoutRows(library, field.type as arrow.DataType, children[index])),
+    dictionary: dictionary && data?.dictionary && vectorIn(library, dictionary, data.dictionary),
+  });
 }
 
 /** Of the kinds that have offsets. */
@@ -283,16 +301,15 @@ function dataIn(library: Library, type: arrow.DataType, data: ForeignData | unde
   const fields = fieldsOf(type) as readonly arrow.Field[];
   const { valueOffsets, nullBitmap, typeIds } = data;
   const values = data.values && elementsOf((indices ?? type).ArrayType, data.values as ArrayBufferView);
-  return new (library.Data as DataClass)(
-    type,
-    data.offset ?? 0,
-    data.length,
-    data._nullCount ?? -1,
-    [valueOffsets, values, nullBitmap, typeIds],
-    fields.map((field, index) => dataIn(library, field.type, data.children![index]!)),
-    dictionary && data.dictionary && vectorIn(library, dictionary, data.dictionary),
-    data.variadicBuffers,
-  );
+  return dataOver(library, type, {
+    offset: data.offset ?? 0,
+    length: data.length,
+    nullCount: data._nullCount ?? -1,
+    buffers: [valueOffsets, values, nullBitmap, typeIds],
+    children: fields.map((field, index) => dataIn(library, field.type, data.children![index]!)),
+    dictionary: dictionary && data.dictionary && vectorIn(library, dictionary, data.dictionary),
+    variadicBuffers: data.variadicBuffers,
+  });
 }
 
 /** The same bytes as elements that the version has for the type. */
