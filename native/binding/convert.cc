@@ -314,8 +314,7 @@ Column to_column(const Napi::Value& value, Napi::Array& held, unsigned depth) {
   }
   const Napi::Value dictionary = object.Get("dictionary");
   if (!dictionary.IsUndefined() && !dictionary.IsNull()) {
-    const bool integers = (type.order == KeyOrder::signed_integer || type.order == KeyOrder::unsigned_integer) && type.width <= 8;
-    if (!integers) expected(value, "column.order", "integers, which are indices of a dictionary");
+    if (!type.is_index()) expected(value, "column.order", "integers, which are indices of a dictionary");
     column.dictionary = std::make_shared<const Column>(to_column(dictionary, held, depth + 1));
   }
   if (column.dictionary) {

@@ -55,7 +55,7 @@ Napi::Value place_indices(const Napi::CallbackInfo& info) {
   const Napi::Env env = info.Env();
   Napi::Array held = Napi::Array::New(env);
   Column indices = to_column(info[0], held);
-  if (indices.type.kind != ColumnKind::fixed || indices.type.width > 8 || indices.dictionary)
+  if (!indices.type.is_index() || indices.dictionary)
     throw Napi::TypeError::New(env, "Expected a column of integers for indices");
   if (!info[1].IsArrayBuffer()) throw Napi::TypeError::New(env, "Expected an ArrayBuffer for positions");
   auto positions = info[1].As<Napi::ArrayBuffer>();

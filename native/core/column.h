@@ -39,6 +39,8 @@ struct ColumnType {
   /// Whether a value is more than fixed-width bytes, a bit or a text.
   bool nested() const { return kind > ColumnKind::large_utf8; }
   bool variable_width() const { return kind == ColumnKind::utf8 || kind == ColumnKind::large_utf8; }
+  /// Whether values may be indices of a dictionary: integers of 1, 2, 4 or 8 bytes.
+  bool is_index() const { return (order == KeyOrder::signed_integer || order == KeyOrder::unsigned_integer) && width <= 8; }
 
   bool operator==(const ColumnType&) const = default;
 };

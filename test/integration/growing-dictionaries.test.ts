@@ -15,6 +15,7 @@ import {
 } from 'apache-arrow';
 import { describe, expect, test } from 'vitest';
 import { type BatchStream, createEngine, type Engine } from '../../lib/index.js';
+import { native } from '../../lib/native.js';
 import { later } from '../support/tables.js';
 
 const VALUES = 100;
@@ -131,4 +132,11 @@ test('indices within the values of a dictionary have 32 bits, too', async () => 
     const [sorted] = (await engine.sort(batch, { by: 'k' })).batches; // which checks its buffers
     for (const one of [batch, sorted!]) expect(one.getChild('d')!.toJSON()).toEqual(['y', 'x', 'y']);
   }
+});
+
+test.each(['bytes', 'none', 'floating'] as const)('the addon places no indices that are values of %s', (order) => {
+  const width = order === 'floating' ? 4 : 3;
+  const chunk = { length: 1, bitOffset: 0, validity: null, values: new Uint8Array(width), offsets: null, buffers: [] };
+  const column = { name: 'column', kind: 'fixed', order, width, children: [], chunks: [chunk] };
+  expect(() => native().placeIndices(column as never, new ArrayBuffer(4))).toThrow('Expected a column of integers for indices');
 });
