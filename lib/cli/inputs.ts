@@ -5,6 +5,7 @@ import { type TypeInfo, typeInfo } from '../columns/types.js';
 import { WarpjoinError } from '../errors.js';
 import { type CastType, castColumns } from '../io/cast.js';
 import { compressionOf, FORMATS, type Format, namedFormat, STANDARD, UnknownFormat } from '../io/formats.js';
+import { HiveColumns } from '../io/hive-columns.js';
 import { type ReadOptions, type ReadProgress, readTable, scanFiles, type TextType } from '../io/index.js';
 import { expandInputs } from '../io/inputs.js';
 import { type ReadSettings, readSchema, TEXT_TYPES } from '../io/options.js';
@@ -77,6 +78,7 @@ export class Input {
   readonly #read: ReadOptions;
   /** What is known before the rows are read; undefined where that takes reading them. */
   #outline: Outline | undefined;
+  #folders: Promise<HiveColumns> | undefined;
   /** Bytes of files, about as in memory. */
   readonly #bytes = new Map<string, number>();
 
@@ -92,6 +94,7 @@ export class Input {
     this.#read = {
       signal,
       header: !options.has('no-header'),
+      hivePartitioning: !options.has('no-hive-partitioning'),
       ...(delimiter !== undefined && { delimiter }),
       ...(nullValues && { nullValues: [...nullValues] }),
       ...(format && needsFormat && { format }),
@@ -119,11 +122,14 @@ export class Input {
     return this.#outline;
   }
 
-  /** The columns of a file, whatever it takes to know them. */
-  anyOutline(path: string): Promise<Outline> {
-    return outlineOf(path, this.settings, this.context.signal).catch((error) => {
+  /** The columns of one of the files, whatever it takes to know them. */
+  async anyOutline(path: string): Promise<Outline> {
+    try {
+      this.#folders ??= HiveColumns.of(await expandInputs(this.operands), this.settings);
+      return await outlineOf(path, this.settings, this.context.signal, await this.#folders);
+    } catch (error) {
       throw inOwnWords(error);
-    });
+    }
   }
 
   /**

@@ -41,9 +41,10 @@ export async function head(context: Context, operands: readonly string[]): Promi
 export async function schema(context: Context, operands: readonly string[]): Promise<void> {
   const { options, progress } = context;
   const outlines: Outline[] = [];
+  const input = new Input(operands, context);
   for (const path of await expandInputs(operands)) {
     progress.show(`reading ${path}`);
-    outlines.push(await new Input([path], context).anyOutline(path));
+    outlines.push(await input.anyOutline(path));
   }
   progress.clear();
   if (options.text('format') === 'json') {

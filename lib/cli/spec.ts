@@ -60,6 +60,7 @@ const reading: Record<string, OptionSpec> = {
   },
   delimiter: { value: 'CHAR', kind: 'character', help: 'what separates the fields of CSV (default: "," and a tab in .tsv)' },
   'no-header': { help: 'CSV has no header row: columns are column1, column2, ...' },
+  'no-hive-partitioning': { help: 'folders named country=DE give files no column country' },
   'null-value': { value: 'TEXT', multiple: true, help: 'text in CSV that means null, in addition to the empty one' },
 };
 

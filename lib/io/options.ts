@@ -68,6 +68,14 @@ const fileSize: Option<number | string, number | undefined> = {
   fallback: undefined,
   parse: parseBytes,
 };
+const hivePartitioning: Option<boolean> = {
+  expected: 'a boolean',
+  description:
+    'Whether folders named country=DE give a column country to files that have none, behind their own. It has one type for all files, as ' +
+    'a column of CSV has it, or that of `types`; text comes as a dictionary. __HIVE_DEFAULT_PARTITION__ is null.',
+  fallback: true,
+  parse: (value) => (typeof value === 'boolean' ? value : undefined),
+};
 const signal = abortSignal("Aborts the call: it rejects with the signal's reason.");
 
 export const readSchema = {
@@ -78,6 +86,7 @@ export const readSchema = {
   header,
   nullValues,
   types,
+  hivePartitioning,
   onProgress: callback<(progress: ReadProgress) => void>('Called while a file is read.'),
   signal,
 };

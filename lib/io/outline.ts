@@ -1,6 +1,7 @@
 /** What is known about a file before it is read: its columns, and its rows where the format states them. */
 import type { Schema } from 'apache-arrow';
 import { outlineArrow } from './arrow.js';
+import type { HiveColumns } from './hive-columns.js';
 import { openInput } from './inputs.js';
 import type { ReadSettings } from './options.js';
 import { outlineParquet } from './parquet.js';
@@ -19,14 +20,20 @@ export interface Outline {
 /** Rows that the types of a text file are taken from. */
 const sampleRows = 1000;
 
-/** Reads the columns of a file: of Arrow and Parquet files without their rows, of others with the first ones. Throws like readTable(). */
-export async function outlineOf(path: string, settings: ReadSettings, signal?: AbortSignal): Promise<Outline> {
+/** The columns of a file and its folders: of Arrow and Parquet files without their rows, of others with the first ones. Throws like readTable(). */
+export async function outlineOf(
+  path: string,
+  settings: ReadSettings,
+  signal: AbortSignal | undefined,
+  folders: HiveColumns,
+): Promise<Outline> {
   const opened = await openInput(path, settings.format, signal);
   const { name, format } = opened;
-  if (opened.path && format === 'arrow') return { name, ...(await outlineArrow(opened.path, signal)), sampledRows: undefined };
-  if (opened.path && format === 'parquet')
-    return { name, ...(await outlineParquet(opened.path, signal)), sampledRows: undefined };
-  const { schema, numRows } = await readOne(opened, { ...settings, maxRows: sampleRows }, signal);
+  if (opened.path && (format === 'arrow' || format === 'parquet')) {
+    const { schema, rows } = await (format === 'arrow' ? outlineArrow : outlineParquet)(opened.path, signal);
+    return { name, schema: folders.besideSchema(name, schema), rows, sampledRows: undefined };
+  }
+  const { schema, numRows } = await readOne(opened, { ...settings, maxRows: sampleRows }, signal, folders);
   const isWhole = numRows < sampleRows;
   const isTyped = format === 'arrow' || format === 'parquet';
   return { name, schema, rows: isWhole ? numRows : undefined, sampledRows: isWhole || isTyped ? undefined : numRows };

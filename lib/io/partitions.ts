@@ -13,17 +13,9 @@ import { expected } from '../schema.js';
 import { quote } from '../suggest.js';
 import type { Batches } from './batches.js';
 import { asWriteError } from './file-errors.js';
+import { hiveFolder } from './hive-names.js';
 import { checkNone, PartFiles } from './parts.js';
 import { textOf } from './text.js';
-
-/** The name of null. */
-const NULL = '__HIVE_DEFAULT_PARTITION__';
-
-/** Text as a part of a folder's name: characters that paths and patterns of files use are escaped as in URLs. */
-const escaped = (text: string): string =>
-  text === NULL
-    ? NULL.replaceAll('_', '%5F')
-    : encodeURIComponent(text).replace(/[!'()*~]/g, (c) => `%${c.charCodeAt(0).toString(16).toUpperCase()}`);
 
 /** The folders of a result, each with files whose names have a number for the star. */
 export class PartitionFolders {
@@ -43,7 +35,7 @@ export class PartitionFolders {
 
   /** Throws ERR_FILE where there are such folders already. */
   check(): void {
-    const start = `${escaped(this.by[0]!)}=`;
+    const start = hiveFolder(this.by[0]!, '');
     checkNone(this.output, this.#folder, (name) => name.startsWith(start));
   }
 
@@ -166,7 +158,7 @@ class Partitions {
       const folders = this.by.map((name, at) => {
         const text = texts[at]!(row);
         const isZero = text === '-0' && valuesOf(infoOf(input, this.#columns[at]!)).order === 'floating'; // 0 sorts as -0
-        return `${escaped(name)}=${text === null ? NULL : escaped(isZero ? '0' : text)}`;
+        return hiveFolder(name, isZero ? '0' : text);
       });
       return folders.join('/');
     };

@@ -9,6 +9,7 @@ import { didYouMean, list, quote } from '../suggest.js';
 import { readArrow, scanArrow } from './arrow.js';
 import { type CsvOptions, readCsv, scanCsv } from './csv.js';
 import { fileError } from './file-errors.js';
+import { HiveColumns } from './hive-columns.js';
 import { expandInputs, type OpenInput, openInput } from './inputs.js';
 import { readJson, readNdjson, scanNdjson } from './json.js';
 import { inputsOf, type ReadOptions, type ReadSettings, readSchema, type ScanOptions, scanSchema } from './options.js';
@@ -24,9 +25,10 @@ const ndjsonBatchRows = 1 << 16;
  *     const orders = await readTable('orders/*.parquet', { columns: ['id', 'total'] });
  *
  * `input` is a path, a pattern (* ? [a-z] {a,b} **), "-" for standard input, or an array of these. The rows of several files come one
- * file after the other, those of a pattern in the order of their names; the files must have the same columns. Rejects with ERR_FILE,
- * whose message names the file (and the line) and what is wrong; with ERR_COLUMN_NOT_FOUND for a column of `columns` that is not in a
- * file; with the signal's reason as soon as it aborts, also while the system does not answer, as for a pipe without a writer.
+ * file after the other, those of a pattern in the order of their names; the files must have the same columns. Folders named as Hive
+ * names them, country=DE, give columns that the files lack. Rejects with ERR_FILE, whose message names the file (and the line) and what
+ * is wrong; with ERR_COLUMN_NOT_FOUND for a column of `columns` that is not in a file; with the signal's reason as soon as it aborts,
+ * also while the system does not answer, as for a pipe without a writer.
  */
 export async function readTable(input: string | readonly string[], options: ReadOptions = {}): Promise<Table> {
   const settings = parse(readSchema, 'readTable', options);
@@ -41,10 +43,12 @@ async function readAll(inputs: readonly string[], settings: ReadSettings, signal
   const tables: Table[] = [];
   let first: OpenInput | undefined;
   let left = settings.maxRows;
-  for (const path of await expandInputs(inputs)) {
+  const paths = await expandInputs(inputs);
+  const folders = await HiveColumns.of(paths, settings);
+  for (const path of paths) {
     if (left === 0 && first) break;
     const opened = await openInput(path, settings.format, signal);
-    const table = await readOne(opened, { ...settings, maxRows: left }, signal);
+    const table = await readOne(opened, { ...settings, maxRows: left }, signal, folders);
     first ??= opened;
     if (tables[0]) checkSame(tables[0].schema, first.name, table.schema, opened.name);
     if (left !== undefined) left -= table.numRows;
@@ -74,30 +78,61 @@ const parquetOptions = ({ maxRows, columns }: ReadSettings) => ({
   ...(columns && { columns }),
 });
 
-/** The table of one file. */
-export async function readOne(opened: OpenInput, settings: ReadSettings, signal: AbortSignal | undefined): Promise<Table> {
+/** The table of one file, with the columns that its folders give. */
+export async function readOne(
+  opened: OpenInput,
+  settings: ReadSettings,
+  signal: AbortSignal | undefined,
+  folders: HiveColumns,
+): Promise<Table> {
+  const { name } = opened;
+  const table = await tableOf(opened, await ownSettings(opened, settings, signal, folders), signal);
+  return project(folders.beside(name, table), settings.columns, name);
+}
+
+/** What the reader of a file is asked for: columns of its folders that it lacks are none of its own. */
+async function ownSettings(
+  opened: OpenInput,
+  settings: ReadSettings,
+  signal: AbortSignal | undefined,
+  folders: HiveColumns,
+): Promise<ReadSettings> {
+  const { columns, types } = settings;
+  const asked = folders.namesOf(opened.name).filter((name) => columns?.includes(name) || Object.hasOwn(types, name));
+  if (asked.length === 0) return settings;
+  const again = await openInput(opened.name, settings.format, signal);
+  const { names } = (await tableOf(again, { ...settings, columns: undefined, types: {}, maxRows: 1 }, signal)).schema;
+  const isOwn = (name: string) => !asked.includes(name) || (names as string[]).includes(name);
+  const own = columns?.filter(isOwn);
+  return {
+    ...settings,
+    columns: own?.length === 0 ? (names.slice(0, 1) as string[]) : own, // any of them says how many rows there are
+    types: Object.fromEntries(Object.entries(types).filter(([name]) => isOwn(name))),
+  };
+}
+
+/** The table of one file; a reader may know no way to read `columns` alone. */
+async function tableOf(opened: OpenInput, settings: ReadSettings, signal: AbortSignal | undefined): Promise<Table> {
   const { name, format, path, source } = opened;
   const onProgress = progressOf(settings, name);
-  const { columns } = settings;
   const more = { maxRows: settings.maxRows, types: settings.types, onProgress };
   switch (format) {
     case 'arrow':
-      return project(await readArrow(path ?? source, more, signal), columns, name);
+      return readArrow(path ?? source, more, signal);
     case 'parquet': {
-      if (path) return project(await readParquet(path, signal, onProgress, parquetOptions(settings)), columns, name);
+      if (path) return readParquet(path, signal, onProgress, parquetOptions(settings));
       await using file = await spooled(source);
-      const table = await readParquet(file.path, signal, undefined, parquetOptions(settings)).catch((error) => {
+      return await readParquet(file.path, signal, undefined, parquetOptions(settings)).catch((error) => {
         throw file.renamed(error);
       });
-      return project(table, columns, name);
     }
     case 'csv':
     case 'tsv':
-      return project(await readCsv(source, csvOptions(format, settings), signal, onProgress), columns, name);
+      return readCsv(source, csvOptions(format, settings), signal, onProgress);
     case 'ndjson':
-      return project(await readNdjson(source, more, signal), columns, name);
+      return readNdjson(source, more, signal);
     case 'json':
-      return project(await readJson(source, more, signal), columns, name);
+      return readJson(source, more, signal);
   }
 }
 
@@ -114,10 +149,12 @@ export async function* scanFiles(input: string | readonly string[], options: Sca
   let hasRows = false;
   let empty: RecordBatch | undefined;
   let left = settings.maxRows ?? Number.POSITIVE_INFINITY;
-  for (const path of await expandInputs(inputsOf(input, 'scanFiles'))) {
+  const paths = await expandInputs(inputsOf(input, 'scanFiles'));
+  const folders = await HiveColumns.of(paths, settings);
+  for (const path of paths) {
     if (left === 0) return;
     const opened = await openInput(path, settings.format, signal);
-    for await (const batch of scanOne(opened, settings, batchRows, signal)) {
+    for await (const batch of scanOne(opened, settings, batchRows, signal, folders)) {
       signal?.throwIfAborted();
       first ??= { name: opened.name, schema: batch.schema };
       checkSame(first.schema, first.name, batch.schema, opened.name);
@@ -138,16 +175,19 @@ async function* scanOne(
   settings: ReadSettings,
   batchRows: number | undefined,
   signal: AbortSignal | undefined,
+  folders: HiveColumns,
 ): AsyncGenerator<RecordBatch> {
   const { name: file, source } = opened;
+  const own = await ownSettings(opened, settings, signal, folders);
+  const isWhole = !settings.columns && folders.namesOf(file).length === 0;
   // Of files that are read at any place, the reader says it.
   let placed: number | undefined;
   const onPlaced = (fraction: number | undefined) => {
     placed = fraction;
   };
-  for await (const batch of batchesOf(opened, settings, batchRows, onPlaced, signal)) {
+  for await (const batch of batchesOf(opened, own, batchRows, onPlaced, signal)) {
     settings.onProgress?.({ file, fraction: placed ?? source.progress() });
-    yield settings.columns ? project(new Table([batch]), settings.columns, opened.name).batches[0]! : batch;
+    yield isWhole ? batch : project(folders.beside(file, new Table([batch])), settings.columns, file).batches[0]!;
   }
 }
 
