@@ -117,7 +117,7 @@ export async function deliver(command: string, context: Context, operation: Oper
   await using engine = await createEngine(engineOptions(options));
   const delivery = { command, context, operation, engine, inputs, target };
   const known = await checked(operation, engine, inputs, options);
-  const bytes = await bytesThatCome(delivery);
+  const bytes = await bytesThatCome(delivery, known);
   const whole =
     bytes && areLarge(bytes, options)
       ? null
@@ -187,11 +187,11 @@ async function writeWhole({ command, context: { progress, signal }, target }: De
 }
 
 /** About the bytes of each input, if the operation takes them as they come; null where nobody knows. */
-async function bytesThatCome({ operation, inputs }: Delivery): Promise<number[] | null> {
+async function bytesThatCome({ operation, inputs }: Delivery, { needed }: Checked): Promise<number[] | null> {
   if (!operation.comes) return null;
   const bytes: number[] = [];
-  for (const input of inputs) {
-    const estimated = await input.estimatedBytes();
+  for (const [index, input] of inputs.entries()) {
+    const estimated = await input.estimatedBytes(needed[index]);
     if (estimated === undefined) return null;
     bytes.push(estimated);
   }

@@ -166,8 +166,11 @@ export class Input {
     return { schema: none.schema, tables: all, read, fraction };
   }
 
-  /** About as many bytes as the rows take in memory; undefined where the files don't tell, as of standard input. */
-  async estimatedBytes(): Promise<number | undefined> {
+  /**
+   * About as many bytes as the rows take in memory, of Parquet those of the columns that are read; undefined where the files don't tell, as
+   * of standard input.
+   */
+  async estimatedBytes(columns?: readonly string[]): Promise<number | undefined> {
     if (this.operands.includes(STANDARD)) return undefined;
     for (const path of await expandInputs(this.operands)) {
       const stats = await statInput(path);
@@ -175,15 +178,17 @@ export class Input {
       const { compression } = compressionOf(path);
       const isParquet = (this.#read.format ?? namedFormat(path)) === 'parquet';
       const unpacked = (compression || isParquet ? UNPACKED : 1) * stats.size;
-      this.#bytes.set(path, isParquet && !compression ? Math.max(unpacked, await this.#statedBytes(path)) : unpacked);
+      this.#bytes.set(path, isParquet && !compression ? await this.#parquetBytes(path, unpacked, columns) : unpacked);
     }
     return sumOf(this.#bytes);
   }
 
-  /** About the bytes of the rows that a Parquet file states: encodings may make them any number of times smaller. */
-  async #statedBytes(path: string): Promise<number> {
+  /** About the bytes of columns of a Parquet file's rows: encodings may make them any number of times smaller. */
+  async #parquetBytes(path: string, unpacked: number, columns: readonly string[] | undefined): Promise<number> {
     const { schema, rows = 0 } = await this.anyOutline(path);
-    return rows * rowBytes(schema);
+    const all = rowBytes(schema);
+    const read = columns ? rowBytes(schema.select([...columns])) : all;
+    return Math.max(rows * read, all > 0 ? unpacked * (read / all) : unpacked);
   }
 
   get #casts(): Record<string, CastType> {

@@ -297,6 +297,17 @@ describe('commands with inputs that are larger than a quarter of the memory limi
     expect([sorted.length, sorted.get(0), sorted.get(399_999)]).toEqual([400_000, 6, 0]);
   });
 
+  test('of a Parquet file the columns count that are read', async () => {
+    const numbers = () => arrow.vectorFromArray(Int32Array.from({ length: 20_000 }, () => draw(1e9)));
+    await writeTable(
+      new arrow.Table(Object.fromEntries(Array.from({ length: 20 }, (_, c) => [`c${c}`, numbers()]))),
+      at('wide.parquet'),
+    );
+    const sort = ['sort', at('wide.parquet'), '--by', 'c3', '--stats', 'json', '-o', at('narrow.arrow'), ...little];
+    expect(JSON.parse(await printed(...sort)).stats.runs).toBeGreaterThan(1);
+    expect(JSON.parse(await printed(...sort, '--select', 'c7')).stats.algorithm).toMatch(/^(merge|radix|sample)$/);
+  });
+
   test('a join of small inputs whose rows need more memory than there is', async () => {
     const of = (name: string) => fromRows(Array.from({ length: 2000 }, (_, row) => ({ key: row % 2, [name]: row })));
     await writeTable(of('l'), at('l.arrow'));
