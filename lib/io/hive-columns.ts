@@ -1,5 +1,4 @@
 /** Columns that the names of folders give to the files there. */
-
 import { type Data, DataType, Dictionary, Field, Int32, Schema, Table, Utf8, type Vector, vectorFromArray } from 'apache-arrow';
 import Papa from 'papaparse';
 import { batchOver, dataOver, ownLibrary } from '../columns/library.js';

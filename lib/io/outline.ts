@@ -1,11 +1,10 @@
 /** What is known about a file before it is read: its columns, and its rows where the format states them. */
 import type { Schema } from 'apache-arrow';
-import { outlineArrow } from './arrow.js';
 import type { HiveColumns } from './hive-columns.js';
 import { openInput } from './inputs.js';
 import type { ReadSettings } from './options.js';
-import { outlineParquet } from './parquet.js';
 import { readOne } from './read.js';
+import { stated } from './stated.js';
 
 export interface Outline {
   /** What messages call the file. */
@@ -29,10 +28,8 @@ export async function outlineOf(
 ): Promise<Outline> {
   const opened = await openInput(path, settings.format, signal);
   const { name, format } = opened;
-  if (opened.path && (format === 'arrow' || format === 'parquet')) {
-    const { schema, rows } = await (format === 'arrow' ? outlineArrow : outlineParquet)(opened.path, signal);
-    return { name, schema: folders.besideSchema(name, schema), rows, sampledRows: undefined };
-  }
+  const known = await stated(opened, signal);
+  if (known) return { ...known, name, schema: folders.besideSchema(name, known.schema), sampledRows: undefined };
   const { schema, numRows } = await readOne(opened, { ...settings, maxRows: sampleRows }, signal, folders);
   const isWhole = numRows < sampleRows;
   const isTyped = format === 'arrow' || format === 'parquet';

@@ -15,6 +15,7 @@ import { readJson, readNdjson, scanNdjson } from './json.js';
 import { inputsOf, type ReadOptions, type ReadSettings, readSchema, type ScanOptions, scanSchema } from './options.js';
 import { readParquet, scanParquet } from './parquet.js';
 import { spooled } from './spool.js';
+import { stated } from './stated.js';
 
 const ndjsonBatchRows = 1 << 16;
 
@@ -100,15 +101,23 @@ async function ownSettings(
   const { columns, types } = settings;
   const asked = folders.namesOf(opened.name).filter((name) => columns?.includes(name) || Object.hasOwn(types, name));
   if (asked.length === 0) return settings;
-  const again = await openInput(opened.name, settings.format, signal);
-  const { names } = (await tableOf(again, { ...settings, columns: undefined, types: {}, maxRows: 1 }, signal)).schema;
-  const isOwn = (name: string) => !asked.includes(name) || (names as string[]).includes(name);
+  const names = await namesIn(opened, settings, signal);
+  const isOwn = (name: string) => !asked.includes(name) || names.includes(name);
   const own = columns?.filter(isOwn);
   return {
     ...settings,
-    columns: own?.length === 0 ? (names.slice(0, 1) as string[]) : own, // any of them says how many rows there are
+    columns: own?.length === 0 ? names.slice(0, 1) : own, // any of them says how many rows there are
     types: Object.fromEntries(Object.entries(types).filter(([name]) => isOwn(name))),
   };
+}
+
+/** The columns of a file itself. */
+async function namesIn(opened: OpenInput, settings: ReadSettings, signal: AbortSignal | undefined): Promise<string[]> {
+  const known = await stated(opened, signal);
+  if (known) return known.schema.names as string[];
+  const again = await openInput(opened.name, settings.format, signal);
+  const first = { ...settings, columns: undefined, types: {}, maxRows: 1, onProgress: undefined };
+  return (await tableOf(again, first, signal)).schema.names as string[];
 }
 
 /** The table of one file; a reader may know no way to read `columns` alone. */
