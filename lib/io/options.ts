@@ -52,7 +52,8 @@ const nullValues: Option<readonly string[]> = {
 };
 const types: Option<Readonly<Record<string, TextType>>> = {
   expected: 'an object of types by column name',
-  description: 'Types of columns of CSV and JSON, by name, in place of those that their values have.',
+  description:
+    'Types of columns of CSV and JSON, and of those that folders give, by name, in place of those that their values have.',
   fallback: {},
   parse(value) {
     if (typeof value !== 'object' || value === null || Array.isArray(value)) return undefined;

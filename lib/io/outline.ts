@@ -19,7 +19,10 @@ export interface Outline {
 /** Rows that the types of a text file are taken from. */
 const sampleRows = 1000;
 
-/** The columns of a file and its folders: of Arrow and Parquet files without their rows, of others with the first ones. Throws like readTable(). */
+/**
+ * The columns of a file and its folders: of Arrow and Parquet files without their rows, of others with the first ones. Throws like
+ * readTable().
+ */
 export async function outlineOf(
   path: string,
   settings: ReadSettings,

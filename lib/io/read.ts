@@ -14,6 +14,7 @@ import { expandInputs, type OpenInput, openInput } from './inputs.js';
 import { readJson, readNdjson, scanNdjson } from './json.js';
 import { inputsOf, type ReadOptions, type ReadSettings, readSchema, type ScanOptions, scanSchema } from './options.js';
 import { readParquet, scanParquet } from './parquet.js';
+import { statInput } from './sources.js';
 import { spooled } from './spool.js';
 import { stated } from './stated.js';
 
@@ -104,17 +105,19 @@ async function ownSettings(
   const names = await namesIn(opened, settings, signal);
   const isOwn = (name: string) => !asked.includes(name) || names.includes(name);
   const own = columns?.filter(isOwn);
+  const any = names.length > 0 ? names.slice(0, 1) : undefined; // which says how many rows there are
   return {
     ...settings,
-    columns: own?.length === 0 ? names.slice(0, 1) : own, // any of them says how many rows there are
+    columns: own?.length === 0 ? any : own,
     types: Object.fromEntries(Object.entries(types).filter(([name]) => isOwn(name))),
   };
 }
 
-/** The columns of a file itself. */
+/** The columns of a file itself; none are known of a pipe, which is read once. */
 async function namesIn(opened: OpenInput, settings: ReadSettings, signal: AbortSignal | undefined): Promise<string[]> {
   const known = await stated(opened, signal);
   if (known) return known.schema.names as string[];
+  if (!(await statInput(opened.name)).isFile()) return [];
   const again = await openInput(opened.name, settings.format, signal);
   const first = { ...settings, columns: undefined, types: {}, maxRows: 1, onProgress: undefined };
   return (await tableOf(again, first, signal)).schema.names as string[];

@@ -1,5 +1,7 @@
 /** Columns that the names of folders give: country=DE/year=2024/part.parquet. */
-import { mkdirSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, readFileSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { DuckDBInstance } from '@duckdb/node-api';
 import { Float64, Table, Utf8, vectorFromArray } from 'apache-arrow';
@@ -134,6 +136,20 @@ test('folders of other columns', async () => {
     'b=1/x.arrow: its columns are not those of a=1/x.arrow: column 2 is b: int64, not a: int64',
   ]);
   expect((await failure(readTable(at('a=1/x.arrow'), { hivePartitioning: 1 as never }))).code).toBe('ERR_OPTION');
+});
+
+test.each(['csv', 'parquet'])('a pipe of %s is read once', async (format) => {
+  const [file, pipe] = [at(`file.${format}`), at(`v=1/pipe.${format}`)];
+  await writeIds({ [`file.${format}`]: [7, 8] });
+  mkdirSync(at('v=1'));
+  execFileSync('mkfifo', [pipe]);
+  for (const columns of [['v', 'id'], ['v']]) {
+    const reading = readTable(pipe, { columns });
+    await writeFile(pipe, readFileSync(file));
+    const found = await reading;
+    expect(found.schema.names).toEqual(columns);
+    expect([...found.getChild('v')!]).toEqual([1n, 1n]);
+  }
 });
 
 test('results of calls have them', async () => {

@@ -297,7 +297,7 @@ describe('commands with inputs that are larger than a quarter of the memory limi
     expect([sorted.length, sorted.get(0), sorted.get(399_999)]).toEqual([400_000, 6, 0]);
   });
 
-  test('of a Parquet file the columns count that are read', async () => {
+  test('the columns of a Parquet file count that are read', async () => {
     const numbers = () => arrow.vectorFromArray(Int32Array.from({ length: 20_000 }, () => draw(1e9)));
     await writeTable(
       new arrow.Table(Object.fromEntries(Array.from({ length: 20 }, (_, c) => [`c${c}`, numbers()]))),
