@@ -52,8 +52,8 @@ export interface FakeSettings {
   keyBits: number;
   /** Fails the step with this name. */
   failing: { step: string; error: Error } | null;
-  /** Called at the beginning of each step, with its name. */
-  onStep: (name: string) => void;
+  /** Called at the beginning of each step, with its name. The step waits for a promise that it returns. */
+  onStep: (name: string) => unknown;
   /** What memory() says is in use. */
   usedBytes: () => number;
   /** How many rows sort keys and each side of join keys say they have, for plans of more than is there; null: as many as they have. */
@@ -519,7 +519,8 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
     } while (performance.now() < end);
     if (options.held) await options.held;
     job.add(0, 100);
-    options.onStep(name);
+    const waits = options.onStep(name);
+    if (waits instanceof Promise) await waits;
     if (failure()) throw coded('ERR_DEVICE', failure()!);
     if (options.failing?.step === name) throw options.failing.error;
     return work();

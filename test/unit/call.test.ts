@@ -424,20 +424,40 @@ describe('calls at the same time', () => {
   });
 
   test('what others will take is not free: a call whose plan has no room beside them waits', async () => {
-    const sortedOn = async (memoryLimit: number, calls: number): Promise<number> => {
-      const addon = fakeAddon({ stepMilliseconds: 20 });
-      const engine = engineOn(addon, { memoryLimit });
-      const sorts = [engine.sort(left, { by: 'a' })];
-      await new Promise((resolve) => setTimeout(resolve, 10));
-      if (calls === 2) sorts.push(engine.sort(left, { by: 'a' }));
-      for (const sorted of await Promise.all(sorts)) expect(sorted.numRows).toBe(4);
-      return addon.calls.filter((name) => name === 'sortKeys').length;
-    };
-    const fits = (limit: number) => sortedOn(limit, 1).catch(() => null);
+    const fits = (memoryLimit: number): Promise<boolean> =>
+      engineOn(fakeAddon(), { memoryLimit })
+        .sort(left, { by: 'a' })
+        .then(() => true)
+        .catch(() => false);
     let limit = 64;
-    while ((await fits(limit)) === null) limit += 64;
-    expect(await sortedOn(limit, 2)).toBe(3);
-    expect(await sortedOn(4 * limit, 2)).toBe(2);
+    while (!(await fits(limit))) limit += 64;
+
+    /** A sort beside one that has its plan and is held before its rows are sorted. */
+    const besideOneOf = async (memoryLimit: number) => {
+      const { held, letGo } = hold();
+      const addon = fakeAddon();
+      const sorts = (): number => addon.calls.filter((name) => name === 'sortKeys').length;
+      addon.settings.onStep = (name) => (name === 'sortChunksets' && sorts() === 1 ? held : undefined);
+      const engine = engineOn(addon, { memoryLimit });
+      const first = engine.sort(left, { by: 'a' });
+      await vi.waitFor(() => expect(addon.calls).toContain('sortChunksets'));
+      return { addon, sorts, letGo, handles: addon.liveHandles(), first, second: engine.sort(left, { by: 'a' }) };
+    };
+
+    const tight = await besideOneOf(limit);
+    await vi.waitFor(() => {
+      expect(tight.sorts()).toBe(3); // planned twice, the second time as a sample sort
+      expect(tight.addon.liveHandles()).toBe(tight.handles);
+    });
+    tight.letGo();
+    for (const sorted of [await tight.first, await tight.second]) expect(sorted.numRows).toBe(4);
+    expect(tight.sorts()).toBe(4);
+
+    const wide = await besideOneOf(4 * limit);
+    expect((await wide.second).numRows).toBe(4);
+    expect(wide.sorts()).toBe(2);
+    wide.letGo();
+    expect((await wide.first).numRows).toBe(4);
   });
 });
 
