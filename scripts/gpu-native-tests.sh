@@ -2,8 +2,10 @@
 # Runs the native tests on GPUs, then the small ones under compute-sanitizer.
 #
 #   scripts/gpu-native-tests.sh build        compiles them
-#   scripts/gpu-native-tests.sh tests        runs them (builds them first where they are missing)
-#   scripts/gpu-native-tests.sh sanitizers   runs the small ones under each of compute-sanitizer's tools
+#   scripts/gpu-native-tests.sh together     runs those that others may run beside (builds them first where they are missing)
+#   scripts/gpu-native-tests.sh alone        runs the others
+#   scripts/gpu-native-tests.sh tests        both
+#   scripts/gpu-native-tests.sh sanitizers [TOOL...]   runs the small ones under these of compute-sanitizer's tools (all)
 #   scripts/gpu-native-tests.sh              tests, then sanitizers
 #
 # WARPJOIN_TEST_SHARDS (default 1): processes side by side, each with the GPUs in an order of its own, for most tests use the
@@ -49,29 +51,32 @@ sharded() {
   return $failed
 }
 
+run_together() { sharded "*Gpu*-$alone"; }
+run_alone() { "$tests" --gtest_filter="$alone" --gtest_brief=1; }
 run_tests() {
-  [ -x "$tests" ] || build
-  sharded "*Gpu*-$alone"
-  "$tests" --gtest_filter="$alone" --gtest_brief=1
+  run_together
+  run_alone
 }
 
 run_sanitizers() {
-  local sanitizer tool
+  local sanitizer tool tools=("$@")
+  [ $# -gt 0 ] || tools=(memcheck racecheck initcheck synccheck)
   sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
   if [ -z "$sanitizer" ]; then
     echo "compute-sanitizer is not installed: its checks were not run" >&2
     exit 1
   fi
-  for tool in memcheck racecheck initcheck synccheck; do
+  for tool in "${tools[@]}"; do
     echo "== $tool"
     sharded '*Gpu*ForTheSanitizers*' "$sanitizer" --tool "$tool" --error-exitcode 9 --print-limit 20
   done
 }
 
+[ "${1:-}" = build ] || { [ -x "$tests" ] || build; find_gpus; }
 case "${1:-all}" in
   build) build ;;
-  tests) find_gpus; run_tests ;;
-  sanitizers) find_gpus; run_sanitizers ;;
-  all) find_gpus; run_tests; run_sanitizers ;;
-  *) echo "usage: $0 [build|tests|sanitizers]" >&2; exit 2 ;;
+  together | alone | tests) "run_$1" ;;
+  sanitizers) run_sanitizers "${@:2}" ;;
+  all) run_tests; run_sanitizers ;;
+  *) echo "usage: $0 [build | together | alone | tests | sanitizers [TOOL...]]" >&2; exit 2 ;;
 esac
