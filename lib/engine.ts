@@ -217,8 +217,9 @@ export class Engine implements AsyncDisposable {
    * With `result: 'mapped'` the result lies in a temporary file in `tempDirectory`, so that it may be larger than memory: a table that
    * reads the file as memory. The file has no name, counts towards `maxTempDirectorySize`, and is gone once the table is garbage
    * collected, or the process ends. The rows are made by joinBatches(), whose `stats` the table has, and asynchronous batches are joined
-   * as they come; of tables, the one with fewer rows is the build side where `buildSide` and `maintainOrder` name none. Rejects with
-   * ERR_SPILL where the file can't be written, and with ERR_NOT_SUPPORTED for `validate`, `sortAlgorithm` and `onProgress`.
+   * as they come; of tables, the one with fewer rows is the build side where `buildSide` and `maintainOrder` name none. How many rows
+   * asynchronous batches are to have is not known, so that `onProgress` gets a fraction of 0 until they have ended. Rejects with
+   * ERR_SPILL where the file can't be written.
    */
   join<
     L extends TableInput,
@@ -250,7 +251,8 @@ export class Engine implements AsyncDisposable {
    * a time. Inputs are those of sortBatches(), and so is what the result is.
    *
    * Rows come in any order. `maintainOrder` names the other side where its order is to be kept: rows that went through temporary files
-   * are sorted by where they were, and are all there before the first one comes. The build side of a cross join has to fit, or reading
+   * are sorted by where they were, and are all there before the first one comes. `validate` looks at a side once all of it is there:
+   * before the first row where it has room in memory, and partition by partition where not. The build side of a cross join has to fit, or reading
    * rejects with ERR_MEMORY_LIMIT. It rejects with ERR_KEY_TYPE where a few keys have more rows of the build side than fit, and keys
    * compare but do not sort alike, such as dates and timestamps; and with ERR_SPILL as sortBatches() does.
    */
@@ -316,7 +318,7 @@ export class Engine implements AsyncDisposable {
    * With `resident: true` the result stays on the GPUs, to go into further calls: a LoadedTable with `stats`.
    *
    * With `result: 'mapped'` the result lies in a temporary file, as that of join() does: asynchronous batches are sorted as they come, by
-   * sortBatches(), in bounded memory. Rejects with ERR_SPILL, and with ERR_NOT_SUPPORTED for `onProgress`.
+   * sortBatches(), in bounded memory. Rejects with ERR_SPILL.
    */
   sort<
     T extends TableInput,

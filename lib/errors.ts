@@ -6,7 +6,8 @@ export const errorCodes = {
   ERR_KEY_TYPE:
     'A column has a type that the call has no order or equality for, or two key columns do not compare with each other.',
   ERR_DUPLICATE_KEY:
-    'Two rows of a table share a key that `validate` says is unique: the message names the option, the table, the key and both row numbers.',
+    'Two rows of a table share a key that `validate` says is unique: the message names the option, the table, the key, and both row numbers ' +
+    'but where the rows came through temporary files.',
   ERR_OPTION: 'An option or an argument is not right.',
   ERR_INVALID_TABLE: 'An input is no table, is damaged, or has changed during the call.',
   ERR_MEMORY_LIMIT:

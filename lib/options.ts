@@ -62,6 +62,14 @@ export const JOIN_KINDS = ['inner', 'left', 'right', 'full', 'semi', 'anti', 'cr
 /** Which rows a join keeps: see Engine.join(). */
 export type JoinKind = (typeof JOIN_KINDS)[number];
 
+/** `then`: what happens where two rows share a key. */
+const validate = (then: string) =>
+  choice(
+    ['m:m', '1:m', 'm:1', '1:1'],
+    'm:m',
+    `Which keys have to be unique: those of the left table (1:m), of the right one (m:1), or of both. ${then} Null keys do not count unless nullsEqual.`,
+  );
+
 export const joinSchema = {
   on: names('Key columns of both tables. Rows match where all of them are equal.'),
   leftOn: names('Key columns of the left table; with rightOn, instead of on.'),
@@ -104,12 +112,7 @@ export const joinSchema = {
       'repeat so often that much more would be spilled.',
   ),
   nullsEqual: flags(false, 'key', 'Whether null keys match each other: all of them, or by key.'),
-  validate: choice(
-    ['m:m', '1:m', 'm:1', '1:1'],
-    'm:m',
-    'Which keys have to be unique: those of the left table (1:m), of the right one (m:1), or of both. If two rows share a key, the ' +
-      'join fails with ERR_DUPLICATE_KEY before it begins. Null keys do not count unless nullsEqual.',
-  ),
+  validate: validate('If two rows share a key, the join fails with ERR_DUPLICATE_KEY before it begins.'),
   maintainOrder: choice(
     ['none', 'left', 'right', 'left_right', 'right_left'],
     'none',
@@ -220,9 +223,14 @@ export const joinBatchesSchema = {
     'select',
     'nullsEqual',
     'algorithm',
+    'sortAlgorithm',
     'signal',
     'trace',
   ]),
+  validate: validate(
+    'Reading rejects with ERR_DUPLICATE_KEY where two rows share a key; rows that were joined before may have been given. A probe side ' +
+      'that has to be unique goes through temporary files where memory has no room for all of it.',
+  ),
   limit: count(Number.POSITIVE_INFINITY, 0, 'Rows of the result, at most: reading ends once they are there.'),
   offset: count(0, 0, 'Rows of the join to leave out before the first one of the result.'),
   maxOutputRows: count(
@@ -392,7 +400,10 @@ export function joinSettings(schema: Partial<typeof joinSchema>, call: string, o
 
 /** The options of joinBatches(), parsed. */
 export interface JoinBatchesSettings
-  extends Pick<JoinSettings, 'how' | 'suffix' | 'coalesce' | 'select' | 'algorithm' | 'limit' | 'offset' | 'maxOutputRows'> {
+  extends Pick<
+    JoinSettings,
+    'how' | 'suffix' | 'coalesce' | 'select' | 'algorithm' | 'sortAlgorithm' | 'validate' | 'limit' | 'offset' | 'maxOutputRows'
+  > {
   /** Key columns of each side; null for cross. */
   keys: Record<Side, readonly string[]> | null;
   nullsEqual: readonly boolean[];
@@ -408,7 +419,8 @@ export interface JoinBatchesSettings
 export function joinBatchesSettings(options: unknown): JoinBatchesSettings {
   const given = parse(joinBatchesSchema, 'joinBatches', options);
   const { buildSide, batchRows, limit, offset, maxOutputRows, signal, trace, maintainOrder: order, ...rest } = given;
-  const { how, suffix, coalesce, select, algorithm, keys } = joinSettings(joinSchema, 'joinBatches', rest);
+  const shape = joinSettings(joinSchema, 'joinBatches', rest);
+  const { how, suffix, coalesce, select, algorithm, sortAlgorithm, validate, keys } = shape;
   const probeSide = buildSide === 'left' ? 'right' : 'left';
   const maintainOrder = orderOf({ how, maintainOrder: order }) ?? 'none';
   if (maintainOrder === buildSide) {
@@ -421,7 +433,7 @@ export function joinBatchesSettings(options: unknown): JoinBatchesSettings {
     );
   }
   return {
-    ...{ how, suffix, coalesce, select, algorithm, limit, offset, maxOutputRows },
+    ...{ how, suffix, coalesce, select, algorithm, sortAlgorithm, validate, limit, offset, maxOutputRows },
     ...{ buildSide, probeSide, maintainOrder, batchRows, signal, trace },
     keys: keys && { left: keys.map(({ left }) => left), right: keys.map(({ right }) => right) },
     nullsEqual: (keys ?? []).map(({ nullsEqual }) => nullsEqual),

@@ -2,6 +2,7 @@
 import { makeVector, type RecordBatch, Table } from 'apache-arrow';
 import { WarpjoinError } from '../errors.js';
 import type { BatchStats, BatchStream, Engine, JoinOptions, Progress, UniqueOptions } from '../index.js';
+import { joinFraction, sortFraction } from '../operators/batch-progress.js';
 import { orderOf } from '../options.js';
 import type { Options } from './arguments.js';
 import { checkNames, type KnownInput, namesOf, neededForJoin, neededOf } from './columns.js';
@@ -33,11 +34,6 @@ export interface MadeOverTime {
   fraction(): number;
 }
 
-/** The share of the time that passes until all inputs have been read, where no row of the result can come before: docs/performance.md. */
-const READING_SHARE = 0.45;
-/** The same where rows that come back from temporary files are then sorted: those that are merged take longer than the others. */
-const READING_SHARE_IN_ORDER = 0.15;
-
 export interface Operation {
   /**
    * Checks the columns that the command line names. `isExact`: whether the types of the inputs are those that all of their rows have. Throws
@@ -48,7 +44,7 @@ export interface Operation {
   needed(inputs: readonly KnownInput[]): (string[] | undefined)[];
   /** `shownRows`: rows that will be shown; no others have to be made. */
   run(engine: Engine, tables: readonly Table[], shownRows: number, running: Running): Promise<Made>;
-  /** The same of inputs as they come, of about so many bytes; not there where the options need whole tables. */
+  /** The same of inputs as they come, of about so many bytes; not there for operators that need whole tables. */
   comes?(
     engine: Engine,
     inputs: readonly Coming[],
@@ -131,30 +127,24 @@ export function joinOperation(options: Options): Operation {
       const counted = { ...keys, ...matching, ...running, trace: undefined } as object as JoinOptions;
       return { table: result, count: { rows: await engine.joinCount(left!, right!, counted) }, stats: result.stats };
     },
-    ...(!matching.validate && {
-      comes(engine, [left, right], [leftBytes, rightBytes], shownRows, running) {
-        const isLeftSmaller = order === 'none' ? leftBytes! < rightBytes! : order === 'right';
-        const { algorithm, offset, maxOutputRows, limit = Number.POSITIVE_INFINITY } = matching;
-        // One more than is shown, to know whether there are more.
-        const most = Math.min(limit, shownRows + 1);
-        const batches: BatchStream = engine.joinBatches(left!.tables, right!.tables, {
-          ...shape,
-          ...given({ select, algorithm, maintainOrder: order, offset, maxOutputRows }),
-          ...(Number.isFinite(most) && { limit: most }),
-          buildSide: isLeftSmaller ? 'left' : 'right',
-          ...running,
-        } as never);
-        const { stats } = batches;
-        const count = () => ({ rows: Math.min(stats.outputRows, shownRows), more: stats.outputRows > shownRows });
-        const bytes = leftBytes! + rightBytes!;
-        const read = () => (leftBytes! * left!.fraction() + rightBytes! * right!.fraction()) / Math.max(1, bytes);
-        // Rows that go through temporary files come back from there once all have been read.
-        const back = () => Math.min(1, stats.readBytes / stats.spilledBytes);
-        const [share, power] = order === 'none' ? [READING_SHARE, 1] : [READING_SHARE_IN_ORDER, 2];
-        const fraction = () => (stats.spilledBytes === 0 ? read() : share * read() + (1 - share) * back() ** power);
-        return { batches, count, stats, fraction };
-      },
-    }),
+    comes(engine, [left, right], [leftBytes, rightBytes], shownRows, running) {
+      const isLeftSmaller = order === 'none' ? leftBytes! < rightBytes! : order === 'right';
+      const { algorithm, validate, offset, maxOutputRows, limit = Number.POSITIVE_INFINITY } = matching;
+      // One more than is shown, to know whether there are more.
+      const most = Math.min(limit, shownRows + 1);
+      const batches: BatchStream = engine.joinBatches(left!.tables, right!.tables, {
+        ...shape,
+        ...given({ select, algorithm, validate, maintainOrder: order, offset, maxOutputRows }),
+        ...(Number.isFinite(most) && { limit: most }),
+        buildSide: isLeftSmaller ? 'left' : 'right',
+        ...running,
+      } as never);
+      const { stats } = batches;
+      const count = () => ({ rows: Math.min(stats.outputRows, shownRows), more: stats.outputRows > shownRows });
+      const bytes = leftBytes! + rightBytes!;
+      const read = () => (leftBytes! * left!.fraction() + rightBytes! * right!.fraction()) / Math.max(1, bytes);
+      return { batches, count, stats, fraction: () => joinFraction(read(), stats, order !== 'none') };
+    },
     explain: (engine, [left, right], more) => engine.explain('join', left!, right!, { ...all, ...more }),
   };
 }
@@ -192,9 +182,7 @@ export function sortOperation(options: Options): Operation {
       const count = () => ({
         rows: Math.min(limit ?? Number.POSITIVE_INFINITY, Math.max(0, stats.inputRows - (offset ?? 0))),
       });
-      const given = () => stats.outputRows / Math.max(1, Math.min(most, count().rows));
-      const fraction = () => READING_SHARE * input!.fraction() + (1 - READING_SHARE) * given();
-      return { batches, count, stats, fraction };
+      return { batches, count, stats, fraction: () => sortFraction(input!.fraction(), stats, Math.min(most, count().rows)) };
     },
     explain: (engine, [table], more) => engine.explain('sort', table!, { ...all, ...more }),
     isPartitioned,

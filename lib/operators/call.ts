@@ -8,12 +8,13 @@ import { WarpjoinError } from '../errors.js';
 import type { Links, MeasuredLinks } from '../links.js';
 import type { DeviceDescription, NativeEngine, NativeJob, RelationHandle } from '../native.js';
 import { isDeviceShortage, isRowLimit, translate } from '../native-errors.js';
-import type { Running } from '../options.js';
+import type { Progress, Running } from '../options.js';
 import { milliseconds } from '../plan/costs.js';
 import { LEAST_BYTES_FOR_A_CHOICE } from '../plan/device-set.js';
 import type { Measured } from '../plan/explain.js';
 import { type Work, whyProcessor } from '../plan/placement.js';
 import { attempt as attemptPlan, deviceChoices, type Plan, type Resources, type Step } from '../plan/plan.js';
+import { Reporting } from '../progress.js';
 import { formatBytes } from '../sizes.js';
 import { type Keep, type Traced, type TracedStep, tracing } from '../trace.js';
 import type { Turn, When } from '../turns.js';
@@ -50,7 +51,6 @@ export interface Releasable {
   release(): void;
 }
 
-const PROGRESS_INTERVAL_MS = 50;
 /** The share of a call's progress that the steps before there is a plan get together. */
 const BEFORE_PLAN = 0.1;
 
@@ -86,10 +86,10 @@ export class Call {
   readonly #started = performance.now();
   /** When its job was made, in milliseconds since it was started. */
   readonly #jobBegan: number;
-  #progress = { base: 0, share: 0, planned: 0, done: 0, step: '', fraction: 0 };
+  #progress = { base: 0, share: 0, planned: 0, done: 0, step: '' };
   #stepsBeforePlan = 0;
   #planMilliseconds = 0;
-  #callbackError: { error: unknown } | undefined;
+  readonly #reporting: Reporting | null;
 
   constructor(core: EngineCore, turn: Turn, running: Running, shortage: Shortage | null, isTraced: boolean) {
     this.core = core;
@@ -100,6 +100,15 @@ export class Call {
     const maxBufferBytes = core.givesArrays ? MAX_ARRAY_BYTES : core.maxBufferBytes;
     this.job = turn.native.createJob(maxBufferBytes, isTraced);
     this.#jobBegan = this.#sinceStart();
+    const { onProgress } = running;
+    this.#reporting =
+      onProgress === undefined
+        ? null
+        : new Reporting(
+            onProgress,
+            () => this.#reached(),
+            () => this.job.cancel(),
+          );
   }
 
   #sinceStart(): number {
@@ -167,7 +176,7 @@ export class Call {
   async step<T>(step: Step | string, work: () => Promise<T>): Promise<T> {
     const name = typeof step === 'string' ? step : step.label;
     this.check();
-    if (this.#running.onProgress) {
+    if (this.#reporting) {
       const { planned, done } = this.job.progress();
       this.#progress = { ...this.#progress, share: this.#shareOf(step), planned, done, step: name };
     }
@@ -261,29 +270,27 @@ export class Call {
 
   /** Throws if the call was aborted, its progress callback threw, or memory that it reads is gone. */
   check(): void {
-    if (this.#callbackError) throw this.#callbackError.error;
+    this.#reporting?.check();
     this.#running.signal?.throwIfAborted();
     this.#buffers.check();
   }
 
-  reportProgress(finished: boolean): void {
-    const { onProgress } = this.#running;
-    if (!onProgress) return;
-    const { base, share, planned, done, step, fraction } = this.#progress;
+  /** Throws what check() throws, and what the progress callback does, which is told that the call has succeeded. */
+  finish(): void {
+    this.check();
+    this.#reporting?.finish();
+    this.#running.signal?.throwIfAborted();
+  }
+
+  #reached(): Progress {
+    const { base, share, planned, done, step } = this.#progress;
     const now = this.job.progress();
     const within = now.planned > planned ? Math.min(1, (now.done - done) / (now.planned - planned)) : 0;
-    // The estimates may be off, but only the end is the end.
-    const reached = finished ? 1 : Math.min(0.99, Math.max(fraction, base + share * within));
-    this.#progress.fraction = reached;
-    try {
-      onProgress({ fraction: reached, step });
-    } catch (error) {
-      this.#callbackError ??= { error };
-      this.job.cancel();
-    }
+    return { fraction: base + share * within, step };
   }
 
   release(): void {
+    this.#reporting?.stop();
     for (const handle of this.#handles) handle.release();
     this.#handles.clear();
   }
@@ -427,26 +434,21 @@ async function attempt<T>(
   shortage: Shortage | null,
   keep: Keep | null,
 ): Promise<T> {
-  const { signal, onProgress } = running;
+  const { signal } = running;
   const call = new Call(core, turn, running, shortage, keep !== null);
   let succeeded = false;
   const abort = (): void => call.job.cancel();
-  const timer = onProgress ? setInterval(() => call.reportProgress(false), PROGRESS_INTERVAL_MS).unref() : undefined;
   try {
     signal?.addEventListener('abort', abort);
     await setImmediate(); // brief steps run at once: timers and sockets have their turn here
     const result = await body(call);
-    call.check();
-    clearInterval(timer);
-    call.reportProgress(true);
-    call.check();
+    call.finish();
     succeeded = true;
     return result;
   } catch (error) {
     call.check();
     throw translate(error);
   } finally {
-    clearInterval(timer);
     signal?.removeEventListener('abort', abort);
     keep?.call(call.traced());
     call.release();

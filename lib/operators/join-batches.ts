@@ -22,7 +22,7 @@ import {
   sortSettings,
 } from '../options.js';
 import { Arriving } from './arriving.js';
-import { buffersOf, halvesOf, orShort, Part, rowsBetween } from './batch-part.js';
+import { buffersOf, halvesOf, nullIfShort, orShort, Part, rowsBetween } from './batch-part.js';
 import { type BatchMemory, type BatchSource, batchSource, counted } from './batch-source.js';
 import { type BatchesCore, type BatchStats, BatchStream, cut, rowsOf } from './batch-stream.js';
 import { joinTables } from './join.js';
@@ -33,6 +33,7 @@ import { FreeMemory } from './reclaim.js';
 import { RowNumbers } from './row-numbers.js';
 import { Sorting } from './sort-batches.js';
 import { checkSortAlike, SortedJoin, type StretchJoin } from './sorted-join.js';
+import { checkUniqueRows, uniqueSides } from './validate.js';
 
 /** The share of the memory that is free beside the build side that a part of the probe side takes at most: beside it lie its rows. */
 const PART_SHARE = 1 / 8;
@@ -83,6 +84,11 @@ function atMost(tables: Items<arrow.Table>, maxOutputRows: number): Items<arrow.
 
 type ProbeSource = BatchSource & { readonly arriving: Arriving<arrow.Table> };
 
+function arrivingOf(source: BatchSource): ProbeSource {
+  const arriving = new Arriving(source.tables);
+  return { ...source, tables: arriving.items, arriving };
+}
+
 /** How parts of the probe side are joined, and what of the build side's rows without a match is needed. */
 interface Strategy {
   /** null: parts give no rows. */
@@ -117,6 +123,8 @@ interface Outer {
 class Joining implements AsyncDisposable {
   readonly #build = new Part();
   readonly #strategy: Strategy;
+  /** The sides of which each key is to be there once. */
+  readonly #unique: readonly Side[];
   #probe = new Part();
   /** Rows of the build side without a match up to now. */
   #unmatched: readonly arrow.RecordBatch[] = [];
@@ -139,6 +147,7 @@ class Joining implements AsyncDisposable {
     private readonly outer: Outer | null = null,
   ) {
     this.#strategy = strategyOf(settings);
+    this.#unique = uniqueSides(settings.validate);
   }
 
   /** The rows; those of batches behind a table without rows that has their columns. */
@@ -146,8 +155,7 @@ class Joining implements AsyncDisposable {
     const { core, settings } = this;
     const { buildSide, probeSide } = settings;
     const build = sources[buildSide];
-    const arriving = new Arriving(sources[probeSide].tables);
-    const probe = { ...sources[probeSide], tables: arriving.items, arriving };
+    let probe = arrivingOf(sources[probeSide]);
     try {
       // As the first call of an engine, this sets its limit.
       const measure = () => new FreeMemory(core.native).bytes();
@@ -157,7 +165,11 @@ class Joining implements AsyncDisposable {
       await this.#pull(probeSide, probe, this.#probe);
       if (this.outer?.schema) this.#schema = this.outer.schema;
       else yield await boxed(() => this.#joinNone());
-      if (isComplete && (yield* this.#probed(probe))) return;
+      if (isComplete && (await this.#isUnique(buildSide, this.#build))) {
+        const unique = await this.#uniqueProbe(probe);
+        probe = unique ?? probe;
+        if (unique && (yield* this.#probed(unique))) return;
+      }
       const needed = neededColumns(this.#inputs, { ...settings, keys: this.#keyPairs });
       const rest = {
         [buildSide]: this.#restOf(buildSide, this.#build, build, needed[buildSide]),
@@ -240,6 +252,33 @@ class Joining implements AsyncDisposable {
     }
   }
 
+  /** Rejects where a part that has all rows of a side has a key twice that is to be there once. False where memory is short for a look. */
+  async #isUnique(side: Side, { batches }: Part): Promise<boolean> {
+    if (!this.#unique.includes(side) || batches.length === 0) return true;
+    const looked = checkUniqueRows(this.core, side, batches, this.settings, this.outer === null).then(() => true);
+    return (await looked.catch(nullIfShort)) ?? false;
+  }
+
+  /** The probe side to be joined, whose keys are unique if they have to be. null where that takes all of its rows, and memory has no room. */
+  async #uniqueProbe(probe: ProbeSource): Promise<ProbeSource | null> {
+    const { probeSide } = this.settings;
+    const { arriving, memory } = probe;
+    if (!this.#unique.includes(probeSide)) return probe;
+    const free = await new FreeMemory(this.core.native).bytes();
+    // The bytes of partitions are those of their files, about.
+    const most = this.outer ? 2 * PAIR_PART_SHARE * this.outer.freeBytes : PART_SHARE * free;
+    for (;;) {
+      if (memory !== 'caller' && this.#probe.bytes > most) return null;
+      const table = await nextOf(arriving.items);
+      if (table === END) break;
+      this.#addAll(this.#probe, table, memory);
+    }
+    if (!(await this.#isUnique(probeSide, this.#probe))) return null;
+    const whole = this.#probe;
+    this.#probe = new Part();
+    return arrivingOf({ ...probe, tables: this.#itemsOf(probeSide, whole, probe.tables) });
+  }
+
   /** Whether it is followed which rows of the build side were matched. */
   get #followsMatches(): boolean {
     return this.#strategy.ofUnmatched || this.#strategy.unmatched;
@@ -298,19 +337,25 @@ class Joining implements AsyncDisposable {
 
   /** What has come of a side and what is still to come, with the columns that are needed; from now on it has no others. */
   #restOf(side: Side, part: Part, { tables, memory }: BatchSource, needed: readonly number[]): BatchSource {
-    const all = this.#none[side];
-    const none = all.selectAt([...needed]);
+    const all = this.#itemsOf(side, part, tables);
+    const none = this.#none[side].selectAt([...needed]);
     this.#none[side] = none;
-    const { Table } = libraryOf(none as unknown as ForeignTable);
-    const rest = itemsOf(
-      async () => {
-        const batch = part.shift();
-        const table = batch ? new Table(batch.schema, [batch]) : await nextOf(tables);
-        return table === END ? END : table.selectAt([...needed]);
-      },
-      () => tables.return(),
-    );
+    const rest = mapped(all, (table) => table.selectAt([...needed]));
     return { tables: behind(none, rest), memory };
+  }
+
+  /** Tables of the batches of a part, each of which then counts no longer, and those to come. */
+  #itemsOf(side: Side, part: Part, rest: Items<arrow.Table>): Items<arrow.Table> {
+    const { Table } = libraryOf(this.#none[side] as unknown as ForeignTable);
+    const next = () => {
+      const batch = part.shift();
+      return batch ? new Table(batch.schema, [batch]) : nextOf(rest);
+    };
+    const end = () => {
+      part.release();
+      return rest.return();
+    };
+    return itemsOf(next, end);
   }
 
   /** The sides without their rows. */
@@ -334,6 +379,7 @@ class Joining implements AsyncDisposable {
       keys: keys!,
       comparisons: joinKeyColumns(left, right, this.#keyPairs),
       buildSide,
+      wholeSides: [buildSide, ...this.#unique],
       none: this.#none,
       signal,
       freeBytes,
@@ -346,11 +392,18 @@ class Joining implements AsyncDisposable {
   get #stretches(): StretchJoin {
     const { how, keys, nullsEqual, signal, buildSide, probeSide } = this.settings;
     const given = (table: arrow.Table | null): Rows => (table ? [table] : []);
+    const checkUnique: StretchJoin['checkUnique'] = async (rows) => {
+      for (const side of this.#unique) {
+        if (rows[side]) await checkUniqueRows(this.core, side, [rows[side]], this.settings, false);
+      }
+    };
     return {
       keys: keys!,
       nullsEqual,
       givesLeftAlone: how === 'semi' || how === 'anti',
       signal,
+      unique: this.#unique,
+      checkUnique,
       join: (rows) => this.#join(how, given(rows[buildSide]), given(rows[probeSide])),
     };
   }
@@ -441,12 +494,13 @@ class Joining implements AsyncDisposable {
   }
 
   #join(how: JoinKind, build: Rows, probe: Rows): Promise<arrow.Table> {
-    const { keys, nullsEqual, coalesce, suffix, select, maintainOrder, algorithm, buildSide, probeSide, signal } = this.settings;
+    const { keys, nullsEqual, buildSide, probeSide, ...settings } = this.settings;
+    const { coalesce, suffix, select, maintainOrder, algorithm, sortAlgorithm, signal } = settings;
     const on = keys && { leftOn: keys.left, rightOn: keys.right, nullsEqual, coalesce };
     const built = build.length > 0 ? build : [this.#none[buildSide]];
     const probed = probe.length > 0 ? probe : [this.#none[probeSide]];
     const [left, right] = buildSide === 'left' ? [built, probed] : [probed, built];
-    const options = { ...on, how, suffix, select, maintainOrder, algorithm, signal };
+    const options = { ...on, how, suffix, select, maintainOrder, algorithm, sortAlgorithm, signal };
     return joinTables(this.core, left, right, options, this.settings.how) as Promise<arrow.Table>;
   }
 }

@@ -1,20 +1,30 @@
 /** Results of joins and sorts that lie in temporary files: rows of calls with batches, written as they come, over a file that is mapped. */
-import type * as arrow from 'apache-arrow';
+import { OwnSignal, type Signal } from '../abort.js';
 import { isBatch, isTable, readable } from '../columns/batches.js';
 import type { ForeignTable } from '../columns/input.js';
 import { libraryOf } from '../columns/library.js';
 import { checkTableRows } from '../columns/result.js';
 import { tablesOfBatches } from '../columns/tables.js';
-import { WarpjoinError } from '../errors.js';
 import { eachIn, itemsIn } from '../items.js';
 import { native, type Side } from '../native.js';
-import { type JoinSettings, joinSchema, joinSettings, type Running, sortSchema, sortSettings } from '../options.js';
+import {
+  type JoinSettings,
+  joinSchema,
+  joinSettings,
+  type Progress,
+  type Running,
+  sortSchema,
+  sortSettings,
+} from '../options.js';
+import { Reporting } from '../progress.js';
 import { expected } from '../schema.js';
 import { tracing } from '../trace.js';
 import type { MappedTable } from '../types.js';
 import { Behind } from './batch-part.js';
-import { type BatchesCore, type BatchStream, noStats } from './batch-stream.js';
+import { joinFraction, sortFraction } from './batch-progress.js';
+import { type BatchesCore, type BatchStats, type BatchStream, noStats } from './batch-stream.js';
 import { joinBatches } from './join-batches.js';
+import { LoadedTable } from './load.js';
 import { Run } from './runs.js';
 import { asResult } from './shared.js';
 import { sortBatches } from './sort-batches.js';
@@ -34,44 +44,49 @@ export function isMapped(options: unknown): boolean {
 
 export async function joinMapped(core: BatchesCore, left: unknown, right: unknown, options: unknown): Promise<MappedTable> {
   const settings = joinSettings(joinSchema, 'join', options);
-  const { keys, how, coalesce, suffix, select, algorithm, limit, offset, maxOutputRows, order, signal } = settings;
+  const { keys, how, coalesce, suffix, select, algorithm, sortAlgorithm, validate } = settings;
+  const { limit, offset, maxOutputRows, order } = settings;
   checkMapped('join', settings);
-  if (settings.validate !== 'm:m') throw notYet('validate', 'join');
-  if (settings.sortAlgorithm !== 'auto') throw notYet('sortAlgorithm', 'join');
   const on = keys && {
     leftOn: keys.map(({ left }) => left),
     rightOn: keys.map(({ right }) => right),
     nullsEqual: keys.map(({ nullsEqual }) => nullsEqual),
     coalesce,
   };
-  return mapped(core, settings, (core, batchRows) =>
-    joinBatches(core, left, right, {
-      ...on,
-      ...{ how, suffix, select, algorithm, signal, offset, batchRows },
-      ...(Number.isFinite(limit) && { limit }),
-      ...(Number.isFinite(maxOutputRows) && { maxOutputRows }),
-      buildSide: buildSideOf(settings, left, right),
-      maintainOrder: order ?? 'none',
-    }),
-  );
+  const rows = Math.max(1, rowsOf(left, 'left') + rowsOf(right, 'right'));
+  return mapped(core, settings, {
+    step: 'join',
+    batches: (core, running) =>
+      joinBatches(core, left, right, {
+        ...on,
+        ...{ how, suffix, select, algorithm, sortAlgorithm, validate, offset },
+        ...(Number.isFinite(limit) && { limit }),
+        ...(Number.isFinite(maxOutputRows) && { maxOutputRows }),
+        buildSide: buildSideOf(settings, left, right),
+        maintainOrder: order ?? 'none',
+        ...running,
+      }),
+    fraction: (stats) => joinFraction(stats.inputRows / rows, stats, order !== null),
+  });
 }
 
 export async function sortMapped(core: BatchesCore, table: unknown, options: unknown): Promise<MappedTable> {
   const settings = sortSettings(sortSchema, 'sort', options);
   checkMapped('sort', settings);
-  const { by, select, algorithm, limit, offset, signal } = settings;
-  const some = { by, select, algorithm, offset, signal, ...(Number.isFinite(limit) && { limit }) };
-  return mapped(core, settings, (core, batchRows) => sortBatches(core, table, { ...some, batchRows }));
+  const { by, select, algorithm, limit, offset } = settings;
+  const some = { by, select, algorithm, offset, ...(Number.isFinite(limit) && { limit }) };
+  const rows = Math.max(1, rowsOf(table, 'input'));
+  return mapped(core, settings, {
+    step: 'sort',
+    batches: (core, running) => sortBatches(core, table, { ...some, ...running }),
+    fraction: (stats) => sortFraction(stats.inputRows / rows, stats, Math.min(limit, Math.max(0, stats.inputRows - offset))),
+  });
 }
 
-/** Rejects options that go with no mapped result, or not yet. */
-function checkMapped(call: string, { resident, onProgress }: Running & { resident: boolean }): void {
+/** Rejects options that go with no mapped result. */
+function checkMapped(call: string, { resident }: { resident: boolean }): void {
   if (resident) throw expected('no resident', `${call} with result "mapped"`, resident, ' A result lies in one place.');
-  if (onProgress) throw notYet('onProgress', call);
 }
-
-const notYet = (option: string, call: string): WarpjoinError =>
-  new WarpjoinError('ERR_NOT_SUPPORTED', `${option} of ${call} with result "mapped" is not supported yet.`);
 
 /** The side that is asked for; where none is, the one whose order is not kept, then that with fewer rows. */
 function buildSideOf({ buildSide, order }: JoinSettings, left: unknown, right: unknown): Side {
@@ -80,21 +95,40 @@ function buildSideOf({ buildSide, order }: JoinSettings, left: unknown, right: u
   return rowsOf(left, 'left') < rowsOf(right, 'right') ? 'left' : 'right';
 }
 
-/** Rows of a table or a batch; more than any where that is not known. */
-const rowsOf = (value: unknown, argument: Side): number =>
-  readable(argument, () =>
-    isTable(value) || isBatch(value) ? (value as arrow.Table | arrow.RecordBatch).numRows : Number.POSITIVE_INFINITY,
-  );
+/** Rows of a table, a batch or an array of them; more than any where that is not known. */
+function rowsOf(value: unknown, argument: string): number {
+  const of = (one: unknown) =>
+    isTable(one) || isBatch(one) || one instanceof LoadedTable ? (one as { numRows: number }).numRows : Number.POSITIVE_INFINITY;
+  return readable(argument, () => (Array.isArray(value) ? value.reduce((rows, one) => rows + of(one), 0) : of(value)));
+}
+
+/** A call whose record batches make the result. */
+interface MappedCall {
+  /** As progress names it. */
+  step: string;
+  batches(core: BatchesCore, running: { batchRows: number; signal: Signal }): BatchStream;
+  /** About the share of it that is done. */
+  fraction(stats: BatchStats): number;
+}
 
 /** What a call with batches gives, in one table. */
-function mapped(
-  core: BatchesCore,
-  { trace }: Pick<Running, 'trace'>,
-  call: (core: BatchesCore, batchRows: number) => BatchStream,
-): Promise<MappedTable> {
-  return tracing(trace, (keep) => {
+function mapped(core: BatchesCore, { signal, onProgress, trace }: Running, call: MappedCall): Promise<MappedTable> {
+  return tracing(trace, async (keep) => {
     const asked = { ...core, maxBufferBytes: BUFFER_BYTES, ...(keep && { keep }) };
-    return inFile(asked, call(asked, BATCH_ROWS));
+    const own = new OwnSignal(signal);
+    const batches = call.batches(asked, { batchRows: BATCH_ROWS, signal: own });
+    const now = (): Progress => ({ fraction: call.fraction(batches.stats), step: call.step });
+    const reporting = onProgress && new Reporting(onProgress, now, () => own.abort());
+    try {
+      const made = await inFile(asked, batches);
+      reporting?.finish();
+      return made;
+    } catch (error) {
+      reporting?.check();
+      throw error;
+    } finally {
+      reporting?.stop();
+    }
   });
 }
 

@@ -38,8 +38,10 @@ const CROWDED_SHARE = 1 / 2;
 export interface PartitionJoin {
   readonly keys: Record<Side, readonly string[]>;
   readonly comparisons: readonly KeyComparison[];
-  /** The side that is to have room in memory, partition by partition. */
+  /** The side that is cut first. */
   readonly buildSide: Side;
+  /** The sides that are to have room in memory, partition by partition. */
+  readonly wholeSides: readonly Side[];
   /** Tables without rows that have each side's columns. */
   readonly none: Record<Side, arrow.Table>;
   readonly signal: Signal | undefined;
@@ -96,10 +98,11 @@ export class PartitionedJoin implements AsyncDisposable {
   /** The partitions of both sides that are joined together, from one on. null behind the last. They are on their way from now on. */
   #pairFrom(begin: number): Pair | null {
     if (begin === this.#partitions) return null;
-    const { buildSide, none, freeBytes } = this.by;
+    const { wholeSides, none, freeBytes } = this.by;
     const most = PAIR_SHARE * freeBytes;
     let end = begin + 1;
-    while (end < this.#partitions && this.#sides[buildSide].bytesOf(begin, end + 1) <= most) end++;
+    const hasRoom = (side: Side) => this.#sides[side].bytesOf(begin, end + 1) <= most;
+    while (end < this.#partitions && wholeSides.every(hasRoom)) end++;
     const source = (side: Side) => this.#sides[side].source(begin, end, none[side], most);
     return {
       end,

@@ -30,6 +30,10 @@ export interface StretchJoin {
   /** Whether rows are left ones, each once at most: all that counts of the right side is whether there is a row. */
   readonly givesLeftAlone: boolean;
   readonly signal: Signal | undefined;
+  /** The sides of which each key is to be there once. */
+  readonly unique: readonly Side[];
+  /** Rejects where it is not, of some of each side. */
+  checkUnique(rows: Partial<Record<Side, arrow.Table | null>>): Promise<void>;
   /** The rows that some of each side give, of which all have keys that no others have; null: none of the side. */
   join(rows: Record<Side, arrow.Table | null>): Promise<arrow.Table>;
 }
@@ -220,7 +224,11 @@ export class SortedJoin implements AsyncDisposable {
 
   /** Joins rows whose keys no others have: where memory is short, those of lesser keys first. */
   async *#joined(rows: Record<Side, arrow.Table | null>): Boxes<arrow.Table> {
-    const made = await boxed(() => this.by.join(rows)).catch(orShort);
+    const checked = async () => {
+      await this.by.checkUnique(rows);
+      return this.by.join(rows);
+    };
+    const made = await boxed(checked).catch(orShort);
     if (!(made instanceof Error)) return yield made;
     const side = (rows.left?.numRows ?? 0) >= (rows.right?.numRows ?? 0) ? 'left' : 'right';
     const table = rows[side]!;
@@ -235,6 +243,7 @@ export class SortedJoin implements AsyncDisposable {
       yield* this.#joined({ left: restOf(rows.left, before.left), right: restOf(rows.right, before.right) });
       return;
     }
+    for (const side of SIDES) await this.#checkOnce(side, key, rows[side]?.numRows ?? 0);
     if (!rows.left || !rows.right) return yield* this.#inBlocks(rows, made);
     if (!key.isNull(this.by.nullsEqual)) return yield* this.#inBlocks(rows);
     yield* this.#inBlocks({ ...rows, right: null });
@@ -281,13 +290,23 @@ export class SortedJoin implements AsyncDisposable {
     }
   }
 
+  /** Rejects where so many rows of a side have a key that is to be there once. */
+  async #checkOnce(side: Side, key: Key, rows: number): Promise<void> {
+    const { unique, keys, nullsEqual, checkUnique } = this.by;
+    if (rows < 2 || !unique.includes(side) || key.isNull(nullsEqual)) return;
+    const one = key.as(keys[side]);
+    await checkUnique({ [side]: one.concat(one) });
+  }
+
   /** A side's rows with the key, which is the least that is left of it, a table at a time. */
   async *#rowsOfKey(side: Side, key: Key): AsyncGenerator<arrow.Table> {
     const of = this.#sides[side];
-    for (;;) {
+    for (let all = 0; ; ) {
       while (!of.ended && !of.table) await of.pull();
       const rows = await this.#rowsOf(side, of.table, key, true);
       if (rows === 0) return;
+      all += rows;
+      await this.#checkOnce(side, key, all);
       const { table, buffers } = of.take(rows);
       yield table;
       await this.core.free(buffers);

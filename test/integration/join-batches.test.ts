@@ -246,7 +246,8 @@ describe('bad input', () => {
       'ERR_OPTION',
       /Expected "none" for maintainOrder but received "right"\. The build side is left/,
     ],
-    [{ on: 'k', validate: '1:1' }, 'ERR_OPTION', /validate/],
+    [{ on: 'k', validate: '1:2' }, 'ERR_OPTION', /validate/],
+    [{ how: 'cross', validate: '1:1' }, 'ERR_OPTION', /Expected no validate/],
     [{ on: 'k', limit: -1 }, 'ERR_OPTION', /limit/],
     [{ how: 'cross', on: 'k' }, 'ERR_OPTION', /cross/],
   ])('%j', async (options, code, message) => {

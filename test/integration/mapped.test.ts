@@ -3,10 +3,11 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'n
 import { open } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout } from 'node:timers/promises';
 import * as arrow from 'apache-arrow';
 import * as arrow18 from 'apache-arrow-18';
 import { afterAll, describe, expect, test } from 'vitest';
-import type { JoinKind } from '../../lib/index.js';
+import type { JoinKind, Progress } from '../../lib/index.js';
 import { native } from '../../lib/native.js';
 import { collectGarbage } from '../../lib/operators/reclaim.js';
 import { DEVICE_COUNTS, describeDevices, describeHost, inspectedEngine, testEngine } from '../support/engines.js';
@@ -78,6 +79,16 @@ describeDevices((devices) => {
     }
   });
 
+  test('a join by sorting, of keys that are looked at, has the rows of one in memory', async () => {
+    await using engine = await engineOf();
+    const once = await engine.unique(left, { on: 'k' });
+    for (const sortAlgorithm of ['auto', 'merge', 'radix'] as const) {
+      const options = { on: 'k', algorithm: 'sort-merge', sortAlgorithm, validate: '1:m' } as const;
+      const found = await engine.join(once, right, { ...options, result: 'mapped' });
+      expect(unordered(rows(found))).toEqual(unordered(rows(await engine.join(once, right, options))));
+    }
+  });
+
   test('a sort has the rows of one in memory', async () => {
     await using engine = await engineOf();
     for (const options of [
@@ -125,6 +136,57 @@ describeHost('results larger than the memory limit', 'transfer buffers take more
       expect(wrong).toBe(0);
     })();
     await expectNoFiles();
+    await engine.dispose();
+  });
+
+  /** What a call tells of its progress. */
+  async function told(call: (onProgress: (progress: Progress) => void) => Promise<unknown>): Promise<Progress[]> {
+    const all: Progress[] = [];
+    await call((progress) => all.push(progress));
+    return all;
+  }
+
+  test('progress never falls, and ends with 1', async () => {
+    const { engine } = engineOf();
+    const slowly = async function* () {
+      for (const part of cut(large, 5000)) {
+        yield* part.batches;
+        await setTimeout(10);
+      }
+    };
+    const calls: Record<string, Parameters<typeof told>[0]> = {
+      sort: (onProgress) => engine.sort(large, { by: 'k', result: 'mapped', onProgress }),
+      'sort of batches': (onProgress) => engine.sort(slowly(), { by: 'k', result: 'mapped', onProgress }),
+      'sort of no rows': (onProgress) => engine.sort(large.slice(0, 0), { by: 'k', result: 'mapped', onProgress }),
+      join: (onProgress) => engine.join(slowly(), large, { on: 'k', select: ['v'], result: 'mapped', onProgress }),
+    };
+    for (const [name, call] of Object.entries(calls)) {
+      const all = await told(call);
+      const fractions = all.map(({ fraction }) => fraction);
+      expect(fractions, name).toEqual([...fractions].sort((a, b) => a - b));
+      expect(fractions.filter((fraction) => fraction === 1)).toEqual([1]);
+      expect(new Set(all.map(({ step }) => step))).toEqual(new Set([name.slice(0, 4)]));
+    }
+    await engine.dispose();
+  });
+
+  test('what the progress callback throws ends the call', async () => {
+    const { engine, inner } = engineOf();
+    const enough = new Error('enough');
+    const forever = async function* () {
+      for (;;) {
+        yield* large.slice(0, 1000).batches;
+        await setTimeout(5);
+      }
+    };
+    const onProgress = () => {
+      throw enough;
+    };
+    expect(await failure(engine.sort(forever(), { by: 'k', result: 'mapped', onProgress }))).toBe(enough);
+    expect(await failure(engine.join(large, forever(), { on: 'k', result: 'mapped', onProgress }))).toBe(enough);
+    expect(await failure(engine.sort(large.slice(0, 10), { by: 'k', result: 'mapped', onProgress }))).toBe(enough);
+    await expectNoFiles();
+    await expect.poll(() => collectGarbage(() => inner.memory().usedBytes)).toBe(0);
     await engine.dispose();
   });
 
@@ -214,7 +276,6 @@ describe('bad input', () => {
     [{ by: 'k', result: 'disk' }, 'ERR_OPTION', /one of "memory", "mapped" for result/],
     [{ by: 'k', result: 'mapped', resident: true }, 'ERR_OPTION', /no resident/],
     [{ by: 'no', result: 'mapped' }, 'ERR_COLUMN_NOT_FOUND', /"no"/],
-    [{ by: 'k', result: 'mapped', onProgress: () => {} }, 'ERR_NOT_SUPPORTED', /onProgress of sort/],
     [{ by: 'k', result: 'mapped', trace: '/none/run.json' }, 'ERR_OPTION', /trace can't be written to \/none/],
   ])('sort with %j', async (options, code, message) => {
     await using engine = await testEngine(1);
@@ -223,8 +284,8 @@ describe('bad input', () => {
   });
 
   test.each([
-    [{ on: 'k', validate: '1:1' }, 'ERR_NOT_SUPPORTED', /validate of join/],
-    [{ on: 'k', sortAlgorithm: 'merge' }, 'ERR_NOT_SUPPORTED', /sortAlgorithm of join/],
+    [{ on: 'k', validate: '1:m' }, 'ERR_DUPLICATE_KEY', /left table once, .* rows \d+ and \d+ have the same: "k"/],
+    [{ on: 'k', sortAlgorithm: 'quick' }, 'ERR_OPTION', /"quick"/],
     [{ on: 'k', maintainOrder: 'left', buildSide: 'left' }, 'ERR_OPTION', /The build side is left/],
     [{ on: 'k', maxOutputRows: 3 }, 'ERR_MEMORY_LIMIT', /more rows than the 3 allowed/],
     [{ how: 'cross', on: 'k' }, 'ERR_OPTION', /cross/],

@@ -200,6 +200,8 @@ describe('commands with inputs that are larger than a quarter of the memory limi
   );
   const small = fromRows(Array.from({ length: 300 }, (_, key) => ({ key, label: `l${key}` })));
   const little = ['--memory-limit', '4MiB', '--threads', '1', '--temp-directory', folder];
+  /** A batch of each side has room. */
+  const roomier = ['--memory-limit', '6MiB', ...little.slice(2)];
   const written = (async () => {
     for (const name of ['large.parquet', 'large.csv', 'large.arrow']) await writeTable(large, at(name));
     await writeTable(small, at('small.arrow'));
@@ -251,12 +253,26 @@ describe('commands with inputs that are larger than a quarter of the memory limi
     await written;
     const inOrder = ['--how', how, '--maintain-order', 'right_left', '--stats', 'json']; // left rows alone keep theirs
     const join = ['join', at('large.csv'), at('large.parquet'), '--on', 'id', ...inOrder];
-    const limits = ['--memory-limit', '6MiB', ...little.slice(2)]; // a batch of each side has room
-    const { stats } = JSON.parse(await printed(...join, ...limits, '-o', at('little-ordered.parquet')));
+    const { stats } = JSON.parse(await printed(...join, ...roomier, '-o', at('little-ordered.parquet')));
     expect(stats.runs).toBeGreaterThan(4);
     await printed(...join, '-o', at('whole-ordered.parquet'));
     const [some, whole] = [await readTable(at('little-ordered.parquet')), await readTable(at('whole-ordered.parquet'))];
     expect(rows(some)).toEqual(rows(whole));
+  });
+
+  test('a join whose keys have to be unique', async () => {
+    await written;
+    const join = ['join', at('large.csv'), at('large.parquet'), '--stats', 'json', '-o', at('unique.parquet'), ...roomier];
+    const { stats } = JSON.parse(await printed(...join, '--on', 'id', '--validate', '1:1'));
+    expect(stats).toMatchObject({ outputRows: 60_000, runs: expect.any(Number) });
+    expect(stats.runs).toBeGreaterThan(4);
+    rmSync(at('unique.parquet'));
+    const failed = await warpjoin(...join, '--on', 'key', '--how', 'semi', '--validate', 'm:1');
+    expect(failed).toMatchObject({
+      code: 1,
+      err: expect.stringMatching(/key of the right table once, .* two rows have the same: "key" \d+\./),
+    });
+    expect(existsSync(at('unique.parquet'))).toBe(false);
   });
 
   test.each([
