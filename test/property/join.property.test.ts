@@ -1,7 +1,7 @@
 import { type RecordBatch, Table } from 'apache-arrow';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import type { Engine } from '../../lib/index.js';
+import type { Engine, WarpjoinError } from '../../lib/index.js';
 import { DEVICE_COUNTS, hashJoin, inspectedEngine, onGpus } from '../support/engines.js';
 import {
   bufferBytes,
@@ -239,10 +239,17 @@ test('joinBatches gives the rows that DuckDB gives, whatever comes at once, also
     batchRows: fc.constantFrom(1, 50, 1 << 16),
     /** Whether rows are wanted in the order of the other side. */
     isOrdered: fc.boolean(),
+    /** Sides that are to have each key once. */
+    unique: fc.constantFrom<('left' | 'right')[]>([], [], ['left'], ['right'], ['left', 'right']),
     // So many times what is taken for free memory does the build side take, about: more than 1 needs partitions.
     times: fc.constantFrom(0, 0, 2, 8, 24),
   });
   const seen = new Seen();
+  const isUnique = async (of: CaseTable, names: readonly string[], nullsEqual: readonly boolean[]): Promise<boolean> => {
+    const there = names.map((name, index) => (nullsEqual[index] ? 'TRUE' : `${name} IS NOT NULL`)).join(' AND ');
+    const groups = `SELECT count(*) AS times FROM t WHERE ${there} GROUP BY ${names}`;
+    return (await setup.oracle.columns({ t: of }, `SELECT 1 FROM (${groups}) WHERE times > 1 LIMIT 1`)).length === 0;
+  };
   await fc.assert(
     fc.asyncProperty(joinCase, async (c) => {
       const inputs = await joinInputs(c);
@@ -276,15 +283,21 @@ test('joinBatches gives the rows that DuckDB gives, whatever comes at once, also
         maintainOrder: isOrdered ? (c.buildSide === 'left' ? 'right' : 'left') : 'none',
         batchRows: c.batchRows,
         coalesce: false,
+        validate: `${c.unique.includes('left') ? '1' : 'm'}:${c.unique.includes('right') ? '1' : 'm'}`,
       });
+      let isValid = true;
+      for (const side of c.unique) isValid &&= await isUnique(side === 'left' ? left : right, names, nullsEqual);
       const found: RecordBatch[] = [];
       try {
         for await (const batch of joined) found.push(batch);
       } catch (error) {
-        expect((error as Error).message).toMatch(/can't be sorted by their keys/); // where one key has most of the rows
-        seen.add('refused');
+        const { code, message } = error as WarpjoinError;
+        if (!isValid && code === 'ERR_DUPLICATE_KEY')
+          seen.add(`not valid, ${joined.stats.runs === 0 ? 'in memory' : 'through files'}`);
+        else expect(message).toMatch(/can't be sorted by their keys/); // where one key has most of the rows
         return engine.dispose();
       }
+      expect(isValid).toBe(true);
       checkJoined(new Table(found), inputs);
       if (isOrdered && !leftOnly) {
         const [leftRows, rightRows] = ['l_row', 'r_row'].map((name) => rowsOf(new Table(found), name)) as [number[], number[]];
@@ -296,6 +309,7 @@ test('joinBatches gives the rows that DuckDB gives, whatever comes at once, also
       const { runs, spilledBytes, readBytes } = joined.stats;
       expect(readBytes).toBe(spilledBytes);
       seen.add(`${runs === 0 ? 'in memory' : 'through files'}${isOrdered ? ', in order' : ''}`);
+      if (c.unique.length > 0) seen.add(`valid, ${runs === 0 ? 'in memory' : 'through files'}`);
       seen.add(
         `${c.how} with the ${c.buildSide} side first`,
         pieces > 8 ? 'more than 8 pieces' : `${Math.min(pieces, 2)} pieces`,
@@ -306,7 +320,8 @@ test('joinBatches gives the rows that DuckDB gives, whatever comes at once, also
   );
   seen.expect(...KINDS.flatMap((how) => ['left', 'right'].map((side) => `${how} with the ${side} side first`)));
   seen.expect('1 pieces', '2 pieces', 'more than 8 pieces');
-  seen.expect(...['in memory', 'through files'].flatMap((where) => [where, `${where}, in order`]));
+  const wheres = ['in memory', 'through files'];
+  seen.expect(...wheres.flatMap((where) => [where, `${where}, in order`, `valid, ${where}`, `not valid, ${where}`]));
 });
 
 test('tables are joined where they lie, loaded and lent', { timeout: TIMEOUT }, async () => {
