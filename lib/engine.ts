@@ -22,6 +22,7 @@ import { isSorted, searchSorted } from './operators/search.js';
 import { explainSort, sortIndices, sortTable } from './operators/sort.js';
 import { sortBatches } from './operators/sort-batches.js';
 import { explainUnique, uniqueTable } from './operators/unique.js';
+import { WorkingStreams } from './operators/working-streams.js';
 import {
   type EngineOptions,
   type EngineSettings,
@@ -154,6 +155,7 @@ export class Engine implements AsyncDisposable {
       givesArrays: false,
       tables: new Tables(),
       temporary: temporaryPlace(settings),
+      streams: new WorkingStreams(),
       async free(buffers) {
         addon.detach([...buffers]);
         await setImmediate(); // then what is no longer shared has been freed

@@ -4,14 +4,16 @@ import type { Signal } from '../abort.js';
 import { checkSameTypes } from '../columns/batches.js';
 import { WarpjoinError } from '../errors.js';
 import type { TemporaryPlace } from '../io/temporary.js';
-import { END, type Items, itemsOf, nextOf } from '../items.js';
+import { END, type Items, itemsLater, itemsOf, nextOf } from '../items.js';
 import type { Running } from '../options.js';
 import { tracedItems } from '../trace.js';
 import type { EngineCore } from './call.js';
+import type { WorkingStreams } from './working-streams.js';
 
 /** What calls with batches need of an engine beside what others do. */
 export interface BatchesCore extends EngineCore {
   readonly temporary: TemporaryPlace;
+  readonly streams: WorkingStreams;
   /** Frees buffers that nobody reads any more. */
   free(buffers: readonly ArrayBuffer[]): Promise<void>;
 }
@@ -81,7 +83,16 @@ export class BatchStream<Columns extends arrow.TypeMap = any>
     const { signal, trace } = this.running;
     const batches = tracedItems(trace, hold, async (keep) => {
       const core = { ...(await this.core), leastIndexBytes: LEAST_INDEX_BYTES };
-      return this.make(keep ? { ...core, keep } : core, this.stats, hold);
+      const working = hold(await core.streams.begin(core, signal));
+      const made = itemsLater(() => this.make(keep ? { ...core, keep } : core, this.stats, hold));
+      const end = async () => {
+        try {
+          await made.return();
+        } finally {
+          working.end();
+        }
+      };
+      return itemsOf(() => nextOf(made), end);
     });
     this.#reading = new Reading(batches, signal);
     unheld.register(this.#reading, held);

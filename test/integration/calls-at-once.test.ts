@@ -3,7 +3,7 @@ import * as arrow from 'apache-arrow';
 import { describe, expect, test } from 'vitest';
 import { collectGarbage } from '../../lib/operators/reclaim.js';
 import { describeHost, inspectedEngine } from '../support/engines.js';
-import { failure, random, rows } from '../support/tables.js';
+import { cut, failure, later, random, rows } from '../support/tables.js';
 
 const MIB = 2 ** 20;
 type Pairs = arrow.Table<{ k: arrow.Int32; v: arrow.Float64 }>;
@@ -119,5 +119,66 @@ describeHost('on the processor', 'calls on GPUs run one after the other', () => 
     }
     expect(await collectGarbage(() => inUse(made))).toBe(0);
     await made.engine.dispose();
+  });
+});
+
+describeHost('streams at the same time', 'their transfer buffers take more than these limits', () => {
+  const table = pairs(20_000, 15_000, 8);
+  const small = () => inspectedEngine(1, { memoryLimit: 8 * MIB, threads: 2 });
+  async function sumOf(batches: AsyncIterable<arrow.RecordBatch>): Promise<number> {
+    let sum = 0;
+    for await (const batch of batches) for (const value of batch.getChild('v')!) sum += 1 + (value as number);
+    return sum;
+  }
+
+  test('wait for each other where memory has no room for all', async () => {
+    const made = small();
+    const { engine } = made;
+    const calls: Record<string, () => Promise<number>> = {
+      sort: () => sumOf(engine.sortBatches(later(cut(table, 1000)), { by: 'k' })),
+      join: () => sumOf(engine.joinBatches(later(cut(table, 1000)), later(cut(table.slice(0, 9000), 1000)), { on: 'k' })),
+      mapped: async () => {
+        const { batches } = await engine.sort(later(cut(table, 1000)), { by: 'v', result: 'mapped' });
+        return sumOf(later(batches));
+      },
+    };
+    const alone: Record<string, number> = {};
+    for (const [name, call] of Object.entries(calls)) alone[name] = await call();
+    const names = Array.from({ length: 150 }, (_, index) => Object.keys(calls)[index % 3]!);
+    expect(await Promise.all(names.map((name) => calls[name]!()))).toEqual(names.map((name) => alone[name]));
+    expect(made.inner.memory().peakBytes).toBeLessThanOrEqual(8 * MIB);
+    await expect.poll(() => collectGarbage(() => inUse(made))).toBe(0);
+    await engine.dispose();
+  });
+
+  test('that nobody reads on do not hold up others for long', async () => {
+    const made = small();
+    const { engine } = made;
+    const sorted = () => engine.sortBatches(later(cut(table, 1000)), { by: 'k', batchRows: 100 })[Symbol.asyncIterator]();
+    // Each has all of its rows in memory: together they have more than half of it.
+    const idle = Array.from({ length: 18 }, sorted);
+    for (const iterator of idle) expect((await iterator.next()).value!.numRows).toBe(100);
+    expect(inUse(made)).toBeGreaterThan(4 * MIB);
+    const more = await Promise.all([sorted(), sorted(), sorted()].map((iterator) => iterator.next()));
+    expect(more.map(({ value }) => value!.numRows)).toEqual([100, 100, 100]);
+    for (const iterator of idle) await iterator.return!();
+    await engine.dispose();
+  });
+
+  test('reject when they are aborted while they wait, and leave their place to others', async () => {
+    const made = small();
+    const { engine } = made;
+    const sorted = (signal?: AbortSignal) =>
+      engine.sortBatches(later(cut(table, 1000)), { by: 'k', batchRows: 100, signal })[Symbol.asyncIterator]();
+    const idle = Array.from({ length: 18 }, () => sorted());
+    for (const iterator of idle) await iterator.next();
+    const controller = new AbortController();
+    const waiting = Array.from({ length: 5 }, () => failure(sorted(controller.signal).next()));
+    const others = [sorted(), sorted()].map((iterator) => iterator.next());
+    controller.abort('enough');
+    expect(await Promise.all(waiting)).toEqual(Array(5).fill('enough'));
+    for (const iterator of idle) await iterator.return!();
+    expect((await Promise.all(others)).map(({ value }) => value!.numRows)).toEqual([100, 100]);
+    await engine.dispose();
   });
 });

@@ -29,6 +29,10 @@ test('columns whose buffers lie are refused, or give what is in their buffers', 
   expect(await trial('lying-buffers', '--rounds', '60')).toContain('60 rounds');
 });
 
+test('calls of all kinds at once end as they do alone, and leave nothing', async () => {
+  expect(await trial('at-once', '--rounds', '1', '--calls', '400', '--rows', '50000', '--megabytes', '24')).toContain('left 0');
+});
+
 const isRoot = process.getuid?.() === 0;
 const skipped = isRoot ? '' : ', skipped: only root can start processes with few threads';
 test.skipIf(!isRoot)(`engines work, or say so, where the system gives few threads${skipped}`, async () => {
