@@ -18,6 +18,7 @@ import { joinBatches } from './operators/join-batches.js';
 import { type LoadedTable, loadTable, Tables } from './operators/load.js';
 import { isMapped, joinMapped, sortMapped } from './operators/mapped.js';
 import { joinKeys, sortPairs } from './operators/pairs.js';
+import { FreeMemory } from './operators/reclaim.js';
 import { isSorted, searchSorted } from './operators/search.js';
 import { explainSort, sortIndices, sortTable } from './operators/sort.js';
 import { sortBatches } from './operators/sort-batches.js';
@@ -156,6 +157,7 @@ export class Engine implements AsyncDisposable {
       tables: new Tables(),
       temporary: temporaryPlace(settings),
       streams: new WorkingStreams(),
+      freeMemory: new FreeMemory(this.#native),
       async free(buffers) {
         addon.detach([...buffers]);
         await setImmediate(); // then what is no longer shared has been freed

@@ -8,12 +8,14 @@ import { END, type Items, itemsLater, itemsOf, nextOf } from '../items.js';
 import type { Running } from '../options.js';
 import { tracedItems } from '../trace.js';
 import type { EngineCore } from './call.js';
+import type { FreeMemory } from './reclaim.js';
 import type { WorkingStreams } from './working-streams.js';
 
 /** What calls with batches need of an engine beside what others do. */
 export interface BatchesCore extends EngineCore {
   readonly temporary: TemporaryPlace;
   readonly streams: WorkingStreams;
+  readonly freeMemory: FreeMemory;
   /** Frees buffers that nobody reads any more. */
   free(buffers: readonly ArrayBuffer[]): Promise<void>;
 }

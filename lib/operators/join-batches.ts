@@ -29,7 +29,6 @@ import { joinTables } from './join.js';
 import { readInput } from './load.js';
 import { neededColumns } from './needed-columns.js';
 import { PartitionedJoin, type PartitionJoin } from './partitioned-join.js';
-import { FreeMemory } from './reclaim.js';
 import { RowNumbers } from './row-numbers.js';
 import { Sorting } from './sort-batches.js';
 import { checkSortAlike, SortedJoin, type StretchJoin } from './sorted-join.js';
@@ -158,7 +157,7 @@ class Joining implements AsyncDisposable {
     let probe = arrivingOf(sources[probeSide]);
     try {
       // As the first call of an engine, this sets its limit.
-      const measure = () => new FreeMemory(core.native).bytes();
+      const measure = () => core.freeMemory.bytes();
       this.#freeBytes = this.outer?.freeBytes ?? (await core.enqueue('beside others', settings.signal, measure));
       const share = this.#followsMatches ? BUILD_SHARE / 2 : BUILD_SHARE;
       const isComplete = await this.#readBuild(build, share * this.#freeBytes);
@@ -264,7 +263,7 @@ class Joining implements AsyncDisposable {
     const { probeSide } = this.settings;
     const { arriving, memory } = probe;
     if (!this.#unique.includes(probeSide)) return probe;
-    const free = await new FreeMemory(this.core.native).bytes();
+    const free = await this.core.freeMemory.bytes();
     // The bytes of partitions are those of their files, about.
     const most = this.outer ? 2 * PAIR_PART_SHARE * this.outer.freeBytes : PART_SHARE * free;
     for (;;) {
@@ -289,11 +288,10 @@ class Joining implements AsyncDisposable {
    * room for that: what was not joined is in the part, or still to come.
    */
   async *#probed(source: ProbeSource): Boxes<arrow.Table, boolean> {
-    const free = new FreeMemory(this.core.native);
     // Where some rows are wanted, no more is read than they may need.
     const isBounded = Number.isFinite(this.settings.limit);
     for (let end: PartEnd = 'full'; end !== 'end'; ) {
-      const most = this.outer ? PAIR_PART_SHARE * this.outer.freeBytes : PART_SHARE * (await free.bytes());
+      const most = this.outer ? PAIR_PART_SHARE * this.outer.freeBytes : PART_SHARE * (await this.core.freeMemory.bytes());
       end = await this.#gather(source, isBounded && !this.outer ? Math.min(most, 2 * this.#partBytes) : most);
       const later = end === 'late' && !this.#hasJoined && source.memory !== 'engine' ? this.#probe.splitAt(FIRST_ROWS) : null;
       this.#partBytes = this.#probe.bytes;

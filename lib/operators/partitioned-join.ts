@@ -14,7 +14,7 @@ import { Behind, buffersOf, eachPart, halvesOf, nullIfShort, type Part } from '.
 import type { BatchSource } from './batch-source.js';
 import type { BatchesCore, BatchStats } from './batch-stream.js';
 import { type Grouping, groupRows } from './group-rows.js';
-import { collectGarbage, FreeMemory } from './reclaim.js';
+import { collectGarbage } from './reclaim.js';
 import { Run, type Unit } from './runs.js';
 
 /** Partitions of a side at most. A side of this times what a pair of partitions may take is joined without a further cut. */
@@ -83,10 +83,9 @@ export class PartitionedJoin implements AsyncDisposable {
       for (const side of [by.buildSide, by.buildSide === 'left' ? 'right' : 'left'] as const) {
         await this.#sides[side].fill(sources[side], this.#partBytes);
       }
-      const free = new FreeMemory(core.native);
       for (let next = this.#pairFrom(0); next; ) {
         const pair = next;
-        await free.bytes(); // results that nobody holds make room: a join that fails for want of it begins again
+        await core.freeMemory.bytes(); // results that nobody holds make room: a join that fails for want of it begins again
         next = this.#pairFrom(pair.end);
         yield* by.join(pair.sources, pair.isCrowded);
       }

@@ -53,6 +53,8 @@ export class FreeMemory {
   async bytes(): Promise<number> {
     let { usedBytes, limitBytes } = this.native.memory();
     const inUse = (): number => this.native.memory().usedBytes;
+    // What others have freed was no garbage.
+    this.#collectedBytes = Math.min(this.#collectedBytes, usedBytes);
     const isMuch = (bytes: number): boolean => bytes - this.#collectedBytes > (limitBytes - this.#collectedBytes) / 4;
     if (isMuch(usedBytes)) {
       await collectYoung();

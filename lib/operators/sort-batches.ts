@@ -11,7 +11,6 @@ import { type BatchMemory, type BatchSource, batchSource, counted } from './batc
 import { type BatchesCore, type BatchStats, BatchStream, cut, rowsOf } from './batch-stream.js';
 import type { EngineCore } from './call.js';
 import { type Merging, merge } from './merge.js';
-import { FreeMemory } from './reclaim.js';
 import { RunStack } from './runs.js';
 import { cutMerge } from './search.js';
 import { sortTable } from './sort.js';
@@ -70,7 +69,7 @@ export class Sorting implements AsyncDisposable {
       await this.core.temporary.check();
       const { core, settings } = this;
       // As the first call of an engine, this sets its limit.
-      const freeBytes = await core.enqueue('beside others', settings.signal, () => new FreeMemory(core.native).bytes());
+      const freeBytes = await core.enqueue('beside others', settings.signal, () => core.freeMemory.bytes());
       this.#partBytes = Math.max(1, Math.floor(this.share * freeBytes));
       this.#runs = new RunStack(this.core, this.#partBytes, this.stats);
       const { none, all } = await opened(tables);

@@ -1,8 +1,7 @@
 /** Which streams of batches of an engine work at once. */
 import { setTimeout } from 'node:timers/promises';
 import { type Signal, untilAborted } from '../abort.js';
-import type { EngineCore } from './call.js';
-import { FreeMemory } from './reclaim.js';
+import type { BatchesCore } from './batch-stream.js';
 
 /** So many do, whatever they take. */
 const FEW = 4;
@@ -39,10 +38,9 @@ export class WorkingStreams {
   #lastChange = 0;
   #last: Promise<unknown> = Promise.resolve();
   #hear = (): void => {};
-  #free: FreeMemory | undefined;
 
   /** Begins a stream once memory has room for it. Rejects with the signal's reason as soon as it aborts. */
-  async begin(core: EngineCore, signal: Signal | undefined): Promise<Working> {
+  async begin(core: BatchesCore, signal: Signal | undefined): Promise<Working> {
     const came = performance.now();
     const begun = this.#last.then(() => this.#begin(core, signal, came));
     this.#last = begun.catch(() => {}); // whoever begins it is told
@@ -55,7 +53,7 @@ export class WorkingStreams {
     }
   }
 
-  async #begin(core: EngineCore, signal: Signal | undefined, came: number): Promise<Working> {
+  async #begin(core: BatchesCore, signal: Signal | undefined, came: number): Promise<Working> {
     signal?.throwIfAborted();
     while (this.#count >= FEW && !(await this.#hasRoom(core, signal))) {
       const left = Math.max(came, this.#lastChange) + PATIENCE_MILLISECONDS - performance.now();
@@ -74,13 +72,11 @@ export class WorkingStreams {
     this.#lastChange = performance.now();
   }
 
-  async #hasRoom(core: EngineCore, signal: Signal | undefined): Promise<boolean> {
+  async #hasRoom(core: BatchesCore, signal: Signal | undefined): Promise<boolean> {
     await setTimeout(SETTLE_MILLISECONDS);
-    const { native } = core;
-    this.#free ??= new FreeMemory(native);
     // As the first call of an engine, this sets its limit.
-    const free = await core.enqueue('beside others', signal, () => this.#free!.bytes());
-    return free >= ROOM_SHARE * native.memory().limitBytes;
+    const free = await core.enqueue('beside others', signal, () => core.freeMemory.bytes());
+    return free >= ROOM_SHARE * core.native.memory().limitBytes;
   }
 
   /** Waits until one ends, at most for so long. */
