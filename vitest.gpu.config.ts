@@ -4,7 +4,7 @@ import { defineConfig } from 'vitest/config';
 export default defineConfig({
   test: {
     include: [
-      'test/integration/{sort,join,sort-batches,join-batches,spilled-join,mapped,bad-input,engine,load}.test.ts',
+      'test/integration/{sort,join,sort-batches,join-batches,validate-batches,spilled-join,mapped,bad-input,engine,load}.test.ts',
       'test/property/*.property.test.ts',
       'test/gpu/**/*.test.ts',
     ],

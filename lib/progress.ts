@@ -7,14 +7,16 @@ const INTERVAL_MS = 50;
 export class Reporting {
   #fraction = 0;
   #thrown: { error: unknown } | undefined;
-  readonly #timer: NodeJS.Timeout;
+  #now: () => Progress = () => ({ fraction: 0, step: '' });
+  #end = (): void => {};
+  #timer: NodeJS.Timeout | undefined;
 
-  /** `now` estimates. `end` ends the call, where the callback throws. */
-  constructor(
-    private readonly tell: (progress: Progress) => void,
-    private readonly now: () => Progress,
-    private readonly end: () => void,
-  ) {
+  constructor(private readonly tell: (progress: Progress) => void) {}
+
+  /** Tells of an attempt at the call, until stop(). `now` estimates. `end` ends the attempt, where the callback throws. */
+  start(now: () => Progress, end: () => void): void {
+    this.#now = now;
+    this.#end = end;
     this.#timer = setInterval(() => this.#report(false), INTERVAL_MS).unref();
   }
 
@@ -30,20 +32,19 @@ export class Reporting {
     this.check();
   }
 
-  /** Tells no more. */
   stop(): void {
     clearInterval(this.#timer);
   }
 
   #report(isEnd: boolean): void {
-    const { fraction, step } = this.now();
+    const { fraction, step } = this.#now();
     // Estimates may be off, but only the end is the end.
     this.#fraction = isEnd ? 1 : Math.min(0.99, Math.max(this.#fraction, fraction));
     try {
       this.tell({ fraction: this.#fraction, step });
     } catch (error) {
       this.#thrown ??= { error };
-      this.end();
+      this.#end();
     }
   }
 }

@@ -138,7 +138,7 @@ suites() {
   beside native env WARPJOIN_TEST_SHARDS=8 bash scripts/gpu-native-tests.sh together
   beside property vitest test/property
   beside join vitest integration/join.test.ts
-  beside batches vitest {sort,join}-batches.test.ts
+  beside batches vitest {sort,join,validate}-batches.test.ts
   beside spilled vitest spilled-join.test.ts mapped.test.ts
   beside tables vitest integration/{load,sort,engine,bad-input}.test.ts
   finish

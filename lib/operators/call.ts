@@ -76,10 +76,6 @@ function shortageOf(error: unknown, devices: readonly DeviceDescription[]): Shor
 
 export class Call {
   readonly job: NativeJob;
-  readonly #running: Running;
-  readonly core: EngineCore;
-  readonly #turn: Turn;
-  readonly #shortage: Shortage | null;
   readonly #handles = new Set<Releasable>();
   readonly #buffers = new HeldBuffers();
   readonly #steps: TracedStep[] = [];
@@ -89,26 +85,23 @@ export class Call {
   #progress = { base: 0, share: 0, planned: 0, done: 0, step: '' };
   #stepsBeforePlan = 0;
   #planMilliseconds = 0;
-  readonly #reporting: Reporting | null;
 
-  constructor(core: EngineCore, turn: Turn, running: Running, shortage: Shortage | null, isTraced: boolean) {
-    this.core = core;
-    this.#turn = turn;
-    this.#running = running;
-    this.#shortage = shortage;
+  constructor(
+    readonly core: EngineCore,
+    private readonly turn: Turn,
+    private readonly signal: Signal | undefined,
+    private readonly reporting: Reporting | null,
+    private readonly shortage: Shortage | null,
+    isTraced: boolean,
+  ) {
     if (!turn.isShared) turn.native.resetPeaks();
     const maxBufferBytes = core.givesArrays ? MAX_ARRAY_BYTES : core.maxBufferBytes;
     this.job = turn.native.createJob(maxBufferBytes, isTraced);
     this.#jobBegan = this.#sinceStart();
-    const { onProgress } = running;
-    this.#reporting =
-      onProgress === undefined
-        ? null
-        : new Reporting(
-            onProgress,
-            () => this.#reached(),
-            () => this.job.cancel(),
-          );
+    reporting?.start(
+      () => this.#reached(),
+      () => this.job.cancel(),
+    );
   }
 
   #sinceStart(): number {
@@ -127,7 +120,7 @@ export class Call {
   }
 
   get native(): NativeEngine {
-    return this.#turn.native;
+    return this.turn.native;
   }
 
   get tables(): Tables {
@@ -176,7 +169,7 @@ export class Call {
   async step<T>(step: Step | string, work: () => Promise<T>): Promise<T> {
     const name = typeof step === 'string' ? step : step.label;
     this.check();
-    if (this.#reporting) {
+    if (this.reporting) {
       const { planned, done } = this.job.progress();
       this.#progress = { ...this.#progress, share: this.#shareOf(step), planned, done, step: name };
     }
@@ -192,7 +185,7 @@ export class Call {
 
   /** From here on the estimates of the plan's steps weigh the progress. */
   follow(plan: Plan): void {
-    this.#turn.promisedBytes = plan.hostBytes;
+    this.turn.promisedBytes = plan.hostBytes;
     this.#planMilliseconds = Math.max(milliseconds(plan.steps), Number.MIN_VALUE);
     this.#progress.base = BEFORE_PLAN;
   }
@@ -207,12 +200,12 @@ export class Call {
         ...device,
         limitBytes: Math.max(
           0,
-          Math.min(device.limitBytes, this.#shortage?.limitBytes ?? Number.POSITIVE_INFINITY) - device.residentBytes,
+          Math.min(device.limitBytes, this.shortage?.limitBytes ?? Number.POSITIVE_INFINITY) - device.residentBytes,
         ),
       })),
       threads,
       memoryLimitBytes: limitBytes,
-      freeBytes: Math.max(0, limitBytes - usedBytes - this.#turn.promisedToOthers),
+      freeBytes: Math.max(0, limitBytes - usedBytes - this.turn.promisedToOthers),
       sortSpills: (tuples, chunkset, devices) => native.sortSpills(tuples, chunkset, devices),
       mergeScratchBytes: (keyBytes, valueBytes, tuples, runs) => native.mergeScratchBytes(keyBytes, valueBytes, tuples, runs),
       links: null,
@@ -270,16 +263,16 @@ export class Call {
 
   /** Throws if the call was aborted, its progress callback threw, or memory that it reads is gone. */
   check(): void {
-    this.#reporting?.check();
-    this.#running.signal?.throwIfAborted();
+    this.reporting?.check();
+    this.signal?.throwIfAborted();
     this.#buffers.check();
   }
 
   /** Throws what check() throws, and what the progress callback does, which is told that the call has succeeded. */
   finish(): void {
     this.check();
-    this.#reporting?.finish();
-    this.#running.signal?.throwIfAborted();
+    this.reporting?.finish();
+    this.signal?.throwIfAborted();
   }
 
   #reached(): Progress {
@@ -290,7 +283,7 @@ export class Call {
   }
 
   release(): void {
-    this.#reporting?.stop();
+    this.reporting?.stop();
     for (const handle of this.#handles) handle.release();
     this.#handles.clear();
   }
@@ -329,7 +322,7 @@ export class Call {
       inOrder: plan.inOrder,
       resident: plan.loaded?.inputs ?? [],
       residentReason: plan.loaded?.reason ?? null,
-      replanned: this.#shortage?.error.message ?? null,
+      replanned: this.shortage?.error.message ?? null,
     };
   }
 }
@@ -348,6 +341,15 @@ export function onProcessor(core: EngineCore, reason: string): EngineCore {
   return core.processor ? { ...core.processor(reason), ...asked } : core;
 }
 
+/** What runs as one call of an engine, at every attempt. */
+interface Asked<T> {
+  readonly core: EngineCore;
+  readonly signal: Signal | undefined;
+  readonly reporting: Reporting | null;
+  readonly keep: Keep | null;
+  body(call: Call): Promise<T>;
+}
+
 /**
  * Runs `body` as one call of the engine, in its turn. Rejects with the signal's reason once aborted, with what a progress callback
  * throws, and else with a WarpjoinError; whatever happens, all handles are released. Where host memory is short beside other calls it
@@ -355,11 +357,12 @@ export function onProcessor(core: EngineCore, reason: string): EngineCore {
  * with what is left.
  */
 export async function runCall<T>(core: EngineCore, running: Running, body: (call: Call) => Promise<T>): Promise<T> {
-  const { signal, trace } = running;
+  const { signal, onProgress, trace } = running;
   signal?.throwIfAborted();
   return tracing(trace, async (own) => {
-    const keep = own ?? core.keep ?? null;
-    const inTurn = (turn: Turn) => reclaiming(turn, signal, () => withLessDeviceMemory(core, turn, running, body, keep));
+    const reporting = onProgress ? new Reporting(onProgress) : null;
+    const asked = { core, signal, reporting, keep: own ?? core.keep ?? null, body };
+    const inTurn = (turn: Turn) => reclaiming(turn, signal, () => withLessDeviceMemory(asked, turn));
     const made = await core.enqueue('beside others', signal, async (turn) => {
       try {
         return { result: await inTurn(turn) };
@@ -404,17 +407,11 @@ function namingHeld(heldBytes: number, error: WarpjoinError): WarpjoinError {
   return new WarpjoinError(error.code, `${error.message.replace(/\.?$/, '.')} ${held}`, { cause: error.cause ?? error });
 }
 
-async function withLessDeviceMemory<T>(
-  core: EngineCore,
-  turn: Turn,
-  running: Running,
-  body: (call: Call) => Promise<T>,
-  keep: Keep | null,
-): Promise<T> {
+async function withLessDeviceMemory<T>(asked: Asked<T>, turn: Turn): Promise<T> {
   let shortage: Shortage | null = null;
   for (let replans = 0; ; replans++) {
     try {
-      return await attempt(core, turn, running, body, shortage, keep);
+      return await attempt(asked, turn, shortage);
     } catch (error) {
       // What planning throws has no cause: there is no plan that takes so little.
       if (shortage && error instanceof WarpjoinError && error.cause === undefined) throw shortage.error;
@@ -422,26 +419,19 @@ async function withLessDeviceMemory<T>(
       if (!found || replans === MOST_REPLANS) throw error;
       shortage = found;
     }
-    running.signal?.throwIfAborted();
+    asked.signal?.throwIfAborted();
   }
 }
 
-async function attempt<T>(
-  core: EngineCore,
-  turn: Turn,
-  running: Running,
-  body: (call: Call) => Promise<T>,
-  shortage: Shortage | null,
-  keep: Keep | null,
-): Promise<T> {
-  const { signal } = running;
-  const call = new Call(core, turn, running, shortage, keep !== null);
+async function attempt<T>(asked: Asked<T>, turn: Turn, shortage: Shortage | null): Promise<T> {
+  const { core, signal, reporting, keep } = asked;
+  const call = new Call(core, turn, signal, reporting, shortage, keep !== null);
   let succeeded = false;
   const abort = (): void => call.job.cancel();
   try {
     signal?.addEventListener('abort', abort);
     await setImmediate(); // brief steps run at once: timers and sockets have their turn here
-    const result = await body(call);
+    const result = await asked.body(call);
     call.finish();
     succeeded = true;
     return result;

@@ -7,15 +7,7 @@ import { checkTableRows } from '../columns/result.js';
 import { tablesOfBatches } from '../columns/tables.js';
 import { eachIn, itemsIn } from '../items.js';
 import { native, type Side } from '../native.js';
-import {
-  type JoinSettings,
-  joinSchema,
-  joinSettings,
-  type Progress,
-  type Running,
-  sortSchema,
-  sortSettings,
-} from '../options.js';
+import { type JoinSettings, joinSchema, joinSettings, type Running, sortSchema, sortSettings } from '../options.js';
 import { Reporting } from '../progress.js';
 import { expected } from '../schema.js';
 import { tracing } from '../trace.js';
@@ -117,8 +109,11 @@ function mapped(core: BatchesCore, { signal, onProgress, trace }: Running, call:
     const asked = { ...core, maxBufferBytes: BUFFER_BYTES, ...(keep && { keep }) };
     const own = new OwnSignal(signal);
     const batches = call.batches(asked, { batchRows: BATCH_ROWS, signal: own });
-    const now = (): Progress => ({ fraction: call.fraction(batches.stats), step: call.step });
-    const reporting = onProgress && new Reporting(onProgress, now, () => own.abort());
+    const reporting = onProgress && new Reporting(onProgress);
+    reporting?.start(
+      () => ({ fraction: call.fraction(batches.stats), step: call.step }),
+      () => own.abort(),
+    );
     try {
       const made = await inFile(asked, batches);
       reporting?.finish();

@@ -480,6 +480,27 @@ describe('progress', () => {
     expect(steps).toContain('encode keys');
   });
 
+  test('never falls where the call runs again', async () => {
+    const addon = fakeAddon({ stepMilliseconds: 70, carriesPayload: false });
+    const engine = engineOn(addon);
+    const short = Object.assign(new Error('no room'), { code: 'ERR_MEMORY_LIMIT' });
+    let joins = 0;
+    addon.settings.onStep = (name) => {
+      if (name === 'hashJoin' && ++joins <= 2) throw short; // of both, beside each other
+    };
+    const seen: number[] = [];
+    const onProgress = ({ fraction }: { fraction: number }) => seen.push(fraction);
+    const [joined] = await Promise.all([
+      engine.join(left, right, { on: 'id', onProgress }),
+      engine.joinCount(left, right, { on: 'id' }),
+    ]);
+    expect(joined.numRows).toBe(5);
+    expect(joins).toBe(4);
+    expect(seen.length).toBeGreaterThan(6);
+    expect(seen).toEqual([...seen].sort((a, b) => a - b));
+    expect(seen.filter((fraction) => fraction === 1)).toHaveLength(1);
+  });
+
   test('what the callback throws ends the call', async () => {
     const addon = fakeAddon({ stepMilliseconds: 200 });
     const error = new Error('in the callback');
