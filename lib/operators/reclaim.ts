@@ -14,23 +14,25 @@ const YOUNG_TURNS = 3;
 
 let collector: ((options?: { type: 'minor' }) => void) | undefined;
 
-function collect(options?: { type: 'minor' }): void {
+/** A collection of all garbage has no argument: any object makes it a minor one before Node.js 24, and even undefined does from then on. */
+function collect(type: 'minor' | 'all'): void {
   if (!collector) {
     setFlagsFromString('--expose-gc');
-    collector = runInNewContext('gc') as typeof collect;
+    collector = runInNewContext('gc') as NonNullable<typeof collector>;
   }
-  collector(options);
+  if (type === 'minor') collector({ type });
+  else collector();
 }
 
 /** Collects what nobody has held for long, in less than a millisecond: results that a consumer has read and let go. */
 async function collectYoung(): Promise<void> {
-  collect({ type: 'minor' });
+  collect('minor');
   for (let turn = 0; turn < YOUNG_TURNS; turn++) await setImmediate();
 }
 
 /** Collects garbage until `inUse` falls no more, and says how much that is then. Pauses JavaScript: a last resort. */
 export async function collectGarbage(inUse: () => number): Promise<number> {
-  collect();
+  collect('all');
   // V8 sweeps buffers on another thread and frees each in a turn of its own: wait until no more come.
   let least = inUse();
   for (let quiet = 0; quiet < QUIET_TURNS; quiet++) {
