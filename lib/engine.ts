@@ -256,9 +256,10 @@ export class Engine implements AsyncDisposable {
    *
    * Rows come in any order. `maintainOrder` names the other side where its order is to be kept: rows that went through temporary files
    * are sorted by where they were, and are all there before the first one comes. `validate` looks at a side once all of it is there:
-   * before the first row where it has room in memory, and partition by partition where not. The build side of a cross join has to fit, or reading
-   * rejects with ERR_MEMORY_LIMIT. It rejects with ERR_KEY_TYPE where a few keys have more rows of the build side than fit, and keys
-   * compare but do not sort alike, such as dates and timestamps; and with ERR_SPILL as sortBatches() does.
+   * before the first row where it has room in memory, and partition by partition where not. Reading rejects with ERR_DUPLICATE_KEY then.
+   * The build side of a cross join has to fit, or reading rejects with ERR_MEMORY_LIMIT. It rejects with ERR_KEY_TYPE where a few keys
+   * have more rows of the build side than fit, and keys compare but do not sort alike, such as dates and timestamps; and with ERR_SPILL
+   * as sortBatches() does.
    */
   joinBatches<
     L extends BatchesInput,

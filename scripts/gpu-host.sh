@@ -14,7 +14,7 @@
 #   scripts/gpu-host.sh turns DIR OUT       the same of REV and of this tree, in turns        node modules addon old-calls
 #
 # Each prints what a process counted, and more of one that failed, and writes OUT/COMMAND.tar.gz: logs, and the reports that
-# bench/report/compare.mjs reads. It exits with 1 where one failed. Each takes less than ten minutes on 16 cores and one H200.
+# bench/report/compare.mjs reads. It exits with 1 where one failed.
 #
 # WARPJOIN_GPU_HOME: where parts are unpacked there (/tmp/warpjoin-gpu). WARPJOIN_EXPECT_GPUS as for scripts/gpu-native-tests.sh.
 set -euo pipefail
@@ -30,11 +30,11 @@ usage() {
 # packed NAME FOLDER PATH...: DIR/NAME.tar.xz of paths of the folder.
 packed() { tar c -C "$2" --exclude='*.map' --exclude='*.d.ts' --exclude=.cache "${@:3}" | xz -6 -T0 >"$dir/$1.tar.xz"; }
 
-# built ROOT TARGET...: the addon, the pages' JavaScript and these programs.
+# built ROOT TARGET...: the addon, the JavaScript and these programs.
 built() { (cd "$1" && node scripts/setup.mjs && bash scripts/gpu-build.sh "${@:2}") >&2; }
 
 pack() {
-  local staged other=node_modules/.cache/warpjoin-old  # where linters look at nothing
+  local staged other=${TMPDIR:-/tmp}/warpjoin-old
   staged=$(mktemp -d)
   mkdir -p "$dir"
   built . warpjoin_tests "${programs[@]}"

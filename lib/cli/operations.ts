@@ -182,7 +182,7 @@ export function sortOperation(options: Options): Operation {
       const count = () => ({
         rows: Math.min(limit ?? Number.POSITIVE_INFINITY, Math.max(0, stats.inputRows - (offset ?? 0))),
       });
-      return { batches, count, stats, fraction: () => sortFraction(input!.fraction(), stats, Math.min(most, count().rows)) };
+      return { batches, count, stats, fraction: () => sortFraction(input!.fraction(), stats, most, offset ?? 0) };
     },
     explain: (engine, [table], more) => engine.explain('sort', table!, { ...all, ...more }),
     isPartitioned,

@@ -6,9 +6,11 @@ const READING_SHARE = 0.45;
 /** The same where rows that come back from temporary files are then sorted: those that are merged take longer than the others. */
 const READING_SHARE_IN_ORDER = 0.15;
 
-/** `read`: the share of the input that was read. `rows`: how many are to be given. */
-export const sortFraction = (read: number, { outputRows }: BatchStats, rows: number): number =>
-  READING_SHARE * read + (1 - READING_SHARE) * (outputRows / Math.max(1, rows));
+/** `read`: the share of the input that was read. `limit` and `offset` choose rows of those that were read. */
+export function sortFraction(read: number, { inputRows, outputRows }: BatchStats, limit: number, offset: number): number {
+  const rows = Math.min(limit, inputRows - offset);
+  return READING_SHARE * read + (1 - READING_SHARE) * (outputRows / Math.max(1, rows));
+}
 
 /** `read`: the share of the inputs that was read. `isInOrder`: whether rows keep the order of a side. */
 export function joinFraction(read: number, { readBytes, spilledBytes }: BatchStats, isInOrder: boolean): number {

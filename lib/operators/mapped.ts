@@ -71,7 +71,7 @@ export async function sortMapped(core: BatchesCore, table: unknown, options: unk
   return mapped(core, settings, {
     step: 'sort',
     batches: (core, running) => sortBatches(core, table, { ...some, ...running }),
-    fraction: (stats) => sortFraction(stats.inputRows / rows, stats, Math.min(limit, Math.max(0, stats.inputRows - offset))),
+    fraction: (stats) => sortFraction(stats.inputRows / rows, stats, limit, offset),
   });
 }
 

@@ -31,7 +31,7 @@ export class Working implements AsyncDisposable {
 
 /**
  * The streams that were begun and have not ended, first come, first served. Their memory is theirs while nobody reads them, and another
- * one may be what they wait for: two that are read in turns. So one that finds no room waits as long as others keep ending.
+ * one may be what they wait for: two that are read in turns. So one that finds no room waits while others keep beginning and ending.
  */
 export class WorkingStreams {
   #count = 0;
@@ -48,7 +48,7 @@ export class WorkingStreams {
     try {
       return await untilAborted(begun, signal);
     } catch (error) {
-      begun.then((working) => working.end()).catch(() => {});
+      begun.then((working) => working.end()).catch(() => {}); // nobody reads it
       throw error;
     }
   }

@@ -85,7 +85,7 @@ function draw() {
   ]);
 }
 
-/** What a call gives, or the code of its error: which rows share a key, it says of those that it looks at first. */
+/** What a call gives, or the code of its error. Messages name rows, and which ones depends on what is looked at first. */
 const endOf = (promise) => promise.catch((error) => (error === 'enough' ? error : (error.code ?? String(error))));
 
 const cases = [];
