@@ -1,17 +1,20 @@
-// node bench/js/small-calls.mjs [--rows 1000] [--device cpu]: what one call on few rows costs, where overheads
-// rule: argument checks, planning, threads, promises, and with --device gpu starting work there. Here the benchmark package counts calls per second.
+// node bench/js/small-calls.mjs [--rows 1000] [--device cpu] [--peers duckdb,polars]: what one call on few rows costs, where overheads
+// rule: argument checks, planning, threads, promises, and with --device gpu starting work there. The benchmark package counts calls
+// per second.
 
 import { mkdirSync, rmSync } from 'node:fs';
 import { parseArgs } from 'node:util';
-import { DuckDBInstance } from '@duckdb/node-api';
 import Benchmark from 'benchmark';
-import pl from 'nodejs-polars';
 import { createEngine } from '../../dist/index.js';
 import { writeTable } from '../../dist/io/index.js';
 import { workloads } from '../workloads/index.mjs';
 
 const { values: given } = parseArgs({
-  options: { rows: { type: 'string', default: '1000' }, device: { type: 'string', default: 'cpu' } },
+  options: {
+    rows: { type: 'string', default: '1000' },
+    device: { type: 'string', default: 'cpu' },
+    peers: { type: 'string', default: 'duckdb,polars' },
+  },
 });
 const rows = Number(given.rows);
 const folder = new URL('../../build/bench/', import.meta.url);
@@ -22,38 +25,61 @@ const files = { left: new URL('small-left.parquet', folder).pathname, right: new
 await writeTable(left, files.left);
 await writeTable(right, files.right);
 
-const engine = await createEngine({ device: given.device });
-const instance = await DuckDBInstance.create(':memory:');
-const connection = await instance.connect();
-for (const [name, file] of Object.entries(files))
-  await connection.run(`CREATE TABLE "${name}" AS SELECT * FROM read_parquet('${file}')`);
-const frames = { left: pl.readParquet(files.left), right: pl.readParquet(files.right) };
-
 /** Calls the same thing everywhere: the rows themselves, in the engine's own form. */
-const calls = {
-  'join warpjoin': () => engine.join(left, right, { on: 'key' }),
-  'join duckdb': () => connection.runAndReadAll('SELECT * FROM "left" JOIN "right" USING (key)'),
-  'join polars': async () => frames.left.join(frames.right, { on: 'key', how: 'inner' }),
-  'sort warpjoin': () => engine.sort(left, { by: 'key' }),
-  'sort duckdb': () => connection.runAndReadAll('SELECT * FROM "left" ORDER BY key'),
-  'sort polars': async () => frames.left.sort('key'),
+const engines = {
+  async warpjoin() {
+    const engine = await createEngine({ device: given.device });
+    return {
+      join: () => engine.join(left, right, { on: 'key' }),
+      sort: () => engine.sort(left, { by: 'key' }),
+      close: () => engine.dispose(),
+    };
+  },
+  async duckdb() {
+    const { DuckDBInstance } = await import('@duckdb/node-api');
+    const instance = await DuckDBInstance.create(':memory:');
+    const connection = await instance.connect();
+    for (const [name, file] of Object.entries(files))
+      await connection.run(`CREATE TABLE "${name}" AS SELECT * FROM read_parquet('${file}')`);
+    return {
+      join: () => connection.runAndReadAll('SELECT * FROM "left" JOIN "right" USING (key)'),
+      sort: () => connection.runAndReadAll('SELECT * FROM "left" ORDER BY key'),
+      close() {
+        connection.closeSync();
+        instance.closeSync();
+      },
+    };
+  },
+  async polars() {
+    const { default: pl } = await import('nodejs-polars');
+    const frames = { left: pl.readParquet(files.left), right: pl.readParquet(files.right) };
+    return {
+      join: async () => frames.left.join(frames.right, { on: 'key', how: 'inner' }),
+      sort: async () => frames.left.sort('key'),
+      close() {},
+    };
+  },
 };
 
 console.log(`${rows.toLocaleString('en-US')} rows a table`);
 const suite = new Benchmark.Suite();
-for (const [name, call] of Object.entries(calls)) {
-  suite.add(name, {
-    defer: true,
-    fn: (deferred) => {
-      call().then(
-        () => deferred.resolve(),
-        (error) => {
-          console.error(`bench: ${name}: ${error.message}`);
-          process.exit(1);
-        },
-      );
-    },
-  });
+const opened = {};
+for (const name of ['warpjoin', ...given.peers.split(',').filter(Boolean)]) opened[name] = await engines[name]();
+for (const call of ['join', 'sort']) {
+  for (const [name, engine] of Object.entries(opened)) {
+    suite.add(`${call} ${name}`, {
+      defer: true,
+      fn: (deferred) => {
+        engine[call]().then(
+          () => deferred.resolve(),
+          (error) => {
+            console.error(`bench: ${call} ${name}: ${error.message}`);
+            process.exit(1);
+          },
+        );
+      },
+    });
+  }
 }
 suite.on('cycle', ({ target }) => {
   const { mean, rme } = target.stats;
@@ -64,6 +90,4 @@ suite.on('cycle', ({ target }) => {
 await new Promise((resolve) => suite.on('complete', resolve).run({ async: true }));
 
 for (const file of Object.values(files)) rmSync(file);
-connection.closeSync();
-instance.closeSync();
-await engine.dispose();
+for (const engine of Object.values(opened)) await engine.close();

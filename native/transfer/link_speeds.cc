@@ -51,8 +51,8 @@ struct Lane {
 
 class Measurement {
  public:
-  Measurement(Engine& engine, const std::vector<Device*>& devices, const Job& job)
-      : job_(job), bytes_(copy_bytes(engine, devices)) {
+  Measurement(Engine& engine, const std::vector<Device*>& devices, const Job& job, const std::function<double()>& seconds)
+      : job_(job), seconds_(seconds), bytes_(copy_bytes(engine, devices)) {
     lanes_.reserve(devices.size());
     for (Device* device : devices) {
       device->memory().reserve(2 * StackAllocator::aligned(bytes_));
@@ -108,22 +108,25 @@ class Measurement {
     std::array<double, 3> seconds{};
     for (double& taken : seconds) {
       job_.check();
-      const auto start = std::chrono::steady_clock::now();
+      const double start = seconds_();
       copy();
-      taken = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      taken = seconds_() - start;
     }
     std::sort(seconds.begin(), seconds.end());
     return seconds[1];
   }
 
   const Job& job_;
+  const std::function<double()>& seconds_;
   const size_t bytes_;
   std::vector<Lane> lanes_;
 };
 
 }  // namespace
 
-LinkSpeeds measure_links(Engine& engine, const Job& job) {
+double steady_seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+LinkSpeeds measure_links(Engine& engine, const Job& job, const std::function<double()>& seconds) {
   std::vector<Device*> devices;
   for (const auto& device : engine.devices) {
     if (!device->addresses_host_memory()) devices.push_back(device.get());
@@ -131,7 +134,7 @@ LinkSpeeds measure_links(Engine& engine, const Job& job) {
   LinkSpeeds speeds;
   if (devices.empty()) return speeds;
   {
-    Measurement measurement(engine, devices, job);
+    Measurement measurement(engine, devices, job, seconds);
     const size_t count = devices.size();
     for (size_t i = 0; i < count; ++i) speeds.sets.push_back(measurement.set(i, 1));
     for (size_t size = 2; size < count; size *= 2) speeds.sets.push_back(measurement.set(0, size));

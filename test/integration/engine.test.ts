@@ -201,7 +201,7 @@ describeHost('device memory that others use', 'their buffers alone take more tha
 describe('abort', () => {
   const [one, other] = [pairs(1_000_000, 300_000), pairs(800_000, 300_000, 2)];
 
-  test('at any time rejects with the reason within a batch, and the engine goes on', async () => {
+  test('at any time rejects with the reason, and the engine goes on', async () => {
     const engine = await testEngine(1, { memoryLimit: '1GiB', threads: 2 });
     const calls = [
       (signal?: AbortSignal) => engine.sort(one, { by: ['v', 'k'], signal }),
@@ -215,20 +215,12 @@ describe('abort', () => {
       for (const share of [0.05, 0.2, 0.4, 0.6, 0.8]) {
         const reason = new Error(`at ${share}`);
         const controller = new AbortController();
-        let aborted = 0;
-        setTimeout(() => {
-          aborted = performance.now();
-          controller.abort(reason);
-        }, whole * share);
+        setTimeout(() => controller.abort(reason), whole * share);
         const outcome = await call(controller.signal).then(
           () => null,
           (error) => error,
         );
-        if (outcome !== null) {
-          expect(outcome).toBe(reason);
-          // Generous: the machine may be busy with other tests.
-          expect(performance.now() - aborted).toBeLessThan(500);
-        }
+        if (outcome !== null) expect(outcome).toBe(reason);
       }
     }
     await engine.dispose();
