@@ -12,6 +12,9 @@
 #   scripts/gpu-host.sh rows DIR OUT        programs of REV and of this tree, in turns        programs old-programs
 #   scripts/gpu-host.sh calls DIR OUT       joins and sorts through the API beside DuckDB     node modules addon
 #   scripts/gpu-host.sh turns DIR OUT       the same of REV and of this tree, in turns        node modules addon old-calls
+#   scripts/gpu-host.sh small DIR OUT       its processor: few rows, many calls at once       node modules addon
+#   scripts/gpu-host.sh batches DIR OUT     its disk: batches larger than memory, and DuckDB  node modules addon
+#   scripts/gpu-host.sh files DIR OUT       its disk: files larger than memory, and DuckDB    node modules addon
 #
 # Each prints what a process counted, and more of one that failed, and writes OUT/COMMAND.tar.gz: logs, and the reports that
 # bench/report/compare.mjs reads. It exits with 1 where one failed.
@@ -41,9 +44,10 @@ pack() {
   strip -o "$staged/node" "$(node -p process.execPath)"
   packed node "$staged" node
   strip -o "$staged/warpjoin.node" build/Release/warpjoin.node
-  packed addon "$staged" warpjoin.node
+  echo "$(git rev-parse --short HEAD)$(git diff --quiet HEAD || echo ' with changes')" >"$staged/commit"
+  packed addon "$staged" warpjoin.node commit
   # What lint, other engines and old versions need stays here.
-  local left_out=(typescript @biomejs '@types' 'nodejs-polars*' vega-datasets apache-arrow-15 node-gyp @swc lodash benchmark)
+  local left_out=(typescript @biomejs '@types' 'nodejs-polars*' vega-datasets apache-arrow-15 node-gyp @swc)
   packed modules . "${left_out[@]/#/--exclude=node_modules/}" dist node_modules
   packed tests build/gpu warpjoin_tests
   packed programs build/gpu "${programs[@]}"
@@ -95,6 +99,7 @@ enter() {
   rm -rf "$logs"
   mkdir -p "$logs"
   cd "$tree"
+  [ ! -f build/Release/commit ] || export WARPJOIN_COMMIT="$(<build/Release/commit)"
   PATH=$home/bin:$PWD/node_modules/.bin:$PATH
 }
 
@@ -105,14 +110,14 @@ beside() {
   (SECONDS=0 && rc=0 && "${@:2}" >"$logs/$1.log" 2>&1 || rc=$? && echo "rc $rc after $SECONDS s" >>"$logs/$1.log" && exit $rc) &
   running[$1]=$!
 }
-# Waits for what was begun.
+# Waits for what was begun, and writes what there is: the command may be ended at any time.
 finish() {
   local name
   for name in "${!running[@]}"; do
     if wait "${running[$name]}"; then
       printf '%-20s %s' "$name" "$(tail -n 1 "$logs/$name.log")"
       # How often something was said: shards say the same.
-      grep -E 'PASSED|SKIPPED|Tests  |SUMMARY' "$logs/$name.log" | sort | uniq -c | sort -rn | head -n 9 | sed 's/^ */; /' | tr -d '\n'
+      (grep -E 'PASSED|SKIPPED|Tests  |SUMMARY' "$logs/$name.log" || true) | sort | uniq -c | sort -rn | head -n 9 | sed 's/^ */; /' | tr -d '\n'
       echo
     else
       failed=1
@@ -120,6 +125,7 @@ finish() {
     fi
   done
   running=()
+  tar czf "$out/$command.tar.gz" -C "$logs" .
 }
 # run NAME COMMAND...: a process that nothing runs beside.
 run() {
@@ -202,7 +208,7 @@ calls() {
   enter node modules addon
   run join call . gpu-join --rows 200000000 --runs 3 --plain --json "$logs/join.json"
   run memory call . gpu-memory --runs 3 --json "$logs/memory.json"
-  grep -hv '^rc ' "$logs"/{join,memory}.log
+  tables {join,memory}.log
 }
 
 turns() {
@@ -214,16 +220,41 @@ turns() {
   done
 }
 
+# tables NAME...: what they printed.
+tables() { grep -hv '^rc ' "${@/#/$logs/}"; }
+
+small() {
+  enter node modules addon
+  run through-batches call . through-batches --runs 5 --json "$logs/through-batches.json"
+  run at-once call . at-once --json "$logs/at-once.json"
+  run at-once-100000 call . at-once --rows 100000 --json "$logs/at-once-100000.json"
+  run calls-1000 call . small-calls --peers duckdb
+  run calls-100000 call . small-calls --rows 100000 --peers duckdb
+  tables {through-batches,at-once,at-once-100000,calls-1000,calls-100000}.log
+}
+
+batches() {
+  enter node modules addon
+  run batches call . batches --runs 1 --json "$logs/batches.json"
+  tables batches.log
+}
+
+files() {
+  enter node modules addon
+  run files call . large-files --rows 700000000 --limit 2GiB --runs 1 --commands sort --json "$logs/files.json"
+  run files-join call . large-files --runs 1 --commands join,join-both --json "$logs/files-join.json"
+  tables {files,files-join}.log
+}
+
 command=${1:-} dir=${2:-}
 [ -n "$dir" ] || usage
 case $command in
   pack) pack "${3:-}" ;;
-  suites | alone | sanitizers | joins | rows | calls | turns)
+  suites | alone | sanitizers | joins | rows | calls | turns | small | batches | files)
     out=$(realpath "${3:?the folder for what it writes}")
     dir=$(realpath --relative-to=. "$dir")
     nvidia-smi -L
     "$command"
-    tar czf "$out/$command.tar.gz" -C "$logs" .
     exit $failed
     ;;
   *) usage ;;
