@@ -303,6 +303,8 @@ export interface NativeEngine {
   reserve(bytes: number): ReservationHandle;
   /** Memory of the engine, uninitialised, 1 GiB at most, until nobody holds it or it is detached. Throws ERR_MEMORY_LIMIT. */
   allocate(bytes: number): ArrayBuffer;
+  /** Gives back to the system what malloc keeps of blocks that were freed. */
+  trimMemory(job: NativeJob): Promise<void>;
   /** Restarts the peaks of memory() and devices(), and what devices() say of bytes moved. */
   resetPeaks(): void;
   /**
@@ -580,10 +582,7 @@ export interface NativeAddon extends FileClasses, DictionaryClasses {
   gpuSupport(): GpuSupport;
   /** Detaches buffers. The memory of those that the addon made is freed in a turn of the event loop of its own, not when V8 collects them. */
   detach(buffers: ArrayBuffer[]): void;
-  /**
-   * The bytes of an open file, which may be closed then, up to each of the ends: they come from the disk as they are read, and the file
-   * stays until nobody holds any of them. Throws ERR_FILE, with the system's reason.
-   */
+  /** The bytes of an open file up to each of the ends. It may be closed, and stays until nobody holds any of them. Throws ERR_FILE. */
   mapFile(file: number, ends: readonly number[]): ArrayBuffer[];
   /** For tests: the system refuses threads n to n + count - 1 of those that the addon starts from now on; n = 0 ends that. */
   failThreads(n: number, count: number): void;

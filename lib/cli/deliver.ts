@@ -17,6 +17,8 @@ import { describeRows, type RowCount, renamed, type Target, targetOf, writeComin
 
 /** Inputs that take a larger share of the memory limit are not read whole: beside them lies their result. */
 const WHOLE_SHARE = 1 / 4;
+/** The share of the memory limit that may be read ahead of an input that is not read whole. */
+const AHEAD_SHARE = 1 / 16;
 
 export const engineOptions = (options: Options) =>
   given({
@@ -198,12 +200,15 @@ async function bytesThatCome({ operation, inputs }: Delivery, { needed }: Checke
   return bytes;
 }
 
-/** Whether inputs of so many bytes are too large to be read whole. */
-function areLarge(bytes: readonly number[], options: Options): boolean {
+/** The memory limit, in bytes. */
+function limitOf(options: Options): number {
   const limit = options.text('memory-limit');
-  const most = limit ? resolveSize(parseSize(limit)!, physicalMemory()) : defaultMemoryLimit();
-  return bytes.reduce((sum, each) => sum + each, 0) > WHOLE_SHARE * most;
+  return limit ? resolveSize(parseSize(limit)!, physicalMemory()) : defaultMemoryLimit();
 }
+
+/** Whether inputs of so many bytes are too large to be read whole. */
+const areLarge = (bytes: readonly number[], options: Options): boolean =>
+  bytes.reduce((sum, each) => sum + each, 0) > WHOLE_SHARE * limitOf(options);
 
 /** Whether there was too little memory for all rows at once. */
 const isShort = (error: unknown, options: Options): boolean =>
@@ -217,7 +222,10 @@ async function deliverComing(
 ): Promise<Delivered> {
   const { options, progress, signal } = context;
   const start = performance.now();
-  const sources: Coming[] = await opened(operation, engine, inputs, checked, (input, what) => input.coming(what));
+  const readBytes = Math.ceil(AHEAD_SHARE * limitOf(options));
+  const sources: Coming[] = await opened(operation, engine, inputs, checked, (input, what) =>
+    input.coming({ ...what, readBytes }),
+  );
   const { batches, count, stats, fraction } = operation.comes!(engine, sources, bytes, target.shownRows, {
     signal,
     ...given({ trace: options.text('trace') }),

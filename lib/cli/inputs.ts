@@ -1,7 +1,7 @@
 /** The files of a command: what is known of them, then their rows. */
 import { type Schema, Table } from 'apache-arrow';
+import { rowBytes } from '../columns/row-bytes.js';
 import { opened } from '../columns/tables.js';
-import { type TypeInfo, typeInfo } from '../columns/types.js';
 import { WarpjoinError } from '../errors.js';
 import { type CastType, castColumns } from '../io/cast.js';
 import { compressionOf, FORMATS, type Format, namedFormat, STANDARD, UnknownFormat } from '../io/formats.js';
@@ -45,34 +45,6 @@ const sumOf = (bytes: ReadonlyMap<string, number>): number => [...bytes.values()
 
 /** What bytes of a compressed file, and of Parquet, are about in memory: several times as many. */
 const UNPACKED = 4;
-/** What a value of no fixed width is about in memory, and what says where it lies. */
-const TEXT_BYTES = 16;
-
-/** About the bytes of a value in memory. */
-function valueBytes({ kind, width, children }: TypeInfo): number {
-  const within = children.reduce((sum, child) => sum + valueBytes(child), 0);
-  switch (kind) {
-    case 'fixed':
-      return width;
-    case 'boolean':
-      return 1 / 8;
-    case 'fixed_list':
-      return width * within;
-    case 'null':
-    case 'struct':
-      return within;
-    default:
-      return TEXT_BYTES + within;
-  }
-}
-
-/** About the bytes of a row in memory; 0 for columns of unknown types. */
-const rowBytes = ({ fields }: Schema): number =>
-  fields.reduce((sum, { type }) => {
-    const info = typeInfo(type);
-    return sum + (info ? valueBytes(info) : 0);
-  }, 0);
-
 /** The files that stand for one table: an operand, or several. */
 export class Input {
   readonly #read: ReadOptions;
@@ -146,10 +118,18 @@ export class Input {
   /**
    * The same rows as they come, whose types are those of the first ones where the files don't state them. Shows nothing of its progress.
    */
-  async coming({ isSole, ...more }: { isSole: boolean; columns?: readonly string[] }): Promise<Coming> {
+  async coming({
+    isSole,
+    readBytes,
+    ...more
+  }: {
+    isSole: boolean;
+    columns?: readonly string[];
+    readBytes: number;
+  }): Promise<Coming> {
     const come = new Map<string, number>();
     const onProgress = ({ file, fraction = 0 }: ReadProgress) => come.set(file, fraction * (this.#bytes.get(file) ?? 0));
-    const batches = scanFiles(this.operands, { ...this.#reading(isSole, more), onProgress });
+    const batches = scanFiles(this.operands, { ...this.#reading(isSole, more), readBytes, onProgress });
     const read = { path: this.name, rows: 0, milliseconds: 0 };
     const next = async (): Promise<OrEnd<Table>> => {
       const start = performance.now();

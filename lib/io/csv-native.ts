@@ -1,14 +1,11 @@
 /** The addon's CsvReader, typed (native/binding/csv_reader.h). */
 import type { NativeResultColumn } from '../native.js';
+import type { FileRoom } from './file-room.js';
 
 /** Types of columns as the addon finds them; 'empty' where no value was found yet. */
 export type CsvType = 'empty' | 'bool' | 'int64' | 'float64' | 'date' | 'timestamp' | 'timestamptz' | 'utf8';
 
-export interface CsvReaderOptions {
-  /** 1 to 256. */
-  threads: number;
-  /** The most memory that the rows and the reader take. */
-  memoryBytes: number;
+export interface CsvReaderOptions extends FileRoom {
   /** An ASCII code that is neither a quote nor a line end. */
   delimiter: number;
   header: boolean;

@@ -27,6 +27,7 @@ import { asAddonError } from './addon-errors.js';
 import type { Batches } from './batches.js';
 import type { CsvProgress, CsvType, NativeCsvBatch, NativeCsvReader } from './csv-native.js';
 import { asFileError, fileError } from './file-errors.js';
+import { MAPPED_WHILE_SCANNED } from './file-room.js';
 import { type Output, writeWhole } from './files.js';
 import type { ByteSource } from './source.js';
 import { textOf } from './text.js';
@@ -54,6 +55,8 @@ export interface CsvOptions {
 export interface CsvSizes {
   /** Bytes that the addon gets at a time. */
   blockBytes?: number;
+  /** About the bytes of blocks that are read ahead. */
+  readBytes?: number | undefined;
   /** Bytes that one thread parses at a time. */
   partBytes?: number;
   threads?: number;
@@ -63,6 +66,7 @@ export interface CsvSizes {
 const typeNames: readonly CsvTypeName[] = ['bool', 'int64', 'float64', 'date', 'timestamp', 'timestamptz', 'utf8'];
 const mostThreads = 16;
 const bytesPerBlock = 1 << 23;
+const leastBlockBytes = 1 << 16;
 const mostParsing = 2; // blocks
 const leastRead = 1 << 16;
 const bytesPerPart = 1 << 18;
@@ -218,6 +222,7 @@ class Pass {
     this.reader = new (native().CsvReader)({
       threads,
       memoryBytes,
+      leastMapped: streaming ? MAPPED_WHILE_SCANNED : undefined,
       delimiter: (options.delimiter ?? delimiterOf(source.name)).charCodeAt(0),
       header: options.header ?? true,
       nullValues: options.nullValues ?? [],
@@ -275,7 +280,9 @@ async function* withSource<T>(
   checkOptions(options);
   // A preview reads little more than it shows.
   const preview = Math.max((options.maxRows ?? Infinity) * bytesPerPreviewRow, 1 << 16);
-  const blockBytes = sizes.blockBytes ?? Math.min(bytesPerBlock, preview);
+  const { readBytes = Number.POSITIVE_INFINITY } = sizes;
+  const ahead = Math.max(leastBlockBytes, Math.floor(readBytes / (mostParsing + 1)));
+  const blockBytes = sizes.blockBytes ?? Math.min(bytesPerBlock, preview, ahead);
   const name = typeof source === 'string' ? source : source.name;
   let file: FileSource | undefined;
   try {

@@ -63,12 +63,12 @@ const types: Option<Readonly<Record<string, TextType>>> = {
     return { ...value };
   },
 };
-const fileSize: Option<number | string, number | undefined> = {
+const bytes = (description: string): Option<number | string, number | undefined> => ({
   expected: "a number of bytes, or a string like '1GiB' or '500 MB'",
-  description: 'Writes several files likewise: each ends once so many bytes of it were written.',
+  description,
   fallback: undefined,
   parse: parseBytes,
-};
+});
 const hivePartitioning: Option<boolean> = {
   expected: 'a boolean',
   description:
@@ -94,6 +94,10 @@ export const readSchema = {
 export const scanSchema = {
   ...readSchema,
   batchRows: count(undefined, 1, 'Most rows of a batch. Unset: as many as the reader takes.'),
+  readBytes: bytes(
+    'About how much memory the rows take of a Parquet or CSV file that are read ahead; a row group of Parquet at least. Unset: as much as ' +
+      'keeps all cores at work, which may be hundreds of megabytes.',
+  ),
 };
 export const writeSchema = {
   format,
@@ -104,7 +108,7 @@ export const writeSchema = {
     1,
     'Writes several files, of so many rows each at most: the output has a "*", which the number of each file is put for. Unset: one file.',
   ),
-  fileSize,
+  fileSize: bytes('Writes several files likewise: each ends once so many bytes of it were written.'),
   partitionBy: names(
     'Writes a folder for each value of these columns, as Hive does: sales/*.parquet becomes sales/country=DE/000000.parquet and so on. Rows of ' +
       'equal values have to come one behind the other, as sort() and sortBatches() by these columns give them. Files have all columns.',
@@ -116,6 +120,7 @@ export type ReadOptions = InputOf<typeof readSchema>;
 export type ScanOptions = InputOf<typeof scanSchema>;
 export type WriteOptions = InputOf<typeof writeSchema>;
 export type ReadSettings = Parsed<typeof readSchema>;
+export type ScanSettings = Parsed<typeof scanSchema>;
 
 const inputNames = names('');
 /** The files that were given: a path, a pattern or several. Throws ERR_OPTION. */

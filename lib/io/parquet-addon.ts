@@ -3,10 +3,12 @@ import { availableParallelism } from 'node:os';
 import { RecordBatch, type Schema } from 'apache-arrow';
 import { ownLibrary } from '../columns/library.js';
 import { buildTable } from '../columns/result.js';
+import { rowBytes } from '../columns/row-bytes.js';
 import { typeInfo } from '../columns/types.js';
 import { noValues } from '../columns/values.js';
 import { physicalMemory } from '../machine.js';
 import { native } from '../native.js';
+import { MAPPED_WHILE_SCANNED } from './file-room.js';
 import type { NativeParquetBatch, NativeParquetReader, ParquetBatchRequest, ParquetOutline } from './parquet-native.js';
 import type { NativePlan } from './parquet-schema.js';
 
@@ -16,6 +18,10 @@ export interface ParquetSizes {
   batchRows?: number;
   /** Bytes of the file that each thread gets in a request. */
   bytesPerThread?: number;
+  /** About what the rows take in memory that are read ahead; a row group at least. */
+  readBytes?: number | undefined;
+  /** Whether batches go while others come. */
+  isScanned?: boolean;
   threads?: number;
   /** Whether the addon is left out. */
   withoutAddon?: boolean;
@@ -51,7 +57,8 @@ export class AddonFile {
     const Reader = sizes.withoutAddon ? undefined : readerClass();
     if (!Reader) return undefined;
     const { threads = Math.min(availableParallelism(), mostThreads, Math.ceil(bytes / leastBytesPerThread)) } = sizes;
-    const reader = new Reader({ path, threads, memoryBytes: physicalMemory() });
+    const leastMapped = sizes.isScanned ? MAPPED_WHILE_SCANNED : undefined;
+    const reader = new Reader({ path, threads, memoryBytes: physicalMemory(), leastMapped });
     const cancel = () => reader.cancel();
     signal?.addEventListener('abort', cancel);
     const end = () => {
@@ -78,6 +85,7 @@ export class AddonFile {
   async *read({ schema, columns }: NativePlan, maxRows: number): AsyncGenerator<{ batches: RecordBatch[]; fraction: number }> {
     const requests = this.requests(
       columns.map(({ leaf }) => leaf),
+      rowBytes(schema),
       maxRows,
     );
     const reading: Promise<NativeParquetBatch[]>[] = [];
@@ -93,11 +101,15 @@ export class AddonFile {
     }
   }
 
-  /** Small row groups together, and as many batches in a request as keep all threads at work. */
-  private requests(leaves: readonly number[], maxRows: number): ParquetBatchRequest[][] {
-    const rowsPerTask = (Math.min(this.outline.rows, maxRows) * leaves.length) / (tasksPerThread * this.threads);
+  /** Small row groups together, and as many batches in a request as keep all threads at work, or may be read ahead. */
+  private requests(leaves: readonly number[], bytesPerRow: number, maxRows: number): ParquetBatchRequest[][] {
+    const { readBytes = Number.POSITIVE_INFINITY, bytesPerThread: share = bytesPerThread } = this.sizes;
+    const tasksWanted = tasksPerThread * this.threads;
+    const rowsWanted = (Math.min(this.outline.rows, maxRows) * leaves.length) / tasksWanted;
+    const rowsAhead = readBytes / requestsAtOnce / Math.max(1, bytesPerRow);
+    const rowsPerTask = Math.min(rowsWanted, (rowsAhead * leaves.length) / tasksWanted);
     const rowsPerBatch = Math.min(Math.max(rowsPerTask, leastRowsPerBatch), mostRowsPerBatch);
-    const { batchRows = rowsPerBatch, bytesPerThread: share = bytesPerThread } = this.sizes;
+    const { batchRows = rowsPerBatch } = this.sizes;
     const batches: (ParquetBatchRequest & { bytes: number })[] = [];
     let left = maxRows;
     for (const [group, { rows: all, bytes }] of this.outline.groups.entries()) {
@@ -114,16 +126,17 @@ export class AddonFile {
       }
     }
     const requests: ParquetBatchRequest[][] = [];
-    let [bytes, tasks] = [0, 0];
+    let [bytes, tasks, rows] = [0, 0, 0];
     for (const { bytes: size, ...batch } of batches) {
-      const isFull = bytes >= share * this.threads && tasks >= tasksPerThread * this.threads;
+      const isFull = rows + batch.rows > rowsAhead || (bytes >= share * this.threads && tasks >= tasksWanted);
       if (requests.length === 0 || isFull) {
         requests.push([]);
-        [bytes, tasks] = [0, 0];
+        [bytes, tasks, rows] = [0, 0, 0];
       }
       requests.at(-1)!.push(batch);
       bytes += size;
       tasks += leaves.length;
+      rows += batch.rows;
     }
     return requests;
   }

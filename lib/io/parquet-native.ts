@@ -1,12 +1,9 @@
 /** The addon's ParquetReader, typed (native/binding/parquet_reader.h). */
 import type { NativeResultColumn } from '../native.js';
+import type { FileRoom } from './file-room.js';
 
-export interface ParquetReaderOptions {
+export interface ParquetReaderOptions extends FileRoom {
   path: string;
-  /** 1 to 256. */
-  threads: number;
-  /** The most that columns and what they are decoded from may take. */
-  memoryBytes: number;
 }
 
 /** A column of values: a leaf of the file's schema. Numbers are those of the format (native/parquet/format.h). */

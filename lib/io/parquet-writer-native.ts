@@ -2,6 +2,7 @@
 import * as arrow from 'apache-arrow';
 import type { ForeignType } from '../columns/types.js';
 import type { NativeColumn } from '../native.js';
+import type { FileRoom } from './file-room.js';
 
 export type ParquetPhysicalType = 'boolean' | 'int32' | 'int64' | 'float32' | 'float64' | 'byte_array' | 'fixed_bytes';
 
@@ -29,11 +30,7 @@ export interface ParquetField extends ParquetType {
   nullable: boolean;
 }
 
-export interface ParquetWriterOptions {
-  /** 1 to 256. */
-  threads: number;
-  /** The most memory that it takes. */
-  memoryBytes: number;
+export interface ParquetWriterOptions extends FileRoom {
   fields: readonly ParquetField[];
   metadata: readonly (readonly [key: string, value: string])[];
   /** The most rows of a row group, and about the most bytes of its values. */

@@ -48,7 +48,7 @@ export function scanParquet(
   options: Pick<ParquetOptions, 'columns'> = {},
   sizes: ParquetSizes = {},
 ): AsyncGenerator<RecordBatch> {
-  return scan(path, signal, options, sizes, onProgress);
+  return scan(path, signal, options, { ...sizes, isScanned: true }, onProgress);
 }
 
 /** The rows that a Parquet file states. Throws ERR_FILE. */

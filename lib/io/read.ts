@@ -12,7 +12,15 @@ import { fileError } from './file-errors.js';
 import { HiveColumns } from './hive-columns.js';
 import { expandInputs, type OpenInput, openInput } from './inputs.js';
 import { readJson, readNdjson, scanNdjson } from './json.js';
-import { inputsOf, type ReadOptions, type ReadSettings, readSchema, type ScanOptions, scanSchema } from './options.js';
+import {
+  inputsOf,
+  type ReadOptions,
+  type ReadSettings,
+  readSchema,
+  type ScanOptions,
+  type ScanSettings,
+  scanSchema,
+} from './options.js';
 import { readParquet, scanParquet } from './parquet.js';
 import { statInput } from './sources.js';
 import { spooled } from './spool.js';
@@ -155,7 +163,7 @@ async function tableOf(opened: OpenInput, settings: ReadSettings, signal: AbortS
  * `break`. A batch has at most `batchRows` rows; one without rows comes alone, where files have none. Throws like readTable().
  */
 export async function* scanFiles(input: string | readonly string[], options: ScanOptions = {}): AsyncGenerator<RecordBatch> {
-  const { batchRows, ...settings } = parse(scanSchema, 'scanFiles', options);
+  const settings = parse(scanSchema, 'scanFiles', options);
   const { signal } = options;
   let first: { name: string; schema: Schema } | undefined;
   let hasRows = false;
@@ -166,12 +174,12 @@ export async function* scanFiles(input: string | readonly string[], options: Sca
   for (const path of paths) {
     if (left === 0) return;
     const opened = await openInput(path, settings.format, signal);
-    for await (const batch of scanOne(opened, settings, batchRows, signal, folders)) {
+    for await (const batch of scanOne(opened, settings, signal, folders)) {
       signal?.throwIfAborted();
       first ??= { name: opened.name, schema: batch.schema };
       checkSame(first.schema, first.name, batch.schema, opened.name);
       const rows = Math.min(left, batch.numRows);
-      const step = batchRows ?? Math.max(1, rows);
+      const step = settings.batchRows ?? Math.max(1, rows);
       for (let row = 0; row < rows; row += step) yield batch.slice(row, Math.min(rows, row + step));
       left -= rows;
       if (rows > 0) hasRows = true;
@@ -184,20 +192,19 @@ export async function* scanFiles(input: string | readonly string[], options: Sca
 
 async function* scanOne(
   opened: OpenInput,
-  settings: ReadSettings,
-  batchRows: number | undefined,
+  settings: ScanSettings,
   signal: AbortSignal | undefined,
   folders: HiveColumns,
 ): AsyncGenerator<RecordBatch> {
   const { name: file, source } = opened;
-  const own = await ownSettings(opened, settings, signal, folders);
+  const own = { ...settings, ...(await ownSettings(opened, settings, signal, folders)) };
   const isWhole = !settings.columns && folders.namesOf(file).length === 0;
   // Of files that are read at any place, the reader says it.
   let placed: number | undefined;
   const onPlaced = (fraction: number | undefined) => {
     placed = fraction;
   };
-  for await (const batch of batchesOf(opened, own, batchRows, onPlaced, signal)) {
+  for await (const batch of batchesOf(opened, own, onPlaced, signal)) {
     settings.onProgress?.({ file, fraction: placed ?? source.progress() });
     yield isWhole ? batch : project(folders.beside(file, new Table([batch])), settings.columns, file).batches[0]!;
   }
@@ -205,20 +212,19 @@ async function* scanOne(
 
 async function* batchesOf(
   { name, format, path, source }: OpenInput,
-  settings: ReadSettings,
-  batchRows: number | undefined,
+  settings: ScanSettings,
   onProgress: (fraction: number | undefined) => void,
   signal: AbortSignal | undefined,
 ): AsyncGenerator<RecordBatch> {
-  const { types, maxRows } = settings;
+  const { types, maxRows, batchRows, readBytes } = settings;
   switch (format) {
     case 'arrow':
       return yield* scanArrow(path ?? source, { maxRows, onProgress }, signal);
     case 'parquet': {
-      if (path) return yield* scanParquet(path, signal, onProgress, parquetOptions(settings));
+      if (path) return yield* scanParquet(path, signal, onProgress, parquetOptions(settings), { readBytes });
       await using file = await spooled(source);
       try {
-        yield* scanParquet(file.path, signal, onProgress, parquetOptions(settings));
+        yield* scanParquet(file.path, signal, onProgress, parquetOptions(settings), { readBytes });
       } catch (error) {
         throw file.renamed(error);
       }
@@ -226,7 +232,7 @@ async function* batchesOf(
     }
     case 'csv':
     case 'tsv':
-      return yield* scanCsv(source, csvOptions(format, settings), signal);
+      return yield* scanCsv(source, csvOptions(format, settings), signal, { readBytes });
     case 'ndjson':
       return yield* scanNdjson(source, { types, maxRows, batchRows: batchRows ?? ndjsonBatchRows }, signal);
     case 'json':

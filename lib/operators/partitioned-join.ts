@@ -83,6 +83,11 @@ export class PartitionedJoin implements AsyncDisposable {
       for (const side of [by.buildSide, by.buildSide === 'left' ? 'right' : 'left'] as const) {
         await this.#sides[side].fill(sources[side], this.#partBytes);
       }
+      const bytes = SIDES.reduce((sum, side) => sum + this.#sides[side].bytesOf(0, this.#partitions), 0);
+      await core.freeMemory.trim(
+        bytes,
+        SIDES.some((side) => sources[side].memory === 'stream'),
+      );
       for (let next = this.#pairFrom(0); next; ) {
         const pair = next;
         await core.freeMemory.bytes(); // results that nobody holds make room: a join that fails for want of it begins again

@@ -6,6 +6,7 @@ import { setImmediate, setTimeout } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import type { NativeEngine } from '../native.js';
+import { translate } from '../native-errors.js';
 
 /** Turns of a millisecond without anything freed that end the wait. */
 const QUIET_TURNS = 10;
@@ -44,6 +45,9 @@ export async function collectGarbage(inUse: () => number): Promise<number> {
   return least;
 }
 
+/** So many bytes that went through memory may leave as much of it in pieces as a process has anyway. */
+const FEW_BYTES = 2 ** 26;
+
 /** How much of an engine's memory is free, for calls whose parts are as large as that allows. */
 export class FreeMemory {
   /** In use after garbage was collected, or 0 before. */
@@ -64,6 +68,17 @@ export class FreeMemory {
     }
     if (isMuch(usedBytes)) usedBytes = this.#collectedBytes = await collectGarbage(inUse);
     return Math.max(0, limitBytes - usedBytes);
+  }
+
+  /**
+   * Between two phases of a flow, the first of which has sent so many bytes through memory: has malloc give back what it keeps in pieces,
+   * if that may be much of the limit. The second phase allocates in other sizes. `hasGarbage`: whether V8 frees what came.
+   */
+  async trim(bytes: number, hasGarbage: boolean): Promise<void> {
+    const { native } = this;
+    if (bytes < Math.max(FEW_BYTES, native.memory().limitBytes / 2)) return;
+    if (hasGarbage) this.#collectedBytes = await collectGarbage(() => native.memory().usedBytes);
+    await native.trimMemory(native.createJob()).catch((error: unknown) => Promise.reject(translate(error)));
   }
 }
 

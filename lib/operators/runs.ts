@@ -176,6 +176,11 @@ export class RunStack implements AsyncDisposable {
     this.unitBytes = Math.min(MOST_UNIT_BYTES, Math.max(LEAST_UNIT_BYTES, Math.floor(UNIT_SHARE * windowBytes)));
   }
 
+  /** Of all runs. */
+  get bytes(): number {
+    return this.runs.reduce((sum, { bytes }) => sum + bytes, 0);
+  }
+
   /** Writes a table's rows as a run behind the others. */
   async push(table: arrow.Table): Promise<void> {
     this.runs.push(await this.#written(itemsIn([table]), 0));

@@ -94,6 +94,7 @@ export class Sorting implements AsyncDisposable {
       }
       await this.#spillPart();
       await this.#allSpilled();
+      await core.freeMemory.trim(this.#runs.bytes, memory === 'stream');
       yield* boxesOf(rowsOf(merge(this.#runs.runs, this.#merging(select)), offset, offset + limit));
     } finally {
       await tables.return();

@@ -36,6 +36,13 @@ Napi::Value EngineWrap::allocate(const Napi::CallbackInfo& info) {
   return to_array_buffer(info.Env(), buffer, 0, bytes);
 }
 
+Napi::Value EngineWrap::trim_memory(const Napi::CallbackInfo& info) {
+  return enqueue(info, {}, [](Engine&, Job&) -> MakeResult {
+    trim_malloc();
+    return [](Napi::Env env) { return env.Undefined(); };
+  });
+}
+
 Napi::Value EngineWrap::reset_peaks(const Napi::CallbackInfo& info) {
   engine().memory->reset_peak();
   for (const auto& device : engine().devices) {

@@ -26,6 +26,7 @@ Napi::Value EngineWrap::define(Napi::Env env) {
                                               method<&EngineWrap::reset_peaks>("resetPeaks"),
                                               method<&EngineWrap::reserve>("reserve"),
                                               method<&EngineWrap::allocate>("allocate"),
+                                              method<&EngineWrap::trim_memory>("trimMemory"),
                                               method<&EngineWrap::create_job>("createJob"),
                                               method<&EngineWrap::failure>("failure"),
                                               method<&EngineWrap::dispose>("dispose"),

@@ -50,6 +50,7 @@ class EngineWrap : public std::enable_shared_from_this<EngineWrap> {
   Napi::Value memory(const Napi::CallbackInfo& info);
   Napi::Value reserve(const Napi::CallbackInfo& info);
   Napi::Value allocate(const Napi::CallbackInfo& info);
+  Napi::Value trim_memory(const Napi::CallbackInfo& info);
   Napi::Value reset_peaks(const Napi::CallbackInfo& info);
   Napi::Value create_job(const Napi::CallbackInfo& info);
   Napi::Value failure(const Napi::CallbackInfo& info);

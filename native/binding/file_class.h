@@ -22,7 +22,8 @@ struct FileRoom {
   std::shared_ptr<HostMemory> memory;
 };
 
-/// `new Class(options)`: wraps what Self::make(env, room, options) gives. options.threads and .memoryBytes say how much room.
+/// `new Class(options)`: wraps what Self::make(env, room, options) gives. options.threads, .memoryBytes and .leastMapped say how
+/// much room.
 template <class Self>
 Napi::Value construct(const Napi::CallbackInfo& info) {
   if (!info.IsConstructCall()) {
@@ -32,7 +33,9 @@ Napi::Value construct(const Napi::CallbackInfo& info) {
   const Napi::Object options = to_object(info[0], "options");
   const auto threads = static_cast<unsigned>(to_count(options.Get("threads"), "options.threads", 1, kMostThreads));
   const uint64_t bytes = to_count(options.Get("memoryBytes"), "options.memoryBytes", 0, kMostBytes);
-  std::shared_ptr<Self> made = Self::make(info.Env(), {threads, HostMemory::create(bytes)}, options);
+  const Napi::Value least = options.Get("leastMapped");
+  const uint64_t least_mapped = least.IsUndefined() ? HostMemory::kHugePage : to_count(least, "options.leastMapped");
+  std::shared_ptr<Self> made = Self::make(info.Env(), {threads, HostMemory::create(bytes, least_mapped)}, options);
   detail::wrap(info.This().As<Napi::Object>(), std::make_unique<detail::BoxOf<Self>>(std::move(made)));
   return info.This();
 }

@@ -2,6 +2,9 @@
 
 #include <sys/mman.h>
 #include <unistd.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include <algorithm>
 #include <cstdlib>
@@ -14,47 +17,44 @@
 namespace warpjoin {
 namespace {
 
-constexpr size_t kHugePage = size_t{2} << 20;
+constexpr size_t kHugePage = HostMemory::kHugePage;
 /// A kept block serves what takes a fourth of it or more: results grow into what is left.
 constexpr size_t kMostOfWanted = 4;
 
-/// Blocks of at least one huge page are mapped. Smaller ones come from malloc, and are not kept.
-bool is_mapped(size_t capacity) { return capacity >= kHugePage; }
-
-size_t capacity_for(size_t size) {
-  const size_t unit = is_mapped(size) ? kHugePage : 64;
+size_t rounded(size_t size, size_t least_mapped) {
+  constexpr size_t kPage = 4096, kLine = 64;
+  const size_t unit = size >= kHugePage ? kHugePage : size >= least_mapped ? kPage : kLine;
   return (std::max<size_t>(size, 1) + unit - 1) / unit * unit;
 }
 
-void* map_block(size_t capacity) {
-  if (!is_mapped(capacity)) return std::aligned_alloc(64, capacity);
+/// Null where the system has none.
+void* map_pages(size_t bytes) {
+  const auto map = [](size_t size) {
+    return mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  };
+  if (bytes < kHugePage) {
+    void* const pages = map(bytes);
+    return pages == MAP_FAILED ? nullptr : pages;
+  }
   // Over-map by one huge page and cut the ends, so that the block starts on a huge page.
-  void* raw = mmap(nullptr, capacity + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* raw = map(bytes + kHugePage);
   if (raw == MAP_FAILED) return nullptr;
   const auto begin = reinterpret_cast<uintptr_t>(raw);
   const uintptr_t aligned = (begin + kHugePage - 1) / kHugePage * kHugePage;
   if (aligned > begin) munmap(raw, aligned - begin);
-  const uintptr_t end = begin + capacity + kHugePage;
-  if (end > aligned + capacity) munmap(reinterpret_cast<void*>(aligned + capacity), end - aligned - capacity);
+  const uintptr_t end = begin + bytes + kHugePage;
+  if (end > aligned + bytes) munmap(reinterpret_cast<void*>(aligned + bytes), end - aligned - bytes);
   auto* block = reinterpret_cast<void*>(aligned);
-  madvise(block, capacity, MADV_HUGEPAGE);  // advice: a refusal only costs time
+  madvise(block, bytes, MADV_HUGEPAGE);  // advice: a refusal only costs time
   return block;
-}
-
-void unmap_block(void* data, size_t capacity) noexcept {
-  if (is_mapped(capacity)) {
-    munmap(data, capacity);
-  } else {
-    std::free(data);
-  }
 }
 
 /// Moves a mapped block's pages to where there are addresses for more. Null, and nothing done, where there are none.
 void* remap_block(void* data, size_t capacity, size_t wanted) {
-  void* const to = map_block(wanted);
+  void* const to = map_pages(wanted);
   if (!to) return nullptr;
   if (mremap(data, capacity, wanted, MREMAP_MAYMOVE | MREMAP_FIXED, to) != MAP_FAILED) return to;
-  unmap_block(to, wanted);
+  munmap(to, wanted);
   return nullptr;
 }
 
@@ -72,8 +72,8 @@ HostReservation::~HostReservation() {
 
 void HostBuffer::grow(size_t size, const char* purpose) {
   if (size <= size_) return;
-  const size_t wanted = capacity_for(size);
-  if (wanted > capacity_ && is_mapped(capacity_)) {
+  const size_t wanted = memory_->capacity_for(size);
+  if (wanted > capacity_ && memory_->is_mapped(capacity_)) {
     data_ = memory_->extend(data_, capacity_, wanted, size, purpose);
     capacity_ = wanted;
   } else if (wanted > capacity_) {
@@ -86,7 +86,7 @@ void HostBuffer::grow(size_t size, const char* purpose) {
 
 bool HostBuffer::grow_here(size_t size) noexcept {
   if (size <= size_) return true;
-  const size_t wanted = capacity_for(size);
+  const size_t wanted = memory_->capacity_for(size);
   if (wanted > capacity_ && !memory_->extend_here(data_, capacity_, wanted)) return false;
   capacity_ = std::max(capacity_, wanted);
   size_ = size;
@@ -95,9 +95,11 @@ bool HostBuffer::grow_here(size_t size) noexcept {
 
 void HostBuffer::shrink(size_t size) {
   if (size >= size_) return;
-  const size_t capacity = capacity_for(size);
+  const size_t capacity = memory_->capacity_for(size);
   size_ = size;
-  if (capacity >= capacity_ || !is_mapped(capacity)) return;
+  if (capacity >= capacity_ || !memory_->is_mapped(capacity)) return;
+  // Without its last pages a block would not serve the next one of its size.
+  if (capacity_ - capacity < std::min(kHugePage, capacity_ / 16)) return;
   size_t surplus;
   {
     const std::lock_guard lock(memory_->mutex_);
@@ -108,10 +110,24 @@ void HostBuffer::shrink(size_t size) {
   capacity_ = capacity;
 }
 
-size_t HostMemory::block_bytes(size_t size) { return capacity_for(size); }
+size_t HostMemory::block_bytes(size_t size) { return rounded(size, kHugePage); }
 
-std::shared_ptr<HostMemory> HostMemory::create(size_t limit_bytes) {
-  return std::shared_ptr<HostMemory>(new HostMemory(limit_bytes));
+std::shared_ptr<HostMemory> HostMemory::create(size_t limit_bytes, size_t least_mapped) {
+  return std::shared_ptr<HostMemory>(new HostMemory(limit_bytes, least_mapped));
+}
+
+size_t HostMemory::capacity_for(size_t size) const noexcept { return rounded(size, least_mapped_); }
+
+void* HostMemory::new_block(size_t capacity) const noexcept {
+  return is_mapped(capacity) ? map_pages(capacity) : std::aligned_alloc(64, capacity);
+}
+
+void HostMemory::free_block(void* data, size_t capacity) const noexcept {
+  if (is_mapped(capacity)) {
+    munmap(data, capacity);
+  } else {
+    std::free(data);
+  }
 }
 
 HostMemory::~HostMemory() { trim(); }
@@ -148,9 +164,9 @@ HostBuffer HostMemory::allocate(size_t size, const char* purpose) {
     peak_ = std::max(peak_, used_);
   }
   // Not under the lock: unmapping takes milliseconds, and the JavaScript thread may want it.
-  for (const Block& block : dropped) unmap_block(block.data, block.capacity);
+  for (const Block& block : dropped) munmap(block.data, block.capacity);
   if (!buffer.data_) {
-    buffer.data_ = map_block(buffer.capacity_);
+    buffer.data_ = new_block(buffer.capacity_);
     if (!buffer.data_) {
       const std::lock_guard lock(mutex_);
       used_ -= buffer.capacity_;
@@ -170,7 +186,7 @@ HostReservation HostMemory::reserve(size_t bytes, const char* purpose) {
     used_ += bytes;
     peak_ = std::max(peak_, used_);
   }
-  for (const Block& block : dropped) unmap_block(block.data, block.capacity);
+  for (const Block& block : dropped) munmap(block.data, block.capacity);
   return {shared_from_this(), bytes};
 }
 
@@ -189,7 +205,7 @@ void* HostMemory::extend(void* data, size_t capacity, size_t wanted, size_t size
     used_ += more;
     peak_ = std::max(peak_, used_);
   }
-  for (const Block& block : dropped) unmap_block(block.data, block.capacity);
+  for (const Block& block : dropped) munmap(block.data, block.capacity);
   void* const moved = remap_block(data, capacity, wanted);
   if (moved) return moved;
   const std::lock_guard lock(mutex_);
@@ -236,7 +252,7 @@ void HostMemory::release(void* data, size_t capacity) noexcept {
     kept_.push_back({data, capacity});
     kept_bytes_ += capacity;
   } else {
-    unmap_block(data, capacity);
+    free_block(data, capacity);
   }
 }
 
@@ -286,7 +302,7 @@ void HostMemory::trim() {
       kept_.pop_back();
       kept_bytes_ -= block.capacity;
     }
-    unmap_block(block.data, block.capacity);
+    munmap(block.data, block.capacity);
   }
 }
 
@@ -321,6 +337,12 @@ void HostMemory::reset_peak() {
 void HostMemory::fail_allocation(uint64_t n) {
   const std::lock_guard lock(mutex_);
   fail_in_ = n;
+}
+
+void trim_malloc() noexcept {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
 }
 
 }  // namespace warpjoin

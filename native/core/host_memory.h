@@ -39,7 +39,7 @@ class HostBuffer {
   void grow(size_t size, const char* purpose);
   /// Makes room where the buffer is. False, and nothing has changed, where its block has no more, or the limit is in the way.
   bool grow_here(size_t size) noexcept;
-  /// Gives up the bytes past `size`; they count no longer.
+  /// Gives up the bytes past `size`; they count no longer, but for a few pages.
   void shrink(size_t size);
 
  private:
@@ -73,10 +73,14 @@ class HostReservation {
 
 /// Thread-safe. Large blocks are mapped on huge pages, and a few freed ones are kept for reuse: touching fresh pages
 /// costs more than a pass over the data. What is kept counts towards the limit and is given back when another
-/// allocation needs the room, on `trim` and at the end.
+/// allocation needs the room, on `trim` and at the end. Smaller blocks come from malloc.
 class HostMemory : public std::enable_shared_from_this<HostMemory> {
  public:
-  static std::shared_ptr<HostMemory> create(size_t limit_bytes);
+  static constexpr size_t kHugePage = size_t{2} << 20;
+
+  /// Blocks from `least_mapped` bytes on are mapped, too, and given back when they are freed: where many threads make what others
+  /// free, malloc keeps it in pieces, in a heap for each thread.
+  static std::shared_ptr<HostMemory> create(size_t limit_bytes, size_t least_mapped = kHugePage);
   ~HostMemory();
 
   /// Throws Error(memory_limit), naming `purpose`, the bytes asked for and the limit, if they don't fit.
@@ -96,7 +100,7 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   void close();
 
   size_t limit_bytes() const noexcept { return limit_.load(std::memory_order_relaxed); }
-  /// What an allocation of so many bytes counts for.
+  /// What an allocation of so many bytes counts for, where blocks are mapped from a huge page on.
   static size_t block_bytes(size_t size);
   /// Sets another limit for what is allocated from now on.
   void set_limit(size_t bytes) { limit_.store(bytes, std::memory_order_relaxed); }
@@ -123,9 +127,16 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   static constexpr size_t kMostKept = 64;
   /// Blocks are kept for what so many calls needed, up to twice as many; a call begins with reset_peak().
   static constexpr uint64_t kCallsKeptFor = 32;
-  explicit HostMemory(size_t limit_bytes) : limit_(limit_bytes) { kept_.reserve(kMostKept); }
+  HostMemory(size_t limit_bytes, size_t least_mapped) : limit_(limit_bytes), least_mapped_(least_mapped) {
+    kept_.reserve(kMostKept);
+  }
   friend class HostBuffer;
   friend class HostReservation;
+  bool is_mapped(size_t capacity) const noexcept { return capacity >= least_mapped_; }
+  size_t capacity_for(size_t size) const noexcept;
+  /// Null where the system has no memory.
+  void* new_block(size_t capacity) const noexcept;
+  void free_block(void* data, size_t capacity) const noexcept;
   void give_back_for(size_t bytes);
   void check_room(size_t bytes, size_t size, const char* purpose);
   void release(void* data, size_t capacity) noexcept;
@@ -142,6 +153,7 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   std::vector<Block> drop_kept(size_t until_bytes_free, size_t most_bytes);
 
   std::atomic<size_t> limit_;
+  const size_t least_mapped_;
   mutable std::mutex mutex_;
   size_t used_ = 0, kept_bytes_ = 0, peak_ = 0;
   uint64_t calls_ = 0;
@@ -153,5 +165,9 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   std::mutex shortage_mutex_;       // taken before mutex_, for memory is given back within
   std::function<void()> give_back_;
 };
+
+/// Gives back to the system what malloc keeps of small blocks that were freed, anybody's in this process: where what follows
+/// allocates in other sizes, that is no room for it. Nothing happens where malloc can't. Takes milliseconds for 100 MB.
+void trim_malloc() noexcept;
 
 }  // namespace warpjoin

@@ -375,6 +375,7 @@ const methods = {
   setMemoryLimit: [1, () => [pick([2 ** 22, 2 ** 24, 2 ** 26, count(1e9)])]],
   reserve: [1, () => [mostly(() => pick([0, 1, below(2 ** 22), 2 ** 40]))], 'reservation'],
   allocate: [1, () => [mostly(() => pick([0, 1, below(2 ** 22), 2 ** 30]))]],
+  trimMemory: [1, (of) => [handle('job', of)]],
   createJob: [3, () => pick([[], [undefined, true]]), 'job'],
   measureLinks: [1, (of) => [handle('job', of)]],
   relation: [
@@ -852,6 +853,7 @@ const CSV_TYPES = ['bool', 'int64', 'float64', 'date', 'timestamp', 'timestamptz
 const csvOptions = () => ({
   threads: mostly(() => 1 + below(3)),
   memoryBytes: mostly(() => pick([2 ** 30, 2 ** 30, 2 ** 30, count(10_000)])),
+  leastMapped: mostly(() => pick([undefined, 0, 2 ** 12, 2 ** 18])),
   delimiter: mostly(() => pick([44, 44, 44, 59, 34, 10, 200])),
   header: flag(),
   nullValues: mostly(() => times(below(2), () => mostly(() => pick(['x', '-'])))),
@@ -939,6 +941,7 @@ async function readParquet() {
       path: mostly(() => pick([parquetFile, parquetFile, parquetFile, '/', '/none', '\0'])),
       threads: mostly(() => 1 + below(3)),
       memoryBytes: mostly(() => pick([2 ** 30, 2 ** 30, 10_000])),
+      leastMapped: mostly(() => pick([undefined, 0, 2 ** 12, 2 ** 18])),
     });
     const reader = new addon.ParquetReader(mostly(options));
     const names = ['open', ...times(below(6), () => (chance(0.9) ? 'read' : pick(PARQUET_READER_METHODS))), 'release'];
@@ -996,6 +999,7 @@ function parquetField({ kind, order, width }, index) {
 const parquetOptions = (fields) => ({
   threads: mostly(() => 1 + below(3)),
   memoryBytes: mostly(() => pick([2 ** 30, 2 ** 30, 2 ** 30, count(10_000)])),
+  leastMapped: mostly(() => pick([undefined, 0, 2 ** 12, 2 ** 18])),
   fields: mostly(() => fields.map((field) => mostly(() => field))),
   metadata: mostly(() => times(below(3), () => mostly(() => ['key', mostly(() => 'value')]))),
   groupRows: mostly(() => 1 + below(500)),

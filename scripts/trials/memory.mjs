@@ -110,6 +110,7 @@ async function callAll(attempt) {
   await call('failAllocation', 'memory', 0);
   await call('leaveDeviceMemory', ALL);
   await call('measureLinks', job);
+  await call('trimMemory', job);
   const relation = await call('relation', job, columns, ROWS);
   const inOrder = await call('relation', job, sorted, ROWS);
   await call('sortDeviceBytes', 8, 4, ROWS, 2, 'sample', true);

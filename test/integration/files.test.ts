@@ -22,7 +22,15 @@ import { fromColumns, fromRows, toRows } from '../../lib/index.js';
 import { readArrow, scanArrow } from '../../lib/io/arrow.js';
 import { type CastType, castColumns, castTypeOf } from '../../lib/io/cast.js';
 import { expandBraces, expandInput, namePattern } from '../../lib/io/globs.js';
-import { type ReadOptions, type ReadProgress, readTable, scanFiles, writeTable } from '../../lib/io/index.js';
+import {
+  type ReadOptions,
+  type ReadProgress,
+  readTable,
+  type ScanOptions,
+  scanFiles,
+  writeBatches,
+  writeTable,
+} from '../../lib/io/index.js';
 import type { ByteSource } from '../../lib/io/source.js';
 import { spooled } from '../../lib/io/spool.js';
 import { temporaryFolder } from '../../lib/io/temporary.js';
@@ -217,6 +225,28 @@ describe('formats and compression', () => {
     expect(seen).toEqual([...seen].sort((a, b) => a - b));
     expect(seen[0]).toBeGreaterThan(0);
     expect(seen.at(-1)).toBeGreaterThan(0.9);
+  });
+
+  it.each(['ahead.parquet', 'ahead.csv'])('reads as far ahead in %s as it may', async (name) => {
+    const ids = fromColumns({ id: Float64Array.from({ length: 400_000 }, (_, row) => row) });
+    await writeBatches([ids], at(name)); // in row groups of 2^17 rows, on however many cores
+    const scanned = async (options: ScanOptions) => {
+      const seen: number[] = [];
+      const onProgress = ({ fraction }: ReadProgress) => seen.push(fraction!);
+      let rows = 0;
+      for await (const batch of scanFiles(at(name), { ...options, onProgress }))
+        for (const id of batch.getChild('id')!) if (Number(id) !== rows++) throw new Error(`row ${rows} is ${id}`);
+      expect(rows).toBe(400_000);
+      return seen;
+    };
+    expect((await scanned({}))[0]).toBe(1);
+    for (const readBytes of [1, '100kB']) {
+      const seen = await scanned({ readBytes });
+      expect(seen[0]).toBeLessThan(0.5);
+      expect(seen.at(-1)).toBe(1);
+    }
+    expect((await scanned({ readBytes: '1GB' }))[0]).toBe(1);
+    await expect(scanned({ readBytes: 'much' })).rejects.toThrow(/^Expected a number of bytes, .* for readBytes .*"much"/);
   });
 });
 

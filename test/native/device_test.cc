@@ -332,6 +332,41 @@ TEST(HostMemory, GivesSmallBlocksBackToWhereTheyCameFrom) {
   EXPECT_EQ(memory->used_bytes(), 0u);
 }
 
+TEST(HostMemory, KeepsBlocksThatItMaps) {
+  constexpr size_t kKiB = size_t{1} << 10, kMiB = size_t{1} << 20;
+  const auto memory = HostMemory::create(30 * kMiB, 256 * kKiB);
+  const auto fill = [](const HostBuffer& buffer, int byte) { std::memset(buffer.data(), byte, buffer.size()); };
+  HostBuffer buffer = memory->allocate(960 * kKiB + 64, "a test");
+  fill(buffer, 7);
+  EXPECT_EQ(memory->used_bytes(), 964 * kKiB);
+  buffer.shrink(960 * kKiB);
+  EXPECT_EQ(memory->used_bytes(), 964 * kKiB) << "gave up a page that the next one needs";
+  buffer = HostBuffer();
+  buffer = memory->allocate(960 * kKiB + 64, "a test");
+  EXPECT_EQ(buffer.as<unsigned char>()[0], 7) << "touched fresh pages";
+  buffer.shrink(500 * kKiB);
+  EXPECT_EQ(memory->used_bytes(), 500 * kKiB);
+  fill(buffer, 8);
+  for (const size_t size : {600 * kKiB, kMiB, 3 * kMiB, 5 * kMiB}) {
+    buffer.grow(size, "a test");
+    EXPECT_EQ(buffer.as<unsigned char>()[500 * kKiB - 1], 8);
+    fill(buffer, 8);
+  }
+  buffer = HostBuffer();  // larger than a huge page
+  HostBuffer small = memory->allocate(100 * kKiB, "a test"), middle = memory->allocate(2 * kMiB - 1, "a test");
+  fill(small, 1);
+  fill(middle, 1);
+  small.grow(300 * kKiB, "a test");  // from malloc's memory to pages
+  EXPECT_EQ(small.as<unsigned char>()[100 * kKiB - 1], 1);
+  EXPECT_EQ(memory->used_bytes(), 300 * kKiB + 2 * kMiB);
+  memory->trim();
+  small = HostBuffer();
+  memory->close();
+  middle = HostBuffer();
+  EXPECT_EQ(memory->used_bytes(), 0u);
+  trim_malloc();
+}
+
 TEST(HostMemory, CountsWhatIsReserved) {
   constexpr size_t kMiB = size_t{1} << 20;
   const auto memory = HostMemory::create(10 * kMiB);

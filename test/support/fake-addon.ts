@@ -611,6 +611,7 @@ function fakeEngine(addon: FakeAddon, config: NativeEngineConfig): NativeEngine 
     resetPeaks() {},
     reserve: () => ({ release() {} }) as ReservationHandle,
     allocate: (bytes) => new ArrayBuffer(bytes),
+    trimMemory: (job) => step('trimMemory', job, () => {}),
     failure,
     createJob,
     async dispose() {
