@@ -159,6 +159,11 @@ class Writing {
 const UNIT_SHARE = 1 / 256;
 const LEAST_UNIT_BYTES = 1 << 12;
 const MOST_UNIT_BYTES = 1 << 22;
+/** However many columns there are. */
+const LEAST_BUFFER_BYTES = 1 << 10;
+/** What a buffer has where that leaves room for two units of 32 runs: V8 has as much to do for a batch of few rows as for one of many. */
+const GOOD_BUFFER_BYTES = 1 << 13;
+const GOOD_UNIT_SHARE = 1 / 64;
 
 /** The runs of a sort, in the order of their rows that are equal. */
 export class RunStack implements AsyncDisposable {
@@ -174,6 +179,12 @@ export class RunStack implements AsyncDisposable {
     private readonly stats: BatchStats,
   ) {
     this.unitBytes = Math.min(MOST_UNIT_BYTES, Math.max(LEAST_UNIT_BYTES, Math.floor(UNIT_SHARE * windowBytes)));
+  }
+
+  /** The most bytes of a buffer in record batches of so many columns, which take a unit together; more where rows are wide. */
+  bufferBytes(columns: number): number {
+    const good = Math.min(GOOD_BUFFER_BYTES, Math.floor((GOOD_UNIT_SHARE * this.windowBytes) / columns));
+    return Math.max(LEAST_BUFFER_BYTES, good, Math.ceil(this.unitBytes / columns));
   }
 
   /** Of all runs. */

@@ -22,8 +22,6 @@ type Settings = ReturnType<typeof sortSettings<typeof sortBatchesSchema>>;
  * in, the sorted rows, and what is read or written meanwhile.
  */
 const PART_SHARE = 1 / 8;
-/** However many columns there are. */
-const LEAST_BUFFER_BYTES = 1 << 10;
 
 export function sortBatches(core: BatchesCore | Promise<BatchesCore>, input: unknown, options: unknown): BatchStream {
   const settings = sortSettings(sortBatchesSchema, 'sortBatches', options);
@@ -172,7 +170,7 @@ export class Sorting implements AsyncDisposable {
 
   /** An engine whose results come in record batches of about a unit. */
   get #forRuns(): EngineCore {
-    return { ...this.core, maxBufferBytes: Math.max(LEAST_BUFFER_BYTES, Math.ceil(this.#runs.unitBytes / this.#columns)) };
+    return { ...this.core, maxBufferBytes: this.#runs.bufferBytes(this.#columns) };
   }
 
   #sort(
