@@ -222,9 +222,9 @@ async function deliverComing(
 ): Promise<Delivered> {
   const { options, progress, signal } = context;
   const start = performance.now();
-  const readBytes = Math.ceil(AHEAD_SHARE * limitOf(options));
+  const readAhead = Math.ceil(AHEAD_SHARE * limitOf(options));
   const sources: Coming[] = await opened(operation, engine, inputs, checked, (input, what) =>
-    input.coming({ ...what, readBytes }),
+    input.coming({ ...what, readAhead }),
   );
   const { batches, count, stats, fraction } = operation.comes!(engine, sources, bytes, target.shownRows, {
     signal,

@@ -45,6 +45,7 @@ const sumOf = (bytes: ReadonlyMap<string, number>): number => [...bytes.values()
 
 /** What bytes of a compressed file, and of Parquet, are about in memory: several times as many. */
 const UNPACKED = 4;
+
 /** The files that stand for one table: an operand, or several. */
 export class Input {
   readonly #read: ReadOptions;
@@ -120,16 +121,16 @@ export class Input {
    */
   async coming({
     isSole,
-    readBytes,
+    readAhead,
     ...more
   }: {
     isSole: boolean;
     columns?: readonly string[];
-    readBytes: number;
+    readAhead: number;
   }): Promise<Coming> {
     const come = new Map<string, number>();
     const onProgress = ({ file, fraction = 0 }: ReadProgress) => come.set(file, fraction * (this.#bytes.get(file) ?? 0));
-    const batches = scanFiles(this.operands, { ...this.#reading(isSole, more), readBytes, onProgress });
+    const batches = scanFiles(this.operands, { ...this.#reading(isSole, more), readAhead, onProgress });
     const read = { path: this.name, rows: 0, milliseconds: 0 };
     const next = async (): Promise<OrEnd<Table>> => {
       const start = performance.now();

@@ -56,7 +56,7 @@ export interface CsvSizes {
   /** Bytes that the addon gets at a time. */
   blockBytes?: number;
   /** About the bytes of blocks that are read ahead. */
-  readBytes?: number | undefined;
+  readAhead?: number | undefined;
   /** Bytes that one thread parses at a time. */
   partBytes?: number;
   threads?: number;
@@ -280,8 +280,8 @@ async function* withSource<T>(
   checkOptions(options);
   // A preview reads little more than it shows.
   const preview = Math.max((options.maxRows ?? Infinity) * bytesPerPreviewRow, 1 << 16);
-  const { readBytes = Number.POSITIVE_INFINITY } = sizes;
-  const ahead = Math.max(leastBlockBytes, Math.floor(readBytes / (mostParsing + 1)));
+  const { readAhead = Number.POSITIVE_INFINITY } = sizes;
+  const ahead = Math.max(leastBlockBytes, Math.floor(readAhead / (mostParsing + 1)));
   const blockBytes = sizes.blockBytes ?? Math.min(bytesPerBlock, preview, ahead);
   const name = typeof source === 'string' ? source : source.name;
   let file: FileSource | undefined;

@@ -9,6 +9,6 @@ export interface FileRoom {
   threads: number;
   /** The most memory that it takes, with what it makes. */
   memoryBytes: number;
-  /** The least bytes of blocks that are given back to the system when they are freed. A huge page if not given. */
+  /** The least bytes of blocks that are mapped, a multiple of 4 KiB. A huge page if not given. */
   leastMapped?: number | undefined;
 }

@@ -94,7 +94,7 @@ export const readSchema = {
 export const scanSchema = {
   ...readSchema,
   batchRows: count(undefined, 1, 'Most rows of a batch. Unset: as many as the reader takes.'),
-  readBytes: bytes(
+  readAhead: bytes(
     'About how much memory the rows take of a Parquet or CSV file that are read ahead; a row group of Parquet at least. Unset: as much as ' +
       'keeps all cores at work, which may be hundreds of megabytes.',
   ),

@@ -19,7 +19,7 @@ export interface ParquetSizes {
   /** Bytes of the file that each thread gets in a request. */
   bytesPerThread?: number;
   /** About what the rows take in memory that are read ahead; a row group at least. */
-  readBytes?: number | undefined;
+  readAhead?: number | undefined;
   /** Whether batches go while others come. */
   isScanned?: boolean;
   threads?: number;
@@ -103,10 +103,10 @@ export class AddonFile {
 
   /** Small row groups together, and as many batches in a request as keep all threads at work, or may be read ahead. */
   private requests(leaves: readonly number[], bytesPerRow: number, maxRows: number): ParquetBatchRequest[][] {
-    const { readBytes = Number.POSITIVE_INFINITY, bytesPerThread: share = bytesPerThread } = this.sizes;
+    const { readAhead = Number.POSITIVE_INFINITY, bytesPerThread: share = bytesPerThread } = this.sizes;
     const tasksWanted = tasksPerThread * this.threads;
     const rowsWanted = (Math.min(this.outline.rows, maxRows) * leaves.length) / tasksWanted;
-    const rowsAhead = readBytes / requestsAtOnce / Math.max(1, bytesPerRow);
+    const rowsAhead = readAhead / requestsAtOnce / Math.max(1, bytesPerRow);
     const rowsPerTask = Math.min(rowsWanted, (rowsAhead * leaves.length) / tasksWanted);
     const rowsPerBatch = Math.min(Math.max(rowsPerTask, leastRowsPerBatch), mostRowsPerBatch);
     const { batchRows = rowsPerBatch } = this.sizes;

@@ -216,15 +216,15 @@ async function* batchesOf(
   onProgress: (fraction: number | undefined) => void,
   signal: AbortSignal | undefined,
 ): AsyncGenerator<RecordBatch> {
-  const { types, maxRows, batchRows, readBytes } = settings;
+  const { types, maxRows, batchRows, readAhead } = settings;
   switch (format) {
     case 'arrow':
       return yield* scanArrow(path ?? source, { maxRows, onProgress }, signal);
     case 'parquet': {
-      if (path) return yield* scanParquet(path, signal, onProgress, parquetOptions(settings), { readBytes });
+      if (path) return yield* scanParquet(path, signal, onProgress, parquetOptions(settings), { readAhead });
       await using file = await spooled(source);
       try {
-        yield* scanParquet(file.path, signal, onProgress, parquetOptions(settings), { readBytes });
+        yield* scanParquet(file.path, signal, onProgress, parquetOptions(settings), { readAhead });
       } catch (error) {
         throw file.renamed(error);
       }
@@ -232,7 +232,7 @@ async function* batchesOf(
     }
     case 'csv':
     case 'tsv':
-      return yield* scanCsv(source, csvOptions(format, settings), signal, { readBytes });
+      return yield* scanCsv(source, csvOptions(format, settings), signal, { readAhead });
     case 'ndjson':
       return yield* scanNdjson(source, { types, maxRows, batchRows: batchRows ?? ndjsonBatchRows }, signal);
     case 'json':

@@ -78,7 +78,7 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
  public:
   static constexpr size_t kHugePage = size_t{2} << 20;
 
-  /// Blocks from `least_mapped` bytes on are mapped, too, and given back when they are freed: where many threads make what others
+  /// Blocks from `least_mapped` bytes on, a multiple of a page, are mapped and kept, too: where many threads make what others
   /// free, malloc keeps it in pieces, in a heap for each thread.
   static std::shared_ptr<HostMemory> create(size_t limit_bytes, size_t least_mapped = kHugePage);
   ~HostMemory();

@@ -240,13 +240,13 @@ describe('formats and compression', () => {
       return seen;
     };
     expect((await scanned({}))[0]).toBe(1);
-    for (const readBytes of [1, '100kB']) {
-      const seen = await scanned({ readBytes });
+    for (const readAhead of [1, '100kB']) {
+      const seen = await scanned({ readAhead });
       expect(seen[0]).toBeLessThan(0.5);
       expect(seen.at(-1)).toBe(1);
     }
-    expect((await scanned({ readBytes: '1GB' }))[0]).toBe(1);
-    await expect(scanned({ readBytes: 'much' })).rejects.toThrow(/^Expected a number of bytes, .* for readBytes .*"much"/);
+    expect((await scanned({ readAhead: '1GB' }))[0]).toBe(1);
+    await expect(scanned({ readAhead: 'much' })).rejects.toThrow(/^Expected a number of bytes, .* for readAhead .*"much"/);
   });
 });
 
