@@ -7,6 +7,7 @@ import { defaultMemoryLimit } from '../engine.js';
 import { isMemoryLimit } from '../errors.js';
 import { createEngine, type Engine } from '../index.js';
 import { STANDARD } from '../io/formats.js';
+import { BYTES_PER_ROW_GROUP } from '../io/options.js';
 import { itemsIn, mapped } from '../items.js';
 import { physicalMemory } from '../machine.js';
 import { parseSize, resolveSize } from '../sizes.js';
@@ -17,7 +18,7 @@ import { describeRows, type RowCount, renamed, type Target, targetOf, writeComin
 
 /** Inputs that take a larger share of the memory limit are not read whole: beside them lies their result. */
 const WHOLE_SHARE = 1 / 4;
-/** The share of the memory limit that may be read ahead of an input that is not read whole. */
+/** The share of the memory limit that may be read ahead of an input that is not read whole, and that a row group may take. */
 const AHEAD_SHARE = 1 / 16;
 
 export const engineOptions = (options: Options) =>
@@ -222,9 +223,9 @@ async function deliverComing(
 ): Promise<Delivered> {
   const { options, progress, signal } = context;
   const start = performance.now();
-  const readAhead = Math.ceil(AHEAD_SHARE * limitOf(options));
+  const ahead = Math.ceil(AHEAD_SHARE * limitOf(options));
   const sources: Coming[] = await opened(operation, engine, inputs, checked, (input, what) =>
-    input.coming({ ...what, readAhead }),
+    input.coming({ ...what, readAhead: ahead }),
   );
   const { batches, count, stats, fraction } = operation.comes!(engine, sources, bytes, target.shownRows, {
     signal,
@@ -241,7 +242,7 @@ async function deliverComing(
     progress.show(`${command} ${names}`, shown);
   }, 100);
   try {
-    await writeComing(ordered ?? named, count, target, signal);
+    await writeComing(ordered ?? named, count, target, Math.min(BYTES_PER_ROW_GROUP, ahead), signal);
   } finally {
     clearInterval(showing);
   }

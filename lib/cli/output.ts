@@ -127,16 +127,17 @@ export function describeRows(shown: number, { rows, more }: RowCount): string {
   return shown < rows ? `first ${withSeparators(shown)} of ${rowsOf(rows)}` : rowsOf(rows);
 }
 
-/** The same of a result as it comes. */
+/** The same of a result as it comes; of a Parquet file, row groups of so many bytes are held. */
 export async function writeComing(
   batches: AsyncIterable<RecordBatch>,
   count: () => RowCount,
   target: Target,
+  rowGroupBytes: number,
   signal: AbortSignal,
 ): Promise<void> {
   const { path, format, options } = target;
   if (!isShown(format)) {
-    await writeBatches(batches, path, { format, signal, ...options });
+    await writeBatches(batches, path, { format, rowGroupBytes, signal, ...options });
     return;
   }
   const shown: RecordBatch[] = [];

@@ -79,6 +79,9 @@ const hivePartitioning: Option<boolean> = {
 };
 const signal = abortSignal("Aborts the call: it rejects with the signal's reason.");
 
+/** What the values of a row group of Parquet take in memory at most, where nothing says so. */
+export const BYTES_PER_ROW_GROUP = 128 << 20;
+
 export const readSchema = {
   format,
   columns: nameList('Columns to read, in this order. Unset: all.'),
@@ -109,6 +112,9 @@ export const writeSchema = {
     'Writes several files, of so many rows each at most: the output has a "*", which the number of each file is put for. Unset: one file.',
   ),
   fileSize: bytes('Writes several files likewise: each ends once so many bytes of it were written.'),
+  rowGroupBytes: bytes(
+    'About the most bytes that the values of a row group of Parquet take in memory. The writer holds the rows of two. Unset: 128 MiB; at most 1 GiB.',
+  ),
   partitionBy: names(
     'Writes a folder for each value of these columns, as Hive does: sales/*.parquet becomes sales/country=DE/000000.parquet and so on. Rows of ' +
       'equal values have to come one behind the other, as sort() and sortBatches() by these columns give them. Files have all columns.',
@@ -121,6 +127,7 @@ export type ScanOptions = InputOf<typeof scanSchema>;
 export type WriteOptions = InputOf<typeof writeSchema>;
 export type ReadSettings = Parsed<typeof readSchema>;
 export type ScanSettings = Parsed<typeof scanSchema>;
+export type WriteSettings = Parsed<typeof writeSchema>;
 
 const inputNames = names('');
 /** The files that were given: a path, a pattern or several. Throws ERR_OPTION. */

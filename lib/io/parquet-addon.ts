@@ -83,14 +83,18 @@ export class AddonFile {
 
   /** The batches of the first `maxRows` rows: for each request those that it gives, and the share of all that was read. */
   async *read({ schema, columns }: NativePlan, maxRows: number): AsyncGenerator<{ batches: RecordBatch[]; fraction: number }> {
+    const { readAhead = Number.POSITIVE_INFINITY } = this.sizes;
+    const rowsAhead = readAhead / Math.max(1, rowBytes(schema));
     const requests = this.requests(
       columns.map(({ leaf }) => leaf),
-      rowBytes(schema),
+      rowsAhead / requestsAtOnce,
       maxRows,
     );
+    const isLarge = (request: ParquetBatchRequest[]) => request.reduce((sum, { rows }) => sum + rows, 0) > rowsAhead;
+    const atOnce = requests.some(isLarge) ? 1 : requestsAtOnce;
     const reading: Promise<NativeParquetBatch[]>[] = [];
     for (let i = 0; i < requests.length; i++) {
-      while (reading.length < Math.min(requests.length, i + requestsAtOnce)) {
+      while (reading.length < Math.min(requests.length, i + atOnce)) {
         const read = this.reader.read({ batches: requests[reading.length]!, columns });
         read.catch(() => {}); // who waits for it may have gone
         reading.push(read);
@@ -101,13 +105,12 @@ export class AddonFile {
     }
   }
 
-  /** Small row groups together, and as many batches in a request as keep all threads at work, or may be read ahead. */
-  private requests(leaves: readonly number[], bytesPerRow: number, maxRows: number): ParquetBatchRequest[][] {
-    const { readAhead = Number.POSITIVE_INFINITY, bytesPerThread: share = bytesPerThread } = this.sizes;
+  /** Small row groups together, and as many batches in a request as keep all threads at work, or have `mostRows` rows. */
+  private requests(leaves: readonly number[], mostRows: number, maxRows: number): ParquetBatchRequest[][] {
+    const { bytesPerThread: share = bytesPerThread } = this.sizes;
     const tasksWanted = tasksPerThread * this.threads;
     const rowsWanted = (Math.min(this.outline.rows, maxRows) * leaves.length) / tasksWanted;
-    const rowsAhead = readAhead / requestsAtOnce / Math.max(1, bytesPerRow);
-    const rowsPerTask = Math.min(rowsWanted, (rowsAhead * leaves.length) / tasksWanted);
+    const rowsPerTask = Math.min(rowsWanted, (mostRows * leaves.length) / tasksWanted);
     const rowsPerBatch = Math.min(Math.max(rowsPerTask, leastRowsPerBatch), mostRowsPerBatch);
     const { batchRows = rowsPerBatch } = this.sizes;
     const batches: (ParquetBatchRequest & { bytes: number })[] = [];
@@ -128,7 +131,7 @@ export class AddonFile {
     const requests: ParquetBatchRequest[][] = [];
     let [bytes, tasks, rows] = [0, 0, 0];
     for (const { bytes: size, ...batch } of batches) {
-      const isFull = rows + batch.rows > rowsAhead || (bytes >= share * this.threads && tasks >= tasksWanted);
+      const isFull = rows + batch.rows > mostRows || (bytes >= share * this.threads && tasks >= tasksWanted);
       if (requests.length === 0 || isFull) {
         requests.push([]);
         [bytes, tasks, rows] = [0, 0, 0];

@@ -11,21 +11,22 @@ import { type NativeAddon, native } from '../native.js';
 import { type Batches, gathered, isTable } from './batches.js';
 import { asWriteError } from './file-errors.js';
 import { type Output, writeWhole } from './files.js';
+import { BYTES_PER_ROW_GROUP } from './options.js';
 import { parquetLibrary } from './parquet-decoder.js';
 import { type NativeParquetWriter, type ParquetField, type ParquetProgress, parquetType } from './parquet-writer-native.js';
 
-/** Where tests make what is large small. */
+/** Sizes of what a file consists of, and of the work on it. Tests make what is large small. */
 export interface ParquetSizes {
-  threads?: number;
-  groupRows?: number;
-  groupBytes?: number;
-  pageBytes?: number;
+  threads?: number | undefined;
+  groupRows?: number | undefined;
+  groupBytes?: number | undefined;
+  pageBytes?: number | undefined;
 }
 
 const mostThreads = 16;
 const leastRowsPerGroup = 1 << 17;
 const mostRowsPerGroup = 1 << 20; // each group has dictionaries of its own
-const bytesPerGroup = 128 << 20;
+const mostBytesPerGroup = 1 << 30; // of the addon
 const bytesPerPage = 1 << 20;
 const rowsPerBatch = 1 << 20;
 const mostEncoding = 2; // calls of the addon, so that it has work while this thread writes
@@ -34,7 +35,7 @@ const mostEncoding = 2; // calls of the addon, so that it has work while this th
 export async function writeParquet(source: Batches, output: Output, sizes: ParquetSizes = {}): Promise<void> {
   const fields = fieldsOf(source.schema);
   const addon = fields && loaded();
-  return addon ? writeNative(addon, fields, source, output, sizes) : writeThroughWasm(source, output);
+  return addon ? writeNative(addon, fields, source, output, sizes) : writeThroughWasm(source, output, sizes);
 }
 
 /** The fields, if the addon writes columns of all their types. */
@@ -94,7 +95,7 @@ async function writeNative(
       const threads = sizes.threads ?? Math.min(availableParallelism(), mostThreads);
       // Groups are what readers share among threads.
       const groupRows = sizes.groupRows ?? Math.min(mostRowsPerGroup, Math.max(leastRowsPerGroup, Math.ceil(rows / threads)));
-      const groupBytes = sizes.groupBytes ?? bytesPerGroup;
+      const groupBytes = Math.min(sizes.groupBytes ?? BYTES_PER_ROW_GROUP, mostBytesPerGroup);
       writer = new addon.ParquetWriter({
         threads,
         memoryBytes: physicalMemory(),
@@ -170,7 +171,11 @@ function manyValued(table: Table): string[] {
 }
 
 /** The same for any types that parquet-wasm takes, on one thread. */
-export async function writeThroughWasm(source: Batches, output: Output): Promise<void> {
+export async function writeThroughWasm(
+  source: Batches,
+  output: Output,
+  { groupBytes = BYTES_PER_ROW_GROUP }: ParquetSizes = {},
+): Promise<void> {
   const { path, signal } = output;
   const {
     Compression,
@@ -180,7 +185,7 @@ export async function writeThroughWasm(source: Batches, output: Output): Promise
     transformParquetStream,
     writeParquet: encodeTable,
   } = await parquetLibrary();
-  const tables = gathered(source, { rows: rowsPerBatch, bytes: bytesPerGroup });
+  const tables = gathered(source, { rows: rowsPerBatch, bytes: groupBytes });
   const first = (await tables.next()).value as Table;
   const plain = manyValued(first);
   const properties = () => {

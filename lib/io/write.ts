@@ -12,7 +12,7 @@ import { type CsvOptions, writeCsv } from './csv.js';
 import { checkCompression, type Output } from './files.js';
 import { type Format, outputFormat } from './formats.js';
 import { writeJson, writeNdjson } from './json.js';
-import { outputOf, type WriteOptions, writeSchema } from './options.js';
+import { outputOf, type WriteOptions, type WriteSettings, writeSchema } from './options.js';
 import { writeParquet } from './parquet-writer.js';
 import { PartitionFolders, writePartitions } from './partitions.js';
 import { PartFiles, Rows } from './parts.js';
@@ -95,9 +95,10 @@ type Write = (source: Batches, output: Output) => Promise<void>;
 
 /** Checks where and how a call writes; gives what does it. */
 function writer(call: string, output: string, options: WriteOptions): (source: Batches) => Promise<void> {
-  const { format, delimiter, header, fileRows = Infinity, fileSize = Infinity, partitionBy } = parse(writeSchema, call, options);
+  const settings = parse(writeSchema, call, options);
+  const { fileRows = Infinity, fileSize = Infinity, partitionBy } = settings;
   const path = outputOf(output, call);
-  const write = writerOf(outputFormat(path, format), header, delimiter);
+  const write = writerOf(outputFormat(path, settings.format), settings);
   checkCompression(path);
   const { signal } = options;
   const inParts = (source: Batches, files: PartFiles) =>
@@ -113,12 +114,12 @@ function writer(call: string, output: string, options: WriteOptions): (source: B
   return (source) => inParts(source, files);
 }
 
-function writerOf(format: Format, header: boolean, delimiter: string | undefined): Write {
+function writerOf(format: Format, { header, delimiter, rowGroupBytes: groupBytes }: WriteSettings): Write {
   switch (format) {
     case 'arrow':
       return writeArrow;
     case 'parquet':
-      return writeParquet;
+      return (source, output) => writeParquet(source, output, { groupBytes });
     case 'csv':
     case 'tsv': {
       const csv: CsvOptions = { header, delimiter: delimiter ?? (format === 'tsv' ? '\t' : ',') };

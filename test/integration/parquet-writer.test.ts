@@ -8,6 +8,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parquetLibrary } from '../../lib/io/parquet-decoder.js';
 import { type ParquetSizes, writeParquet, writeThroughWasm } from '../../lib/io/parquet-writer.js';
 import { parquetType } from '../../lib/io/parquet-writer-native.js';
+import { writeBatches } from '../../lib/io/write.js';
 import { readIpcBytes } from '../../lib/ipc/reader.js';
 import { everyType, plainRows, type Random, randomTable } from '../support/nested.js';
 import { chunked, failure, random, table } from '../support/tables.js';
@@ -228,6 +229,24 @@ describe('files that the addon writes', () => {
     expect(await groups({ groupRows: 2000 })).toEqual([2000, 2000, 1000]);
     expect(await groups({ groupBytes: 1250 * 8 })).toEqual([1250, 1250, 1250, 1250]);
     expect(await groups({ groupBytes: 1 })).toHaveLength(rows);
+  });
+
+  it('have row groups that end with a table of which more is kept in memory than they hold', async () => {
+    const groups = async (tables: number, rows: number) => {
+      async function* slices() {
+        for (let made = 0; made < tables; made++) {
+          const whole = new arrow.Table({ a: arrow.makeVector(BigInt64Array.from({ length: rows }, (_, i) => BigInt(i))) });
+          const [batch] = whole.batches as [arrow.RecordBatch];
+          yield batch.slice(rows, rows); // no rows
+          for (let row = 0; row < rows; row += 100) yield batch.slice(row, row + 100);
+        }
+      }
+      await writeBatches(slices(), ours, { rowGroupBytes: 1250 * 8 });
+      const query = `SELECT row_group_num_rows::INTEGER FROM parquet_metadata('${ours}') ORDER BY row_group_id`;
+      return (await duckdb.runAndReadAll(query)).getRows().map(([count]) => count);
+    };
+    expect(await groups(2, 4000)).toEqual([1250, 1250, 1250, 250, 1250, 1250, 1250, 250]);
+    expect(await groups(4, 1000)).toEqual([1250, 1250, 1250, 250]);
   });
 
   it('give dictionaries that parquet-wasm can not read back as their values', async () => {

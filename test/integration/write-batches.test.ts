@@ -337,6 +337,21 @@ describe('commands with inputs that are larger than a quarter of the memory limi
     expect(refused.out).toBe('');
   });
 
+  test('a sort of wide rows into Parquet leaves the row groups room', async () => {
+    const of = (column: number, row: number) => (row * (column + 7)) % 30_011; // a prime number
+    const inRows = Array.from({ length: 30_000 }, (_, row) => row);
+    const numbers = (column: number) => arrow.makeVector(Float64Array.from(inRows, (row) => of(column, row)));
+    const columns = Array.from({ length: 60 }, (_, column) => [`c${column}`, numbers(column)]);
+    await writeTable(new arrow.Table(Object.fromEntries(columns)), at('columns.parquet'));
+    const sort = ['sort', at('columns.parquet'), '--by', 'c0', '--stats', 'json', '-o', at('columns-sorted.parquet')];
+    expect(JSON.parse(await printed(...sort, '--memory-limit', '8MiB')).stats.runs).toBeGreaterThan(1);
+    const sorted = await readTable(at('columns-sorted.parquet'));
+    inRows.sort((a, b) => of(0, a) - of(0, b));
+    for (const column of [0, 59]) {
+      expect([...sorted.getChild(`c${column}`)!]).toEqual(inRows.map((row) => of(column, row)));
+    }
+  });
+
   test('standard input is read whole', async () => {
     await written;
     const join = ['join', at('large.arrow'), '-', '--on', 'key', '--input-format', 'ndjson', '--stats', 'json', '-q'];
