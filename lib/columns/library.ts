@@ -202,6 +202,9 @@ export function withChildTypes(library: Library, type: arrow.DataType, types: re
   return variant(type, { children: fields });
 }
 
+const isOf = ({ prototype }: { prototype: object }, value: object): boolean =>
+  Object.prototype.isPrototypeOf.call(prototype, value);
+
 const adoptedVectors = new WeakMap<ForeignVector, WeakMap<Library, arrow.Vector>>();
 
 /**
@@ -209,7 +212,7 @@ const adoptedVectors = new WeakMap<ForeignVector, WeakMap<Library, arrow.Vector>
  * or one over the same memory.
  */
 export function vectorIn(library: Library, type: arrow.DataType, vector: ForeignVector): arrow.Vector {
-  if (Object.prototype.isPrototypeOf.call(library.Vector.prototype, vector)) {
+  if (isOf(library.Vector, vector)) {
     const own = vector as unknown as arrow.Vector;
     if (haveSameNumbers(own.type, type)) return own;
   }
@@ -223,14 +226,21 @@ export function vectorIn(library: Library, type: arrow.DataType, vector: Foreign
   return made;
 }
 
+/** Whether an object that is no table holds record batches of `library`, all of one schema. */
+function holdsBatchesOf(library: Library, { schema, batches }: ForeignTable): boolean {
+  const isOwn = (batch: object) => isOf(library.RecordBatch, batch) && (batch as { schema?: unknown }).schema === schema;
+  return isOf(library.Schema, schema) && batches.every(isOwn);
+}
+
 /**
- * A table of any version as one of `library`: itself, or one over the same memory. Batches of no rows are whole. Throws like
- * typeIn().
+ * A table of any version, or what holds record batches, as a table of `library`: itself, or one over the same memory. Batches of no rows
+ * are whole. Throws like typeIn().
  */
 export function tableIn(library: Library, table: ForeignTable): arrow.Table {
-  if (Object.prototype.isPrototypeOf.call(library.Table.prototype, table)) {
+  const isTable = isOf(library.Table, table);
+  if (isTable || holdsBatchesOf(library, table)) {
     const { schema, batches } = table as unknown as arrow.Table;
-    if (batches.every(({ numRows }) => numRows > 0)) return table as unknown as arrow.Table;
+    if (isTable && batches.every(({ numRows }) => numRows > 0)) return table as unknown as arrow.Table;
     return new library.Table(
       schema,
       batches.map((batch) => (batch.numRows > 0 ? batch : batchWithoutRows(schema, batch, library))),
@@ -258,6 +268,12 @@ export function batchOver(schema: arrow.Schema, length: number, columns: arrow.D
   const buffers = [undefined, undefined, new Uint8Array(0)];
   const data = dataOver(library, new library.Struct(schema.fields), { length, nullCount: 0, buffers, children: columns });
   return new library.RecordBatch(schema, data as arrow.Data<arrow.Struct>);
+}
+
+/** Rows [begin, end) of a record batch, like its slice(), which makes vectors, too. */
+export function rowsOfBatch(batch: arrow.RecordBatch, begin: number, end: number): arrow.RecordBatch {
+  const RecordBatch = batch.constructor as typeof arrow.RecordBatch;
+  return new RecordBatch(batch.schema, batch.data.slice(begin, end - begin));
 }
 
 /** A record batch of no rows, with the dictionaries of another batch. */

@@ -26,7 +26,7 @@ export function tablesOfBatches(items: Items<unknown>, argument: string, library
         if (table.schema !== first) checkSameSchema(first, table.schema, argument, number);
         number += table.batches.length;
         const own = tableIn(library ?? libraryOf(table), table);
-        own.slice(0, 0); // throws for what is no table inside
+        if (own === (table as object)) own.slice(0, 0); // throws for what is no table inside
         return own;
       });
     },

@@ -2,6 +2,7 @@
 import { setImmediate } from 'node:timers/promises';
 import type * as arrow from 'apache-arrow';
 import { ByStretch, viewsOf } from '../columns/buffers.js';
+import { rowsOfBatch } from '../columns/library.js';
 import { isMemoryLimit } from '../errors.js';
 import { eachIn } from '../items.js';
 import type { ReservationHandle } from '../native.js';
@@ -124,7 +125,7 @@ export async function eachPart(
       if (piece > 0) await whole();
       const [begin, end] = [piece, piece + 1].map((of) => Math.floor((batch.numRows * of) / pieces)) as [number, number];
       const reservation = await reserveWhereShort(bytes / pieces);
-      part.add(pieces === 1 ? batch : batch.slice(begin, end), bytes / pieces, reservation);
+      part.add(pieces === 1 ? batch : rowsOfBatch(batch, begin, end), bytes / pieces, reservation);
     }
   };
   let turned = performance.now();
@@ -190,7 +191,7 @@ export function halvesOf(batches: readonly arrow.RecordBatch[]): [arrow.RecordBa
   }
   const [batch] = batches as [arrow.RecordBatch];
   const middle = batch.numRows >> 1;
-  return [[batch.slice(0, middle)], [batch.slice(middle)]];
+  return [[rowsOfBatch(batch, 0, middle)], [rowsOfBatch(batch, middle, batch.numRows)]];
 }
 
 /** Rows [begin, end) of batches, counted through all of them, as slices of these: none of zero rows. */
@@ -204,6 +205,6 @@ export function rowsBetween(
     const within = (bound: number) => Math.min(batch.numRows, Math.max(0, bound - row));
     const [first, last] = [within(begin), within(end)];
     row += batch.numRows;
-    return first < last ? [batch.slice(first, last)] : [];
+    return first < last ? [rowsOfBatch(batch, first, last)] : [];
   });
 }

@@ -2,6 +2,7 @@
 import type * as arrow from 'apache-arrow';
 import type { Signal } from '../abort.js';
 import { checkSameTypes } from '../columns/batches.js';
+import { rowsOfBatch } from '../columns/library.js';
 import { WarpjoinError } from '../errors.js';
 import type { TemporaryPlace } from '../io/temporary.js';
 import { END, type Items, itemsLater, itemsOf, nextOf } from '../items.js';
@@ -156,7 +157,7 @@ export function cut(tables: Items<arrow.Table>, most: number, stats: BatchStats)
   const next = (): arrow.RecordBatch => {
     const batch = waiting[0]!;
     const rows = Math.min(most, batch.numRows - given);
-    const piece = rows === batch.numRows ? batch : batch.slice(given, given + rows);
+    const piece = rows === batch.numRows ? batch : rowsOfBatch(batch, given, given + rows);
     given += rows;
     stats.outputRows += rows;
     if (given === batch.numRows) {

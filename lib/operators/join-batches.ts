@@ -312,7 +312,9 @@ class Joining implements AsyncDisposable {
    * given soon and the build side is not gone through for few of them.
    */
   async #gather({ arriving, memory }: ProbeSource, mostBytes: number): Promise<PartEnd> {
-    const end = this.outer ? Number.POSITIVE_INFINITY : performance.now() + this.#partMilliseconds;
+    // What the caller has is there.
+    const isThere = this.outer !== null || memory === 'caller';
+    const end = isThere ? Number.POSITIVE_INFINITY : performance.now() + this.#partMilliseconds;
     while (this.#probe.bytes < mostBytes) {
       const left = this.#probe.batches.length > 0 ? end - performance.now() : Number.POSITIVE_INFINITY;
       if (left <= 0) return 'full';

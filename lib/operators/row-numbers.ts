@@ -1,7 +1,7 @@
 /** Rows with their numbers, so that what is made of them can be brought into their order. */
 import * as arrow from 'apache-arrow';
 import type { ForeignTable } from '../columns/input.js';
-import { batchOver, libraryOf, typeIn } from '../columns/library.js';
+import { batchOver, libraryOf, rowsOfBatch, typeIn } from '../columns/library.js';
 import { type ForeignType, typeInfo } from '../columns/types.js';
 import { mapped } from '../items.js';
 import type { BatchSource } from './batch-source.js';
@@ -49,7 +49,7 @@ export class RowNumbers {
       do {
         const low = this.#rows % LOW.length;
         const rows = Math.min(LOW.length - low, batch.numRows - given);
-        const piece = rows === batch.numRows ? batch : batch.slice(given, given + rows);
+        const piece = rows === batch.numRows ? batch : rowsOfBatch(batch, given, given + rows);
         yield { piece, high: Math.floor(this.#rows / LOW.length), low };
         given += rows;
         this.#rows += rows;
