@@ -45,8 +45,12 @@ const PAIR_PART_SHARE = 1 / 16;
 const BUILD_SHARE = 1 / 4;
 /** The share of it that a part of the rows takes at most that are brought into the order of a side. */
 const ORDER_SHARE = 1 / 8;
-/** How long more rows of the probe side are waited for, behind the first ones of all, and how long for some of them. */
+/**
+ * How long more rows of the probe side are waited for, behind the first ones of all: at least, and for so many bytes of the build side,
+ * which the table is made of that they go through; and how long for some of them.
+ */
 const FIRST_MILLISECONDS = 20;
+const FIRST_BYTES_PER_MILLISECOND = 2 << 20;
 const FIRST_PAUSE_MILLISECONDS = 4;
 /** Where none come for that long, so many of those that are there are joined: the table that they make is small enough for a cache. */
 const FIRST_ROWS = 1 << 16;
@@ -132,7 +136,7 @@ class Joining implements AsyncDisposable {
   /** Whether some of the probe side has been joined. */
   #hasJoined = false;
   /** What the last part took, and its bytes. */
-  #partMilliseconds = FIRST_MILLISECONDS;
+  #partMilliseconds = 0;
   #partBytes = 0;
   /** Whether the build side has found no room. */
   #isFull = false;
@@ -290,6 +294,7 @@ class Joining implements AsyncDisposable {
   async *#probed(source: ProbeSource): Boxes<arrow.Table, boolean> {
     // Where some rows are wanted, no more is read than they may need.
     const isBounded = Number.isFinite(this.settings.limit);
+    this.#partMilliseconds = Math.max(FIRST_MILLISECONDS, this.#build.bytes / FIRST_BYTES_PER_MILLISECOND);
     for (let end: PartEnd = 'full'; end !== 'end'; ) {
       const most = this.outer ? PAIR_PART_SHARE * this.outer.freeBytes : PART_SHARE * (await this.core.freeMemory.bytes());
       end = await this.#gather(source, isBounded && !this.outer ? Math.min(most, 2 * this.#partBytes) : most);
