@@ -139,6 +139,27 @@ export const rethrown = <T>(items: Items<T>, told: (error: unknown) => unknown):
     () => items.return(),
   );
 
+/** The same ones, each of which is asked for when the one before it is given. Ended early, they don't wait for it: it may never come. */
+export function ahead<T>(items: Items<T>): Items<T> {
+  let coming: Promise<OrEnd<T>> | undefined;
+  return itemsOf(
+    async () => {
+      const item = await (coming ?? nextOf(items));
+      coming = undefined;
+      if (item !== END) {
+        coming = nextOf(items);
+        coming.catch(ignore); // who asks for it is told
+      }
+      return item;
+    },
+    () => {
+      const ended = items.return();
+      if (!coming) return ended;
+      ended.catch(ignore);
+    },
+  );
+}
+
 /** Calls `use` with each, and waits for it before the next one is asked for. Ends them in any case. */
 export async function eachIn<T>(items: Items<T>, use: (item: T) => unknown): Promise<void> {
   try {

@@ -2,10 +2,11 @@
 import { availableParallelism } from 'node:os';
 import { DataType, Field, Schema, Table, Type, tableToIPC } from 'apache-arrow';
 import type { RecordBatch as WasmBatch } from 'parquet-wasm/esm';
+import { Behind } from '../behind.js';
 import { HeldBuffers } from '../columns/held-buffers.js';
 import { type Input, nativeColumns, readTable } from '../columns/input.js';
 import { type ForeignType, ownType } from '../columns/types.js';
-import { eachIn } from '../items.js';
+import { ahead, eachIn } from '../items.js';
 import { physicalMemory } from '../machine.js';
 import { type NativeAddon, native } from '../native.js';
 import { type Batches, gathered, isTable } from './batches.js';
@@ -26,10 +27,11 @@ export interface ParquetSizes {
 const mostThreads = 16;
 const leastRowsPerGroup = 1 << 17;
 const mostRowsPerGroup = 1 << 20; // each group has dictionaries of its own
+const likelyRows = mostRowsPerGroup; // at least, where nobody knows how many will come
 const mostBytesPerGroup = 1 << 30; // of the addon
 const bytesPerPage = 1 << 20;
 const rowsPerBatch = 1 << 20;
-const mostEncoding = 2; // calls of the addon, so that it has work while this thread writes
+const groupsPerPart = 2; // of bytes, where batches come: some are encoded while those before are written
 
 /** Writes a Parquet file, compressed with Snappy where that pays. Types that Parquet lacks are refused with ERR_FILE. */
 export async function writeParquet(source: Batches, output: Output, sizes: ParquetSizes = {}): Promise<void> {
@@ -88,7 +90,10 @@ async function writeNative(
   const { path, signal } = output;
   await writeWhole(output, async (append) => {
     let writer: NativeParquetWriter | undefined;
-    const rows = isTable(source) ? source.numRows : 0;
+    const writing = new Behind();
+    // Where bytes are counted, those of a part say whether the file has another one.
+    const isCounted = output.onBytes !== undefined;
+    const rows = isTable(source) ? source.numRows : isCounted ? 0 : likelyRows;
     const cancel = () => writer?.cancel();
     try {
       signal?.throwIfAborted();
@@ -106,24 +111,29 @@ async function writeNative(
         pageBytes: sizes.pageBytes ?? bytesPerPage,
       });
       signal?.addEventListener('abort', cancel);
-      const parts = gathered(source, { rows: threads * groupRows, bytes: mostEncoding * groupBytes });
+      const parts = gathered(source, { rows: threads * groupRows, bytes: groupsPerPart * groupBytes });
+      const encoding = writer;
       const write = async ({ buffers }: ParquetProgress) => {
         for (const buffer of buffers) await append(new Uint8Array(buffer));
+        encoding.reclaim();
       };
-      const encoding = writer;
-      await eachIn(parts, (part) => encode(encoding, readTable(part, 'input'), write));
+      await eachIn(isCounted ? parts : ahead(parts), async (part) => {
+        await encode(encoding, readTable(part, 'input'), (progress) => writing.start(() => write(progress)));
+        await writing.end();
+      });
       await write(await encoding.finish());
     } catch (error) {
       throw signal?.aborted ? signal.reason : asWriteError(path, error);
     } finally {
       signal?.removeEventListener('abort', cancel);
       writer?.cancel();
+      await writing.end().catch(() => {}); // whoever waits for it is told
       writer?.release();
     }
   });
 }
 
-/** Encodes a part. What each call made of it is there until `write` has it. */
+/** Encodes a part. `write` gets what each call makes of it. */
 async function encode(
   writer: NativeParquetWriter,
   input: Input,
@@ -132,23 +142,11 @@ async function encode(
   const indices = [...input.columns.keys()];
   const held = new HeldBuffers();
   held.add(input, indices);
-  const calls: Promise<ParquetProgress>[] = [];
-  const call = (promise: Promise<ParquetProgress>) => {
-    promise.catch(() => {}); // who waits for it may have gone
-    calls.push(promise);
-  };
-  call(writer.begin(nativeColumns(input, indices), input.rows));
-  for (let left = input.rows; left > 0; ) {
-    while (calls.length < mostEncoding) call(writer.write());
-    const progress = await calls.shift()!;
+  for (let call = writer.begin(nativeColumns(input, indices), input.rows); ; call = writer.write()) {
+    const progress = await call;
     held.check();
-    left = progress.rowsLeft;
     await write(progress);
-    writer.reclaim();
-  }
-  for (const promise of calls) {
-    await write(await promise);
-    writer.reclaim();
+    if (progress.rowsLeft === 0) break;
   }
 }
 

@@ -1,5 +1,6 @@
 /** Tables, and record batches as they come, to files of any format. */
 import { RecordBatch, type Schema, type Table, type TypeMap } from 'apache-arrow';
+import { OwnSignal, type Signal } from '../abort.js';
 import { eachOf, isAsyncSource, isBatch, isTable, noTable, readable } from '../columns/batches.js';
 import { tableOf } from '../columns/input.js';
 import { ownLibrary, tableIn } from '../columns/library.js';
@@ -34,8 +35,8 @@ export async function writeTable(table: Table, output: string, options: WriteOpt
 export type BatchesToWrite = RecordBatch | Table | Iterable<RecordBatch | Table> | AsyncIterable<RecordBatch | Table>;
 
 /**
- * Writes record batches as writeTable() writes a table, as they come: the next one is asked for once those before are written, and a
- * few are in memory at a time. Resolves to the number of rows.
+ * Writes record batches as writeTable() writes a table, as they come: a few are in memory at a time, and the next ones are asked for once
+ * those before are written, or, of Parquet, while they are. Resolves to the number of rows.
  *
  *     await writeBatches(sortBatches(scanFiles('events/*.parquet'), { by: 'at' }), 'sorted.parquet');
  *
@@ -44,13 +45,15 @@ export type BatchesToWrite = RecordBatch | Table | Iterable<RecordBatch | Table>
  */
 export async function writeBatches(batches: BatchesToWrite, output: string, options: WriteOptions = {}): Promise<number> {
   const write = writer('writeBatches', output, options);
-  const { none, all } = await opened(tablesOfBatches(itemsToWrite(batches, options.signal), 'batches', ownLibrary));
+  const own = new OwnSignal(options.signal);
+  const { none, all } = await opened(tablesOfBatches(itemsToWrite(batches, own), 'batches', ownLibrary));
   const given = new GivenBatches(none.schema, all);
   try {
     await write({ schema: none.schema, batches: given.batches });
   } catch (error) {
     throw given.thrown ? given.thrown.error : error;
   } finally {
+    own.abort(); // a batch that was asked for may never come
     await all.return();
   }
   return given.rows;
@@ -84,7 +87,7 @@ class GivenBatches {
   }
 }
 
-function itemsToWrite(batches: unknown, signal: AbortSignal | undefined): Items<unknown> {
+function itemsToWrite(batches: unknown, signal: Signal): Items<unknown> {
   if (isTable(batches) || isBatch(batches)) return itemsIn([batches]);
   if (readable('batches', () => isAsyncSource(batches))) return eachOf(batches as AsyncIterable<unknown>, 'batches', signal);
   if (typeof (batches as Iterable<unknown> | null)?.[Symbol.iterator] !== 'function') throw noTable(batches, 'batches');

@@ -1,5 +1,7 @@
 /** Results of joins and sorts that lie in temporary files: rows of calls with batches, written as they come, over a file that is mapped. */
+
 import { OwnSignal, type Signal } from '../abort.js';
+import { Behind } from '../behind.js';
 import { isBatch, isTable, readable } from '../columns/batches.js';
 import type { ForeignTable } from '../columns/input.js';
 import { libraryOf } from '../columns/library.js';
@@ -12,7 +14,6 @@ import { Reporting } from '../progress.js';
 import { expected } from '../schema.js';
 import { tracing } from '../trace.js';
 import type { MappedTable } from '../types.js';
-import { Behind } from './batch-part.js';
 import { joinFraction, sortFraction } from './batch-progress.js';
 import { type BatchesCore, type BatchStats, type BatchStream, noStats } from './batch-stream.js';
 import { joinBatches } from './join-batches.js';

@@ -3,14 +3,16 @@
  * partitions are joined one after the other (the GRACE hash join: Kitsuregawa, Tanaka and Moto-oka, Application of Hash to Data Base
  * Machine and Its Architecture, 1983).
  */
+
 import type * as arrow from 'apache-arrow';
 import type { Signal } from '../abort.js';
+import { Behind } from '../behind.js';
 import type { ForeignTable } from '../columns/input.js';
 import { libraryOf } from '../columns/library.js';
 import { bytesIn, type TemporaryFile } from '../io/temporary.js';
 import { type Boxes, behind, END, type Items, itemsOf } from '../items.js';
 import { type KeyComparison, SIDES, type Side } from '../native.js';
-import { Behind, buffersOf, eachPart, halvesOf, nullIfShort, type Part } from './batch-part.js';
+import { buffersOf, eachPart, halvesOf, nullIfShort, type Part } from './batch-part.js';
 import type { BatchSource } from './batch-source.js';
 import type { BatchesCore, BatchStats } from './batch-stream.js';
 import { type Grouping, groupRows } from './group-rows.js';

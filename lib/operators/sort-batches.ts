@@ -2,11 +2,13 @@
  * Sorts of record batches as they come: parts that fit the memory limit are sorted as tables are. One part is the result; several are
  * runs in temporary files, which are merged in windows.
  */
+
 import type * as arrow from 'apache-arrow';
+import { Behind } from '../behind.js';
 import { opened } from '../columns/tables.js';
 import { type Box, type Boxes, boxed, boxesOf, unboxed } from '../items.js';
 import { sortBatchesSchema, sortSettings } from '../options.js';
-import { Behind, buffersOf, eachPart, halvesOf, nullIfShort, Part } from './batch-part.js';
+import { buffersOf, eachPart, halvesOf, nullIfShort, Part } from './batch-part.js';
 import { type BatchMemory, type BatchSource, batchSource, counted } from './batch-source.js';
 import { type BatchesCore, type BatchStats, BatchStream, cut, rowsOf } from './batch-stream.js';
 import type { EngineCore } from './call.js';

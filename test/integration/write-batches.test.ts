@@ -135,6 +135,31 @@ test('the next batch is asked for once those before are written', async () => {
   expect(Math.max(...ahead)).toBeLessThanOrEqual(1);
 });
 
+test('where writing fails, a batch that never comes is not waited for', async () => {
+  let ended = false;
+  async function* source() {
+    try {
+      yield table.batches[0]!;
+      await new Promise(() => {});
+    } finally {
+      ended = true;
+    }
+  }
+  const { stdout } = process;
+  const write = stdout.write;
+  stdout.write = ((_: Uint8Array, done: (error: Error) => void) => {
+    setTimeout(() => done(Object.assign(new Error('no space left'), { code: 'ENOSPC' })), 1);
+    return true;
+  }) as never;
+  try {
+    const error = await failure(writeBatches(source(), '-', { format: 'parquet', rowGroupBytes: 1 }));
+    expect(error).toMatchObject({ code: 'ERR_FILE', message: expect.stringMatching(/^-: cannot write: no space/) });
+  } finally {
+    stdout.write = write;
+  }
+  expect(ended).toBe(false);
+});
+
 test('what are no batches is refused before a file is there', async () => {
   const to = at('refused.arrow');
   for (const [given, message] of [

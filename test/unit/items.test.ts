@@ -4,6 +4,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { describe, expect, it } from 'vitest';
 import {
+  ahead,
   Box,
   type Boxes,
   behind,
@@ -129,6 +130,40 @@ describe('items', () => {
     const squares = mapped(behind(-1, items), async (item) => item * item);
     expect(await all(squares)).toEqual([1, 0, 1, 4]);
     expect(ends()).toBe(1);
+  });
+
+  it('are asked for ahead, one at a time', async () => {
+    let next = 0;
+    const items = itemsOf(async () => {
+      await setTimeout(1);
+      if (next === 3) throw new Error('torn');
+      return next++;
+    });
+    const early = ahead(items);
+    expect(next).toBe(0);
+    expect(await nextOf(early)).toBe(0);
+    await setTimeout(20);
+    expect(next).toBe(2); // and not 3
+    expect([await nextOf(early), await nextOf(early)]).toEqual([1, 2]);
+    await setTimeout(20);
+    await expect(nextOf(early)).rejects.toThrow('torn');
+    expect(await nextOf(early)).toBe(END);
+  });
+
+  it('that were asked for ahead are not waited for at an early end', async () => {
+    let [next, ends] = [0, 0];
+    let come = (_: number) => {};
+    const items = itemsOf(
+      () => (next++ === 0 ? 0 : new Promise<number>((resolve) => (come = resolve))),
+      () => ends++,
+    );
+    const early = ahead(items);
+    expect(await nextOf(early)).toBe(0);
+    await early.return();
+    expect(ends).toBe(0);
+    come(1);
+    await setTimeout(1);
+    expect(ends).toBe(1);
   });
 
   it('are ended by whoever fails with one', async () => {
