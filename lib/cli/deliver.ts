@@ -18,8 +18,10 @@ import { describeRows, type RowCount, renamed, type Target, targetOf, writeComin
 
 /** Inputs that take a larger share of the memory limit are not read whole: beside them lies their result. */
 const WHOLE_SHARE = 1 / 4;
-/** The share of the memory limit that may be read ahead of an input that is not read whole, and that a row group may take. */
+/** The share of the memory limit that may be read ahead of an input that is not read whole. */
 const AHEAD_SHARE = 1 / 16;
+/** The share of it that a row group of a result takes at most that is written as it comes. */
+const ROW_GROUP_SHARE = 1 / 16;
 
 export const engineOptions = (options: Options) =>
   given({
@@ -223,9 +225,9 @@ async function deliverComing(
 ): Promise<Delivered> {
   const { options, progress, signal } = context;
   const start = performance.now();
-  const ahead = Math.ceil(AHEAD_SHARE * limitOf(options));
+  const shareOf = (share: number) => Math.ceil(share * limitOf(options));
   const sources: Coming[] = await opened(operation, engine, inputs, checked, (input, what) =>
-    input.coming({ ...what, readAhead: ahead }),
+    input.coming({ ...what, readAhead: shareOf(AHEAD_SHARE) }),
   );
   const { batches, count, stats, fraction } = operation.comes!(engine, sources, bytes, target.shownRows, {
     signal,
@@ -242,7 +244,8 @@ async function deliverComing(
     progress.show(`${command} ${names}`, shown);
   }, 100);
   try {
-    await writeComing(ordered ?? named, count, target, Math.min(BYTES_PER_ROW_GROUP, ahead), signal);
+    const rowGroupBytes = Math.min(BYTES_PER_ROW_GROUP, shareOf(ROW_GROUP_SHARE));
+    await writeComing(ordered ?? named, count, { ...target, options: { ...target.options, rowGroupBytes } }, signal);
   } finally {
     clearInterval(showing);
   }

@@ -24,7 +24,9 @@ export interface Target {
   /** Rows that are shown; all others need not be made. Infinite for formats of files. */
   readonly shownRows: number;
   /** How the file is written, if it is one. */
-  readonly options: Pick<WriteOptions, 'delimiter' | 'fileRows' | 'fileSize'> & { readonly partitionBy?: readonly string[] };
+  readonly options: Pick<WriteOptions, 'delimiter' | 'fileRows' | 'fileSize' | 'rowGroupBytes'> & {
+    readonly partitionBy?: readonly string[];
+  };
 }
 
 const isShown = (format: Format | ShownFormat): format is ShownFormat => (SHOWN_FORMATS as readonly string[]).includes(format);
@@ -127,17 +129,16 @@ export function describeRows(shown: number, { rows, more }: RowCount): string {
   return shown < rows ? `first ${withSeparators(shown)} of ${rowsOf(rows)}` : rowsOf(rows);
 }
 
-/** The same of a result as it comes; of a Parquet file, row groups of so many bytes are held. */
+/** The same of a result as it comes. */
 export async function writeComing(
   batches: AsyncIterable<RecordBatch>,
   count: () => RowCount,
   target: Target,
-  rowGroupBytes: number,
   signal: AbortSignal,
 ): Promise<void> {
   const { path, format, options } = target;
   if (!isShown(format)) {
-    await writeBatches(batches, path, { format, rowGroupBytes, signal, ...options });
+    await writeBatches(batches, path, { format, signal, ...options });
     return;
   }
   const shown: RecordBatch[] = [];
