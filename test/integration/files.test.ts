@@ -229,7 +229,7 @@ describe('formats and compression', () => {
 
   it.each(['ahead.parquet', 'ahead.csv'])('reads as far ahead in %s as it may', async (name) => {
     const ids = fromColumns({ id: Float64Array.from({ length: 400_000 }, (_, row) => row) });
-    await writeBatches([ids], at(name)); // in row groups of 2^17 rows, on however many cores
+    await writeBatches([ids], at(name), { rowGroupBytes: '1MiB' }); // of 2^17 rows, on however many cores
     const scanned = async (options: ScanOptions) => {
       const seen: number[] = [];
       const onProgress = ({ fraction }: ReadProgress) => seen.push(fraction!);
