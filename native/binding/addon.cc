@@ -78,7 +78,7 @@ Napi::Value map_file(const Napi::CallbackInfo& info) {
   uint64_t begin = 0;
   for (size_t i = 0; i < ends.size(); begin = ends[i++]) {
     const Napi::HandleScope scope(info.Env());
-    buffers.Set(i, to_array_buffer(info.Env(), mapped, mapped->data() + begin, ends[i] - begin, Weight::whole));
+    buffers.Set(i, to_array_buffer(info.Env(), mapped, mapped->data() + begin, ends[i] - begin));
   }
   return buffers;
 }

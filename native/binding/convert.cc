@@ -110,54 +110,32 @@ JoinKind to_join_kind(const Napi::Value& value) {
   throw Napi::TypeError::New(value.Env(), "Expected a join kind for request.kind");
 }
 
-/// V8 is told of one byte in so many of what a limit counts.
-constexpr size_t kLimitedShare = 8;
-
-void adjust_weight(napi_env env, int64_t bytes) {
-  int64_t all = 0;
-  napi_adjust_external_memory(env, bytes, &all);  // a worker that ends has nothing to collect any more
-}
-
-/// What an ArrayBuffer has of the memory behind it.
-struct HeldBuffer {
-  BufferOwner owner;
-  int64_t unseen = 0;  ///< bytes that V8 was not told of
-
-  void let_go(napi_env env) {
-    adjust_weight(env, unseen);
-    delete this;
-  }
-};
-
 }  // namespace
 
-Napi::Value to_array_buffer(Napi::Env env, const std::shared_ptr<HostBuffer>& buffer, size_t begin, size_t size, Weight weight,
+Napi::Value to_array_buffer(Napi::Env env, const std::shared_ptr<HostBuffer>& buffer, size_t begin, size_t size,
                             BufferOwner* owner) {
   if (size == 0) return Napi::ArrayBuffer::New(env, 0);
   if (!buffer->data() || buffer->size() < begin + size) {
     throw Error(ErrorCode::internal, "A column was handed over before, or was not asked for");
   }
-  return to_array_buffer(env, buffer, buffer->as<char>() + begin, size, weight, owner);
+  return to_array_buffer(env, buffer, buffer->as<char>() + begin, size, owner);
 }
 
-Napi::Value to_array_buffer(Napi::Env env, const std::shared_ptr<void>& kept, char* data, size_t size, Weight weight,
-                            BufferOwner* given) {
+Napi::Value to_array_buffer(Napi::Env env, const std::shared_ptr<void>& kept, char* data, size_t size, BufferOwner* given) {
   if (size == 0) return Napi::ArrayBuffer::New(env, 0);
   const BufferOwner owner = std::make_shared<std::shared_ptr<void>>(kept);
-  auto* const held = new HeldBuffer{owner};
+  auto* const hint = new BufferOwner(owner);
   napi_value result = nullptr;
   const napi_status status = napi_create_external_arraybuffer(
-      env, data, size, [](napi_env env, void*, void* held) { static_cast<HeldBuffer*>(held)->let_go(env); }, held, &result);
+      env, data, size, [](napi_env, void*, void* held) { delete static_cast<BufferOwner*>(held); }, hint, &result);
   if (status == napi_ok) {
-    if (weight == Weight::limited) held->unseen = static_cast<int64_t>(size - size / kLimitedShare);
-    adjust_weight(env, -held->unseen);
     if (given) *given = owner;
     return {env, result};
   }
-  // Node.js may have called the finalizer, call it later (as where the buffer is too large for it) or never: `held` is its own.
+  // Node.js may have called the finalizer, call it later (as where the buffer is too large for it) or never: `hint` is its own.
   owner->reset();
   if (status != napi_no_external_buffers_allowed) throw Napi::Error::New(env);
-  delete held;
+  delete hint;
   Napi::ArrayBuffer copy = Napi::ArrayBuffer::New(env, size);
   std::memcpy(copy.Data(), data, size);
   return copy;
@@ -383,24 +361,20 @@ using SharedBuffer = std::shared_ptr<HostBuffer>;
 /// Hands buffers of a column over.
 class BufferGiver {
  public:
-  BufferGiver(Napi::Env env, Weight weight, std::vector<SharedBuffer>* kept) : env_(env), weight_(weight), kept_(kept) {}
+  BufferGiver(Napi::Env env, std::vector<SharedBuffer>* kept) : env_(env), kept_(kept) {}
 
   SharedBuffer share(HostBuffer& buffer) const {
     auto shared = std::make_shared<HostBuffer>(std::move(buffer));
     if (kept_) kept_->push_back(shared);
     return shared;
   }
-  Napi::Value give(HostBuffer& buffer, size_t size) const { return give(share(buffer), 0, size); }
-  Napi::Value give(const SharedBuffer& buffer, size_t begin, size_t size) const {
-    return to_array_buffer(env_, buffer, begin, size, weight_);
-  }
+  Napi::Value give(HostBuffer& buffer, size_t size) const { return to_array_buffer(env_, share(buffer), 0, size); }
   Napi::Value give_bits(HostBuffer& buffer, uint64_t count) const { return give(buffer, (count + 7) / 8); }
   Napi::Value number(uint64_t value) const { return Napi::Number::New(env_, static_cast<double>(value)); }
   Napi::Env env() const { return env_; }
 
  private:
   Napi::Env env_;
-  Weight weight_;
   std::vector<SharedBuffer>* kept_;
 };
 
@@ -470,8 +444,9 @@ Napi::Array to_flat_chunks(const BufferGiver& giver, OwnedColumn& column, uint64
     const uint64_t rows = ends[i].row - begin.row;
     Napi::Object chunk = Napi::Object::New(env);
     chunk.Set("length", giver.number(rows));
-    chunk.Set("values", giver.give(values, begin.byte, ends[i].byte - begin.byte));
-    chunk.Set("offsets", variable ? giver.give(offsets, (begin.row + i) * offset_bytes, (rows + 1) * offset_bytes) : env.Null());
+    chunk.Set("values", to_array_buffer(env, values, begin.byte, ends[i].byte - begin.byte));
+    chunk.Set("offsets",
+              variable ? to_array_buffer(env, offsets, (begin.row + i) * offset_bytes, (rows + 1) * offset_bytes) : env.Null());
     chunks.Set(i, chunk);
     begin = ends[i];
   }
@@ -480,9 +455,8 @@ Napi::Array to_flat_chunks(const BufferGiver& giver, OwnedColumn& column, uint64
 
 }  // namespace
 
-Napi::Value to_result_column(Napi::Env env, OwnedColumn column, uint64_t max_buffer_bytes, Weight weight,
-                             std::vector<SharedBuffer>* kept) {
-  const BufferGiver giver(env, weight, kept);
+Napi::Value to_result_column(Napi::Env env, OwnedColumn column, uint64_t max_buffer_bytes, std::vector<SharedBuffer>* kept) {
+  const BufferGiver giver(env, kept);
   Napi::Object result = Napi::Object::New(env);
   result.Set("length", giver.number(column.length));
   result.Set("nullCount", giver.number(column.null_count));

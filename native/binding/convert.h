@@ -43,26 +43,19 @@ std::optional<columns::Conversion> to_conversion(const Napi::Value& value);
 /// Reads a NativeJoinRequest.
 JoinRequest to_join_request(const Napi::Value& value);
 
-/// What V8 takes the memory of an ArrayBuffer for. It collects all garbage whenever some tens of megabytes of it have come: after
-/// every few calls, if results weighed what they take.
-enum class Weight {
-  whole,    ///< as much as it has
-  limited,  ///< a part: an engine's limit counts it, too, and has garbage collected where that is in the way
-            ///< (lib/operators/reclaim.ts)
-};
 /// Makes a NativeResultColumn, without a copy where external buffers are allowed. Values that are not of variable width are cut
 /// so that no buffer has more than `max_buffer_bytes`. Throws Error(internal) where the column has fewer values than its length.
 /// `kept` gets the buffers, which then live on without JavaScript.
-Napi::Value to_result_column(Napi::Env env, OwnedColumn column, uint64_t max_buffer_bytes, Weight weight,
+Napi::Value to_result_column(Napi::Env env, OwnedColumn column, uint64_t max_buffer_bytes,
                              std::vector<std::shared_ptr<HostBuffer>>* kept = nullptr);
 /// What keeps memory for its ArrayBuffer. It may be reset once that is detached.
 using BufferOwner = std::shared_ptr<std::shared_ptr<void>>;
 /// `size` bytes of what `kept` has, from `data` on, as an ArrayBuffer, without a copy where external buffers are allowed. It is
 /// kept as long as any of its ArrayBuffers lives, or until `owner`, where it is asked for, is reset.
-Napi::Value to_array_buffer(Napi::Env env, const std::shared_ptr<void>& kept, char* data, size_t size, Weight weight,
+Napi::Value to_array_buffer(Napi::Env env, const std::shared_ptr<void>& kept, char* data, size_t size,
                             BufferOwner* owner = nullptr);
 /// Bytes [begin, begin + size) of a buffer, likewise.
-Napi::Value to_array_buffer(Napi::Env env, const std::shared_ptr<HostBuffer>& buffer, size_t begin, size_t size, Weight weight,
+Napi::Value to_array_buffer(Napi::Env env, const std::shared_ptr<HostBuffer>& buffer, size_t begin, size_t size,
                             BufferOwner* owner = nullptr);
 /// Makes LinkSpeeds.
 Napi::Value to_js_links(Napi::Env env, const LinkSpeeds& speeds);

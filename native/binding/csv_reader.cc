@@ -138,7 +138,7 @@ MakeResult CsvReaderWrap::progress() {
       object.Set("rows", number(env, batch.rows));
       Napi::Array columns = Napi::Array::New(env, batch.columns.size());
       for (uint32_t c = 0; c < batch.columns.size(); ++c) {
-        columns.Set(c, to_result_column(env, std::move(batch.columns[c]), UINT64_MAX, Weight::whole));
+        columns.Set(c, to_result_column(env, std::move(batch.columns[c]), UINT64_MAX));
       }
       object.Set("columns", columns);
       batches.Set(i, object);

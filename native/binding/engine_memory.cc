@@ -33,7 +33,7 @@ Napi::Value EngineWrap::reserve(const Napi::CallbackInfo& info) {
 Napi::Value EngineWrap::allocate(const Napi::CallbackInfo& info) {
   const uint64_t bytes = to_count(info[0], "bytes", 0, kMaxBufferBytes);
   const auto buffer = std::make_shared<HostBuffer>(engine().memory->allocate(bytes, "record batches from a file"));
-  return to_array_buffer(info.Env(), buffer, 0, bytes, Weight::limited);
+  return to_array_buffer(info.Env(), buffer, 0, bytes);
 }
 
 Napi::Value EngineWrap::trim_memory(const Napi::CallbackInfo& info) {

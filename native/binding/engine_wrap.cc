@@ -250,8 +250,7 @@ Napi::Value EngineWrap::relation(const Napi::CallbackInfo& info) {
                      handle.Set("rows", number(env, state->rows));
                      Napi::Array dictionaries = Napi::Array::New(env);
                      for (OwnedColumn& made : state->unified.dictionaries) {
-                       dictionaries.Set(dictionaries.Length(),
-                                        to_result_column(env, std::move(made), max_bytes, Weight::limited, &state->shared));
+                       dictionaries.Set(dictionaries.Length(), to_result_column(env, std::move(made), max_bytes, &state->shared));
                      }
                      handle.Set("dictionaries", dictionaries);
                      return handle;

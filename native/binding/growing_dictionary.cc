@@ -38,10 +38,9 @@ Napi::Value GrowingDictionaryWrap::place(const Napi::CallbackInfo& info) {
   PlacedValues placed = dictionary_.place(values, job);
   const auto positions = std::make_shared<HostBuffer>(std::move(placed.positions));
   Napi::Object made = Napi::Object::New(env);
-  made.Set("positions", *positions ? to_array_buffer(env, positions, 0, positions->size(), Weight::whole) : env.Null());
+  made.Set("positions", *positions ? to_array_buffer(env, positions, 0, positions->size()) : env.Null());
   made.Set("size", number(env, dictionary_.size()));
-  made.Set("added", placed.added ? to_result_column(env, std::move(*placed.added), job.max_buffer_bytes(), Weight::whole, &added_)
-                                 : env.Null());
+  made.Set("added", placed.added ? to_result_column(env, std::move(*placed.added), job.max_buffer_bytes(), &added_) : env.Null());
   failed_ = false;
   return made;
 }
@@ -49,7 +48,7 @@ Napi::Value GrowingDictionaryWrap::place(const Napi::CallbackInfo& info) {
 Napi::Value GrowingDictionaryWrap::joined(const Napi::CallbackInfo& info) {
   if (failed_) throw Error(ErrorCode::option, "The GrowingDictionary has failed");
   const Job job;
-  return to_result_column(info.Env(), dictionary_.joined(job), job.max_buffer_bytes(), Weight::whole);
+  return to_result_column(info.Env(), dictionary_.joined(job), job.max_buffer_bytes());
 }
 
 Napi::Value place_indices(const Napi::CallbackInfo& info) {
@@ -66,7 +65,7 @@ Napi::Value place_indices(const Napi::CallbackInfo& info) {
   const std::shared_ptr<HostMemory> memory = HostMemory::create(SIZE_MAX / 2);
   const std::span<const uint32_t> of(static_cast<const uint32_t*>(positions.Data()), positions.ByteLength() / sizeof(uint32_t));
   auto made = std::make_shared<HostBuffer>(placed_indices(indices, of, *memory, job));
-  return to_array_buffer(env, made, 0, made->size(), Weight::whole);
+  return to_array_buffer(env, made, 0, made->size());
 }
 
 }  // namespace warpjoin::binding

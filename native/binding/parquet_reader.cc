@@ -156,8 +156,7 @@ Napi::Value ParquetReaderWrap::read(const Napi::CallbackInfo& info) {
                               object.Set("rows", number(env, batch.rows));
                               Napi::Array columns = Napi::Array::New(env, batch.columns.size());
                               for (uint32_t c = 0; c < batch.columns.size(); ++c) {
-                                columns.Set(c,
-                                            to_result_column(env, std::move(batch.columns[c]), kMaxBufferBytes, Weight::whole));
+                                columns.Set(c, to_result_column(env, std::move(batch.columns[c]), kMaxBufferBytes));
                               }
                               object.Set("columns", columns);
                               made.Set(i, object);

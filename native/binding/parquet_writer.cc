@@ -175,7 +175,7 @@ MakeResult ParquetWriterWrap::to_progress(Parts parts) {
       const Napi::HandleScope scope(env);
       auto& [bytes, size] = (*shared)[i];
       BufferOwner owner;
-      buffers.Set(i, to_array_buffer(env, std::make_shared<HostBuffer>(std::move(bytes)), 0, size, Weight::whole, &owner));
+      buffers.Set(i, to_array_buffer(env, std::make_shared<HostBuffer>(std::move(bytes)), 0, size, &owner));
       given.owners.push_back(std::move(owner));
     }
     // The array is JavaScript's to change: the writer has one of its own.

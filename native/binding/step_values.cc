@@ -174,7 +174,7 @@ MakeResult rows_to_handle(Engine& engine, RowNumbersBelow left, RowNumbersBelow 
 MakeResult column_result(OwnedColumn column, uint64_t max_buffer_bytes) {
   auto made = std::make_shared<OwnedColumn>(std::move(column));
   return [made = std::move(made), max_buffer_bytes](Napi::Env env) {
-    return to_result_column(env, std::move(*made), max_buffer_bytes, Weight::limited);
+    return to_result_column(env, std::move(*made), max_buffer_bytes);
   };
 }
 
@@ -182,8 +182,7 @@ MakeResult columns_result(std::vector<OwnedColumn> columns, uint64_t max_buffer_
   auto made = std::make_shared<std::vector<OwnedColumn>>(std::move(columns));
   return [made = std::move(made), max_buffer_bytes](Napi::Env env) -> Napi::Value {
     Napi::Array array = Napi::Array::New(env, made->size());
-    for (uint32_t i = 0; i < made->size(); ++i)
-      array.Set(i, to_result_column(env, std::move((*made)[i]), max_buffer_bytes, Weight::limited));
+    for (uint32_t i = 0; i < made->size(); ++i) array.Set(i, to_result_column(env, std::move((*made)[i]), max_buffer_bytes));
     return array;
   };
 }
@@ -194,7 +193,7 @@ Napi::Value take_column(Napi::Env env, HostBuffer& values, uint32_t width, uint6
   column.type = {.kind = ColumnKind::fixed, .width = width};
   column.length = length;
   column.values = std::move(values);
-  return to_result_column(env, std::move(column), job.max_buffer_bytes(), Weight::limited);
+  return to_result_column(env, std::move(column), job.max_buffer_bytes());
 }
 
 }  // namespace warpjoin::binding

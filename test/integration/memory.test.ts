@@ -1,7 +1,5 @@
 /** Limits of host memory: what doesn't fit is refused before the work, and what fits in some way runs. */
 import { totalmem } from 'node:os';
-import { constants, type PerformanceEntry, PerformanceObserver } from 'node:perf_hooks';
-import { setImmediate } from 'node:timers/promises';
 import { Float64, Int32, Int64, makeData, makeVector, Table, Utf8, Vector } from 'apache-arrow';
 import { describe, expect, test } from 'vitest';
 import type { WarpjoinError } from '../../lib/index.js';
@@ -37,34 +35,7 @@ const outcome = (call: Promise<{ stats: { algorithm: string } }>): Promise<strin
   );
 const REFUSED = /^ERR_MEMORY_LIMIT: .* takes at least /;
 
-/** How often V8 collects all garbage while `make` makes results that nobody holds. */
-async function collectionsOf(times: number, make: () => unknown): Promise<number> {
-  let collections = 0;
-  const count = (entries: PerformanceEntry[]) => {
-    const kinds = entries.map((entry) => (entry as unknown as { detail: { kind: number } }).detail.kind);
-    collections += kinds.filter((kind) => kind === constants.NODE_PERFORMANCE_GC_MAJOR).length;
-  };
-  const observer = new PerformanceObserver((list) => count(list.getEntries()));
-  observer.observe({ entryTypes: ['gc'] });
-  for (let time = 0; time < times; time++) {
-    await make();
-    await setImmediate(); // what was collected is freed in turns of their own
-  }
-  count(observer.takeRecords());
-  observer.disconnect();
-  return collections;
-}
-
 describeHost('host memory', 'host devices share it', () => {
-  test('V8 collects results that nobody holds, but not each time that 32 MiB of them have come', async () => {
-    await using engine = await testEngine(1);
-    const table = new Table({ k: int64(next), v: int64(next) });
-    const times = 256;
-    const collections = await collectionsOf(times, () => engine.sort(table, { by: 'k' }));
-    expect(collections).toBeGreaterThan(0);
-    expect(collections).toBeLessThan((times * bytesOf(table)) / 2 ** 25);
-  });
-
   const sorts: [string, Table, string[]][] = [
     ['an integer with a payload', new Table({ k: int64(next), v: int64(next) }), ['k']],
     ['a float with a payload', new Table({ k: float64(), v: int64(next) }), ['k']],
