@@ -1,5 +1,4 @@
 /** Results of joins and sorts that lie in temporary files: rows of calls with batches, written as they come, over a file that is mapped. */
-
 import { OwnSignal, type Signal } from '../abort.js';
 import { Behind } from '../behind.js';
 import { isBatch, isTable, readable } from '../columns/batches.js';

@@ -3,7 +3,6 @@
  * partitions are joined one after the other (the GRACE hash join: Kitsuregawa, Tanaka and Moto-oka, Application of Hash to Data Base
  * Machine and Its Architecture, 1983).
  */
-
 import type * as arrow from 'apache-arrow';
 import type { Signal } from '../abort.js';
 import { Behind } from '../behind.js';

@@ -2,7 +2,6 @@
  * Sorts of record batches as they come: parts that fit the memory limit are sorted as tables are. One part is the result; several are
  * runs in temporary files, which are merged in windows.
  */
-
 import type * as arrow from 'apache-arrow';
 import { Behind } from '../behind.js';
 import { opened } from '../columns/tables.js';
